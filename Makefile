@@ -1,0 +1,54 @@
+# Ringleader. `make demo` and `make test` do all the set-up they need; `make help` lists the rest.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-broken test lint format bench bench-ring loadtest mutants wheel-test lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) ## install the pinned dependencies into .venv
+
+$(STAMP): requirements.lock pyproject.toml scripts/setup
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" scripts/setup
+
+demo: setup ## a fleet shares 2,000 objects while replicas die, freeze, join and roll
+	@$(BIN)/ringleader demo $(ARGS)
+
+demo-broken: setup ## the same with the fence switched off: must exit 1 and name an object
+	@$(BIN)/ringleader demo --no-fence $(ARGS)
+
+test: setup ## lint, unit, property, fleet and integration tests
+	@VENV="$(VENV)" scripts/test $(ARGS)
+
+lint: setup ## ruff, mypy strict, import-linter
+	@VENV="$(VENV)" scripts/lint
+
+format: setup ## rewrite the code in the project's format
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: bench-ring ## every benchmark
+
+bench-ring: setup ## ring against a plain ring and its best-kept peer
+	@$(BIN)/python -m loadtest.bench_ring $(ARGS)
+
+loadtest: setup ## one minute of load on the embedded control plane
+	@$(BIN)/python -m loadtest $(ARGS)
+
+mutants: setup ## break each protocol rule in a copy: the named test must turn red
+	@$(BIN)/python scripts/mutants.py $(ARGS)
+
+wheel-test: setup ## the wheel in a fresh environment runs the quick start
+	@VENV="$(VENV)" scripts/wheel-test
+
+lock: setup ## pin the newest versions that pyproject.toml allows
+	@$(BIN)/python -m pip install --quiet uv && $(BIN)/uv pip compile -q pyproject.toml --extra dev --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+
+clean: ## remove everything that make built inside this folder
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

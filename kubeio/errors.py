@@ -1,0 +1,120 @@
+"""What can go wrong between us and an API server: one class per decision a caller can take.
+
+HTTP failures become these classes once, in `kubeio.client`; nobody else looks at status codes.
+"""
+
+from __future__ import annotations
+
+
+class KubeError(Exception):
+    """Root of everything that `kubeio` raises."""
+
+
+class InputError(KubeError):
+    """Something a person wrote cannot be used: a flag, a file, a field. Commands print it and exit with 2.
+
+    *field* says where, *value* what stands there, *remedy* what to write instead.
+    """
+
+    def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
+        self.field = field
+        self.value = value
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{field}: {value!r} {problem}; {remedy}")
+
+
+class Unreachable(KubeError):
+    """The request got no answer: refused, reset, timed out, or TLS failed.
+
+    *maybe_done* is true when the request had been sent: the server may have carried it out.
+    """
+
+    def __init__(self, attempted: str, reason: str, *, maybe_done: bool) -> None:
+        self.attempted = attempted
+        self.reason = reason
+        self.maybe_done = maybe_done
+        super().__init__(f"{attempted}: {reason}")
+
+
+class ApiError(KubeError):
+    """The server answered with a failure `Status`."""
+
+    def __init__(
+        self,
+        attempted: str,
+        *,
+        status: int,
+        reason: str = "",
+        message: str = "",
+        retry_after_s: float | None = None,
+    ) -> None:
+        self.attempted = attempted
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after_s = retry_after_s
+        super().__init__(f"{attempted}: {status} {reason}: {message}")
+
+
+class BadRequest(ApiError):
+    """400, 405, 406, 413, 415: the request itself is wrong; it will fail again."""
+
+
+class Unauthorized(ApiError):
+    """401: the server does not know who we are; fresh credentials did not help."""
+
+
+class Forbidden(ApiError):
+    """403: the account lacks a right; the message names verb and resource."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such resource."""
+
+
+class AlreadyExists(ApiError):
+    """409 with reason AlreadyExists: a CREATE met its own name."""
+
+
+class Conflict(ApiError):
+    """409: a precondition (resourceVersion, uid) failed; read again and decide anew."""
+
+
+class Expired(ApiError):
+    """410: the version or continue token is older than the server's history; list again."""
+
+
+class Invalid(ApiError):
+    """422: a JSON Patch `test` failed or validation refused the object. Never retried blindly."""
+
+
+class TooManyRequests(ApiError):
+    """429: come back after `retry_after_s`."""
+
+
+class ServerFailure(ApiError):
+    """5xx: the server is unwell; retry with back-off."""
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    410: Expired,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def api_error(
+    attempted: str, *, status: int, reason: str, message: str, retry_after_s: float | None
+) -> ApiError:
+    """The class that fits *status* and *reason*."""
+    if status == 409:
+        kind: type[ApiError] = AlreadyExists if reason == "AlreadyExists" else Conflict
+    elif status >= 500:
+        kind = ServerFailure
+    else:
+        kind = _BY_STATUS.get(status, BadRequest)
+    return kind(attempted, status=status, reason=reason, message=message, retry_after_s=retry_after_s)

@@ -1,0 +1,65 @@
+"""The keys of the ring protocol, built once from a label domain and a ring's name (docs/protocol.md, section 2)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+DEFAULT_DOMAIN: Final = "ringleader.dev"
+PROTOCOL_VERSION: Final = "v1"
+MAX_NAME: Final = 63
+"""Label values, and the part of a key after its slash."""
+
+_LABEL_VALUE = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
+_DNS_NAME = re.compile(r"\A[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
+
+
+def is_label_value(value: str) -> bool:
+    """Whether the API accepts *value* as a non-empty label value."""
+    return len(value) <= MAX_NAME and _LABEL_VALUE.match(value) is not None
+
+
+def is_shard_name(value: str) -> bool:
+    """Whether *value* can be the name of a Lease and a label value at once."""
+    return len(value) <= MAX_NAME and _DNS_NAME.match(value) is not None
+
+
+def json_pointer(*path: str) -> str:
+    """RFC 6901 pointer to *path*: `json_pointer("metadata", "labels", "a/b")` is `/metadata/labels/a~1b`."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
+class RingKeys:
+    """Every label and annotation key of one ring in one label domain."""
+
+    __slots__ = (
+        "contested",
+        "domain",
+        "drain",
+        "hold",
+        "member",
+        "pod_uid",
+        "process",
+        "protocol",
+        "ring",
+        "ring_label",
+        "shard",
+        "state",
+    )
+
+    def __init__(self, ring: str, domain: str = DEFAULT_DOMAIN) -> None:
+        self.ring = ring
+        self.domain = domain
+        # on objects
+        self.shard = f"shard.{domain}/{ring}"
+        self.drain = f"drain.{domain}/{ring}"
+        # labels of a Lease
+        self.ring_label = f"{domain}/controllerring"
+        self.state = f"{domain}/state"
+        # annotations of a Lease
+        self.member = f"{domain}/member"
+        self.protocol = f"{domain}/protocol"
+        self.hold = f"{domain}/hold"
+        self.pod_uid = f"{domain}/pod-uid"
+        self.process = f"{domain}/process"
+        self.contested = f"{domain}/contested"

@@ -1,0 +1,90 @@
+"""The few shapes of the API that we read, as msgspec Structs; everything else stays raw bytes.
+
+Decoding is strict about types and blind to fields it does not name. `gc=False` where no cycle can arise:
+the collector is most of the cost of building many small objects.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class OwnerReference(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """ObjectMeta, without managedFields."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    generate_name: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
+    finalizers: list[str] = []
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The one ownerReference with `controller: true`, if any."""
+        return next((ref for ref in self.owner_references if ref.controller), None)
+
+
+class ObjectKey(msgspec.Struct, frozen=True, gc=False, order=True):
+    """Namespace (empty if cluster-scoped) and name of an object of a known resource."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class HasMeta(msgspec.Struct, gc=False):
+    """Any object, read for its metadata only."""
+
+    metadata: Meta
+
+
+class ListMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class LeaseSpec(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(msgspec.Struct, gc=False, rename="camel"):
+    """coordination.k8s.io/v1 Lease, whole: what is read is what is written back."""
+
+    metadata: Meta
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
+    api_version: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+
+
+class Object(msgspec.Struct, frozen=True, gc=False):
+    """One version of one object: its metadata decoded, the whole of it as the bytes that came."""
+
+    meta: Meta
+    raw: bytes

@@ -1,0 +1,44 @@
+"""What kind of thing is asked for, and its path on the server. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Resource(msgspec.Struct, frozen=True, gc=False):
+    """One resource as the API serves it: `Resource("example.com", "v1", "websites", "Website")`."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_resource(self) -> str:
+        """`websites.example.com`; `configmaps` in the core group."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Path of the collection, of one object (*name*), or of its *subresource*.
+
+        An empty *namespace* means all namespaces, or none for a cluster-scoped resource.
+        """
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        where = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
+        tail = f"/{name}" if name else ""
+        sub = f"/{subresource}" if subresource else ""
+        return f"{root}{where}/{self.plural}{tail}{sub}"
+
+
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+CRDS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+CONTROLLER_RINGS = Resource("ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False)
