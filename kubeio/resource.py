@@ -41,4 +41,6 @@ EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-CONTROLLER_RINGS = Resource("ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False)
+CONTROLLER_RINGS = Resource(
+    "ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False
+)
