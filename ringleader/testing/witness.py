@@ -1,0 +1,229 @@
+"""The two witnesses of *one owner*, as pure functions of what was recorded.
+
+Witness 1 judges the journals of the shards: no two reconciles of one object by different workers at one time.
+Witness 2 judges the server's own write log: a write accepted from a replica was to an object that bore the
+name of that replica just before. Neither knows the sharder. `Fleet` and the demo call them at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from devcluster.plane import Write
+from kubeio.labels import RingKeys
+from ringleader.testing.journal import Begin, End, Life, Record
+
+LEASES = "leases.coordination.k8s.io"
+_CHANGES = frozenset({"update", "patch", "delete", "deletecollection"})
+
+EndedBy = Literal["end", "death", "take", "nothing"]
+
+
+class TooFewReconcilesError(AssertionError):
+    """A witness saw so few reconciles that its silence proves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One reconcile: *shard* worked on the object *uid* from *begin* to *end*."""
+
+    uid: str
+    key: str
+    shard: str
+    begin: float
+    end: float
+    ended_by: EndedBy
+
+    def intersects(self, other: Interval) -> bool:
+        """Whether both hold at some instant; intervals that only touch do not intersect."""
+        return self.begin < other.end and other.begin < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two reconciles of one object at one time: what must never be."""
+
+    first: Interval
+    second: Interval
+
+    def __str__(self) -> str:
+        both_s = min(self.first.end, self.second.end) - self.second.begin
+        return (
+            f"{self.first.key} was worked on by {self.first.shard} and {self.second.shard} "
+            f"at once for {both_s * 1000:.0f} ms"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignWrite:
+    """The server accepted *write* of a replica to an object that bore the name *label*, not one of its own."""
+
+    write: Write
+    label: str
+
+    def __str__(self) -> str:
+        write = self.write
+        place = f"{write.namespace}/{write.name}" if write.namespace else write.name
+        bore = f"bore the name {self.label}" if self.label else "bore no name"
+        what = f"{write.verb} of /{write.subresource}" if write.subresource else write.verb
+        return f"{write.resource} {place}: {what} by {write.user} accepted while it {bore}"
+
+
+# -- witness 1 ----------------------------------------------------------------------------------------------
+
+
+def intervals(
+    records: Iterable[Record], *, deaths: Mapping[int, float], takes: Mapping[str, float]
+) -> list[Interval]:
+    """Every reconcile of the journals as an interval, in the order of their begins.
+
+    An interval ends at its end record, at the death of its process (*deaths*: by pid, as the parent saw it) or
+    when the Lease of its shard was taken (*takes*: by shard), whichever comes first. What begins after
+    the take is not excused by it: such an interval is kept whole.
+    """
+    ordered = sorted(records, key=lambda record: record.t)
+    death_of = {life.shard: deaths.get(life.pid, math.inf) for life in ordered if isinstance(life, Life)}
+    ends: dict[tuple[str, str, str], deque[float]] = defaultdict(deque)
+    for record in ordered:
+        if isinstance(record, End):
+            ends[record.shard, record.resource, record.uid].append(record.t)
+    found = []
+    for record in ordered:
+        if not isinstance(record, Begin):
+            continue
+        waiting = ends[record.shard, record.resource, record.uid]
+        ended = waiting.popleft() if waiting else math.inf
+        died = death_of.get(record.shard, math.inf)
+        taken = takes.get(record.shard, math.inf)
+        found.append(_interval(record, ended=ended, died=died, taken=taken))
+    return found
+
+
+def _interval(begin: Begin, *, ended: float, died: float, taken: float) -> Interval:
+    limits: list[tuple[float, EndedBy]] = [(ended, "end"), (max(died, begin.t), "death")]
+    if taken > begin.t:
+        limits.append((taken, "take"))
+    end, ended_by = min(limits, key=lambda limit: limit[0])
+    if end == math.inf:
+        ended_by = "nothing"
+    return Interval(begin.uid, begin.key, begin.shard, begin.t, end, ended_by)
+
+
+def overlaps(found: Iterable[Interval]) -> list[Overlap]:
+    """Every pair of intervals of one object that intersect, also of one shard with itself.
+
+    Cost: O(n log n + pairs); the open intervals of one object are few.
+    """
+    by_uid: dict[str, list[Interval]] = defaultdict(list)
+    for interval in sorted(found, key=lambda interval: interval.begin):
+        by_uid[interval.uid].append(interval)
+    return [pair for history in by_uid.values() for pair in _pairs(history)]
+
+
+def _pairs(history: list[Interval]) -> Iterator[Overlap]:
+    still_open: list[Interval] = []
+    for interval in history:
+        still_open = [earlier for earlier in still_open if earlier.end > interval.begin]
+        yield from (Overlap(earlier, interval) for earlier in still_open if earlier.intersects(interval))
+        still_open.append(interval)
+
+
+def require_reconciles(found: Collection[Interval], *, at_least: int) -> None:
+    """Refuse to conclude anything from fewer than *at_least* intervals."""
+    if len(found) < at_least:
+        raise TooFewReconcilesError(
+            f"the journals hold {len(found)} reconciles, fewer than {at_least}: too few to prove anything"
+        )
+
+
+# -- what the write log says of lives -----------------------------------------------------------------------
+
+
+def accepted(write: Write) -> bool:
+    return 200 <= write.code < 300
+
+
+def lease_takes(writes: Iterable[Write], *, keys: RingKeys) -> dict[str, float]:
+    """When each shard's Lease was taken for good: held by another name and no longer contested.
+
+    A contested Lease may still be worked under (protocol, section 4), so it ends no interval.
+    """
+    takes: dict[str, float] = {}
+    for write in writes:
+        if _is_of_ring(write, keys) and _is_dead(write, keys):
+            takes.setdefault(write.name, write.t)
+    return takes
+
+
+def _is_of_ring(write: Write, keys: RingKeys) -> bool:
+    """Whether *write* left behind a Lease of the ring."""
+    is_lease = write.resource == LEASES and accepted(write)
+    return is_lease and (write.labels_after or {}).get(keys.ring_label) == keys.ring
+
+
+def _is_dead(write: Write, keys: RingKeys) -> bool:
+    if write.object is None:
+        return False
+    spec, annotations = write.object.get("spec"), write.object.get("annotations")
+    holder = spec.get("holderIdentity") if isinstance(spec, dict) else None
+    contested = isinstance(annotations, dict) and keys.contested in annotations
+    return bool(holder) and holder != write.name and not contested
+
+
+def lives(writes: Iterable[Write], *, keys: RingKeys) -> dict[str, str]:
+    """Which account created the Lease of each shard of the ring: the account whose life it is."""
+    created: dict[str, str] = {}
+    for write in writes:
+        if write.verb == "create" and _is_of_ring(write, keys):
+            created.setdefault(write.name, write.user)
+    return created
+
+
+def members(writes: Iterable[Write], *, keys: RingKeys) -> dict[str, str]:
+    """The member of each shard, as its Lease says; a Lease that names none is its own member."""
+    found: dict[str, str] = {}
+    for write in writes:
+        if write.object is not None and _is_of_ring(write, keys):
+            annotations = write.object.get("annotations")
+            named = annotations.get(keys.member) if isinstance(annotations, dict) else None
+            found[write.name] = str(named or found.get(write.name, write.name))
+    return found
+
+
+# -- witness 2 ----------------------------------------------------------------------------------------------
+
+
+def replica_changes(
+    writes: Iterable[Write], *, resources: Collection[str], replicas: Collection[str]
+) -> Iterator[Write]:
+    """The updates, patches and deletes that *replicas* sent for the ring's *resources*; creates have no fence."""
+    return (
+        write
+        for write in writes
+        if write.user in replicas and write.verb in _CHANGES and write.resource in resources
+    )
+
+
+def foreign_writes(
+    writes: Collection[Write], *, keys: RingKeys, resources: Collection[str], replicas: Collection[str]
+) -> list[ForeignWrite]:
+    """Every change that the server accepted from a replica on an object that was not that replica's just before."""
+    account_of = lives(writes, keys=keys)
+    foreign = []
+    for write in replica_changes(writes, resources=resources, replicas=replicas):
+        label = (write.labels_before or {}).get(keys.shard, "")
+        if accepted(write) and account_of.get(label) != write.user:
+            foreign.append(ForeignWrite(write, label))
+    return foreign
+
+
+def refused_writes(
+    writes: Iterable[Write], *, resources: Collection[str], replicas: Collection[str]
+) -> list[Write]:
+    """The changes of replicas that the server refused because a precondition failed: what fences are for."""
+    changes = replica_changes(writes, resources=resources, replicas=replicas)
+    return [write for write in changes if write.code in (409, 422)]
