@@ -1,0 +1,285 @@
+"""Rebuilds the writes that reached a kube-apiserver from its audit log. Pure: lines in, `Write`s out.
+
+The log holds answers, in the order in which they were sent. What was decided first is told by the
+resourceVersions in them; the labels an object bore just before a write are those of the last write before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from devcluster.plane import Write
+
+VERBS = ("create", "update", "patch", "delete", "deletecollection")
+DEFAULT_GROUPS = ("example.com", "ringleader.dev")
+_LEASES = "leases.coordination.k8s.io"
+
+
+def audit_policy(groups: Sequence[str] = DEFAULT_GROUPS) -> dict[str, object]:
+    """Writes of Leases, ConfigMaps, Secrets and everything in *groups*, with their answers; nothing else."""
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "omitManagedFields": True,
+        "rules": [
+            {"level": "None", "users": ["system:apiserver"]},
+            {
+                "level": "RequestResponse",
+                "verbs": list(VERBS),
+                "resources": [
+                    {"group": "", "resources": ["configmaps", "secrets"]},
+                    {"group": "coordination.k8s.io", "resources": ["leases"]},
+                    *({"group": group} for group in groups),
+                ],
+            },
+            {"level": "None"},
+        ],
+    }
+
+
+class _User(msgspec.Struct, gc=False):
+    username: str = ""
+
+
+class _Reference(msgspec.Struct, gc=False, rename="camel"):
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    api_group: str = ""
+    subresource: str = ""
+
+    @property
+    def group_resource(self) -> str:
+        return f"{self.resource}.{self.api_group}" if self.api_group else self.resource
+
+
+class _Status(msgspec.Struct, gc=False):
+    code: int = 0
+    message: str = ""
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    deletion_timestamp: str | None = None
+    finalizers: list[str] = []
+
+    @property
+    def version(self) -> int | None:
+        return int(self.resource_version) if self.resource_version.isdigit() else None
+
+    @property
+    def is_gone(self) -> bool:
+        """Nothing holds it any more: the write that answered with this also removed it."""
+        return self.deletion_timestamp is not None and not self.finalizers
+
+
+class _Details(msgspec.Struct, gc=False):
+    uid: str = ""
+
+
+class _Item(msgspec.Struct, gc=False):
+    metadata: _Metadata
+
+
+class _Answer(msgspec.Struct, gc=False):
+    kind: str = ""
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    details: _Details = msgspec.field(default_factory=_Details)
+    spec: Any = None
+    items: list[_Item] = []
+
+
+class _Event(msgspec.Struct, gc=False, rename="camel"):
+    stage: str
+    verb: str
+    stage_timestamp: datetime
+    user: _User
+    request_uri: str = msgspec.field(default="", name="requestURI")
+    impersonated_user: _User | None = None
+    object_ref: _Reference = msgspec.field(default_factory=_Reference)
+    response_status: _Status = msgspec.field(default_factory=_Status)
+    response_object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Attempt(msgspec.Struct, gc=False):
+    """One write as the log tells it, not yet put in order. *t* is CLOCK_BOOTTIME."""
+
+    t: float
+    user: str
+    verb: str
+    reference: _Reference
+    code: int
+    message: str
+    answer: _Answer
+    uid: str = ""
+
+    @property
+    def is_accepted(self) -> bool:
+        return 200 <= self.code < 300
+
+    @property
+    def version(self) -> int | None:
+        """The resourceVersion that it gave the object; None if it was refused or left none."""
+        if not self.is_accepted or self.verb == "deletecollection" or self.answer.kind == "Status":
+            return None
+        return self.answer.metadata.version
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+
+
+def read_attempts(lines: Iterable[bytes], *, boot_offset_s: float) -> list[Attempt]:
+    """The attempts to write in *lines*; *boot_offset_s* is CLOCK_BOOTTIME minus wall time."""
+    return [
+        attempt
+        for line in lines
+        if line.strip()
+        for attempt in _attempts(_decode_event(line), boot_offset_s=boot_offset_s)
+    ]
+
+
+def _attempts(event: _Event, *, boot_offset_s: float) -> list[Attempt]:
+    if event.verb not in VERBS or event.stage != "ResponseComplete" or _is_dry_run(event.request_uri):
+        return []
+    answer = _Answer() if bytes(event.response_object) == b"null" else _decode_answer(event.response_object)
+    attempt = Attempt(
+        t=event.stage_timestamp.timestamp() + boot_offset_s,
+        user=(event.impersonated_user or event.user).username,
+        verb=event.verb,
+        reference=event.object_ref,
+        code=event.response_status.code,
+        message=event.response_status.message if event.response_status.code >= 400 else "",
+        answer=answer,
+        uid=answer.metadata.uid or answer.details.uid,
+    )
+    return _one_per_item(attempt) if event.verb == "deletecollection" and answer.items else [attempt]
+
+
+def _is_dry_run(request_uri: str) -> bool:
+    return "dryRun" in parse_qs(urlsplit(request_uri).query)
+
+
+def _one_per_item(attempt: Attempt) -> list[Attempt]:
+    """A deletecollection answers with the list of what it deleted."""
+    return [
+        msgspec.structs.replace(
+            attempt,
+            uid=item.metadata.uid,
+            reference=msgspec.structs.replace(
+                attempt.reference, namespace=item.metadata.namespace, name=item.metadata.name
+            ),
+            answer=_Answer(metadata=item.metadata),
+        )
+        for item in attempt.answer.items
+    ]
+
+
+def writes_in_order(attempts: Iterable[Attempt]) -> list[Write]:
+    """*attempts* in the order in which the server decided them, each with the labels before and after."""
+    ordered = _in_order(list(attempts))
+    history = _History()
+    latest = _latest_possible_times(ordered)
+    return [
+        history.write(attempt, seq=number, t=t)
+        for number, (attempt, t) in enumerate(zip(ordered, latest, strict=True), start=1)
+    ]
+
+
+def _in_order(attempts: list[Attempt]) -> list[Attempt]:
+    """By resourceVersion; what has none (refusals, deletions) comes after what was answered before it, and
+    a deletion after every write to the same object.
+    """
+    attempts.sort(key=lambda attempt: attempt.t)
+    last_of_object: dict[str, int] = {}
+    for attempt in attempts:
+        if attempt.version is not None and attempt.uid:
+            last_of_object[attempt.uid] = max(attempt.version, last_of_object.get(attempt.uid, 0))
+    newest = 0
+    keyed: list[tuple[int, int, Attempt]] = []
+    for number, attempt in enumerate(attempts):
+        if attempt.version is not None:
+            newest = max(newest, attempt.version)
+            keyed.append((attempt.version, number, attempt))
+        elif attempt.is_accepted:
+            keyed.append((max(newest, last_of_object.get(attempt.uid, 0)), number, attempt))
+        else:
+            keyed.append((newest, number, attempt))
+    keyed.sort(key=lambda entry: entry[:2])
+    return [attempt for _, _, attempt in keyed]
+
+
+def _latest_possible_times(ordered: Sequence[Attempt]) -> list[float]:
+    """An answer is logged after the decision: none was decided later than the next one was logged."""
+    times: list[float] = []
+    bound = float("inf")
+    for attempt in reversed(ordered):
+        bound = min(bound, attempt.t)
+        times.append(bound)
+    return times[::-1]
+
+
+class _History:
+    """The labels of every object, as of the writes replayed so far."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, dict[str, str]] = {}
+        self._uids: dict[tuple[str, str, str], str] = {}
+
+    def write(self, attempt: Attempt, *, seq: int, t: float) -> Write:
+        """The write that *attempt* was; its effect is part of the history from now on."""
+        reference, metadata = attempt.reference, attempt.answer.metadata
+        name = reference.name or (metadata.name if attempt.is_accepted else "")
+        place = (reference.group_resource, reference.namespace, name)
+        uid = (attempt.uid if attempt.is_accepted else "") or self._uids.get(place, "")
+        before = self._labels.get(uid)
+        after = self._apply(attempt, place, uid) if attempt.is_accepted else before
+        return Write(
+            seq=seq,
+            t=t,
+            user=attempt.user,
+            verb=attempt.verb,
+            resource=reference.group_resource,
+            namespace=reference.namespace,
+            name=name,
+            subresource=reference.subresource,
+            uid=uid,
+            resource_version=metadata.resource_version if attempt.version is not None else "",
+            code=attempt.code,
+            labels_before=before,
+            labels_after=after,
+            message=attempt.message,
+            object=_lease_of(attempt),
+        )
+
+    def _apply(self, attempt: Attempt, place: tuple[str, str, str], uid: str) -> dict[str, str] | None:
+        if _leaves_nothing(attempt):
+            self._labels.pop(uid, None)
+            self._uids.pop(place, None)
+            return None
+        self._labels[uid] = attempt.answer.metadata.labels
+        self._uids[place] = uid
+        return attempt.answer.metadata.labels
+
+
+def _leaves_nothing(attempt: Attempt) -> bool:
+    if attempt.verb in ("delete", "deletecollection"):
+        return not attempt.answer.metadata.finalizers  # a Status has none either
+    return attempt.answer.metadata.is_gone
+
+
+def _lease_of(attempt: Attempt) -> dict[str, object] | None:
+    if attempt.reference.group_resource != _LEASES or attempt.version is None:
+        return None
+    return {"annotations": attempt.answer.metadata.annotations, "spec": attempt.answer.spec}

@@ -1,0 +1,282 @@
+"""A real control plane as one object: `real_plane` starts it, the block's end stops it.
+
+Owns the three processes, their directory and the accounts. What the audit log means is `audit_log`'s, how the
+servers are called is `servers`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import secrets
+import shutil
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from devcluster.kubeconfig import certificate_credentials, token_credentials, write_kubeconfig
+from devcluster.plane import Write
+from devcluster.real.administrator import Administrator
+from devcluster.real.audit_log import DEFAULT_GROUPS, Attempt, audit_policy, read_attempts, writes_in_order
+from devcluster.real.binaries import SERVERS, find_binaries, kubernetes_recipe
+from devcluster.real.certificates import Authority, token_signing_pair
+from devcluster.real.children import Child, start_child
+from devcluster.real.servers import (
+    Layout,
+    apiserver_command,
+    controller_manager_command,
+    etcd_command,
+    free_port,
+)
+
+ADMINS = "ringleader:devcluster-admins"
+"""Group of the accounts that may do everything without being exempt from priority and fairness."""
+
+_READY_S = 60.0
+_GRACE_S = 5.0
+_ATTEMPTS = 3
+
+
+class PlaneFailed(Exception):
+    """A server of the control plane did not start or did not become ready."""
+
+
+@contextlib.asynccontextmanager
+async def real_plane(
+    directory: Path,
+    *,
+    audit: bool = False,
+    controller_manager: bool = True,
+    audited_groups: Sequence[str] = DEFAULT_GROUPS,
+    version: str | None = None,
+) -> AsyncIterator[RealPlane]:
+    """A running control plane whose files are in *directory*; ended with the block, and with this process.
+
+    Its processes die with the thread that runs this. Nothing is built here: see `ensure_binaries`.
+
+    Raises: BinariesMissing if etcd or kube-apiserver is nowhere; PlaneFailed with the end of a server's log.
+    """
+    names = SERVERS if controller_manager else SERVERS[:2]
+    binaries = find_binaries(names, kubernetes_recipe(version))
+    plane = RealPlane(
+        directory,
+        binaries=binaries,
+        audited_groups=audited_groups if audit else None,
+    )
+    try:
+        await plane.start()
+        yield plane
+    finally:
+        await plane.stop()
+
+
+class RealPlane:
+    """etcd, kube-apiserver and kube-controller-manager on loopback. Keeps the promises of `ControlPlane`."""
+
+    def __init__(
+        self, directory: Path, *, binaries: dict[str, Path], audited_groups: Sequence[str] | None
+    ) -> None:
+        self._layout = Layout(directory)
+        self._binaries = binaries
+        self._audited_groups = audited_groups
+        self._serving_authority = Authority()
+        self._client_authority = Authority()
+        self._admin_token = secrets.token_urlsafe(32)
+        self._children: dict[str, Child] = {}
+        self._port = 0
+        self._etcd_port = 0
+        self._administrator: Administrator | None = None
+        self._attempts: list[Attempt] = []
+        self._audit_read_bytes = 0
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._layout.path("admin.kubeconfig")
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def pids(self) -> list[int]:
+        return [child.pid for child in self._children.values() if child.is_running]
+
+    def rss_bytes(self) -> int:
+        return sum(child.rss_bytes() for child in self._children.values())
+
+    def binary(self, name: str) -> Path:
+        """Path of a program of this control plane's: `etcd`, `kube-apiserver` ..."""
+        return self._binaries[name]
+
+    async def start(self) -> None:
+        """Start the servers and wait until the API server is ready."""
+        self._layout.directory.mkdir(parents=True, exist_ok=True)
+        self._write_files()
+        for attempt in range(1, _ATTEMPTS + 1):
+            self._port, self._etcd_port = free_port(), free_port()
+            try:
+                await self._start_etcd()
+                await self._start_apiserver()
+                break
+            except PlaneFailed as failure:
+                await self._end_all(grace_s=0)
+                if attempt == _ATTEMPTS or "address already in use" not in str(failure):
+                    raise
+        await self._ready_administrator().allow_everything(ADMINS)
+        write_kubeconfig(
+            self.kubeconfig,
+            server=self.url,
+            authority_pem=self._serving_authority.certificate_pem,
+            user="admin",
+            credentials=token_credentials(self._admin_token),
+        )
+        if "kube-controller-manager" in self._binaries:
+            await self._start_controller_manager()
+
+    async def stop(self) -> None:
+        """End every process and remove the state; kubeconfigs, logs and `writes` stay."""
+        await self._end_all(grace_s=_GRACE_S)
+        self._read_audit_log()
+        await asyncio.to_thread(shutil.rmtree, self._layout.etcd_data, ignore_errors=True)
+
+    async def restart(self, *, away_s: float = 0.0) -> None:
+        """Stop the API server, stay away for *away_s*, start it again on the same port with the same state."""
+        await self._children.pop("kube-apiserver").end(grace_s=_GRACE_S)
+        await asyncio.sleep(away_s)
+        await self._start_apiserver()
+
+    async def kubeconfig_for(
+        self, user: str, *, groups: Sequence[str] = (), server: str | None = None, admin: bool = True
+    ) -> Path:
+        """A kubeconfig with a client certificate of *user*'s own.
+
+        With *admin* the account may do everything; otherwise what RBAC grants to it and to *groups*.
+        """
+        all_groups = [*groups, *([ADMINS] if admin else [])]
+        pair = self._client_authority.client(user, all_groups)
+        credentials = certificate_credentials(pair.public_pem, pair.private_pem)
+        return self._account_file(user, credentials, server=server)
+
+    async def service_account_kubeconfig(
+        self, namespace: str, name: str, *, server: str | None = None, lifetime_s: int = 86_400
+    ) -> Path:
+        """A kubeconfig with a fresh token of an existing ServiceAccount, by TokenRequest."""
+        token = await self._ready_administrator().request_token(namespace, name, lifetime_s=lifetime_s)
+        user = f"system:serviceaccount:{namespace}:{name}"
+        return self._account_file(user, token_credentials(token), server=server, namespace=namespace)
+
+    def writes(self) -> list[Write]:
+        """Every write that the audit log knows, in the order in which the server decided them.
+
+        A line appears when its answer was sent: allow a few milliseconds after the last answer.
+        """
+        self._read_audit_log()
+        return writes_in_order(self._attempts)
+
+    def _write_files(self) -> None:
+        layout = self._layout
+        serving = self._serving_authority.serving("127.0.0.1", "::1", "localhost", "kubernetes.default.svc")
+        tokens = token_signing_pair()
+        manager = self._client_authority.client("system:kube-controller-manager", ["system:masters"])
+        contents: dict[str, bytes] = {
+            "serving.crt": serving.public_pem,
+            "serving.key": serving.private_pem,
+            "client-ca.crt": self._client_authority.certificate_pem,
+            "service-accounts.pub": tokens.public_pem,
+            "service-accounts.key": tokens.private_pem,
+            "tokens.csv": f'{self._admin_token},admin,admin,"system:masters"\n'.encode(),
+            "controller-manager.crt": manager.public_pem,
+            "controller-manager.key": manager.private_pem,
+            "audit-policy.json": json.dumps(audit_policy(self._audited_groups or ())).encode(),
+        }
+        for name, content in contents.items():
+            path = layout.path(name)
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+
+    async def _start_etcd(self) -> None:
+        shutil.rmtree(self._layout.etcd_data, ignore_errors=True)
+        command = etcd_command(self._binaries["etcd"], self._layout, port=self._etcd_port)
+        await self._start(command, name="etcd")
+
+    async def _start_apiserver(self) -> None:
+        await self._start(
+            apiserver_command(
+                self._binaries["kube-apiserver"],
+                self._layout,
+                port=self._port,
+                etcd_port=self._etcd_port,
+                audit=self._audited_groups is not None,
+            ),
+            name="kube-apiserver",
+        )
+        self._administrator = Administrator(
+            self.url, token=self._admin_token, authority_pem=self._serving_authority.certificate_pem
+        )
+        await self._wait_ready(self._administrator)
+
+    async def _start_controller_manager(self) -> None:
+        pair = self._client_authority.client("system:kube-controller-manager", ["system:masters"])
+        write_kubeconfig(
+            self._layout.path("controller-manager.kubeconfig"),
+            server=self.url,
+            authority_pem=self._serving_authority.certificate_pem,
+            user="system:kube-controller-manager",
+            credentials=certificate_credentials(pair.public_pem, pair.private_pem),
+        )
+        await self._start(
+            controller_manager_command(self._binaries["kube-controller-manager"], self._layout),
+            name="kube-controller-manager",
+        )
+
+    async def _start(self, command: Sequence[str], *, name: str) -> None:
+        self._children[name] = await start_child(command, name=name, log=self._layout.path(f"{name}.log"))
+
+    async def _wait_ready(self, administrator: Administrator) -> None:
+        deadline = time.monotonic() + _READY_S
+        while not await administrator.is_ready():
+            for child in self._children.values():
+                if not child.is_running:
+                    raise PlaneFailed(f"{child.name} ended at its start:\n{child.last_lines()}")
+            if time.monotonic() > deadline:
+                log = self._children["kube-apiserver"].last_lines()
+                raise PlaneFailed(f"kube-apiserver is not ready after {_READY_S:.0f} s:\n{log}")
+            await asyncio.sleep(0.1)
+
+    def _ready_administrator(self) -> Administrator:
+        if self._administrator is None:
+            raise PlaneFailed("the control plane has not been started")
+        return self._administrator
+
+    async def _end_all(self, *, grace_s: float) -> None:
+        """The last started first, so that none complains about the absence of another."""
+        while self._children:
+            _, child = self._children.popitem()
+            await child.end(grace_s=grace_s)
+
+    def _account_file(
+        self, user: str, credentials: dict[str, str], *, server: str | None, namespace: str = "default"
+    ) -> Path:
+        stem = re.sub(r"[^A-Za-z0-9_.-]", "_", user)
+        return write_kubeconfig(
+            self._layout.path(f"{stem}-{secrets.token_hex(4)}.kubeconfig"),
+            server=server or self.url,
+            authority_pem=self._serving_authority.certificate_pem,
+            user=user,
+            credentials=credentials,
+            namespace=namespace,
+        )
+
+    def _read_audit_log(self) -> None:
+        """Take the complete lines that came since the last time."""
+        if self._audited_groups is None or not self._layout.audit_log.exists():
+            return
+        with self._layout.audit_log.open("rb") as file:
+            file.seek(self._audit_read_bytes)
+            fresh = file.read()
+        complete = fresh[: fresh.rfind(b"\n") + 1]
+        self._audit_read_bytes += len(complete)
+        offset_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.time()
+        self._attempts += read_attempts(complete.splitlines(), boot_offset_s=offset_s)

@@ -1,0 +1,100 @@
+"""What can be built from Go modules, at which version, and where the result is kept. Pure but for the
+environment and the pinned go.mod and go.sum beside this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubeio.errors import InputError
+
+DEFAULT_KUBERNETES = "1.36.3"
+DEFAULT_HELM = "4.3.0"
+VERSION_VARIABLE = "RINGLEADER_KUBERNETES_VERSION"
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One pinned Go module and the commands that are built from it, in this order."""
+
+    name: str
+    version: str
+    module: Path
+    packages: Mapping[str, str]
+    linker_flags: str
+    is_chosen: bool = False
+    """A person asked for this very version: ready-made binaries of unknown version will not do."""
+
+    @property
+    def folder_stem(self) -> str:
+        """Name of the folder in the cache, without the Go version."""
+        digest = hashlib.sha256((self.module / "go.sum").read_bytes()).hexdigest()[:12]
+        return f"{self.name}-{self.version}-{digest}"
+
+    @property
+    def go_needed(self) -> tuple[int, int]:
+        """The oldest Go that go.mod accepts."""
+        found = re.search(r"^go (\d+)\.(\d+)", (self.module / "go.mod").read_text(), re.MULTILINE)
+        if found is None:
+            raise ValueError(f"{self.module / 'go.mod'} has no go line")
+        return int(found[1]), int(found[2])
+
+
+def kubernetes_recipe(version: str | None = None) -> Recipe:
+    """etcd, kube-apiserver, kube-controller-manager and kubectl, at *version*, or at the one that
+    RINGLEADER_KUBERNETES_VERSION names.
+
+    Raises: InputError if no such version is pinned.
+    """
+    asked = version or os.environ.get(VERSION_VARIABLE)
+    chosen = asked or DEFAULT_KUBERNETES
+    module = _HERE / "gomod" / chosen.removeprefix("v")
+    if not (module / "go.mod").is_file():
+        known = ", ".join(sorted(folder.name for folder in (_HERE / "gomod").iterdir() if folder.is_dir()))
+        raise InputError(VERSION_VARIABLE, asked, "is not a pinned Kubernetes version", f"use one of {known}")
+    return Recipe(
+        name="kubernetes",
+        version=module.name,
+        module=module,
+        packages={
+            "etcd": "go.etcd.io/etcd/server/v3",
+            "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+            "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+        },
+        linker_flags=_kubernetes_linker_flags(module.name),
+        is_chosen=asked is not None,
+    )
+
+
+def helm_recipe(version: str = DEFAULT_HELM) -> Recipe:
+    """Helm's own command."""
+    return Recipe(
+        name="helm",
+        version=version,
+        module=_HERE / "gomod-helm" / version,
+        packages={"helm": "helm.sh/helm/v4/cmd/helm"},
+        linker_flags=f"-s -w -X helm.sh/helm/v4/internal/version.version=v{version}",
+    )
+
+
+def cache_folder() -> Path:
+    """Where built binaries are kept: outside every checkout, one for all of a user's."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ringleader"
+
+
+def _kubernetes_linker_flags(version: str) -> str:
+    """Without these the server calls itself v0.0.0, and charts that ask for a version refuse it."""
+    major, minor, _ = version.split(".", 2)
+    values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    stamps = [f"-X {package}.{name}={value}" for package in packages for name, value in values.items()]
+    return " ".join(["-s -w", *stamps])
