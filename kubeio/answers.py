@@ -1,0 +1,123 @@
+"""What an API server's answers mean: failures as typed errors, bodies as objects and pages. Pure.
+
+Called by `kubeio.client` and `kubeio.discovery`; nobody else looks at status codes.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import functools
+import time
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from kubeio.connection import Answer
+from kubeio.errors import ApiError, ServerFailure, api_error
+from kubeio.models import HasMeta, ListMeta, Object
+
+T = TypeVar("T")
+
+_SHOWN_CHARACTERS = 200
+
+
+class _StatusDetails(msgspec.Struct, gc=False, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct, gc=False):
+    message: str = ""
+    reason: str = ""
+    details: _StatusDetails | None = None
+
+
+class _RawList(msgspec.Struct, gc=False):
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list. An empty *continue_* means the last one; *remaining* is the server's guess, if any."""
+
+    objects: list[Object]
+    resource_version: str
+    continue_: str
+    remaining: int | None
+
+
+_decode_status = msgspec.json.Decoder(_Status).decode
+_decode_list = msgspec.json.Decoder(_RawList).decode
+_decode_meta = msgspec.json.Decoder(HasMeta).decode
+
+
+def failure(attempted: str, answer: Answer) -> ApiError:
+    """The error that *answer*, of status 400 or above, stands for."""
+    headers = answer.headers()
+    try:
+        status = _decode_status(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = " ".join(answer.body[:2000].decode("utf-8", "replace").split())
+        status = _Status(message=text[:_SHOWN_CHARACTERS] or "(no message)")
+    retry_after_s = parse_retry_after(headers.get("retry-after", ""))
+    if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
+        retry_after_s = float(status.details.retry_after_seconds)
+    return api_error(
+        attempted,
+        status=answer.status,
+        reason=status.reason,
+        message=status.message,
+        retry_after_s=retry_after_s,
+    )
+
+
+def parse_retry_after(value: str) -> float | None:
+    """Seconds that a Retry-After header asks for, as a number or as a date; None if it says nothing usable."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+    try:
+        instant = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, instant.timestamp() - time.time())
+
+
+def decode(attempted: str, body: bytes, kind: type[T]) -> T:
+    """*body* as *kind*; `bytes` gives it as it came. Raises ServerFailure if it is something else."""
+    if kind is bytes:
+        return cast(T, body)
+    try:
+        return cast(T, _decoder(cast(Any, kind)).decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unexpected(attempted, body, error) from error
+
+
+def decode_page(attempted: str, body: bytes) -> Page:
+    """*body* of a list: each object's metadata decoded, the object itself as bytes. Raises ServerFailure."""
+    try:
+        listed = _decode_list(body)
+        # bytes(): a Raw is a view that would keep the whole page alive
+        objects = [Object(_decode_meta(raw).metadata, bytes(raw)) for raw in listed.items or ()]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unexpected(attempted, body, error) from error
+    meta = listed.metadata
+    return Page(objects, meta.resource_version, meta.continue_, meta.remaining_item_count)
+
+
+def decode_object(attempted: str, raw: bytes) -> Object:
+    """*raw* with its metadata decoded. Raises ServerFailure."""
+    return Object(decode(attempted, raw, HasMeta).metadata, raw)
+
+
+@functools.cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def _unexpected(attempted: str, body: bytes, error: Exception) -> ServerFailure:
+    begin = body[:_SHOWN_CHARACTERS].decode("utf-8", "replace")
+    return ServerFailure(
+        attempted, status=200, reason="UnexpectedAnswer", message=f"{error}; it begins with {begin!r}"
+    )

@@ -1,0 +1,407 @@
+"""Which API server, and as whom: a `Cluster`, from a kubeconfig or from inside a pod.
+
+Owns the choice of the source and every check of what a person wrote there. Opens no connection and runs no
+plugin: `kubeio.client` and `kubeio.credentials` do, when the first request goes out.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from kubeio.clock import Clock, SystemClock
+from kubeio.credentials import (
+    ANONYMOUS,
+    Credential,
+    Credentials,
+    FileCredentials,
+    FixedCredentials,
+    KeyPair,
+    PluginCredentials,
+)
+from kubeio.errors import InputError
+from kubeio.kubeconfig import Entry, Kubeconfig, abbreviated, nearest, read_kubeconfig
+from kubeio.plugins import ExecPlugin, OidcProvider
+from kubeio.proxies import Proxy, parse_proxy, proxy_from_environment
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server's URL, taken apart."""
+
+    scheme: str
+    host: str
+    port: int
+    base_path: str
+    """Prefix of every path, without a slash at its end."""
+
+    @property
+    def authority(self) -> str:
+        """Value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
+
+    @property
+    def is_tls(self) -> bool:
+        return self.scheme == "https"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """By what the server is recognised."""
+
+    ca: bytes = b""
+    """PEM certificates; empty: the system's."""
+    ca_file: Path | None = None
+    """Where *ca* was read and may be renewed."""
+    server_name: str = ""
+    """Name that the certificate must carry; empty: the host."""
+    is_insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Everything needed to reach one API server with one identity. Immutable; may be shared between threads."""
+
+    server: str
+    namespace: str
+    """Where commands act unless told otherwise."""
+    context: str
+    """Name of the context, or `in-cluster`."""
+    user: str
+    """For people: whom we act as."""
+    endpoint: Endpoint
+    trust: Trust
+    proxy: Proxy | None
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers that ask the server to act as somebody else."""
+    credentials: Credentials = field(default_factory=lambda: FixedCredentials(ANONYMOUS), compare=False)
+
+
+def load_cluster(*, kubeconfig: str | None = None, context: str | None = None) -> Cluster:
+    """The cluster that *kubeconfig* (one path, or several as in $KUBECONFIG) and *context* name.
+
+    Without *kubeconfig*: $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+    Raises: InputError naming field, value and remedy.
+    """
+    environ = os.environ
+    clock = SystemClock()
+    if kubeconfig is not None:
+        merged = read_kubeconfig(_paths(kubeconfig), source="--kubeconfig")
+    elif environ.get("KUBECONFIG"):
+        merged = read_kubeconfig(_paths(environ["KUBECONFIG"]), source="KUBECONFIG", skip_missing=True)
+    elif context is None and is_in_cluster(environ):
+        return in_cluster(environ, clock=clock)
+    else:
+        home = Path("~/.kube/config").expanduser()
+        if not home.exists():
+            raise InputError(
+                "--kubeconfig",
+                str(home),
+                "does not exist, KUBECONFIG is not set, and this is not a pod with a service account",
+                "pass --kubeconfig FILE or set KUBECONFIG",
+            )
+        merged = read_kubeconfig([home], source="~/.kube/config")
+    return cluster_of(merged, context=context, environ=environ, clock=clock)
+
+
+def is_in_cluster(environ: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> bool:
+    """Whether this is a pod with a service account."""
+    return bool(
+        environ.get("KUBERNETES_SERVICE_HOST")
+        and environ.get("KUBERNETES_SERVICE_PORT")
+        and (directory / "token").exists()
+    )
+
+
+def in_cluster(environ: Mapping[str, str], *, clock: Clock, directory: Path = SERVICE_ACCOUNT) -> Cluster:
+    """The cluster that this pod runs in, as its service account. Raises InputError."""
+    host, port = environ["KUBERNETES_SERVICE_HOST"], environ["KUBERNETES_SERVICE_PORT"]
+    server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    endpoint = parse_server(server, field_="KUBERNETES_SERVICE_HOST")
+    where = Entry(
+        {"ca": "ca.crt", "token": "token", "namespace": "namespace"}, "serviceaccount", directory / "token"
+    )
+    ca = where.file_bytes("ca") or b""
+    _check_ca(ca, where, "ca", str(directory / "ca.crt"))
+    namespace_file = directory / "namespace"
+    return Cluster(
+        server=server,
+        namespace=namespace_file.read_text().strip() if namespace_file.exists() else "default",
+        context="in-cluster",
+        user="service account of the pod",
+        endpoint=endpoint,
+        trust=Trust(ca=ca, ca_file=directory / "ca.crt"),
+        proxy=proxy_from_environment(endpoint.scheme, endpoint.host, endpoint.port, environ),
+        credentials=_token_file(where, "token", None, clock),
+    )
+
+
+def cluster_of(
+    merged: Kubeconfig, *, context: str | None, environ: Mapping[str, str], clock: Clock
+) -> Cluster:
+    """The cluster of *context* (None: the current one) in *merged*. Raises InputError."""
+    name = context or merged.current_context
+    chosen = _context(merged, name, is_explicit=context is not None)
+    cluster = _referred(chosen, "cluster", merged.clusters)
+    user_name = chosen.text("user")
+    user = _referred(chosen, "user", merged.users) if user_name else Entry({}, "user", chosen.file)
+    server = cluster.text("server").rstrip("/")
+    if not server:
+        raise cluster.error("server", server, "is missing", "write https://HOST:PORT")
+    endpoint = parse_server(server, field_=f"{cluster.where}.server in {cluster.file}")
+    impersonation = _impersonation(user)
+    acting = f" as {user.text('as')}" if user.text("as") else ""
+    return Cluster(
+        server=server,
+        namespace=chosen.text("namespace") or "default",
+        context=name,
+        user=f"{user_name or 'anonymous'}{acting}",
+        endpoint=endpoint,
+        trust=_trust(cluster),
+        proxy=_proxy(cluster, endpoint, environ),
+        impersonation=impersonation,
+        # over plain http nothing secret is sent, as in kubectl
+        credentials=_credentials(user, cluster, clock) if endpoint.is_tls else FixedCredentials(ANONYMOUS),
+    )
+
+
+def parse_server(url: str, *, field_: str) -> Endpoint:
+    """*url* taken apart. Raises InputError naming *field_*."""
+    try:
+        split = urlsplit(url if "://" in url else f"http://{url}")
+        port = split.port
+    except ValueError as error:
+        raise InputError(field_, url, f"is no URL ({error})", "write https://HOST:PORT") from None
+    if split.scheme not in ("https", "http") or not split.hostname:
+        raise InputError(field_, url, "is no http(s) URL", "write https://HOST:PORT")
+    if split.username or split.query or split.fragment:
+        raise InputError(field_, url, "has more than host, port and path", "write https://HOST:PORT[/PATH]")
+    default = 443 if split.scheme == "https" else 80
+    return Endpoint(split.scheme, split.hostname, port or default, split.path.rstrip("/"))
+
+
+def _paths(text: str) -> list[Path]:
+    paths = [Path(part).expanduser() for part in text.split(os.pathsep) if part]
+    if not paths:
+        raise InputError("--kubeconfig", text, "names no file", "name a kubeconfig file")
+    return paths
+
+
+def _context(merged: Kubeconfig, name: str, *, is_explicit: bool) -> Entry:
+    if not name:
+        raise InputError(
+            "current-context",
+            "",
+            f"is not set in {merged.shown_files}",
+            f"pass --context NAME ({nearest('', merged.contexts)})",
+        )
+    if name not in merged.contexts:
+        source = "--context" if is_explicit else f"current-context in {merged.shown_files}"
+        raise InputError(source, name, "is not a context of the kubeconfig", nearest(name, merged.contexts))
+    return merged.contexts[name]
+
+
+def _referred(context: Entry, kind: str, known: Mapping[str, Entry]) -> Entry:
+    name = context.text(kind)
+    if not name:
+        raise context.error(kind, name, "is missing", f"name one: {nearest('', known)}")
+    if name not in known:
+        raise context.error(kind, name, f"is not among the {kind}s of the kubeconfig", nearest(name, known))
+    return known[name]
+
+
+def _trust(cluster: Entry) -> Trust:
+    is_insecure = cluster.flag("insecure-skip-tls-verify")
+    server_name = cluster.text("tls-server-name")
+    ca, ca_field = cluster.data("certificate-authority-data"), "certificate-authority-data"
+    ca_file = None
+    if ca is None:
+        ca, ca_field = cluster.file_bytes("certificate-authority"), "certificate-authority"
+        ca_file = cluster.path("certificate-authority")
+    if is_insecure and ca is not None:
+        raise cluster.error(
+            "insecure-skip-tls-verify", True, f"contradicts {ca_field}", "remove one of the two"
+        )
+    if ca is not None:
+        _check_ca(
+            ca, cluster, ca_field, abbreviated(cluster.text(ca_field)) if ca_file is None else str(ca_file)
+        )
+    return Trust(ca=ca or b"", ca_file=ca_file, server_name=server_name, is_insecure=is_insecure)
+
+
+def _check_ca(ca: bytes, where: Entry, name: str, shown: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca.decode("ascii"))
+    except (ValueError, ssl.SSLError) as error:
+        raise where.error(
+            name,
+            shown,
+            f"holds no PEM certificate ({error})",
+            "use the file between BEGIN and END CERTIFICATE",
+        ) from None
+
+
+def _proxy(cluster: Entry, endpoint: Endpoint, environ: Mapping[str, str]) -> Proxy | None:
+    url = cluster.text("proxy-url")
+    if url:
+        return parse_proxy(url, field=f"{cluster.where}.proxy-url in {cluster.file}")
+    return proxy_from_environment(endpoint.scheme, endpoint.host, endpoint.port, environ)
+
+
+def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
+    headers: list[tuple[str, str]] = []
+    name, uid, groups = user.text("as"), user.text("as-uid"), user.texts("as-groups")
+    extra = user.entry("as-user-extra")
+    if not name and (uid or groups or extra is not None):
+        raise user.error(
+            "as", "", "is missing beside as-uid, as-groups or as-user-extra", "name the user to act as"
+        )
+    if name:
+        headers.append(("Impersonate-User", name))
+    if uid:
+        headers.append(("Impersonate-Uid", uid))
+    headers.extend(("Impersonate-Group", group) for group in groups)
+    if extra is not None:
+        for key in extra.fields:
+            headers.extend((f"Impersonate-Extra-{_header_key(key)}", value) for value in extra.texts(key))
+    for header, value in headers:
+        if "\r" in value or "\n" in value or not value.isascii():
+            raise user.error("as", value, f"cannot be sent in the header {header}", "use printable ASCII")
+    return tuple(headers)
+
+
+def _header_key(key: str) -> str:
+    """*key* with what a header's name may not hold percent-encoded, as in client-go."""
+    legal = set("!#$&'*+-.^_`|~")
+    return "".join(
+        c if c in legal or (c.isascii() and c.isalnum()) else "".join(f"%{byte:02X}" for byte in c.encode())
+        for c in key
+    )
+
+
+def _credentials(user: Entry, cluster: Entry, clock: Clock) -> Credentials:
+    """The one source that *user* names; a client certificate may stand beside a token."""
+    _refuse_several(user)
+    exec_section = user.entry("exec")
+    if exec_section is not None and not user.text("token") and not user.text("tokenFile"):
+        info = _cluster_info(cluster) if exec_section.flag("provideClusterInfo") else {}
+        plugin = ExecPlugin(exec_section, cluster=info, clock=clock)
+        return PluginCredentials(plugin.fetch, clock, f"exec plugin {exec_section.text('command')}")
+    provider = user.entry("auth-provider")
+    if provider is not None:
+        if provider.text("name") != "oidc":
+            raise provider.error(
+                "name",
+                provider.text("name"),
+                "is no longer a part of Kubernetes",
+                "use the provider's exec plugin",
+            )
+        oidc = OidcProvider(provider, clock=clock)
+        return PluginCredentials(oidc.fetch, clock, "auth-provider oidc")
+    if user.text("tokenFile"):
+        return _token_file(user, "tokenFile", user, clock)
+    return _fixed(user, clock)
+
+
+def _fixed(user: Entry, clock: Clock) -> Credentials:
+    authorization = _authorization(user)
+    certificate_file, key_file = user.path("client-certificate"), user.path("client-key")
+    uses_files = (
+        certificate_file is not None
+        and key_file is not None
+        and not user.text("client-certificate-data")
+        and not user.text("client-key-data")
+    )
+
+    def read() -> Credential:
+        return Credential(authorization, _key_pair(user))
+
+    if uses_files and certificate_file is not None and key_file is not None:
+        return FileCredentials([certificate_file, key_file], read, clock)
+    return FixedCredentials(read())
+
+
+def _authorization(user: Entry) -> str:
+    if user.text("token"):
+        return f"Bearer {_printable(user, 'token', user.text('token'))}"
+    if user.text("username"):
+        pair = f"{user.text('username')}:{user.text('password')}"
+        return "Basic " + base64.b64encode(pair.encode()).decode()
+    return ""
+
+
+def _token_file(where: Entry, name: str, user: Entry | None, clock: Clock) -> Credentials:
+    path = where.file.parent / where.text(name)
+
+    def read() -> Credential:
+        token = (where.file_bytes(name) or b"").decode("utf-8", "replace").strip()
+        if not token:
+            raise where.error(name, str(path), "is empty", "put a token into it")
+        return Credential(f"Bearer {_printable(where, name, token)}", _key_pair(user) if user else None)
+
+    return FileCredentials([path], read, clock)
+
+
+def _printable(where: Entry, name: str, token: str) -> str:
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise where.error(
+            name, f"<{len(token)} characters>", "is no token", "it has no blanks and only ASCII"
+        )
+    return token
+
+
+def _key_pair(user: Entry) -> KeyPair | None:
+    certificate = user.data("client-certificate-data") or user.file_bytes("client-certificate")
+    key = user.data("client-key-data") or user.file_bytes("client-key")
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        missing = "client-certificate" if certificate is None else "client-key"
+        raise user.error(
+            missing, "", "is missing beside the other half of the pair", f"give {missing} or {missing}-data"
+        )
+    if b"-----BEGIN" not in certificate or b"-----BEGIN" not in key:
+        wrong = "client-certificate" if b"-----BEGIN" not in certificate else "client-key"
+        raise user.error(
+            wrong, f"<{len(certificate)} bytes>", "is not PEM", "use the file that begins with -----BEGIN"
+        )
+    return KeyPair(certificate, key)
+
+
+def _refuse_several(user: Entry) -> None:
+    methods = [
+        name
+        for name, is_there in (
+            ("token", bool(user.text("token") or user.text("tokenFile"))),
+            ("username", bool(user.text("username"))),
+            ("exec", user.entry("exec") is not None),
+            ("auth-provider", user.entry("auth-provider") is not None),
+        )
+        if is_there
+    ]
+    if len(methods) > 1 and methods != ["token", "exec"]:
+        raise user.error(
+            methods[0], "<set>", f"stands beside {' and '.join(methods[1:])}", "keep one way to authenticate"
+        )
+
+
+def _cluster_info(cluster: Entry) -> dict[str, object]:
+    """What a plugin with provideClusterInfo is told: files as data, paths nowhere."""
+    info: dict[str, object] = {
+        name: cluster.fields[name]
+        for name in ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "extensions")
+        if cluster.fields.get(name)
+    }
+    ca = cluster.data("certificate-authority-data") or cluster.file_bytes("certificate-authority")
+    if ca:
+        info["certificate-authority-data"] = base64.b64encode(ca).decode()
+    return info
