@@ -61,7 +61,7 @@ class _Call(msgspec.Struct, gc=False):
     accept: str
     body: bytes | None = None
     content_type: str = _JSON
-    accepts_gzip: bool = False
+    is_stream: bool = False
 
 
 class Client:
@@ -144,7 +144,7 @@ class Client:
 
         The iterator ends when the server ends the answer, and raises Unreachable when it is cut off.
         """
-        call = _Call("GET", path, query, accept)
+        call = _Call("GET", path, query, accept, is_stream=True)
         connection, lines = await self._open_stream(call, connect_timeout_s)
         try:
             lines.translate = lambda broken: self._unreachable(call, broken)
@@ -265,7 +265,6 @@ class Client:
             resource.path(namespace=_segment("namespace", namespace)),
             {name: value for name, value in query.items() if value},
             _PARTIAL_LIST if metadata_only else _JSON,
-            accepts_gzip=True,
         )
         answer = await self._answer(call, timeout_s)
         return answers.decode_page(self._attempted(call), answer.body)
@@ -441,14 +440,15 @@ class Client:
             self._head = (credential, self._static_head(credential))
         path = call.path if _SAFE_PATH(call.path) else quote(call.path, safe="/:@!$&'()*+,;=~%")
         query = "?" + urlencode(call.query) if call.query else ""
-        encoding = "gzip" if call.accepts_gzip else "identity"
         head = (
             f"{call.method} {self.cluster.endpoint.base_path}{path}{query} HTTP/1.1\r\n{self._head[1]}"
-            f"Accept: {call.accept}\r\nAccept-Encoding: {encoding}\r\n"
+            f"Accept: {call.accept}\r\n"
         )
         body = call.body
         if body is None:
-            return f"{head}\r\n".encode("latin-1")
+            # servers since 1.37 compress watches, too, if they may; nobody gains by it
+            encoding = "identity" if call.is_stream else "gzip"
+            return f"{head}Accept-Encoding: {encoding}\r\n\r\n".encode("latin-1")
         return (
             f"{head}Content-Type: {call.content_type}\r\nContent-Length: {len(body)}\r\n\r\n".encode(
                 "latin-1"
