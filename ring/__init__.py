@@ -1,0 +1,35 @@
+"""The consistent-hash ring: which member owns which key, and what moves when members come and go.
+
+Pure: no I/O, no clock, no randomness, nothing of Kubernetes except the form of an object's key. Used by the
+sharder and by the `ringleader` command; replicas never compute an owner. The algorithm is frozen as v1 and
+described in docs/ring.md well enough to write it in another language.
+"""
+
+from typing import Final
+
+from ring.errors import EmptyRingError, InvalidRing, RingError
+from ring.hashing import HASH_SPACE, hash_key, hash_keys
+from ring.key import object_key
+from ring.movement import MovedKey, Movement, moved_keys, movement
+from ring.ring import Arc, Explanation, HashRing
+
+ALGORITHM: Final = "v1"
+"""`spec.algorithm` of a ring; also tells this package from the foreign `ring` on PyPI."""
+
+__all__ = [
+    "ALGORITHM",
+    "HASH_SPACE",
+    "Arc",
+    "EmptyRingError",
+    "Explanation",
+    "HashRing",
+    "InvalidRing",
+    "MovedKey",
+    "Movement",
+    "RingError",
+    "hash_key",
+    "hash_keys",
+    "moved_keys",
+    "movement",
+    "object_key",
+]

@@ -1,0 +1,187 @@
+"""Bounded arcs: who owns which part of the hash space, so that nobody owns more than a capacity.
+
+The arc of a token is every position after the token before it, up to and including its own; the first token's
+arc wraps round. A member whose arcs are together larger than its capacity is full: its arcs are bounded to one
+length, the largest that lets them fit. Of a longer arc the part next to the token stays; the rest passes
+clockwise to the next token whose member has room, the arcs in ascending order of their tokens.
+
+Integers only, so that every language gets the same arcs. Why the longest arcs give and what it costs:
+docs/adr/0003-bounded-arcs.md. Called by `ring`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ring.hashing import HASH_SPACE
+from ring.tokens import TokenTable
+
+
+class ArcTable(NamedTuple):
+    """A partition of the hash space into rows: row i is every position after `ends[i - 1]` up to `ends[i]`.
+
+    The last end is HASH_SPACE - 1, so that a look-up never wraps. A row that ends at a token belongs to the
+    token's member. The *cuts* are the few others: what was passed on, and the part of the first token's arc
+    that lies at the end of the space.
+    """
+
+    ends: array[int]
+    owners: array[int]  # member's index
+    cuts: frozenset[int]  # indices of rows
+    sizes: Sequence[int]  # positions owned, by member's index; their sum is HASH_SPACE
+
+    def token_row(self, row: int) -> int:
+        """The first row, from *row* on clockwise, that ends at a token."""
+        row %= len(self.ends)
+        while row in self.cuts:
+            row = (row + 1) % len(self.ends)
+        return row
+
+
+class _Piece(NamedTuple):
+    """What an arc has to give: *size* positions up to *end*, which is below 0 where the arc wraps."""
+
+    token: int
+    end: int
+    size: int
+
+
+class _Row(NamedTuple):
+    end: int
+    owner: int
+
+
+def bound_arcs(tokens: TokenTable, capacities: Sequence[int]) -> ArcTable:
+    """The arcs of *tokens*, such that no member owns more positions than its capacity.
+
+    Shape:  one capacity per member's index, together more than HASH_SPACE + the number of tokens.
+    Cost:   O(tokens).
+    """
+    sizes = _own_sizes(tokens, len(capacities))
+    pieces = _cut_full(tokens, capacities, sizes)
+    rows = _pass_on(tokens, capacities, sizes, pieces)
+    return _table(tokens, rows, _kept_of_first(tokens, pieces), sizes)
+
+
+def _own_sizes(tokens: TokenTable, members: int) -> list[int]:
+    sizes = [0] * members
+    before = tokens.points[-1] - HASH_SPACE
+    for point, member in zip(tokens.points, tokens.members, strict=True):
+        sizes[member] += point - before
+        before = point
+    return sizes
+
+
+def _cut_full(tokens: TokenTable, capacities: Sequence[int], sizes: list[int]) -> list[_Piece]:
+    """Cut the arcs of every member that is over its capacity; *sizes* becomes what each keeps."""
+    pieces: list[_Piece] = []
+    for member, lengths in _arcs_of_full(tokens, capacities, sizes).items():
+        limit = longest_that_fits(sorted(lengths.values()), capacities[member])
+        cut = [
+            _Piece(token, tokens.points[token] - limit, length - limit)
+            for token, length in lengths.items()
+            if length > limit
+        ]
+        sizes[member] -= sum(piece.size for piece in cut)
+        pieces += cut
+    return sorted(pieces)
+
+
+def _arcs_of_full(
+    tokens: TokenTable, capacities: Sequence[int], sizes: Sequence[int]
+) -> Mapping[int, dict[int, int]]:
+    """For each member over its capacity: the lengths of its arcs, by index of their token."""
+    lengths: dict[int, dict[int, int]] = {
+        member: {} for member, size in enumerate(sizes) if size > capacities[member]
+    }
+    if not lengths:
+        return lengths
+    points = tokens.points
+    for token, member in enumerate(tokens.members):
+        if member in lengths:
+            before = points[token - 1] if token else points[-1] - HASH_SPACE
+            lengths[member][token] = points[token] - before
+    return lengths
+
+
+def longest_that_fits(lengths: Sequence[int], capacity: int) -> int:
+    """The largest limit such that *lengths* (ascending), each cut to the limit, sum to at most *capacity*."""
+    room = capacity
+    for index, length in enumerate(lengths):
+        limit = room // (len(lengths) - index)
+        if length > limit:
+            return limit
+        room -= length
+    return lengths[-1]
+
+
+def _pass_on(
+    tokens: TokenTable, capacities: Sequence[int], sizes: list[int], pieces: Sequence[_Piece]
+) -> list[_Row]:
+    """Give each piece to the next clockwise with room; *sizes* becomes what each owns in the end."""
+    full = {tokens.members[piece.token] for piece in pieces}
+    rooms = [0 if i in full else capacity - sizes[i] for i, capacity in enumerate(capacities)]
+    onward: dict[int, int] = {}
+    rows: list[_Row] = []
+    for piece in pieces:
+        token, end, size = piece
+        while size:
+            token = _next_with_room(token, tokens.members, rooms, onward)
+            owner = tokens.members[token]
+            taken = min(size, rooms[owner])
+            rooms[owner] -= taken
+            sizes[owner] += taken
+            rows += _rows_of(end, taken, owner)
+            end -= taken
+            size -= taken
+    return rows
+
+
+def _next_with_room(token: int, members: Sequence[int], rooms: Sequence[int], onward: dict[int, int]) -> int:
+    """The first token, from *token* on clockwise, whose member has room.
+
+    *onward* remembers where a search over full members ended: a member never gets room again, so that with a
+    tiny eps, when nearly all are full, the ring is not walked once per piece.
+    """
+    path = []
+    while not rooms[members[token]]:
+        path.append(token)
+        token = onward.get(token, (token + 1) % len(members))
+    onward.update(dict.fromkeys(path, token))
+    return token
+
+
+def _rows_of(end: int, size: int, owner: int) -> Iterator[_Row]:
+    """Rows of the *size* positions up to *end*: two where they reach over the start of the space."""
+    yield _Row(end % HASH_SPACE, owner)
+    if end >= 0 and size > end + 1:
+        yield _Row(HASH_SPACE - 1, owner)
+
+
+def _kept_of_first(tokens: TokenTable, pieces: Sequence[_Piece]) -> int:
+    """Length that the first token's arc keeps."""
+    length = tokens.points[0] - tokens.points[-1] + HASH_SPACE
+    return length - pieces[0].size if pieces and pieces[0].token == 0 else length
+
+
+def _table(tokens: TokenTable, passed: Sequence[_Row], kept_of_first: int, sizes: Sequence[int]) -> ArcTable:
+    """Tokens and cut rows in one table, in ascending order of their ends."""
+    cut_rows = sorted(passed)
+    if kept_of_first > tokens.points[0] + 1:
+        cut_rows.append(_Row(HASH_SPACE - 1, tokens.members[0]))
+    ends, owners, cuts = array("Q"), array("I"), []
+    done = 0
+    for row in cut_rows:
+        here = bisect_left(tokens.points, row.end, done)
+        ends += tokens.points[done:here]
+        owners += tokens.members[done:here]
+        cuts.append(len(ends))
+        ends.append(row.end)
+        owners.append(row.owner)
+        done = here
+    ends += tokens.points[done:]
+    owners += tokens.members[done:]
+    return ArcTable(ends, owners, frozenset(cuts), sizes)

@@ -1,0 +1,88 @@
+"""What moves between two rings: exactly, as a fraction of the hash space, and for given keys.
+
+Owns the comparison only; decides nothing about when and how objects move. Called by the sharder's planner and by
+`ringleader simulate`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+from ring.errors import EmptyRingError
+from ring.hashing import HASH_SPACE
+from ring.ring import HashRing
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """How much of the hash space changes its owner."""
+
+    flows: Mapping[tuple[str, str], Fraction]
+    """By (from, to); only pairs between which something moves, in order of the names."""
+    ideal: Fraction
+    """The least that any ring must move if every member is to have what its weight asks for, before and after."""
+
+    @property
+    def moved(self) -> Fraction:
+        """All of it, as a fraction of the hash space."""
+        return sum(self.flows.values(), Fraction(0))
+
+
+@dataclass(frozen=True, slots=True)
+class MovedKey:
+    key: str
+    old: str
+    new: str
+
+
+def movement(old: HashRing, new: HashRing) -> Movement:
+    """What moves when *old* is replaced by *new*.
+
+    Cost:   O(tokens of both).
+    Raises: EmptyRingError if either ring has no member: then nothing moves, everything has or loses its owner.
+    """
+    _check_members(old, new)
+    sizes: Counter[tuple[str, str]] = Counter()
+    old_arcs, new_arcs = list(old.arcs()), list(new.arcs())
+    start = -1
+    at_old = at_new = 0
+    while start < HASH_SPACE - 1:
+        before, after = old_arcs[at_old], new_arcs[at_new]
+        end = min(before.end, after.end)
+        if before.owner != after.owner:
+            sizes[before.owner, after.owner] += end - start
+        start = end
+        at_old += before.end == end
+        at_new += after.end == end
+    flows = {pair: Fraction(size, HASH_SPACE) for pair, size in sorted(sizes.items()) if size}
+    return Movement(MappingProxyType(flows), _ideal(old, new))
+
+
+def moved_keys(old: HashRing, new: HashRing, keys: Iterable[str]) -> list[MovedKey]:
+    """Those of *keys* that have another owner on *new* than on *old*, in their order.
+
+    Raises: EmptyRingError if either ring has no member.
+    """
+    _check_members(old, new)
+    known = list(keys)
+    return [
+        MovedKey(key, before, after)
+        for key, before, after in zip(known, old.owners(known), new.owners(known), strict=True)
+        if before != after
+    ]
+
+
+def _ideal(old: HashRing, new: HashRing) -> Fraction:
+    before = old.fair_shares()
+    gains = (share - before.get(member, Fraction(0)) for member, share in new.fair_shares().items())
+    return sum((gain for gain in gains if gain > 0), Fraction(0))
+
+
+def _check_members(old: HashRing, new: HashRing) -> None:
+    for name, ring in (("old", old), ("new", new)):
+        if not len(ring):
+            raise EmptyRingError(f"movement with an empty {name} ring")
