@@ -11,7 +11,7 @@ from ring.errors import EmptyRingError, InvalidRing, RingError
 from ring.hashing import HASH_SPACE, hash_key, hash_keys
 from ring.key import object_key
 from ring.movement import MovedKey, Movement, moved_keys, movement
-from ring.ring import Arc, Explanation, HashRing
+from ring.ring import Explanation, HashRing
 
 ALGORITHM: Final = "v1"
 """`spec.algorithm` of a ring; also tells this package from the foreign `ring` on PyPI."""
@@ -19,7 +19,6 @@ ALGORITHM: Final = "v1"
 __all__ = [
     "ALGORITHM",
     "HASH_SPACE",
-    "Arc",
     "EmptyRingError",
     "Explanation",
     "HashRing",

@@ -31,7 +31,14 @@ class ArcTable(NamedTuple):
     ends: array[int]
     owners: array[int]  # member's index
     cuts: frozenset[int]  # indices of rows
+    pages: array[int]  # first row of each of 2^k equal parts of the hash space, and the last row of all
+    page_shift: int  # 64 - k
     sizes: Sequence[int]  # positions owned, by member's index; their sum is HASH_SPACE
+
+    def row(self, position: int) -> int:
+        """The row in which *position* lies."""
+        page = position >> self.page_shift
+        return bisect_left(self.ends, position, self.pages[page], self.pages[page + 1])
 
     def token_row(self, row: int) -> int:
         """The first row, from *row* on clockwise, that ends at a token."""
@@ -184,4 +191,13 @@ def _table(tokens: TokenTable, passed: Sequence[_Row], kept_of_first: int, sizes
         done = here
     ends += tokens.points[done:]
     owners += tokens.members[done:]
-    return ArcTable(ends, owners, frozenset(cuts), sizes)
+    pages, page_shift = _pages(ends)
+    return ArcTable(ends, owners, frozenset(cuts), pages, page_shift, sizes)
+
+
+def _pages(ends: array[int]) -> tuple[array[int], int]:
+    """An index of about one entry per 16 to 32 rows: it halves a look-up for 16 KB at 100,000 rows."""
+    bits = max(0, len(ends).bit_length() - 5)
+    shift = HASH_SPACE.bit_length() - 1 - bits
+    starts = [bisect_left(ends, page << shift) for page in range(1 << bits)]
+    return array("I", [*starts, len(ends) - 1]), shift

@@ -47,17 +47,20 @@ def movement(old: HashRing, new: HashRing) -> Movement:
     """
     _check_members(old, new)
     sizes: Counter[tuple[str, str]] = Counter()
-    old_arcs, new_arcs = list(old.arcs()), list(new.arcs())
-    start = -1
-    at_old = at_new = 0
-    while start < HASH_SPACE - 1:
-        before, after = old_arcs[at_old], new_arcs[at_new]
-        end = min(before.end, after.end)
-        if before.owner != after.owner:
-            sizes[before.owner, after.owner] += end - start
-        start = end
-        at_old += before.end == end
-        at_new += after.end == end
+    old_arcs, new_arcs = old.arcs(), new.arcs()
+    (old_end, old_owner), (new_end, new_owner) = next(old_arcs), next(new_arcs)
+    done = -1  # the last position that is counted
+    while True:
+        end = min(old_end, new_end)
+        if old_owner != new_owner:
+            sizes[old_owner, new_owner] += end - done
+        done = end
+        if done == HASH_SPACE - 1:
+            break
+        if old_end == done:
+            old_end, old_owner = next(old_arcs)
+        if new_end == done:
+            new_end, new_owner = next(new_arcs)
     flows = {pair: Fraction(size, HASH_SPACE) for pair, size in sorted(sizes.items()) if size}
     return Movement(MappingProxyType(flows), _ideal(old, new))
 

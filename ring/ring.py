@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import NamedTuple
 
 from ring.arcs import ArcTable, bound_arcs
 from ring.errors import EmptyRingError, InvalidRing
@@ -27,13 +26,6 @@ from ring.values import (
     parse_eps,
     parse_weight,
 )
-
-
-class Arc(NamedTuple):
-    """The positions after the end of the arc before it, up to *end*, and whose they are."""
-
-    end: int
-    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +161,7 @@ class HashRing:
     def owner_of_hash(self, position: int) -> str:
         """Member responsible for a position of the hash space, 0 to HASH_SPACE - 1."""
         arcs = self._arc_table("owner of a key")
-        return self._names[arcs.owners[bisect_left(arcs.ends, position)]]
+        return self._names[arcs.owners[arcs.row(position)]]
 
     def owners(self, keys: Iterable[str]) -> list[str]:
         """`owner` of each of *keys*, in their order; half the time of single calls.
@@ -177,14 +169,21 @@ class HashRing:
         Raises: EmptyRingError if the ring has no member, even for no keys.
         """
         arcs, names = self._arc_table("owners of keys"), self._names
-        ends, owners = arcs.ends, arcs.owners
-        return [names[owners[bisect_left(ends, position)]] for position in hash_keys(keys)]
+        ends, owners, pages, shift = arcs.ends, arcs.owners, arcs.pages, arcs.page_shift
+        # arcs.row, written out: a call per key would cost as much as the search
+        return [
+            names[owners[bisect_left(ends, position, pages[page := position >> shift], pages[page + 1])]]
+            for position in hash_keys(keys)
+        ]
 
-    def arcs(self) -> Iterator[Arc]:
-        """Every arc, in ascending order from the start of the hash space to its end; empty for an empty ring."""
-        if self._arcs is not None:
-            for end, owner in zip(self._arcs.ends, self._arcs.owners, strict=True):
-                yield Arc(end, self._names[owner])
+    def arcs(self) -> Iterator[tuple[int, str]]:
+        """Every arc as (end, owner), from the start of the hash space to its end; nothing for an empty ring.
+
+        An arc is every position after the end of the one before it, up to its own end.
+        """
+        if self._arcs is None:
+            return iter(())
+        return zip(self._arcs.ends, map(self._names.__getitem__, self._arcs.owners), strict=True)
 
     def sizes(self) -> dict[str, int]:
         """Positions of the hash space that each member owns; their sum is HASH_SPACE (0 for an empty ring)."""
@@ -206,7 +205,7 @@ class HashRing:
         """
         arcs = self._arc_table(f"owner of {key!r}")
         position = hash_key(key)
-        row = bisect_left(arcs.ends, position)
+        row = arcs.row(position)
         owner = arcs.owners[row]
         passed: dict[int, None] = {}
         token_row = at = arcs.token_row(row)
