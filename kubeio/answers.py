@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from kubeio.connection import Answer
-from kubeio.errors import ApiError, ServerFailure, api_error
+from kubeio.errors import ApiError, api_error
 from kubeio.models import HasMeta, ListMeta, Object
 
 T = TypeVar("T")
@@ -84,31 +84,30 @@ def parse_retry_after(value: str) -> float | None:
     return max(0.0, instant.timestamp() - time.time())
 
 
-def decode(attempted: str, body: bytes, kind: type[T]) -> T:
-    """*body* as *kind*; `bytes` gives it as it came. Raises ServerFailure if it is something else."""
+class Unexpected(Exception):
+    """The body of a successful answer is not what was asked for: a proxy's page, another server."""
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """*body* as *kind*; `bytes` gives it as it came. Raises Unexpected."""
     if kind is bytes:
         return cast(T, body)
     try:
         return cast(T, _decoder(cast(Any, kind)).decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unexpected(attempted, body, error) from error
+        raise _unexpected(body, error) from error
 
 
-def decode_page(attempted: str, body: bytes) -> Page:
-    """*body* of a list: each object's metadata decoded, the object itself as bytes. Raises ServerFailure."""
+def decode_page(body: bytes) -> Page:
+    """*body* of a list: each object's metadata decoded, the object itself as bytes. Raises Unexpected."""
     try:
         listed = _decode_list(body)
         # bytes(): a Raw is a view that would keep the whole page alive
         objects = [Object(_decode_meta(raw).metadata, bytes(raw)) for raw in listed.items or ()]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unexpected(attempted, body, error) from error
+        raise _unexpected(body, error) from error
     meta = listed.metadata
     return Page(objects, meta.resource_version, meta.continue_, meta.remaining_item_count)
-
-
-def decode_object(attempted: str, raw: bytes) -> Object:
-    """*raw* with its metadata decoded. Raises ServerFailure."""
-    return Object(decode(attempted, raw, HasMeta).metadata, raw)
 
 
 @functools.cache
@@ -116,8 +115,6 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _unexpected(attempted: str, body: bytes, error: Exception) -> ServerFailure:
+def _unexpected(body: bytes, error: Exception) -> Unexpected:
     begin = body[:_SHOWN_CHARACTERS].decode("utf-8", "replace")
-    return ServerFailure(
-        attempted, status=200, reason="UnexpectedAnswer", message=f"{error}; it begins with {begin!r}"
-    )
+    return Unexpected(f"{error}; it begins with {begin!r}")

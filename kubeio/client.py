@@ -25,7 +25,7 @@ from kubeio.config import Cluster
 from kubeio.connection import Answer, Broken, Connection, Lines
 from kubeio.credentials import Credential
 from kubeio.dialer import Dialer
-from kubeio.errors import InputError, Unreachable
+from kubeio.errors import InputError, ServerFailure, Unreachable
 from kubeio.metrics import NO_ANSWER, ClientMetrics
 from kubeio.patch import ApplyPatch, Patch
 from kubeio.pool import Pool, PoolClosed
@@ -53,7 +53,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Call(msgspec.Struct, gc=False):
-    """One request, still without credentials."""
+    """One request, still without credentials; its path is quoted."""
 
     method: str
     path: str
@@ -127,7 +127,7 @@ class Client:
         Repeated silently: a GET whose kept connection turned out closed before any byte of the answer; any
         request after 401, once, if other credentials were found.
         """
-        call = _Call(method, path, query, accept, body, content_type)
+        call = _Call(method, _quoted(path), query, accept, body, content_type)
         answer = await self._answer(call, timeout_s)
         return Response(answer.status, answer.headers(), answer.body)
 
@@ -144,7 +144,7 @@ class Client:
 
         The iterator ends when the server ends the answer, and raises Unreachable when it is cut off.
         """
-        call = _Call("GET", path, query, accept, is_stream=True)
+        call = _Call("GET", _quoted(path), query, accept, is_stream=True)
         connection, lines = await self._open_stream(call, connect_timeout_s)
         try:
             lines.translate = lambda broken: self._unreachable(call, broken)
@@ -267,7 +267,10 @@ class Client:
             _PARTIAL_LIST if metadata_only else _JSON,
         )
         answer = await self._answer(call, timeout_s)
-        return answers.decode_page(self._attempted(call), answer.body)
+        try:
+            return answers.decode_page(answer.body)
+        except answers.Unexpected as error:
+            raise self._unexpected(call, answer, error) from error
 
     async def pages(
         self,
@@ -307,35 +310,39 @@ class Client:
 
     async def _object(self, call: _Call, kind: type[T], timeout_s: float) -> T:
         answer = await self._answer(call, timeout_s)
-        if kind is bytes:
-            return answer.body  # type: ignore[return-value]  # mypy does not see that T is bytes here
-        return answers.decode(self._attempted(call), answer.body, kind)
+        try:
+            return answers.decode(answer.body, kind)
+        except answers.Unexpected as error:
+            raise self._unexpected(call, answer, error) from error
 
     async def _answer(self, call: _Call, timeout_s: float) -> Answer:
         """The answer, below 400. Observed in the metrics once per request sent."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         credential = self.cluster.credentials.current() or await self._renewed(call, deadline)
-        answer = await self._observed(call, credential, deadline)
+        send = self._exchange if self._metrics is None else self._observed
+        answer = await send(call, credential, deadline)
         if answer.status == 401:
             other = await self._other(call, credential, deadline)
             if other is not None:
-                answer = await self._observed(call, other, deadline)
+                answer = await send(call, other, deadline)
         if answer.status >= 300:
             raise answers.failure(self._attempted(call), answer)
         return answer
 
     async def _observed(self, call: _Call, credential: Credential, deadline: float) -> Answer:
-        if self._metrics is None:
-            return await self._exchange(call, credential, deadline)
         begun = time.perf_counter()
         code = NO_ANSWER
         try:
             answer = await self._exchange(call, credential, deadline)
             code = str(answer.status)
         finally:
+            self._observe(code, call, begun)
+        return answer
+
+    def _observe(self, code: str, call: _Call, begun: float) -> None:
+        if self._metrics is not None:
             host = self.cluster.endpoint.authority
             self._metrics.observe(code, call.method, host, time.perf_counter() - begun)
-        return answer
 
     async def _exchange(self, call: _Call, credential: Credential, deadline: float) -> Answer:
         request = self._request_bytes(call, credential)
@@ -408,10 +415,7 @@ class Client:
         finally:
             if connection is not None and not isinstance(answer, Answer):
                 self._end_stream(connection)
-            if self._metrics is not None:
-                code = str(answer.status) if isinstance(answer, Answer) else NO_ANSWER
-                host = self.cluster.endpoint.authority
-                self._metrics.observe(code, call.method, host, time.perf_counter() - begun)
+            self._observe(str(answer.status) if isinstance(answer, Answer) else NO_ANSWER, call, begun)
         if isinstance(answer, Broken):
             raise self._unreachable(call, answer)
         return answer, connection
@@ -438,7 +442,7 @@ class Client:
     def _request_bytes(self, call: _Call, credential: Credential) -> bytes:
         if self._head is None or self._head[0] is not credential:
             self._head = (credential, self._static_head(credential))
-        path = call.path if _SAFE_PATH(call.path) else quote(call.path, safe="/:@!$&'()*+,;=~%")
+        path = call.path
         query = "?" + urlencode(call.query) if call.query else ""
         head = (
             f"{call.method} {self.cluster.endpoint.base_path}{path}{query} HTTP/1.1\r\n{self._head[1]}"
@@ -466,6 +470,11 @@ class Client:
     def _attempted(self, call: _Call) -> str:
         return f"{call.method} {call.path} on {self.cluster.server}"
 
+    def _unexpected(self, call: _Call, answer: Answer, error: answers.Unexpected) -> ServerFailure:
+        return ServerFailure(
+            self._attempted(call), status=answer.status, reason="UnexpectedAnswer", message=str(error)
+        )
+
     def _unreachable(self, call: _Call, broken: Broken) -> Unreachable:
         return Unreachable(self._attempted(call), broken.reason, maybe_done=broken.sent)
 
@@ -476,6 +485,11 @@ def _accept(metadata_only: bool) -> str:
 
 def _body(obj: object) -> bytes:
     return obj if isinstance(obj, bytes) else _encode(obj)
+
+
+def _quoted(path: str) -> str:
+    """*path* fit for a request line, whatever stands in it; what is quoted stays as it is."""
+    return path if _SAFE_PATH(path) else quote(path, safe="/:@!$&'()*+,;=~%")
 
 
 def _segment(field: str, text: str) -> str:
