@@ -1,0 +1,138 @@
+"""The command line: which commands there are, their flags and their help.
+
+Owns words and flags only. Each command imports what it needs when it runs, so that help and completion are
+quick; `ringleader.__main__` turns what they raise into one message.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ringleader.options import (
+    DEFAULT_TIMEOUT,
+    Context,
+    Kubeconfig,
+    Namespace,
+    Output,
+    RequestTimeout,
+    connection,
+)
+from ringleader.output import print_line
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+app = typer.Typer(
+    name="ringleader",
+    help="Active-active Kubernetes controllers: every replica works on its share of the objects.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings=_SETTINGS,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print_line(f"ringleader {version('ringleader')}")
+        raise typer.Exit
+
+
+@app.callback()
+def ringleader(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Active-active Kubernetes controllers: every replica works on its share of the objects."""
+
+
+@app.command(rich_help_panel="Try it")
+def demo(
+    *,
+    headless: Annotated[bool, typer.Option("--headless", help="Print only the JSON document.")] = False,
+    objects: Annotated[int, typer.Option("--objects", min=20, max=200_000, help="Objects to share.")] = 2000,
+    real: Annotated[bool, typer.Option("--real", help="On a real kube-apiserver and etcd.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up until Ctrl-C.")] = False,
+    no_fence: Annotated[
+        bool, typer.Option("--no-fence", help="Switch the fence off: the demo must fail and name an object.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Which objects are updated.")] = 1,
+    output: Output = None,
+) -> int:
+    """A fleet shares 2,000 objects while replicas die, freeze, join and roll; two witnesses judge it."""
+    from ringleader.demo.command import DemoOptions, run_demo
+
+    return run_demo(
+        DemoOptions(objects=objects, real=real, keep=keep, fenced=not no_fence, seed=seed),
+        is_headless=headless,
+        form=output,
+    )
+
+
+@app.command(
+    rich_help_panel="Run it",
+    add_help_option=False,
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+        "allow_interspersed_args": False,
+    },
+)
+def sharder(context: typer.Context) -> int:
+    """Run a sharder: the same as `python -m sharder`, with its flags."""
+    from sharder.__main__ import main
+
+    return main(context.args)
+
+
+@app.command(rich_help_panel="Look into it")
+def status(
+    *,
+    ring: Annotated[str | None, typer.Argument(help="One ring; all of them if absent.")] = None,
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """Rings with their members: life, state, share beside the ideal, objects, unowned and in flight."""
+    from ringleader.status import run_status
+
+    return run_status(connection(kubeconfig, context, request_timeout), ring=ring, form=output)
+
+
+@app.command(rich_help_panel="Look into it")
+def where(
+    *,
+    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="The object: website/blog.")],
+    namespace: Namespace = None,
+    ring: Annotated[
+        str | None, typer.Option("--ring", help="The ring; needed if several hold the kind.")
+    ] = None,
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """Who owns an object now, who should, and why: key, hash, token, lives."""
+    from ringleader.where import run_where
+
+    return run_where(
+        connection(kubeconfig, context, request_timeout), target, namespace=namespace, ring=ring, form=output
+    )
+
+
+@app.command(rich_help_panel="Run it")
+def crds(
+    *,
+    apply: Annotated[bool, typer.Option("--apply", help="Install them into the cluster.")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """Print the CustomResourceDefinitions, or install them."""
+    from ringleader.crds import run_crds
+
+    return run_crds(connection(kubeconfig, context, request_timeout), is_applied=apply)

@@ -1,0 +1,233 @@
+"""`ringleader demo`: builds control plane and fleet, lets the story be told, asks the witnesses, ends with a verdict.
+
+Owns the run directory (kept when the demo fails, so that the logs can be read) and the exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from devcluster.plane import ControlPlane
+from ringleader.demo.document import Document, document, faults
+from ringleader.demo.pulse import PulseTaker
+from ringleader.demo.screen import Screen, choose_screen
+from ringleader.demo.story import LATECOMER, REPLICAS, Story
+from ringleader.output import Form, print_document, print_line
+from ringleader.testing.client import RequestFailedError
+from ringleader.testing.commands import FleetSpec, Mode
+from ringleader.testing.evidence import Evidence
+from ringleader.testing.fleet import Fleet, open_fleet, unwrapped
+from ringleader.testing.replica import ReplicaFailedError
+
+LEASE_S = 3
+UPDATES_PER_S = 20.0
+WAIT_MS = "20"
+_PULSE_S = 0.5
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """The flags of the command."""
+
+    objects: int = 2000
+    real: bool = False
+    keep: bool = False
+    fenced: bool = True
+    seed: int = 1
+
+    def fleet_spec(self) -> FleetSpec:
+        environment = {"RINGLEADER_TEST_WAIT_MS": WAIT_MS}
+        if not self.fenced:
+            environment["RINGLEADER_UNSAFE_NO_FENCE"] = "1"
+        return FleetSpec(lease_s=LEASE_S, settle_s=2, environment=environment)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    document: Document
+    evidence: Evidence
+
+
+def run_demo(options: DemoOptions, *, is_headless: bool, form: Form | None) -> int:
+    """The command: 0 if every claim was proved, 1 if one was not."""
+    directory = Path(tempfile.mkdtemp(prefix="ringleader-demo-"))
+    demo = _Demo(options, directory, is_headless=is_headless, form=form)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        code = runner.run(demo.run())
+    if code == 0:
+        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        sys.stderr.write(f"logs and journals: {directory}\n")
+    return code
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+class _Demo:
+    """One run of the command."""
+
+    def __init__(
+        self, options: DemoOptions, directory: Path, *, is_headless: bool, form: Form | None
+    ) -> None:
+        self.options = options
+        self.directory = directory
+        self.is_quiet = is_headless or form is not None
+        self.form = form or Form.JSON
+
+    async def run(self) -> int:
+        async with self._fleet() as fleet:
+            with choose_screen(is_headless=self.is_quiet) as screen:
+                outcome = await self._tell(fleet, screen)
+            code = self._conclude(outcome)
+            if not self.is_quiet:
+                for line in next_lines(self.options, fleet):
+                    print_line(line)
+            if self.options.keep:
+                await asyncio.Event().wait()  # until Ctrl-C
+            return code
+
+    @asynccontextmanager
+    async def _fleet(self) -> AsyncIterator[Fleet]:
+        async with AsyncExitStack() as stack:
+            plane = await stack.enter_async_context(
+                _plane(self.directory / "plane", is_real=self.options.real)
+            )
+            spec = self.options.fleet_spec()
+            yield await stack.enter_async_context(open_fleet(plane, self.directory / "fleet", spec=spec))
+
+    async def _tell(self, fleet: Fleet, screen: Screen) -> Outcome:
+        """Start the fleet, tell the story with traffic throughout, and read everything at the end."""
+        taker = PulseTaker(fleet)
+        story = Story(fleet, screen, taker)
+        where = "a real kube-apiserver and etcd" if self.options.real else "the embedded control plane"
+        screen.act(
+            "Starting",
+            f"{where}; leases of {LEASE_S} s; each reconcile waits {WAIT_MS} ms for an outside call",
+        )
+        async with _background(_run_pulse(taker, screen), name="pulse"):
+            await fleet.start(replicas=REPLICAS, mode=Mode.LEADER_ELECTED)
+            await fleet.objects.create_many(self.options.objects - 1)
+            screen.say(
+                f"{self.options.objects:,} objects, {REPLICAS} replicas, {fleet.spec.sharders} sharders"
+            )
+            updates = fleet.objects.run_updates(per_s=UPDATES_PER_S, rng=random.Random(self.options.seed))
+            async with _background(updates, name="updates"):
+                await story.tell()
+            await fleet.wait_converged()
+            outcome = await _read_all(fleet, story)
+            _say_end(outcome.document, screen)
+            await asyncio.sleep(2 * _PULSE_S)  # so that the last picture shows the end
+            return outcome
+
+    def _conclude(self, outcome: Outcome) -> int:
+        """Print the document if it was asked for; name what went wrong."""
+        if self.is_quiet:
+            print_document(outcome.document, form=self.form)
+        wrong = faults(outcome.document)
+        for line in [*wrong, *_names(outcome.evidence)]:
+            sys.stderr.write(f"FAILED: {line}\n")
+        return 1 if wrong else 0
+
+
+def _plane(directory: Path, *, is_real: bool) -> AbstractAsyncContextManager[ControlPlane]:
+    if is_real:
+        from devcluster.real import real_plane
+
+        return real_plane(directory, audit=True)
+    from devcluster.embedded import embedded_plane
+
+    return embedded_plane(directory)
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[None, None, None], *, name: str) -> AsyncIterator[None]:
+    """Let endless *work* run during the block."""
+    async with unwrapped(), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(work, name=name)
+        yield
+        task.cancel()
+
+
+async def _run_pulse(taker: PulseTaker, screen: Screen) -> None:
+    while True:
+        with contextlib.suppress(RequestFailedError, aiohttp.ClientError, TimeoutError, ReplicaFailedError):
+            taker.leader = await taker.fleet.leader()
+        with contextlib.suppress(RequestFailedError, aiohttp.ClientError, TimeoutError):
+            screen.show(await taker.take())
+        await asyncio.sleep(_PULSE_S)
+
+
+async def _read_all(fleet: Fleet, story: Story) -> Outcome:
+    """Everything the verdict rests on, read by the independent client when all is quiet."""
+    evidence = fleet.evidence()
+    evidence.require_reconciles(len(fleet.objects.refs))
+    shown = document(
+        evidence,
+        owners=await fleet.owners(),
+        live=fleet.lives(),
+        stale=await fleet.objects.stale(),
+        updates=fleet.objects.updates,
+        events=story.events,
+    )
+    return Outcome(shown, evidence)
+
+
+def _say_end(shown: Document, screen: Screen) -> None:
+    wrong = faults(shown)
+    fresh = shown.objects - shown.stale
+    screen.act(
+        "The end", "; ".join(wrong) or "both witnesses agree: no object had two workers, none was left behind"
+    )
+    screen.say(
+        f"{shown.reconciles:,} reconciles, {shown.overlaps} overlaps; {shown.foreign_writes} foreign writes, "
+        f"{shown.refused_writes} refused; longest unattended {shown.max_unattended_s:.1f} s"
+    )
+    screen.say(
+        f"{fresh:,}/{shown.objects:,} up to date, read by an independent client",
+        weight="bad" if wrong else "good",
+    )
+
+
+def _names(evidence: Evidence) -> list[str]:
+    """The first objects that went wrong, named."""
+    return [str(found) for found in [*evidence.foreign_writes, *evidence.overlaps][:_NAMED]]
+
+
+def next_lines(options: DemoOptions, fleet: Fleet) -> list[str]:
+    """Three commands to paste: into the fleet that stays, or to see more."""
+    command = str(Path(sys.argv[0]).with_name("ringleader")) if "/" in sys.argv[0] else "ringleader"
+    if not options.keep:
+        return [
+            "",
+            "Three commands to go on with:",
+            f"  {command} demo --keep          # the fleet stays up, to be looked at",
+            f"  {command} demo --no-fence      # the same without the fence: fails and names an object",
+            f"  {command} devcluster up        # a control plane of your own",
+        ]
+    where = f"--kubeconfig {fleet.plane.kubeconfig}"
+    spec = fleet.spec
+    return [
+        "",
+        "The fleet stays up; Ctrl-C ends it. Three commands for another terminal:",
+        f"  {command} status {where}",
+        f"  {command} where website/{LATECOMER} -n {spec.namespace} {where}",
+        f"  kubectl get websites -n {spec.namespace} -L {spec.keys.shard} {where}",
+    ]

@@ -1,0 +1,250 @@
+"""The story of the demo, act by act: what is broken, what is waited for, what is said.
+
+Owns the order of events and their measurement; the fleet does the breaking, the screen the talking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from devcluster.plane import Write
+from ring import object_key
+from ring.hashing import hash_key
+from ringleader.demo.document import Event, What
+from ringleader.demo.pulse import PulseTaker
+from ringleader.demo.screen import Screen
+from ringleader.testing.commands import Mode
+from ringleader.testing.fleet import Fleet
+from ringleader.testing.journal import Begin, End
+from ringleader.testing.objects import Objects
+from ringleader.testing.witness import accepted
+
+REPLICAS = 4
+LATECOMER = "website-of-the-last-act"
+_LOOK_S = 6.0
+"""How long one leader, and then four replicas, are watched."""
+_MID_RECONCILE_S = 8.0
+_ON_THE_WAY_S = 0.3
+
+
+@dataclass
+class Story:
+    """Tells itself on *fleet*; `events` holds what was measured."""
+
+    fleet: Fleet
+    screen: Screen
+    pulse: PulseTaker
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def objects(self) -> Objects:
+        return self.fleet.objects
+
+    async def tell(self) -> None:
+        """All six acts."""
+        await self.one_then_four()
+        await self.kill()
+        await self.freeze()
+        await self.join()
+        await self.roll()
+        await self.kill_leader()
+
+    # -- 1 --------------------------------------------------------------------------------------------------
+
+    async def one_then_four(self) -> None:
+        """One leader works and three idle; then the same four processes share the ring."""
+        fleet = self.fleet
+        self.screen.act("1. One leader works, three idle", "leader election as every controller has it")
+        began = fleet.clock.now()
+        await asyncio.sleep(_LOOK_S)
+        alone = self._rate(began + 1.0)
+        self.screen.say(f"one leader: {alone:.0f} reconciles/s; three replicas idle")
+        self.screen.act("1. Now four work", "a sharder puts every object on a ring of the four replicas")
+        await fleet.stop_members()
+        fleet.mode = Mode.SHARDED
+        await fleet.create_ring()
+        for name in list(fleet.members):
+            await fleet.add_member(name)
+        await fleet.wait_up()
+        began = fleet.clock.now()
+        took_s = await fleet.wait_converged()
+        shared = max(self._rate(began, until=began + min(took_s, 3.0)), self.pulse.rate())
+        self.screen.say(
+            f"four replicas: {shared:.0f} reconciles/s, {shared / max(alone, 1):.1f} times as many; "
+            f"all {len(self.objects.refs):,} shared after {took_s:.1f} s",
+            weight="good",
+        )
+
+    def _rate(self, since: float, *, until: float | None = None) -> float:
+        end = until or self.fleet.clock.now()
+        ended = sum(isinstance(r, End) and since <= r.t < end for r in self.fleet.records())
+        return ended / max(end - since, 0.1)
+
+    # -- 2 --------------------------------------------------------------------------------------------------
+
+    async def kill(self) -> None:
+        victim = "replica-2"
+        self.screen.act("2. kill -9", f"{victim} dies in the middle of its work and is started again")
+        async with self._event("kill", ideal=0):
+            await self.fleet.kill(victim, again=True)
+            self.screen.say(f"{victim} killed", weight="bad")
+            await self.fleet.wait_converged()
+
+    # -- 3 --------------------------------------------------------------------------------------------------
+
+    async def freeze(self) -> None:
+        """A message delayed in the network and a process that stops: the late write must not be accepted."""
+        fleet, victim = self.fleet, "replica-3"
+        self.screen.act(
+            "3. Freeze", f"{victim} stops (SIGSTOP) while its writes are on their way through the network"
+        )
+        owned = await self._owned_by(victim)
+        since = fleet.clock.now()
+        async with self._event("freeze", ideal=len(owned)) as event:
+            held = await self._hold_writes(victim, owned)
+            fleet.freeze(victim)
+            self.screen.say(
+                f"{victim} frozen, {held} of its reconciles between begin and write", weight="bad"
+            )
+            await fleet.wait_converged()
+            event.end()
+            self.screen.say(f"its Lease was taken, its {len(owned):,} objects are with the others")
+            fleet.release(victim)
+            fleet.wake(victim)
+            self.screen.say(f"{victim} woken, its late writes arrive")
+            await fleet.wait_for(lambda: self._late(victim, since), "a late write to arrive", within_s=15)
+            self._tell_late(self._late(victim, since))
+            place = fleet.members[victim]
+            await fleet.wait_for(
+                lambda: place.exits and place.exits[-1].t > since, f"{victim} to end", within_s=20
+            )
+            code = place.exits[-1].code
+            self.screen.say(
+                f"{victim} found its Lease lost and ended itself (exit {code}); it is started again"
+            )
+            await fleet.wait_converged()
+
+    async def _owned_by(self, member: str) -> list[str]:
+        shard = self.fleet.life(member)
+        return [name for name, owner in (await self.fleet.owners()).items() if owner == shard]
+
+    async def _hold_writes(self, victim: str, owned: list[str]) -> int:
+        """Hold the victim's traffic while reconciles of its are between begin and write; gives how many."""
+        fleet = self.fleet
+        refs = [ref for ref in self.objects.refs if ref.name in set(owned)][: 8 * fleet.spec.workers]
+        async with asyncio.timeout(_MID_RECONCILE_S), asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.objects.update_all(refs), name="updates of the victim's objects")
+            while not self._in_progress(victim):
+                await asyncio.sleep(0.002)
+            fleet.hold(victim)
+        await asyncio.sleep(_ON_THE_WAY_S)
+        return self._in_progress(victim)
+
+    def _in_progress(self, member: str) -> int:
+        life = self.fleet.life(member)
+        marks = [r for r in self.fleet.member_records(member) if not hasattr(r, "pid") and r.shard == life]
+        return sum(isinstance(r, Begin) for r in marks) - sum(isinstance(r, End) for r in marks)
+
+    def _late(self, member: str, since: float) -> list[Write]:
+        """Writes of *member* that met an object which was no longer its own."""
+        mine = {life for life, name in self._members().items() if name == member}
+        shard = self.fleet.spec.keys.shard
+        return [
+            write
+            for write in self.fleet.plane.writes()
+            if write.t >= since
+            and write.user == member
+            and write.resource in self.fleet.spec.resources
+            and (
+                write.code == 422 or (accepted(write) and (write.labels_before or {}).get(shard) not in mine)
+            )
+        ]
+
+    def _members(self) -> dict[str, str]:
+        return self.fleet.evidence().member_of
+
+    def _tell_late(self, late: list[Write]) -> None:
+        first = late[0]
+        what = f"{first.verb} of {first.resource} {first.namespace}/{first.name}"
+        if accepted(first):
+            self.screen.say(
+                f"{what}: ACCEPTED, although it belongs to another: the fence is off", weight="bad"
+            )
+        else:
+            self.screen.say(f"{what}: {first.code} {first.message[:110]}", weight="good")
+
+    # -- 4, 5, 6 --------------------------------------------------------------------------------------------
+
+    async def join(self) -> None:
+        members = list(self.fleet.members)
+        count = len(members)
+        ideal = round(len(self.objects.refs) / (count + 1))
+        modulo = self._modulo_would_move(count, count + 1)
+        self.screen.act("4. One more joins", f"{count + 1} replicas: a fair share is {ideal:,} objects")
+        async with self._event("join", ideal=ideal):
+            name = await self.fleet.join()
+        moved = self.events[-1].moved
+        self.screen.say(
+            f"{name}: moved {moved:,}, ideal {ideal:,}, modulo would move {modulo:,}", weight="good"
+        )
+
+    def _modulo_would_move(self, before: int, after: int) -> int:
+        spec = self.fleet.spec
+        hashes = [
+            hash_key(object_key(spec.resource.group, spec.namespace, ref.name)) for ref in self.objects.refs
+        ]
+        return sum(value % before != value % after for value in hashes)
+
+    async def roll(self) -> None:
+        self.screen.act("5. Roll all", "every replica is restarted in turn, as for a new version")
+        async with self._event("roll", ideal=0):
+            await self.fleet.roll()
+            await self.fleet.wait_converged()
+
+    async def kill_leader(self) -> None:
+        """The leading sharder dies; an object created now must still find its owner."""
+        fleet = self.fleet
+        self.screen.act(
+            "6. Kill the leading sharder", "replicas work on; a new object waits for the next leader"
+        )
+        async with self._event("leader_kill", ideal=0):
+            before = await fleet.kill_leader()
+            self.screen.say(f"{before} killed; {LATECOMER} is created", weight="bad")
+            ref = await fleet.create(LATECOMER)
+            await fleet.wait(ref, condition="Ready", within_s=30)
+            await fleet.wait_converged()
+        self.pulse.leader = await fleet.leader()
+        self.screen.say(f"{self.pulse.leader} leads")
+
+    @asynccontextmanager
+    async def _event(self, what: What, *, ideal: int) -> AsyncIterator[_Measure]:
+        """Measure one event: its time (to `end`, else to the end of the block) and what moved meanwhile."""
+        clock = self.fleet.clock
+        measure = _Measure(self.fleet)
+        yield measure
+        until = clock.now()
+        measure.end()
+        movement = self.fleet.evidence().movement(since=measure.since, until=until)
+        took_s = round(measure.until - measure.since, 3)
+        event = Event(what, took_s, movement.moved, ideal, movement.renamed)
+        self.events.append(event)
+        words = what.replace("_", " ")
+        self.screen.say(
+            f"{words}: {took_s:.1f} s, {event.moved:,} moved, {event.renamed:,} renamed", weight="good"
+        )
+
+
+class _Measure:
+    """The time of one event."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._clock = fleet.clock
+        self.since = self._clock.now()
+        self.until = 0.0
+
+    def end(self) -> None:
+        """What was to be measured is over; the first call counts."""
+        self.until = self.until or self._clock.now()

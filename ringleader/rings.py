@@ -1,0 +1,137 @@
+"""Rings and the lives in their Leases as the command reads them: only the fields it shows. Pure.
+
+Owns no decision: the state of a life is what the sharder wrote beside it, or what the Lease itself says.
+Called by `status` and `where`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from kubeio.labels import DEFAULT_DOMAIN, RingKeys
+from kubeio.models import Lease, Meta
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A group (empty: core) and a resource."""
+
+    resource: str
+    group: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class Distributed(msgspec.Struct, frozen=True, rename="camel"):
+    resource: str
+    group: str = ""
+    controlled_resources: list[Kind] = []
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(self.resource, self.group)
+
+
+class Member(msgspec.Struct, frozen=True):
+    weight: float = 1.0
+    cordoned: bool = False
+
+
+class RingFields(msgspec.Struct, frozen=True, rename="camel"):
+    resources: list[Distributed] = []
+    lease_namespace: str = ""
+    label_domain: str = DEFAULT_DOMAIN
+    virtual_nodes: int = 1000
+    eps: float = 0.05
+    members: dict[str, Member] = {}
+
+
+class Ring(msgspec.Struct, frozen=True):
+    """One ControllerRing."""
+
+    metadata: Meta
+    spec: RingFields
+    status: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def keys(self) -> RingKeys:
+        return RingKeys(self.name, self.spec.label_domain)
+
+    def condition(self, kind: str) -> str:
+        """Status of the condition *kind*: True, False or Unknown."""
+        for condition in self.status.get("conditions") or []:
+            if condition.get("type") == kind:
+                return str(condition.get("status"))
+        return "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One shard, as its Lease shows it."""
+
+    shard: str
+    member: str
+    state: str
+    age_s: float | None
+    is_live: bool
+    """Whether its objects are still its own: its Lease exists and nobody took it."""
+    fills_place: bool = False
+
+
+def lives(ring: Ring, leases: Iterable[Lease], *, now: datetime) -> list[Life]:
+    """Every life of *ring*, by member; of several live ones of a member the latest fills its place."""
+    latest: dict[str, tuple[str, str]] = {}
+    found = []
+    for lease in leases:
+        life = _life(ring.keys, lease, now)
+        found.append(life)
+        if life.is_live and lease.spec.holder_identity:
+            rank = (lease.metadata.creation_timestamp or "", life.shard)
+            latest[life.member] = max(latest.get(life.member, rank), rank)
+    placed = [
+        Life(
+            life.shard,
+            life.member,
+            life.state,
+            life.age_s,
+            life.is_live,
+            fills_place=latest.get(life.member, ("", ""))[1] == life.shard,
+        )
+        for life in found
+    ]
+    return sorted(placed, key=lambda life: (life.member, not life.fills_place, life.shard))
+
+
+def _life(keys: RingKeys, lease: Lease, now: datetime) -> Life:
+    shard, holder = lease.metadata.name, lease.spec.holder_identity or ""
+    own = {"": "released", shard: "held"}.get(holder, "taken")
+    return Life(
+        shard=shard,
+        member=lease.metadata.annotations.get(keys.member, shard),
+        state=lease.metadata.labels.get(keys.state, own),
+        age_s=_age_s(lease.spec.renew_time, now),
+        is_live=own != "taken" or keys.contested in lease.metadata.annotations,
+    )
+
+
+def _age_s(renewed: str | None, now: datetime) -> float | None:
+    if not renewed:
+        return None
+    return (now - datetime.fromisoformat(renewed).astimezone(UTC)).total_seconds()
+
+
+def ring_weights(ring: Ring, found: Iterable[Life]) -> Mapping[str, float]:
+    """Members with a place on the ring and their weights: live, not cordoned."""
+    places = {life.member for life in found if life.fills_place}
+    fields = {name: ring.spec.members.get(name, Member()) for name in sorted(places)}
+    return {name: field.weight for name, field in fields.items() if not field.cordoned}

@@ -1,0 +1,100 @@
+"""The command lines of a fleet's processes, and what a fleet is made of. Pure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kubeio.labels import RingKeys
+from kubeio.resource import Resource
+
+WEBSITES = Resource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+CONTROLLER = f"{Path(__file__).with_name('publisher.py')}:websites"
+"""The controller that fleets run unless they are given another: a Website becomes a ConfigMap, slowly."""
+
+
+class Mode(StrEnum):
+    """How the replicas of a controller share the work."""
+
+    SHARDED = "sharded"
+    LEADER_ELECTED = "leader-elected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSpec:
+    """What a fleet is made of; every time is in seconds."""
+
+    controller: str = CONTROLLER
+    ring: str = "websites"
+    resource: Resource = WEBSITES
+    controlled: tuple[Resource, ...] = (CONFIGMAPS,)
+    namespace: str = "sites"
+    """Where the objects are."""
+    lease_namespace: str = "ringleader-fleet"
+    """Where the shards' Leases and the sharders' election Lease are."""
+    lease_s: int = 3
+    settle_s: int = 1
+    workers: int = 4
+    sharders: int = 2
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ring_spec: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the ControllerRing's spec."""
+
+    @property
+    def keys(self) -> RingKeys:
+        return RingKeys(self.ring)
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """Every resource whose objects bear the ring's labels: `websites.example.com`, `configmaps`."""
+        return frozenset(kind.group_resource for kind in (self.resource, *self.controlled))
+
+    def manifest(self) -> dict[str, Any]:
+        """The fleet's ControllerRing."""
+        controlled = [{"group": kind.group, "resource": kind.plural} for kind in self.controlled]
+        distributed = {
+            "group": self.resource.group,
+            "resource": self.resource.plural,
+            "controlledResources": controlled,
+        }
+        return {
+            "apiVersion": "ringleader.dev/v1alpha1",
+            "kind": "ControllerRing",
+            "metadata": {"name": self.ring},
+            "spec": {
+                "resources": [distributed],
+                "leaseNamespace": self.lease_namespace,
+                "settleSeconds": self.settle_s,
+                "maxLeaseDurationSeconds": 2 * self.lease_s,
+                **self.ring_spec,
+            },
+        }
+
+
+def shard_command(
+    spec: FleetSpec, *, member: str, kubeconfig: Path, mode: Mode, journal: Path, ports: Path
+) -> list[str]:
+    """One replica of the controller."""
+    return [
+        *(sys.executable, "-m", "shard_controller", "run", spec.controller),
+        *("--kubeconfig", str(kubeconfig), "--namespace", spec.namespace),
+        *("--ring", spec.ring, "--member", member, "--mode", mode.value),
+        *("--lease-duration-s", str(spec.lease_s), "--workers", str(spec.workers)),
+        *("--journal", str(journal), "--log-format", "console"),
+        *("--probes-bind", "127.0.0.1:0", "--probes-port-file", str(ports)),
+    ]
+
+
+def sharder_command(spec: FleetSpec, *, identity: str, kubeconfig: Path, ports: Path) -> list[str]:
+    """One sharder; all of them compete for one election Lease."""
+    return [
+        *(sys.executable, "-m", "sharder", "--kubeconfig", str(kubeconfig), "--identity", identity),
+        *("--lease-namespace", spec.lease_namespace, "--lease-duration-s", str(spec.lease_s)),
+        *("--ring", spec.ring, "--log-format", "console"),
+        *("--probes-bind", "127.0.0.1:0", "--probes-port-file", str(ports)),
+    ]

@@ -1,0 +1,51 @@
+"""What a fleet needs on a control plane before its first process starts: kinds, namespaces, its ring.
+
+Called by `open_fleet`, with an administrator's client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import yaml
+
+from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
+from ringleader.assets import ring_crd, website_crd
+from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
+from ringleader.testing.commands import FleetSpec
+
+
+async def prepare_kinds(client: IndependentClient, *, spec: FleetSpec, within_s: float = 20.0) -> None:
+    """Install both CustomResourceDefinitions and wait until they are served."""
+    for path in (ring_crd(), website_crd()):
+        for crd in yaml.safe_load_all(path.read_text()):
+            await client.create_if_absent(CRDS, crd)
+    async with asyncio.timeout(within_s):
+        await _wait_served(client, CONTROLLER_RINGS)
+        await _wait_served(client, spec.resource)
+
+
+async def prepare_namespaces(client: IndependentClient, *, spec: FleetSpec) -> None:
+    for name in (spec.namespace, spec.lease_namespace):
+        await client.create_if_absent(NAMESPACES, _named("v1", "Namespace", name))
+
+
+async def prepare_ring(client: IndependentClient, *, spec: FleetSpec) -> None:
+    """Create the fleet's ring: from now on its objects are distributed."""
+    await client.create_if_absent(CONTROLLER_RINGS, spec.manifest())
+
+
+async def _wait_served(client: IndependentClient, resource: Resource) -> None:
+    while True:
+        try:
+            await client.list_all(resource, metadata_only=True)
+        except RequestFailedError as error:
+            if error.status not in (404, 503):
+                raise
+        else:
+            return
+        await asyncio.sleep(0.1)
+
+
+def _named(api_version: str, kind: str, name: str) -> Doc:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
