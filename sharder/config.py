@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kubeio.labels import DEFAULT_DOMAIN, MAX_NAME
+from ring.errors import InvalidRing
+from ring.ring import HashRing
 from sharder.errors import FieldProblem, RingRefused
 from sharder.fields import Fields, Problems, is_dns_label, is_dns_subdomain
 from sharder.spec import (
@@ -59,6 +61,8 @@ def parse_ring(document: Mapping[str, object]) -> RingSpec:
         problems.add("spec", None, "is missing", "name at least resources and leaseNamespace")
     ring = _ring(name, spec, problems)
     spec.refuse_unknown()
+    if not problems.found:
+        _check_ring(ring, problems)
     if problems.found:
         raise RingRefused(name, problems.found)
     return ring
@@ -104,7 +108,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         lease_namespace=_lease_namespace(spec, "leaseNamespace"),
         label_domain=_domain(spec),
         algorithm=spec.choice("algorithm", "v1", of={"v1": ""}),
-        virtual_nodes=_virtual_nodes(spec, len(members)),
+        virtual_nodes=_virtual_nodes(spec, members),
         eps=spec.number("eps", 0.05, least=0, above=True, most=1),
         key=KeyKind(spec.choice("key", KeyKind.OBJECT, of=_KEYS)),
         members=members,
@@ -123,6 +127,16 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         paused=spec.boolean("paused"),
         activation=_activation(spec),
     )
+
+
+def _check_ring(ring: RingSpec, problems: Problems) -> None:
+    """What the ring itself refuses, such as more decimal places than it counts."""
+    trials: list[Mapping[str, float]] = [{}, *({name: m.weight} for name, m in ring.members.items())]
+    for weights in trials:
+        try:
+            HashRing(weights, virtual_nodes=1, eps=ring.eps)
+        except InvalidRing as error:
+            problems.add(f"spec.{error.field}", error.value, error.problem, error.remedy)
 
 
 def _refuse_unworked(spec: Fields) -> None:
@@ -155,13 +169,14 @@ def _lease_namespace(fields: Fields, name: str) -> str:
     return namespace
 
 
-def _virtual_nodes(spec: Fields, members: int) -> int:
+def _virtual_nodes(spec: Fields, members: Mapping[str, MemberSpec]) -> int:
     count = spec.count("virtualNodes", 1000, least=1, most=MAX_VIRTUAL_NODES)
-    if count * members > MAX_TOKENS:
+    weights = sum(member.weight for member in members.values())
+    if count * weights > MAX_TOKENS:
         spec.problem(
             "virtualNodes",
-            f"makes {count * members:,} tokens with the {members} members of spec.members: too many to hold",
-            f"use at most {MAX_TOKENS // members} with so many members",
+            f"makes {count * weights:,.0f} tokens with the weights of spec.members: too many to hold",
+            f"use at most {MAX_TOKENS / weights:.0f} with these weights",
         )
     return count
 
@@ -171,7 +186,7 @@ def _members(spec: Fields) -> Iterator[tuple[str, MemberSpec]]:
         yield (
             name,
             MemberSpec(
-                weight=fields.number("weight", 1, above=True, most=100),
+                weight=fields.number("weight", 1, least=0.001, most=100),
                 cordoned=fields.boolean("cordoned"),
             ),
         )

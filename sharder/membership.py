@@ -16,7 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kubeio.labels import is_shard_name
-from ring import HashRing
+from ring.errors import InvalidRing
+from ring.ring import HashRing
+from sharder.errors import FieldProblem
 from sharder.intents import (
     ClearContested,
     CreateTombstone,
@@ -37,13 +39,13 @@ from sharder.lives import (
     without_lease,
 )
 from sharder.places import Candidate, Places, Wanted, plan_filler
+from sharder.silence import DURATIONS, NEVER, Sight, failing_members
 from sharder.view import Hold, LifeView, View, WaitReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kubeio.models import Lease
-    from sharder.errors import FieldProblem
     from sharder.spec import RingSpec
 
 ORPHAN_AFTER_S: Final = 60.0
@@ -68,11 +70,10 @@ class Membership:
         self._places = Places(settle_s=spec.settle_s)
         self._ring: HashRing | None = None
         self._ring_made_of: object = None
-        self._now = float("-inf")
+        self._ring_problem: FieldProblem | None = None
+        self._now = NEVER
         self._synced = False
-        self._fresh_at = float("-inf")
-        self._sighted_at = float("-inf")
-        self._blind = True
+        self._sight = Sight()
         self._version = 0
         self._ring_version = 0
         self._last: View | None = None
@@ -137,15 +138,22 @@ class Membership:
             return
         if resource_version and newer(life.resource_version, resource_version):
             return
-        self._buried[name] = (resource_version or life.resource_version, at)
+        version = resource_version or life.resource_version
+        self._buried[name] = (version, at)
         self._forced.discard(name)
         self._orphaned.discard(name)
         self._orphan_checks.pop(name, None)
-        if life.state(self._fresh_at) is State.DEAD:
+        if life.state(self._sight.fresh_at) is State.DEAD:
             del self._lives[name]
         else:
             self._lives[name] = replace(
-                life, lease=None, stray=False, changed_at=at, counted_from=at, entered_at=at
+                life,
+                lease=None,
+                stray=False,
+                resource_version=version,
+                changed_at=at,
+                counted_from=at,
+                entered_at=at,
             )
 
     def unknown_name_seen(self, name: str, *, at: float) -> None:
@@ -163,7 +171,11 @@ class Membership:
     def orphan_confirmed(self, name: str, *, begun_at: float) -> None:
         """A consistent list begun at *begun_at* found no object with the dead *name*."""
         life = self._lives.get(name)
-        if life is not None and life.state(self._fresh_at) is State.DEAD and begun_at >= life.entered_at:
+        if (
+            life is not None
+            and life.state(self._sight.fresh_at) is State.DEAD
+            and begun_at >= life.entered_at
+        ):
             self._orphaned.add(name)
 
     def orphan_refuted(self, name: str, *, at: float) -> None:
@@ -180,27 +192,19 @@ class Membership:
 
         After a gap, longer than a Lease's own duration or known by `note_gap`, that Lease's silence starts anew.
         """
-        if at <= self._fresh_at:
-            return
-        gap_s = float("inf") if self._blind else at - self._fresh_at
+        gap_s = self._sight.note_fresh(at=at, shortest_s=self._shortest_s(default=float("inf")))
         for name, life in self._lives.items():
             if gap_s > life.facts.duration_s:
                 self._lives[name] = replace(life, counted_from=max(life.counted_from, at))
-        shortest = min((life.facts.duration_s for life in self._lives.values()), default=float("inf"))
-        if self._blind or gap_s > shortest:
-            self._sighted_at = at
-        self._blind = False
-        self._fresh_at = at
 
     def note_gap(self) -> None:
         """Our reads failed for a while, for certain: nothing counts until the next fresh one."""
-        self._blind = True
+        self._sight.note_gap()
 
     @property
     def read_interval_s(self) -> float:
         """How often the Leases should be read consistently, so that silence is noticed in time."""
-        shortest = min((life.facts.duration_s for life in self._lives.values()), default=15.0)
-        return min(5.0, max(0.2, shortest / 6))
+        return min(5.0, max(0.2, self._shortest_s(default=15.0) / 6))
 
     # ---- what follows -----------------------------------------------------------------------------------------
 
@@ -209,9 +213,13 @@ class Membership:
         at = self._advance(at)
         if not self._synced:
             return []
+        failing = failing_members(
+            self._lives.values(), fresh_at=self._sight.fresh_at, recent_takes=self._silent_takes, now=at
+        )
         intents: list[Intent] = []
         for life in sorted(self._lives.values(), key=lambda life: life.name):
-            intents.extend(self._decide_one(life, at=at))
+            patience = DURATIONS + 1 if life.member in failing else DURATIONS
+            intents.extend(self._decide_one(life, patience_s=patience * life.facts.duration_s, at=at))
         return intents
 
     def view(self, *, at: float) -> View:
@@ -292,7 +300,9 @@ class Membership:
         by_member: dict[str, list[Candidate]] = {}
         for life in self._lives.values():
             if self._may_fill(life):
-                candidate = Candidate(life.name, life.member, life.state(self._fresh_at), life.facts.created)
+                candidate = Candidate(
+                    life.name, life.member, life.state(self._sight.fresh_at), life.facts.created
+                )
                 by_member.setdefault(life.member, []).append(candidate)
         wanted = {
             member: Wanted(plan_filler(lives).name, self._spec.member(member).weight)
@@ -309,7 +319,11 @@ class Membership:
         if made_of == self._ring_made_of:
             return
         self._ring_made_of = made_of
-        self._ring = make_ring(members, spec=self._spec)
+        try:
+            self._ring = make_ring(members, spec=self._spec)
+            self._ring_problem = None
+        except InvalidRing as error:
+            self._ring_problem = FieldProblem(f"spec.{error.field}", error.value, error.problem, error.remedy)
 
     def _may_fill(self, life: Life) -> bool:
         if life.is_missing or not life.facts.fit:
@@ -324,8 +338,8 @@ class Membership:
             return True
         return any(other.is_held and other.member == life.member for other in self._lives.values())
 
-    def _decide_one(self, life: Life, *, at: float) -> Iterator[Intent]:
-        state = life.state(self._fresh_at)
+    def _decide_one(self, life: Life, *, patience_s: float, at: float) -> Iterator[Intent]:
+        state = life.state(self._sight.fresh_at)
         if life.lease is None:
             yield CreateTombstone(life.name, life.member, life.facts.duration_s)
             return
@@ -338,7 +352,7 @@ class Membership:
                 yield from self._decide_dead(life, at=at)
             case State.RELEASED if self._hold_is_over(life):
                 yield Take(life.lease, contested=False, reason="released")
-            case State.UNCERTAIN if life.silence_s(self._fresh_at) >= self._patience_s(life):
+            case State.UNCERTAIN if life.silence_s(self._sight.fresh_at) >= patience_s:
                 yield Take(life.lease, contested=False, reason="silent for two durations")
             case _ if life.name in self._forced:
                 yield Take(life.lease, contested=True, reason="forced")
@@ -363,35 +377,15 @@ class Membership:
     def _orphan_check_at(self, life: Life) -> float:
         return self._orphan_checks.get(life.name, life.entered_at + ORPHAN_AFTER_S)
 
-    def _patience_s(self, life: Life) -> float:
-        """How long *life* may be silent: two durations, three if many would be taken with it."""
-        many = life.member in self._failing_members()
-        return (3 if many else 2) * life.facts.duration_s
-
-    def _failing_members(self) -> frozenset[str]:
-        """Members about to be lost in one window, if they are more than a third of all; else none."""
-        held = [life for life in self._lives.values() if life.is_held]
-        silent = {life.member for life in held if self._is_failing(life)}
-        well = {life.member for life in held if not self._is_failing(life)}
-        recent = {m for m, at in self._silent_takes.items() if at > self._now - self._window_s(held)}
-        lost = (silent | recent) - well
-        everyone = silent | well | recent
-        return frozenset(silent - well) if 3 * len(lost) > len(everyone) else frozenset()
-
-    def _is_failing(self, life: Life) -> bool:
-        duration_s = life.facts.duration_s
-        return life.silence_s(self._fresh_at) >= 2 * duration_s - self._window_s([life])
-
-    def _window_s(self, lives: Iterable[Life]) -> float:
-        """Renewals are a third of a duration apart: what fails together falls silent within that."""
-        return max((life.facts.duration_s for life in lives), default=0.0) / 3
+    def _shortest_s(self, *, default: float) -> float:
+        return min((life.facts.duration_s for life in self._lives.values()), default=default)
 
     def _hold(self, at: float) -> Hold | None:
         filled = sum(1 for place in self._places.current().values() if place.shard is not None)
         if not self._synced:
             return Hold(WaitReason.NOT_SYNCED)
-        if at < self._sighted_at + self._spec.start_delay_s:
-            return Hold(WaitReason.START_DELAY, self._sighted_at + self._spec.start_delay_s)
+        if at < self._sight.unbroken_since + self._spec.start_delay_s:
+            return Hold(WaitReason.START_DELAY, self._sight.unbroken_since + self._spec.start_delay_s)
         if self._ring is None:
             return Hold(WaitReason.NO_MEMBERS, self._places.next_deadline())
         return Hold(WaitReason.MIN_MEMBERS) if filled < self._spec.min_members else None
@@ -401,7 +395,7 @@ class Membership:
         return LifeView(
             name=life.name,
             member=life.member,
-            state=life.state(self._fresh_at),
+            state=life.state(self._sight.fresh_at),
             hands_over=facts.hands_over,
             fit=facts.fit,
             since=life.entered_at,
@@ -409,16 +403,19 @@ class Membership:
         )
 
     def _problems(self) -> tuple[FieldProblem, ...]:
-        return tuple(p for _, life in sorted(self._lives.items()) for p in life.facts.problems)
+        of_leases = [p for _, life in sorted(self._lives.items()) for p in life.facts.problems]
+        return tuple(of_leases if self._ring_problem is None else [self._ring_problem, *of_leases])
 
     def _deadlines(self, at: float) -> Iterator[float]:
         settles_at = self._places.next_deadline()
         if settles_at is not None:
             yield settles_at
-        yield self._sighted_at + self._spec.start_delay_s
+        yield self._sight.unbroken_since + self._spec.start_delay_s
         for life in self._lives.values():
             if life.is_held:
-                yield from (life.counted_from + n * life.facts.duration_s for n in (1, 2, 3))
+                yield from (
+                    life.counted_from + n * life.facts.duration_s for n in (1, DURATIONS, DURATIONS + 1)
+                )
             elif life.facts.holding is Holding.RELEASED:
                 yield life.entered_at + self._spec.hold_s
             elif life.facts.contested:

@@ -12,7 +12,7 @@ from sharder.lives import State
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ring import HashRing
+    from ring.ring import HashRing
     from sharder.errors import FieldProblem
     from sharder.places import Place
 
