@@ -11,7 +11,7 @@ MAX_NAME: Final = 63
 """Label values, and the part of a key after its slash."""
 
 _LABEL_VALUE = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
-_DNS_NAME = re.compile(r"\A[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
+_DNS_NAME = re.compile(r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
 
 
 def is_label_value(value: str) -> bool:
