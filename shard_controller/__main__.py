@@ -1,0 +1,131 @@
+"""`python -m shard_controller run FILE_OR_MODULE:NAME`: one replica as a process.
+
+Owns the command line only. Bad input is one message and exit code 2, never a traceback.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kubeio.errors import InputError
+from shard_controller import app as replica
+from shard_controller.api import LeaderElected, Mode, Sharded, Single
+from shard_controller.config import Settings
+from shard_controller.target import load_controller
+
+
+class ModeName(str, Enum):
+    SHARDED = "sharded"
+    LEADER_ELECTED = "leader-elected"
+    SINGLE = "single"
+
+
+class LogFormat(str, Enum):
+    JSON = "json"
+    CONSOLE = "console"
+
+
+cli = typer.Typer(
+    name="shard_controller",
+    help="Runs replicas of controllers that are written with shard_controller.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@cli.callback()
+def _root() -> None:
+    """Run replicas of controllers."""
+
+
+@cli.command()
+def run(
+    controller: Annotated[str, typer.Argument(help="FILE.py:NAME or package.module:NAME of an sc.Controller.")],
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Watch objects of this namespace only. Default: all.")
+    ] = "",
+    mode: Annotated[ModeName, typer.Option(help="How replicas share the work.")] = ModeName.SHARDED,
+    ring: Annotated[
+        str, typer.Option(help="Name of the ControllerRing. Default: the controller's name.")
+    ] = "",
+    member: Annotated[str, typer.Option(help="Place on the ring. Default: the host's name.")] = "",
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Stable identity: the place is kept for a while after a release.")
+    ] = False,
+    lease_duration_s: Annotated[int, typer.Option(help="Duration of the Lease, in seconds.")] = 15,
+    lease_name: Annotated[
+        str, typer.Option(help="Lease of --mode leader-elected. Default: the controller's name.")
+    ] = "",
+    workers: Annotated[
+        int, typer.Option(help="Reconciles at the same time. Default: as the controller says.")
+    ] = 0,
+    kubeconfig: Annotated[
+        str, typer.Option(help="Kubeconfig file. Default: $KUBECONFIG, the pod, ~/.kube/config.")
+    ] = "",
+    context: Annotated[str, typer.Option(help="Context of the kubeconfig.")] = "",
+    journal: Annotated[
+        Path | None, typer.Option(help="Append a record of every reconcile to this file.")
+    ] = None,
+    probes_bind: Annotated[
+        str, typer.Option(help="HOST:PORT of /healthz, /readyz and /metrics; port 0 picks one.")
+    ] = "127.0.0.1:0",
+    probes_port_file: Annotated[
+        Path | None, typer.Option(help="Write the port of the probes to this file.")
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="Form of the log.")] = LogFormat.CONSOLE,
+    log_level: Annotated[str, typer.Option(help="Least level that is logged.")] = "info",
+    progress_deadline_s: Annotated[
+        float, typer.Option(help="The process ends when its loop, streams or keys stand still for longer.")
+    ] = 60.0,
+) -> None:
+    """Run one replica of a controller until SIGTERM.
+
+    Exit codes: 0 stopped, 1 failure, 2 bad input, 3 the Lease was lost.
+    """
+    try:
+        chosen = load_controller(controller)
+        settings = Settings(
+            kubeconfig=kubeconfig or None,
+            context=context or None,
+            namespace=namespace,
+            hold=hold,
+            lease_duration_s=lease_duration_s,
+            workers=workers or None,
+            journal=journal,
+            probes_bind=probes_bind,
+            probes_port_file=probes_port_file,
+            log_format=log_format.value,
+            log_level=log_level,
+            progress_deadline_s=progress_deadline_s,
+            **({"member": member} if member else {}),
+        )
+        code = replica.run(chosen, _mode(mode, ring or chosen.name, lease_name or chosen.name), settings)
+    except InputError as error:
+        typer.echo(f"error: {error}", err=True)
+        code = 2
+    raise typer.Exit(code)
+
+
+def _mode(name: ModeName, ring: str, lease: str) -> Mode:
+    match name:
+        case ModeName.SHARDED:
+            return Sharded(ring)
+        case ModeName.LEADER_ELECTED:
+            return LeaderElected(lease)
+        case ModeName.SINGLE:
+            return Single()
+
+
+def main() -> None:
+    """Entry point of `python -m shard_controller`."""
+    cli()
+
+
+if __name__ == "__main__":
+    main()

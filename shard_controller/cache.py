@@ -1,0 +1,155 @@
+"""What this replica sees: per resource the store of its selected watch, and what it wrote itself a moment ago.
+
+Owns which resources belong together (`Kind`) and how to find the root of a tree of controlled objects.
+Writes nothing to the server. Filled by informers (in `app`) and `writes`; read by `worker`, `drain`, `context`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from kubeio.clock import Clock
+from kubeio.models import HasMeta, Meta, Object, ObjectKey, OwnerReference
+from kubeio.resource import Resource
+from kubeio.store import Store
+from shard_controller.ownership import Floors
+
+_meta_decoder = msgspec.json.Decoder(HasMeta)
+WRITTEN_FOR_S = 60.0
+
+
+class Task(msgspec.Struct, frozen=True, gc=False):
+    """One object to look at: what the work queue holds. *resource* is `websites.example.com`."""
+
+    resource: str
+    key: ObjectKey
+
+    def __str__(self) -> str:
+        return f"{self.resource} {self.key}"
+
+
+def object_from(raw: bytes) -> Object:
+    """The object whose JSON is *raw*."""
+    return Object(_meta_decoder.decode(raw).metadata, raw)
+
+
+def version_of(meta: Meta) -> int:
+    return int(meta.resource_version or 0)
+
+
+class Kind:
+    """One resource: its store, the floors of what was given up, and own writes that the watch has yet to show."""
+
+    def __init__(self, resource: Resource, *, clock: Clock) -> None:
+        self.resource = resource
+        self.store = Store()
+        self.floors: Floors[ObjectKey] = Floors()
+        self._written: dict[ObjectKey, tuple[float, Object]] = {}
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        return self.resource.group_resource
+
+    def get(self, key: ObjectKey) -> Object | None:
+        """The newest version known: from the watch, or the answer to a write of our own."""
+        cached = self.store.get(key)
+        written = self._written.get(key)
+        if written is None:
+            return cached
+        if cached is None or version_of(cached.meta) < version_of(written[1].meta):
+            return written[1]
+        del self._written[key]
+        return cached
+
+    def meta(self, key: ObjectKey) -> Meta | None:
+        """Metadata of `get`, without touching the object's bytes."""
+        if key in self._written:
+            found = self.get(key)
+            return found.meta if found else None
+        return self.store.meta(key)
+
+    def wrote(self, answer: Object) -> None:
+        """Remember *answer* until the watch shows it, so that we read what we wrote."""
+        self._written[answer.meta.key] = (self._clock.now(), answer)
+
+    def shown(self, key: ObjectKey, meta: Meta | None) -> None:
+        """The watch showed *key* in the version *meta*, or that it left: own writes up to that are settled."""
+        written = self._written.get(key)
+        if written and (meta is None or version_of(meta) >= version_of(written[1].meta)):
+            del self._written[key]
+
+    def removed(self, key: ObjectKey) -> None:
+        """The object is known to be gone, or passed on."""
+        self._written.pop(key, None)
+
+    def children(self, uid: str) -> list[Meta]:
+        """Metadata of the objects whose controller has *uid*."""
+        keys = set(self.store.children(uid))
+        for key, (_, answer) in self._written.items():
+            controller = answer.meta.controller
+            if controller is not None and controller.uid == uid:
+                keys.add(key)
+        return [meta for key in sorted(keys) if (meta := self.meta(key)) is not None]
+
+    def sweep(self, streamed: int) -> None:
+        """Forget what is older than the stream at *streamed*, and own writes that it never showed."""
+        self.floors.forget(streamed)
+        horizon = self._clock.now() - WRITTEN_FOR_S
+        for key in [key for key, (at, _) in self._written.items() if at < horizon]:
+            del self._written[key]
+
+
+class Cache:
+    """All resources of one controller; the first is the one that it reconciles."""
+
+    def __init__(self, primary: Kind, controlled: list[Kind]) -> None:
+        self.primary = primary
+        self.controlled = controlled
+        self._by_name = {kind.name: kind for kind in (primary, *controlled)}
+        self._by_type = {(kind.resource.group, kind.resource.kind): kind for kind in (primary, *controlled)}
+
+    def kind(self, name: str) -> Kind:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._by_name.values())
+
+    def tree(self, root: Meta) -> list[tuple[Kind, Meta]]:
+        """Everything below *root* that is in the cache, children before their parents, any depth."""
+        found: list[tuple[Kind, Meta]] = []
+        level = [root.uid]
+        seen = {root.uid}
+        while level:
+            below = [(kind, meta) for uid in level for kind in self.controlled for meta in kind.children(uid)]
+            below = [(kind, meta) for kind, meta in below if meta.uid not in seen]
+            found += below
+            level = [meta.uid for _, meta in below]
+            seen.update(level)
+        return found[::-1]
+
+    def root(self, kind: Kind, meta: Meta) -> Task:
+        """Whose key must be busy while this object is written: its controller's controller's ... as far as known."""
+        task = Task(kind.name, meta.key)
+        for _ in range(10):  # a cycle of owners is possible to write; it is nobody's tree
+            if kind is self.primary:
+                return task
+            found = self._controller(meta.controller, meta.namespace) if meta.controller else None
+            if found is None:
+                return task
+            kind, task = found
+            above = kind.meta(task.key)
+            if above is None:
+                return task
+            meta = above
+        return task
+
+    def _controller(self, ref: OwnerReference, namespace: str) -> tuple[Kind, Task] | None:
+        group = ref.api_version.partition("/")[0] if "/" in ref.api_version else ""
+        kind = self._by_type.get((group, ref.kind))
+        if kind is None:
+            return None
+        key = ObjectKey(namespace if kind.resource.namespaced else "", ref.name)
+        return kind, Task(kind.name, key)

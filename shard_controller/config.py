@@ -1,0 +1,148 @@
+"""What a replica is told: settings of the process, and what its ring says. No decisions beyond "can this be used".
+
+`Settings` come from flags or from `sc.run`; `RingView` is the part of a ControllerRing that a replica reads.
+Called by `app` and `__main__`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from kubeio.client import Client
+from kubeio.discovery import Discovery
+from kubeio.errors import InputError, NotFound
+from kubeio.labels import DEFAULT_DOMAIN
+from kubeio.models import Meta
+from kubeio.resource import CONTROLLER_RINGS, Resource
+
+NO_FENCE = "RINGLEADER_UNSAFE_NO_FENCE"
+
+
+def _hostname() -> str:
+    return socket.gethostname().lower()
+
+
+def _is_fenced() -> bool:
+    return os.environ.get(NO_FENCE, "") in ("", "0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one process runs. *member*: its place on the ring; *namespace*: where objects are watched ("" = all)."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str = ""
+    member: str = field(default_factory=_hostname)
+    hold: bool = False
+    lease_duration_s: int = 15
+    workers: int | None = None
+    journal: Path | None = None
+    probes_bind: str = "127.0.0.1:0"
+    probes_port_file: Path | None = None
+    log_format: str = "console"
+    log_level: str = "info"
+    progress_deadline_s: float = 60.0
+    stop_within_s: float = 25.0
+    """On SIGTERM: how long lost answers are waited for before the process exits without releasing its Lease."""
+    is_fenced: bool = field(default_factory=_is_fenced)
+
+    def __post_init__(self) -> None:
+        if self.lease_duration_s < 1:
+            raise InputError("--lease-duration-s", self.lease_duration_s, "is too short", "use 1 or more")
+        if self.workers is not None and self.workers < 1:
+            raise InputError("--workers", self.workers, "is too small", "use 1 or more")
+        if self.log_format not in ("json", "console"):
+            raise InputError("--log-format", self.log_format, "is unknown", "use json or console")
+
+    @property
+    def probes_address(self) -> tuple[str, int]:
+        """Host and port of the probes. Raises: InputError."""
+        host, colon, port = self.probes_bind.rpartition(":")
+        if not colon or not port.isdigit() or int(port) > 65535:
+            raise InputError("--probes-bind", self.probes_bind, "is not HOST:PORT", "use e.g. 127.0.0.1:8081")
+        return host.strip("[]"), int(port)
+
+
+class GroupResource(msgspec.Struct, frozen=True, gc=False):
+    resource: str
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class RingResource(msgspec.Struct, frozen=True, rename="camel"):
+    resource: str
+    group: str = ""
+    controlled_resources: list[GroupResource] = []
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class RingSpec(msgspec.Struct, frozen=True, rename="camel"):
+    lease_namespace: str
+    resources: list[RingResource] = []
+    label_domain: str = DEFAULT_DOMAIN
+    max_lease_duration_seconds: int = 60
+
+
+class RingView(msgspec.Struct, frozen=True):
+    """What a replica needs to know of its ring."""
+
+    metadata: Meta
+    spec: RingSpec
+
+    def entry(self, resource: Resource) -> RingResource:
+        """The ring's entry for *resource*. Raises: InputError."""
+        for entry in self.spec.resources:
+            if str(entry) == resource.group_resource:
+                return entry
+        listed = ", ".join(str(entry) for entry in self.spec.resources) or "nothing"
+        raise InputError(
+            "--ring",
+            self.metadata.name,
+            f"does not distribute {resource.group_resource} (only {listed})",
+            f"add {{group: {resource.group!r}, resource: {resource.plural}}} to its spec.resources",
+        )
+
+
+async def read_ring(client: Client, name: str) -> RingView:
+    """The ring *name*. Raises: InputError if it is missing or unreadable."""
+    try:
+        return await client.get(CONTROLLER_RINGS, name, type=RingView)
+    except NotFound:
+        raise InputError(
+            "--ring",
+            name,
+            f"does not exist on {client.cluster.server}",
+            "create it (kubectl apply -f ring.yaml) or install the ControllerRing CRD first",
+        ) from None
+    except msgspec.ValidationError as error:
+        raise InputError("--ring", name, f"cannot be read ({error})", "correct the ring's spec") from error
+
+
+async def controlled_resources(
+    discovery: Discovery, entry: RingResource, owned: dict[str, Resource]
+) -> list[Resource]:
+    """Every resource that the ring says is controlled by *entry*, in the version that *owned* declares.
+
+    Raises: InputError if something owned is not controlled: it would not move with its parent.
+    """
+    by_name = {resource.group_resource: resource for resource in owned.values()}
+    listed = {str(controlled) for controlled in entry.controlled_resources}
+    for text, resource in owned.items():
+        if resource.group_resource not in listed:
+            raise InputError(
+                "owns",
+                text,
+                f"is not among the ring's controlledResources of {entry}",
+                f"add {{group: {resource.group!r}, resource: {resource.plural}}} there",
+            )
+    return [by_name.get(name) or await discovery.resolve(name) for name in sorted(listed)]

@@ -1,0 +1,168 @@
+"""Giving objects up when the sharder asks: the I/O of protocol 5.4. What to do is decided in `ownership`.
+
+Owns the order (children before their parent), the acknowledging patch, and the evidence that a directed
+target lives. Called by `worker`, which keeps the root's key busy meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from kubeio.errors import ApiError, Conflict, Invalid, NotFound, ServerFailure, Unreachable
+from kubeio.labels import RingKeys, json_pointer
+from kubeio.lease import Leases
+from kubeio.models import Meta
+from kubeio.patch import JsonPatch
+from shard_controller.cache import Cache, Kind, version_of
+from shard_controller.errors import ShardError
+from shard_controller.metrics import ControllerMetrics
+from shard_controller.ownership import Directed, Handoff, Kept, Plain
+from shard_controller.writes import Writer
+
+log = structlog.get_logger("shard_controller")
+
+_ATTEMPTS = 3
+
+
+class NotAcknowledged(ShardError):
+    """The object moved under the acknowledgement, or its answer was lost: look again later."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        self.what = what
+        self.reason = reason
+        super().__init__(f"{what} not given up: {reason}")
+
+
+def acknowledgement(meta: Meta, handoff: Handoff, keys: RingKeys) -> JsonPatch:
+    """The patch that gives up exactly the version that *meta* shows. Pure."""
+    shard, drain = (
+        json_pointer("metadata", "labels", keys.shard),
+        json_pointer("metadata", "labels", keys.drain),
+    )
+    patch = JsonPatch().test("/metadata/resourceVersion", meta.resource_version)
+    match handoff:
+        case Directed(to=to):
+            patch = patch.replace(shard, to)
+        case Plain():
+            patch = patch.remove(shard)
+        case Kept():
+            pass
+    return patch.remove(drain) if keys.drain in meta.labels else patch
+
+
+class Evidence:
+    """Whether a shard's Lease is held, by a consistent read that begins after the question was asked.
+
+    Questions that arrive while a read is under way share the next one: the cost of a drain of many objects
+    is a read per round trip, not per object.
+    """
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._reading: dict[str, asyncio.Lock] = {}
+        self._begun: dict[str, int] = {}
+        self._answers: dict[str, tuple[int, bool]] = {}
+
+    async def is_held(self, shard: str) -> bool:
+        """Raises what the read raises, but for refusals: without an answer there is no evidence."""
+        needed = self._begun.get(shard, 0) + 1
+        async with self._reading.setdefault(shard, asyncio.Lock()):
+            number, held = self._answers.get(shard, (0, False))
+            if number < needed:
+                number = self._begun[shard] = self._begun.get(shard, 0) + 1
+                held = await self._read(shard)
+                self._answers[shard] = (number, held)
+        return held
+
+    async def _read(self, shard: str) -> bool:
+        try:
+            lease = await self._leases.get(shard)
+        except (ServerFailure, Unreachable):
+            raise
+        except ApiError:
+            return False
+        return lease.spec.holder_identity == shard
+
+
+class Handover:
+    """Acknowledges drains of single objects and of whole trees."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        writer: Writer,
+        evidence: Evidence,
+        *,
+        keys: RingKeys,
+        shard: str,
+        metrics: ControllerMetrics,
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._evidence = evidence
+        self._keys = keys
+        self._shard = shard
+        self._metrics = metrics
+
+    async def hand_over(self, kind: Kind, meta: Meta, handoff: Handoff) -> None:
+        """Give up the object that *meta* shows: what it controls goes first. Raises: NotAcknowledged, KubeError."""
+        if isinstance(handoff, Directed) and not await self._evidence.is_held(handoff.to):
+            handoff = Plain()
+        if not isinstance(handoff, Kept):
+            for child_kind, child in self._cache.tree(meta):
+                await self._pass_child(child_kind, child, handoff)
+        if not await self._acknowledge(kind, meta, handoff):
+            raise NotAcknowledged(f"{kind.name} {meta.key}", "it changed meanwhile")
+        way = _way(handoff)
+        self._metrics.handoffs[way].inc()
+        log.info(
+            "object handed over",
+            object=f"{kind.name} {meta.key}",
+            way=way,
+            to=handoff.to if isinstance(handoff, Directed) else "",
+        )
+
+    async def _pass_child(self, kind: Kind, meta: Meta, handoff: Handoff) -> None:
+        """Pass one controlled object on, in whatever version it is by now, unless it is not ours any more."""
+        for _ in range(_ATTEMPTS):
+            if version_of(meta) < kind.floors.floor(meta.key):
+                if not kind.floors.is_unanswered(meta.key):
+                    return
+                found = await self._writer.read(kind, meta.key)
+                if found is None or found.meta.uid != meta.uid:
+                    return
+                meta = found.meta  # perhaps still the version tested: then the same patch is sent again
+            if not self._is_ours(meta) or await self._acknowledge(kind, meta, handoff):
+                return
+        raise NotAcknowledged(f"{kind.name} {meta.key}", "it keeps changing")
+
+    async def _acknowledge(self, kind: Kind, meta: Meta, handoff: Handoff) -> bool:
+        """Send one acknowledgement; False if the object is not in that version any more. Lost answers are raised."""
+        kind.floors.acknowledging(meta.key, tested=version_of(meta))
+        try:
+            answer = await self._writer.acknowledge(kind, meta, acknowledgement(meta, handoff, self._keys))
+        except NotFound:
+            kind.floors.gone(meta.key)
+            kind.removed(meta.key)
+            return True
+        except (Invalid, Conflict):
+            return False
+        kind.floors.acknowledged(meta.key, version=version_of(answer.meta))
+        if not isinstance(handoff, Kept):
+            kind.removed(meta.key)
+        return True
+
+    def _is_ours(self, meta: Meta) -> bool:
+        return meta.labels.get(self._keys.shard) == self._shard
+
+
+def _way(handoff: Handoff) -> str:
+    match handoff:
+        case Directed():
+            return "directed"
+        case Plain():
+            return "plain"
+        case Kept():
+            return "kept"

@@ -1,0 +1,171 @@
+"""One controller at work: informers, queue, workers, from the first list to the last answer.
+
+The same in every mode; what differs (selector, gate, guard, fence) is handed in. Built by `app`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from kubeio.client import Client
+from kubeio.clock import Clock
+from kubeio.informer import Informer
+from kubeio.store import Change
+from kubeio.watch import ListWatch
+from kubeio.workqueue import WorkQueue
+from shard_controller.cache import Cache, Kind, Task
+from shard_controller.gate import Gate
+from shard_controller.progress import TICK_S, Pulse
+from shard_controller.worker import Worker
+from shard_controller.writes import Writer
+
+log = structlog.get_logger("shard_controller")
+
+SILENCE_S = 90.0
+"""Bookmarks come once a minute: a stream that says nothing for longer is dead, and its session restarts it."""
+_SWEEP_TICKS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What became of a stop: whether every request that was sent is answered or too old to be carried out."""
+
+    is_settled: bool
+
+
+class Engine:
+    """Runs one `Worker` over the informers of its resources."""
+
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache,
+        *,
+        namespace: str,
+        label_selector: str,
+        queue: WorkQueue[Task],
+        gate: Gate,
+        pulse: Pulse,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._gate = gate
+        self._pulse = pulse
+        self._clock = clock
+        self._worker: Worker[object] | None = None
+        self._sources: dict[str, ListWatch] = {}
+        self._informers: list[Informer] = []
+        for kind in cache:
+            source = ListWatch(
+                client,
+                kind.resource,
+                namespace=namespace if kind.resource.namespaced else "",
+                label_selector=label_selector,
+                silence_s=SILENCE_S,
+                clock=clock,
+                rng=rng,
+            )
+            self._sources[kind.name] = source
+            self._informers.append(Informer(source, store=kind.store, on_change=self._hears(kind)))
+
+    def _hears(self, kind: Kind) -> Callable[[Change], None]:
+        def on_change(change: Change) -> None:
+            if self._worker is not None:
+                self._worker.changed(kind, change)
+
+        return on_change
+
+    @property
+    def is_synced(self) -> bool:
+        return all(informer.synced.is_set() for informer in self._informers)
+
+    async def run(
+        self,
+        build: Callable[[asyncio.TaskGroup], Worker[object]],
+        writer: Writer,
+        *,
+        stopping: asyncio.Event,
+        timeout_s: float,
+        stop_within_s: float,
+    ) -> Stop:
+        """Work until *stopping*, then end what runs. *build* makes the worker in the group of this engine's tasks."""
+        async with asyncio.TaskGroup() as group:
+            worker = self._worker = build(group)
+            helpers = [
+                group.create_task(informer.run(), name=f"informer {name}")
+                for name, informer in zip(self._sources, self._informers, strict=True)
+            ]
+            helpers.append(group.create_task(self._tick(worker), name="ticker"))
+            stop = asyncio.create_task(stopping.wait(), name="stop")  # ended below, whatever happens
+            try:
+                await self._until_synced(stop)
+                working = group.create_task(worker.run(), name="workers")
+                if not stopping.is_set():
+                    log.info("working", resources=list(self._sources), objects=len(self._cache.primary.store))
+                await stop
+                await self._end(worker, working, timeout_s)
+            finally:
+                stop.cancel()
+            settled = await self._settle(writer, stop_within_s)
+            for helper in helpers:
+                helper.cancel()
+        return Stop(settled)
+
+    async def _until_synced(self, stop: asyncio.Task[bool]) -> None:
+        """Wait for every first picture, or for *stop*."""
+        async with asyncio.TaskGroup() as group:
+            synced = [
+                group.create_task(informer.synced.wait(), name="first list") for informer in self._informers
+            ]
+            pending: set[asyncio.Task[bool]] = set(synced)
+            while pending and not stop.done():
+                await asyncio.wait({*pending, stop}, return_when=asyncio.FIRST_COMPLETED)
+                pending = {task for task in pending if not task.done()}
+            for task in pending:
+                task.cancel()
+
+    async def _end(self, worker: Worker[object], working: asyncio.Task[None], timeout_s: float) -> None:
+        """Start nothing more; give what runs *timeout_s*, then interrupt it, then cancel it."""
+        log.info("stopping", running=len(self._queue.processing))
+        self._queue.close(drain=False)
+        for patience_s, insist in (
+            (timeout_s, lambda: worker.interrupt("stop")),
+            (1.0, working.cancel),
+        ):
+            if self._gate.is_open():
+                await asyncio.wait({working}, timeout=patience_s)
+            if not working.done():
+                insist()
+        await asyncio.wait({working})
+
+    async def _settle(self, writer: Writer, within_s: float) -> bool:
+        """Wait, within reason, until no request of ours can still be carried out."""
+        wait_s = writer.unanswered.settled_in_s()
+        if wait_s is None or wait_s > within_s:
+            return False
+        await asyncio.sleep(wait_s)
+        return True
+
+    async def _tick(self, worker: Worker[object]) -> None:
+        """Tell the heartbeat that this loop lives, and tidy up now and then."""
+        ticks = 0
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = self._clock.now()
+            self._pulse.tick(
+                due=len(self._queue),
+                handed_over=worker.handed_over,
+                is_fresh=all(now - s.sign_of_life_at <= SILENCE_S for s in self._sources.values()),
+                is_held=self._gate.is_open(),
+            )
+            ticks += 1
+            if ticks % _SWEEP_TICKS == 0:
+                for kind in self._cache:
+                    kind.sweep(int(self._sources[kind.name].resource_version or 0))

@@ -1,0 +1,68 @@
+"""What can end a reconcile or a shard's life: one class per decision somebody takes.
+
+Raised by `context`, `writes`, `heartbeat` and users' reconcilers; decided upon in `worker` and `app`.
+"""
+
+from __future__ import annotations
+
+
+class ShardError(Exception):
+    """Root of everything that `shard_controller` raises."""
+
+
+class PermanentError(ShardError):
+    """Raised by a reconciler: trying again cannot help until the object changes. Staged conditions are written."""
+
+
+class Refused(ShardError):
+    """The server refused a fenced write: the object has another owner, uid or version than the writer knew.
+
+    Nothing was written. The worker reads the object again before it tries again.
+    """
+
+    def __init__(self, what: str, *, status: int, message: str) -> None:
+        self.what = what
+        self.status = status
+        self.message = message
+        super().__init__(f"{what}: refused with {status}: {message}")
+
+
+class NotOurs(ShardError):
+    """A name that we want to create is taken by an object of another controller, or of none."""
+
+    def __init__(self, what: str, *, controller: str) -> None:
+        self.what = what
+        self.controller = controller
+        owner = f"is controlled by {controller}" if controller else "has no controller"
+        super().__init__(f"{what} exists and {owner}; it is left as it is")
+
+
+class Elsewhere(ShardError):
+    """A controlled object of ours still belongs to another shard; it has been asked to pass it on. Try later."""
+
+    def __init__(self, what: str, *, shard: str) -> None:
+        self.what = what
+        self.shard = shard
+        super().__init__(f"{what} belongs to {shard or 'no shard yet'}")
+
+
+class LeaseNotHeld(ShardError):
+    """The shard's Lease is too old for anything to be started."""
+
+
+class LeaseLost(ShardError):
+    """The shard's Lease cannot be trusted any more: the process ends with exit code 3."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"lease {name}: {reason}")
+
+
+class Stalled(ShardError):
+    """The process no longer makes progress; its heartbeat stops so that others can take over."""
+
+    def __init__(self, what: str, *, for_s: float) -> None:
+        self.what = what
+        self.for_s = for_s
+        super().__init__(f"{what} for {for_s:.0f} s")

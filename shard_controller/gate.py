@@ -1,0 +1,73 @@
+"""When reconciles may start and when they must stop: the main loop's side of the Lease.
+
+`ShardGate` follows a `Tenure` that the heartbeat's thread renews; `OpenGate` is for modes without a shard
+Lease. Asked by `worker` before anything starts; told by `app` when the phase changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Protocol
+
+from kubeio.clock import Clock
+from shard_controller.tenure import Activity, Phase, Tenure
+
+
+class Gate(Protocol):
+    async def wait_open(self) -> None:
+        """Returns while work may start."""
+
+    def is_open(self) -> bool:
+        """Whether work may start now."""
+
+    def start(self) -> bool:
+        """Count one more as running, if that is allowed; then `end` must follow."""
+
+    def end(self) -> None: ...
+
+
+class OpenGate:
+    """Always open."""
+
+    async def wait_open(self) -> None: ...
+
+    def is_open(self) -> bool:
+        return True
+
+    def start(self) -> bool:
+        return True
+
+    def end(self) -> None: ...
+
+
+class ShardGate:
+    """Open while the Lease is younger than 2/3 of its duration, by the clock and not by messages."""
+
+    def __init__(self, tenure: Tenure, activity: Activity, clock: Clock) -> None:
+        self._tenure = tenure
+        self._activity = activity
+        self._clock = clock
+        self._opened = asyncio.Event()
+
+    async def wait_open(self) -> None:
+        while not self.is_open():
+            self._opened.clear()
+            # by the clock as well: a spell too short for the heartbeat to notice brings no message
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._tenure.duration_s / 10):
+                    await self._opened.wait()
+
+    def is_open(self) -> bool:
+        return self._tenure.phase(self._clock.now()) is Phase.HELD
+
+    def start(self) -> bool:
+        return self._activity.start(self._tenure, self._clock.now())
+
+    def end(self) -> None:
+        self._activity.end()
+
+    def follow(self, phase: Phase) -> None:
+        """The heartbeat saw *phase*."""
+        if phase is Phase.HELD:
+            self._opened.set()

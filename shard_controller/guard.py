@@ -1,0 +1,98 @@
+"""Ownership in the mode at hand: by labels on a ring, or simply ours outside one.
+
+Joins the pure decisions of `ownership` with the cache, the gate and the handover. Used by `worker`, built by `app`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubeio.labels import RingKeys
+from kubeio.models import Meta, ObjectKey
+from shard_controller.cache import Kind, version_of
+from shard_controller.drain import Handover
+from shard_controller.gate import Gate
+from shard_controller.ownership import (
+    Acknowledge,
+    Decision,
+    Drop,
+    Handoff,
+    Reconcile,
+    State,
+    decide,
+    decide_handoff,
+    state_of,
+)
+
+
+class Guard(Protocol):
+    def decide(self, kind: Kind, key: ObjectKey, meta: Meta | None) -> Decision:
+        """What to do with *key*, whose newest known version is *meta*."""
+
+    def decide_read(self, kind: Kind, meta: Meta) -> Decision:
+        """What to do with an object that a consistent read just showed; never `Reread`."""
+
+    def is_draining(self, meta: Meta) -> bool:
+        """Whether the object is ours and asked for."""
+
+    def left(self, kind: Kind, key: ObjectKey) -> None:
+        """The object is not in the cache any more: an acknowledgement without answer needs none now."""
+
+    async def hand_over(self, kind: Kind, meta: Meta, handoff: Handoff) -> None: ...
+
+
+class RingGuard:
+    """Ours is what carries our name, no drain label, and counts."""
+
+    def __init__(self, handover: Handover, gate: Gate, *, keys: RingKeys, shard: str) -> None:
+        self._handover = handover
+        self._gate = gate
+        self._keys = keys
+        self._shard = shard
+
+    def decide(self, kind: Kind, key: ObjectKey, meta: Meta | None) -> Decision:
+        return decide(
+            state_of(meta, self._keys) if meta is not None else None,
+            shard=self._shard,
+            floor=kind.floors.floor(key),
+            unanswered=kind.floors.is_unanswered(key),
+            held=self._gate.is_open(),
+        )
+
+    def decide_read(self, kind: Kind, meta: Meta) -> Decision:
+        state = state_of(meta, self._keys)
+        if state.version < kind.floors.floor(meta.key) and state.drain is not None:
+            # the version whose acknowledgement got no answer still stands: send the same patch again
+            return Acknowledge(state, decide_handoff(state.drain, shard=self._shard))
+        return decide(state, shard=self._shard, floor=0, unanswered=False, held=self._gate.is_open())
+
+    def is_draining(self, meta: Meta) -> bool:
+        return self._keys.drain in meta.labels and meta.labels.get(self._keys.shard) == self._shard
+
+    def left(self, kind: Kind, key: ObjectKey) -> None:
+        kind.floors.gone(key)
+
+    async def hand_over(self, kind: Kind, meta: Meta, handoff: Handoff) -> None:
+        await self._handover.hand_over(kind, meta, handoff)
+
+
+class SoleGuard:
+    """Without a ring everything in the cache is ours, unless a read showed that it is gone."""
+
+    def decide(self, kind: Kind, key: ObjectKey, meta: Meta | None) -> Decision:
+        if meta is None:
+            return Drop("absent")
+        state = State(version_of(meta), None, None)
+        return Drop("superseded") if state.version < kind.floors.floor(key) else Reconcile(state)
+
+    def decide_read(self, kind: Kind, meta: Meta) -> Decision:
+        return self.decide(kind, meta.key, meta)
+
+    def is_draining(self, meta: Meta) -> bool:
+        return False
+
+    def left(self, kind: Kind, key: ObjectKey) -> None:
+        kind.floors.gone(key)
+
+    async def hand_over(self, kind: Kind, meta: Meta, handoff: Handoff) -> None:
+        raise AssertionError("without a ring nothing is handed over")

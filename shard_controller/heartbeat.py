@@ -1,0 +1,250 @@
+"""Keeps the shard's Lease, or ends the process: protocol 5.1.
+
+`Heartbeat` is the logic, on whatever loop it is given; `HeartbeatThread` gives it a thread, an event loop and
+a connection of its own, so that a busy main loop does not delay it. Does not know what runs: `Activity` counts.
+Called by `app`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable
+from typing import Never, Protocol
+
+import msgspec
+import structlog
+
+from kubeio.client import Client
+from kubeio.clock import Clock, micro_time
+from kubeio.config import Cluster
+from kubeio.errors import Conflict, KubeError, NotFound
+from kubeio.lease import Leases
+from kubeio.models import Lease
+from shard_controller import life
+from shard_controller.errors import LeaseLost, Stalled
+from shard_controller.progress import Pulse, Watchdog
+from shard_controller.tenure import Activity, Phase, Tenure
+
+log = structlog.get_logger("shard_controller")
+
+LOST_LEASE_EXIT = 3
+STALLED_EXIT = 1
+
+
+class LeaseSwaps(Protocol):
+    """The part of `kubeio.lease.Leases` that a heartbeat needs."""
+
+    async def get(self, name: str) -> Lease: ...
+    async def swap(self, lease: Lease) -> Lease: ...
+
+
+class Heartbeat:
+    """Renews *lease* every third of its duration and watches what must not outlive it."""
+
+    def __init__(
+        self,
+        leases: LeaseSwaps,
+        lease: Lease,
+        *,
+        tenure: Tenure,
+        activity: Activity,
+        watchdog: Watchdog,
+        clock: Clock,
+        rng: random.Random,
+        on_phase: Callable[[Phase], None],
+    ) -> None:
+        self._leases = leases
+        self.lease = lease
+        self._name = lease.metadata.name
+        self._tenure = tenure
+        self._activity = activity
+        self._watchdog = watchdog
+        self._clock = clock
+        self._rng = rng
+        self._on_phase = on_phase
+        self._phase = Phase.HELD
+
+    async def run(self) -> Never:
+        """Renew and watch until cancelled. Raises, inside a group: LeaseLost, Stalled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._renew_for_ever(), name="lease renewal")
+            group.create_task(self._watch_for_ever(), name="lease watch")
+        raise AssertionError("the loops of a heartbeat do not return")
+
+    async def _renew_for_ever(self) -> Never:
+        delay_s = self._tenure.renew_at - self._clock.now()
+        while True:
+            await asyncio.sleep(max(0.0, delay_s))
+            delay_s = await self._renew()
+
+    async def _renew(self) -> float:
+        """Renew once; the delay until the next attempt. Never while work has outlived the Lease."""
+        self._watch()
+        sent_at = self._clock.now()
+        wanted = msgspec.structs.replace(self.lease.spec, renew_time=micro_time(self._clock.wall()))
+        try:
+            async with asyncio.timeout(max(self._tenure.duration_s / 3, 0.2)):
+                self.lease = await self._leases.swap(msgspec.structs.replace(self.lease, spec=wanted))
+        except Conflict:
+            return await self._look_again()
+        except NotFound:
+            raise LeaseLost(self._name, "it is gone") from None
+        except (KubeError, TimeoutError) as error:
+            log.warning("lease renewal failed", shard=self._name, error=str(error) or "timed out")
+            return self._retry_s()
+        self._tenure.renewed(sent_at=sent_at)
+        return self._tenure.renew_at - self._clock.now()
+
+    async def _look_again(self) -> float:
+        """After a conflict: somebody wrote the Lease. Labels may change; holder and duration may not."""
+        try:
+            async with asyncio.timeout(max(self._tenure.duration_s / 3, 0.2)):
+                found = await self._leases.get(self._name)
+        except NotFound:
+            raise LeaseLost(self._name, "it is gone") from None
+        except (KubeError, TimeoutError):
+            return self._retry_s()
+        if found.spec.holder_identity != self._name:
+            raise LeaseLost(self._name, f"it is held by {found.spec.holder_identity or 'nobody'!r}")
+        if found.spec.lease_duration_seconds != self.lease.spec.lease_duration_seconds:
+            raise LeaseLost(self._name, "its duration was edited")
+        self.lease = found
+        return 0.0
+
+    def _retry_s(self) -> float:
+        return self._tenure.duration_s / 15 * self._rng.uniform(0.8, 1.2)
+
+    async def _watch_for_ever(self) -> Never:
+        while True:
+            self._watch()
+            await asyncio.sleep(min(max(self._tenure.duration_s / 30, 0.02), 0.5))
+
+    def _watch(self) -> None:
+        phase = self._tenure.phase(self._clock.now())
+        if phase is not self._phase:
+            self._phase = phase
+            self._on_phase(phase)
+        if phase is Phase.LAPSED and self._activity.running > 0:
+            raise LeaseLost(
+                self._name, f"it is {self._tenure.age_s(self._clock.now()):.1f} s old and work still runs"
+            )
+        if stalled := self._watchdog.check():
+            raise Stalled(stalled[0], for_s=stalled[1])
+
+
+class HeartbeatThread:
+    """A `Heartbeat` on a thread of its own. It ends the process when the Lease is lost or work stands still."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        lease: Lease,
+        *,
+        tenure: Tenure,
+        activity: Activity,
+        pulse: Pulse,
+        progress_deadline_s: float,
+        clock: Clock,
+        rng: random.Random,
+        on_phase: Callable[[Phase], None],
+        end_process: Callable[[int], None] = os._exit,
+    ) -> None:
+        self._cluster = cluster
+        self._lease = lease
+        self._tenure = tenure
+        self._activity = activity
+        self._watchdog = Watchdog(pulse, deadline_s=progress_deadline_s, clock=clock)
+        self._clock = clock
+        self._rng = rng
+        self._on_phase = on_phase
+        self._end_process = end_process
+        self._thread = threading.Thread(target=self._main, name="heartbeat", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._release = False
+        self._ready = threading.Event()
+
+    def start(self) -> None:
+        """Begin to renew; returns once the thread runs."""
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self, *, release: bool) -> None:
+        """End the renewals and, if asked, give the Lease back; blocks until that is answered or timed out."""
+        self._release = release
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # the thread has ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=self._tenure.duration_s)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except* LeaseLost as group:
+            self._end(_first(group), LOST_LEASE_EXIT)
+        except* Stalled as group:
+            faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+            self._end(_first(group), STALLED_EXIT)
+        except* Exception as group:
+            self._end(group, STALLED_EXIT)
+
+    def _end(self, why: BaseException, code: int) -> None:
+        log.error("process ends", shard=self._lease.metadata.name, reason=str(why), exit_code=code)
+        self._end_process(code)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._ready.set()
+        async with Client(self._cluster, max_connections=1, user_agent="ringleader-heartbeat") as client:
+            leases = Leases(client, self._lease.metadata.namespace)
+            heartbeat = Heartbeat(
+                leases,
+                self._lease,
+                tenure=self._tenure,
+                activity=self._activity,
+                watchdog=self._watchdog,
+                clock=self._clock,
+                rng=self._rng,
+                on_phase=self._on_phase,
+            )
+            await _until(self._stop, heartbeat)
+            if self._release:
+                await self._give_back(leases, heartbeat.lease)
+
+    async def _give_back(self, leases: Leases, lease: Lease) -> None:
+        """Release *lease*; a Lease that somebody wrote meanwhile is read once more, and only released if still ours."""
+        name = lease.metadata.name
+        try:
+            async with asyncio.timeout(self._tenure.duration_s):
+                try:
+                    await life.release(leases, lease)
+                except Conflict:
+                    found = await leases.get(name)
+                    if found.spec.holder_identity == name:
+                        await life.release(leases, found)
+        except (KubeError, TimeoutError) as error:
+            log.warning("lease not released", shard=name, error=str(error) or "timed out")
+            return
+        log.info("lease released", shard=name)
+
+
+async def _until(stop: asyncio.Event, heartbeat: Heartbeat) -> None:
+    """Run *heartbeat* until *stop*."""
+    async with asyncio.TaskGroup() as group:
+        beating = group.create_task(heartbeat.run(), name="heartbeat")
+        await stop.wait()
+        beating.cancel()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error in nested groups."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

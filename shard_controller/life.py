@@ -1,0 +1,209 @@
+"""One life of one process under a name that lives once: how a shard gets its Lease and gives it back.
+
+Owns the shape of the shard's Lease (protocol, 1 and 2). Does not renew: `heartbeat` does. Called by `app`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from kubeio.clock import Clock, micro_time
+from kubeio.errors import AlreadyExists, Conflict, InputError, KubeError, NotFound, Unreachable
+from kubeio.labels import PROTOCOL_VERSION, RingKeys, is_shard_name
+from kubeio.lease import Leases
+from kubeio.models import Lease, LeaseSpec, Meta
+from shard_controller import process
+from shard_controller.process import Identity, ProcessTable
+
+log = structlog.get_logger("shard_controller")
+
+_MEMBER_IN_NAME = 54
+_MAX_MEMBER = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A name, its Lease as last seen, and when the request that got it was sent."""
+
+    name: str
+    lease: Lease
+    sent_at: float
+    took_over: bool
+
+
+def check_member(member: str) -> str:
+    """*member*, if a Lease can be named after it. Raises: InputError."""
+    usable = is_shard_name(member[:_MEMBER_IN_NAME].rstrip("-.")) and len(member) <= _MAX_MEMBER
+    if not usable or any(part.startswith("-") or part.endswith("-") for part in member.split(".")):
+        raise InputError(
+            "--member",
+            member,
+            "cannot be the name of a Lease",
+            "use lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit",
+        )
+    return member
+
+
+def fresh_name(member: str, rng: random.Random) -> str:
+    """*member* cut to 54 characters, a dash and 8 random hex digits."""
+    return f"{member[:_MEMBER_IN_NAME].rstrip('-.')}-{rng.getrandbits(32):08x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """What every Lease of one start of a process has in common."""
+
+    keys: RingKeys
+    member: str
+    duration_s: int
+    hold: bool
+    identity: Identity
+
+    @property
+    def released_by(self) -> str:
+        """Annotation: a later life released this Lease for its dead holder, so nobody takes it over."""
+        return f"{self.keys.domain}/released-by"
+
+    def annotations(self) -> dict[str, str]:
+        marks = {
+            self.keys.member: self.member,
+            self.keys.protocol: PROTOCOL_VERSION,
+            self.keys.process: self.identity.encode(),
+        }
+        if self.hold:
+            marks[self.keys.hold] = "true"
+        if self.identity.pod:
+            marks[self.keys.pod_uid] = self.identity.pod
+        return marks
+
+    def lease(self, name: str, namespace: str, clock: Clock) -> Lease:
+        now = micro_time(clock.wall())
+        return Lease(
+            metadata=Meta(
+                name=name,
+                namespace=namespace,
+                labels={self.keys.ring_label: self.keys.ring},
+                annotations=self.annotations(),
+            ),
+            spec=LeaseSpec(
+                holder_identity=name,
+                lease_duration_seconds=self.duration_s,
+                acquire_time=now,
+                renew_time=now,
+                lease_transitions=0,
+            ),
+        )
+
+    def is_free(self, lease: Lease) -> bool:
+        """Whether *lease* is of this member, released by its own holder, and taken by nobody."""
+        return (
+            lease.metadata.annotations.get(self.keys.member) == self.member
+            and lease.metadata.annotations.get(self.keys.protocol) == PROTOCOL_VERSION
+            and lease.spec.holder_identity in (None, "")
+            and self.released_by not in lease.metadata.annotations
+            and self.keys.contested not in lease.metadata.annotations
+        )
+
+    def is_proved_over(self, lease: Lease, processes: ProcessTable) -> bool:
+        """Whether *lease* is held by an older life of this member whose process has demonstrably ended."""
+        marks = lease.metadata.annotations
+        if marks.get(self.keys.member) != self.member or lease.spec.holder_identity != lease.metadata.name:
+            return False
+        old = process.decode(marks.get(self.keys.process, ""), pod=marks.get(self.keys.pod_uid, ""))
+        return old is not None and process.proves_end(
+            old, life=lease.metadata.name, mine=self.identity, processes=processes
+        )
+
+
+async def begin_life(
+    leases: Leases,
+    birth: Birth,
+    *,
+    namespace: str,
+    clock: Clock,
+    rng: random.Random,
+    processes: ProcessTable,
+) -> Life:
+    """A life with a Lease held under a name that no other life ever had or will have.
+
+    Takes over a Lease that this member released, else creates one; then releases the Leases of older lives
+    of this member whose processes ended, so that their objects need not wait for them to run out.
+    """
+    known, _ = await leases.list(f"{birth.keys.ring_label}={birth.keys.ring}")
+    life = await _take_over(leases, birth, known, clock) or await _create(
+        leases, birth, namespace=namespace, clock=clock, rng=rng
+    )
+    for lease in known:
+        if lease.metadata.name != life.name and birth.is_proved_over(lease, processes):
+            await _release_for(leases, birth, lease, by=life.name)
+    return life
+
+
+async def release(leases: Leases, lease: Lease) -> None:
+    """Give *lease* back as its own holder. Raises what the swap raises: nobody else may have written it."""
+    await leases.swap(msgspec.structs.replace(lease, spec=_without_holder(lease.spec)))
+
+
+async def _take_over(leases: Leases, birth: Birth, known: list[Lease], clock: Clock) -> Life | None:
+    for lease in known:
+        if not birth.is_free(lease):
+            continue
+        sent_at = clock.now()
+        try:
+            mine = await leases.swap(_worn_again(lease, birth, clock))
+        except (Conflict, NotFound):
+            continue  # the sharder took it, or another life of this member was quicker
+        log.info("lease taken over", shard=mine.metadata.name, member=birth.member)
+        return Life(mine.metadata.name, mine, sent_at, took_over=True)
+    return None
+
+
+def _worn_again(lease: Lease, birth: Birth, clock: Clock) -> Lease:
+    fresh = birth.lease(lease.metadata.name, lease.metadata.namespace, clock)
+    kept = {
+        k: v for k, v in lease.metadata.annotations.items() if k not in (birth.keys.hold, birth.keys.pod_uid)
+    }
+    meta = msgspec.structs.replace(lease.metadata, annotations=kept | fresh.metadata.annotations)
+    spec = msgspec.structs.replace(fresh.spec, lease_transitions=(lease.spec.lease_transitions or 0) + 1)
+    return msgspec.structs.replace(lease, metadata=meta, spec=spec)
+
+
+async def _create(leases: Leases, birth: Birth, *, namespace: str, clock: Clock, rng: random.Random) -> Life:
+    """CREATE until an answer says that the Lease is ours; an unanswered one is settled under the same name."""
+    name = fresh_name(birth.member, rng)
+    for _ in range(10):
+        sent_at = clock.now()
+        try:
+            lease = await leases.create(birth.lease(name, namespace, clock))
+        except AlreadyExists:
+            found = await leases.get(name)
+            if found.metadata.annotations.get(birth.keys.process) != birth.identity.encode():
+                name = fresh_name(birth.member, rng)
+                continue
+            lease = found
+        except Unreachable as error:
+            if not error.maybe_done:
+                raise
+            continue  # AlreadyExists will tell, or the second CREATE is the first
+        log.info("lease created", shard=name, member=birth.member)
+        return Life(name, lease, sent_at, took_over=False)
+    raise InputError("--member", birth.member, "got no Lease in ten attempts", "see the API server's log")
+
+
+async def _release_for(leases: Leases, birth: Birth, lease: Lease, *, by: str) -> None:
+    marks = {k: v for k, v in lease.metadata.annotations.items() if k != birth.keys.hold}
+    meta = msgspec.structs.replace(lease.metadata, annotations=marks | {birth.released_by: by})
+    try:
+        await leases.swap(msgspec.structs.replace(lease, metadata=meta, spec=_without_holder(lease.spec)))
+    except KubeError as error:
+        log.warning("lease of an ended life not released", lease=lease.metadata.name, error=str(error))
+        return
+    log.info("lease of an ended life released", lease=lease.metadata.name, member=birth.member)
+
+
+def _without_holder(spec: LeaseSpec) -> LeaseSpec:
+    return msgspec.structs.replace(spec, holder_identity="")

@@ -1,0 +1,91 @@
+"""Metrics of a replica: controller-runtime's names where they mean the same, `ringleader_shard_*` for what is ours.
+
+Labels come from closed sets. Filled by `worker`, `drain`, `writes` and `app`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60)
+RESULTS = ("success", "requeue_after", "requeue", "error")
+
+
+class ControllerMetrics:
+    """What one controller reports; one per process and registry."""
+
+    def __init__(self, registry: CollectorRegistry, *, controller: str, workers: int) -> None:
+        totals = Counter(
+            "controller_runtime_reconcile",
+            "Total number of reconciliations per controller",
+            ["controller", "result"],
+            registry=registry,
+        )
+        self.results = {result: totals.labels(controller, result) for result in RESULTS}
+        self.errors = _counter(
+            registry,
+            "controller_runtime_reconcile_errors",
+            "Total number of reconciliation errors",
+            controller,
+        )
+        self.timeouts = _counter(
+            registry,
+            "controller_runtime_reconcile_timeouts",
+            "Total number of reconciliation timeouts",
+            controller,
+        )
+        self.time = Histogram(
+            "controller_runtime_reconcile_time_seconds",
+            "Length of time per reconciliation per controller",
+            ["controller"],
+            buckets=_BUCKETS,
+            registry=registry,
+        ).labels(controller)
+        self.active = _gauge(
+            registry, "controller_runtime_active_workers", "Number of currently used workers", controller
+        )
+        _gauge(
+            registry,
+            "controller_runtime_max_concurrent_reconciles",
+            "Maximum number of concurrent reconciles per controller",
+            controller,
+        ).set(workers)
+        handoffs = Counter(
+            "ringleader_shard_handoffs",
+            "Objects given up on request, by the way they went",
+            ["controller", "kind"],
+            registry=registry,
+        )
+        self.handoffs = {kind: handoffs.labels(controller, kind) for kind in ("directed", "plain", "kept")}
+        self.foreign = _counter(
+            registry,
+            "ringleader_shard_dropped_keys",
+            "Keys that were not ours when they left the queue",
+            controller,
+        )
+        self.refused = _counter(
+            registry, "ringleader_shard_refused_writes", "Writes that the fence refused", controller
+        )
+        self._lease_age = _gauge(
+            registry, "ringleader_shard_lease_age_seconds", "Time since the last renewal was sent", controller
+        )
+        self._objects = Gauge(
+            "ringleader_shard_objects", "Objects in the cache", ["controller", "resource"], registry=registry
+        )
+        self._controller = controller
+
+    def watch_lease(self, age_s: Callable[[], float]) -> None:
+        self._lease_age.set_function(age_s)
+
+    def watch_objects(self, resource: str, count: Callable[[], float]) -> None:
+        self._objects.labels(self._controller, resource).set_function(count)
+
+
+def _counter(registry: CollectorRegistry, name: str, text: str, controller: str) -> Counter:
+    return Counter(name, text, ["controller"], registry=registry).labels(controller)
+
+
+def _gauge(registry: CollectorRegistry, name: str, text: str, controller: str) -> Gauge:
+    return Gauge(name, text, ["controller"], registry=registry).labels(controller)

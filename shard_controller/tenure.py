@@ -1,0 +1,67 @@
+"""How old the shard's own Lease is, and what that allows. Pure.
+
+Owned by `heartbeat`, which alone writes it; read from the main thread (one float, so no lock).
+The clock counts suspended time: a process that was stopped finds its tenure over.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Phase(Enum):
+    HELD = "held"  # work may start
+    PAUSED = "paused"  # 2/3 of the duration passed: start nothing, cancel what runs
+    LAPSED = "lapsed"  # the whole duration passed: whatever still runs must not
+
+
+class Tenure:
+    """Time since the last successful renewal was *sent*, against the Lease's duration."""
+
+    __slots__ = ("duration_s", "sent_at")
+
+    def __init__(self, *, duration_s: float, sent_at: float) -> None:
+        self.duration_s = duration_s
+        self.sent_at = sent_at
+
+    def renewed(self, *, sent_at: float) -> None:
+        """A renewal that was sent at *sent_at* succeeded."""
+        self.sent_at = max(self.sent_at, sent_at)
+
+    def age_s(self, now: float) -> float:
+        return now - self.sent_at
+
+    def phase(self, now: float) -> Phase:
+        age_s = self.age_s(now)
+        if age_s < self.duration_s * 2 / 3:
+            return Phase.HELD
+        return Phase.PAUSED if age_s < self.duration_s else Phase.LAPSED
+
+    @property
+    def renew_at(self) -> float:
+        """When the next renewal is due."""
+        return self.sent_at + self.duration_s / 3
+
+
+class Activity:
+    """How much runs right now. The main thread writes, the heartbeat's thread reads.
+
+    `start` counts before it asks: were it the other way round, the heartbeat could look in between,
+    see nothing running, and let the Lease lapse under what is about to start.
+    """
+
+    __slots__ = ("running",)
+
+    def __init__(self) -> None:
+        self.running = 0
+
+    def start(self, tenure: Tenure, now: float) -> bool:
+        """Count one more as running if *tenure* allows it; `end` must follow exactly if this says True."""
+        self.running += 1
+        if tenure.phase(now) is Phase.HELD:
+            return True
+        self.running -= 1
+        return False
+
+    def end(self) -> None:
+        self.running -= 1

@@ -1,0 +1,350 @@
+"""Takes keys from the queue, asks whether they are ours, and reconciles or hands over.
+
+Owns which reconciles run, how they end, and what happens to the key then. One `Worker` per controller, with as
+many consumers as the controller has workers. Knows nothing of processes and Leases: the gate does. Built by `app`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, Literal, TypeVar, assert_never
+
+import msgspec
+import structlog
+
+from kubeio.errors import KubeError, NotFound
+from kubeio.models import Object
+from kubeio.store import Change
+from kubeio.workqueue import QueueClosed, WorkQueue
+from shard_controller.api import Controller
+from shard_controller.cache import Cache, Kind, Task
+from shard_controller.context import Context, Surroundings, SyncContext
+from shard_controller.drain import NotAcknowledged
+from shard_controller.errors import Elsewhere, LeaseNotHeld, PermanentError, Refused
+from shard_controller.gate import Gate
+from shard_controller.guard import Guard
+from shard_controller.journal import Journal, Outcome
+from shard_controller.metrics import ControllerMetrics
+from shard_controller.ownership import Acknowledge, Drop, Reconcile, Reread, Wait
+from shard_controller.results import Done, RequeueAfter, Result
+from shard_controller.writes import Writer
+
+log = structlog.get_logger("shard_controller")
+M = TypeVar("M")
+
+Interruption = Literal["lease", "stop"]
+
+
+class Worker(Generic[M]):
+    """The consumers of one queue. `paused` and `stop` come from the same loop."""
+
+    def __init__(
+        self,
+        controller: Controller[M],
+        cache: Cache,
+        around: Surroundings,
+        guard: Guard,
+        *,
+        workers: int,
+        writer: Writer,
+        gate: Gate,
+        queue: WorkQueue[Task],
+        journal: Journal,
+        metrics: ControllerMetrics,
+    ) -> None:
+        self._controller = controller
+        self._cache = cache
+        self._around = around
+        self._guard = guard
+        self._writer = writer
+        self._gate = gate
+        self._queue = queue
+        self._journal = journal
+        self._metrics = metrics
+        self._workers = workers
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"reconcile-{controller.name}")
+        self._running: dict[Task, _Run] = {}
+        self._drained: dict[Task, set[Task]] = {}
+        self.handed_over = 0
+        """Keys taken from the queue so far: progress."""
+
+    # -- intake
+
+    def changed(self, kind: Kind, change: Change) -> None:
+        """An informer saw *change*: wake whoever it concerns."""
+        kind.shown(change.key, change.new)
+        meta = change.new or change.old
+        if meta is None:
+            return
+        task = self._cache.root(kind, meta)
+        if kind is not self._cache.primary and change.new is not None and self._guard.is_draining(change.new):
+            self._drained.setdefault(task, set()).add(Task(kind.name, change.key))
+        self._queue.add(task)
+
+    # -- consumers
+
+    async def run(self) -> None:
+        """Work until the queue is closed and empty."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._workers):
+                    group.create_task(self._consume(), name=f"{self._controller.name} worker {number}")
+        finally:
+            self._threads.shutdown(wait=False)
+
+    def interrupt(self, why: Interruption) -> None:
+        """Cancel what runs: the Lease is too old, or the process stops."""
+        for run in list(self._running.values()):
+            run.interrupt(why)
+
+    async def _consume(self) -> None:
+        while True:
+            await self._gate.wait_open()
+            try:
+                task = await self._queue.get()
+            except QueueClosed:
+                return
+            self.handed_over += 1
+            try:
+                if self._gate.start():
+                    try:
+                        await self._handle(task)
+                    finally:
+                        self._gate.end()
+                else:
+                    self._queue.add(task)
+            finally:
+                self._queue.done(task)
+
+    async def _handle(self, task: Task) -> None:
+        try:
+            for child in self._drained.pop(task, set()):
+                await self._give_up(child)
+            await self._look_at(task)
+        except (KubeError, NotAcknowledged) as error:
+            log.warning("handoff not finished", object=str(task), error=str(error))
+            self._queue.add_rate_limited(task)
+
+    async def _give_up(self, task: Task) -> None:
+        """Acknowledge the drain of a controlled object whose root is not being drained."""
+        try:
+            await self._look_at(task)
+        except BaseException:
+            root = self._root_of(task)
+            self._drained.setdefault(root, set()).add(task)
+            raise
+
+    def _root_of(self, task: Task) -> Task:
+        kind = self._cache.kind(task.resource)
+        meta = kind.meta(task.key)
+        return self._cache.root(kind, meta) if meta is not None else task
+
+    async def _look_at(self, task: Task) -> None:
+        """Decide about one object, and act."""
+        kind = self._cache.kind(task.resource)
+        meta = kind.meta(task.key)
+        decision = self._guard.decide(kind, task.key, meta)
+        was_read = isinstance(decision, Reread)
+        if was_read:
+            found = await self._writer.read(kind, task.key)
+            if found is None:
+                self._queue.forget(task)
+                return
+            meta = found.meta
+            decision = self._guard.decide_read(kind, meta)
+        match decision:
+            case Drop(reason=reason):
+                self._drop(task, reason)
+            case Wait():
+                self._queue.add(task)
+            case Acknowledge(handoff=handoff):
+                assert meta is not None
+                await self._guard.hand_over(kind, meta, handoff)
+                self._queue.forget(task)
+            case Reconcile():
+                # what was read is newer than the cache: its event is on the way and brings the key back
+                if kind is self._cache.primary and not was_read:
+                    await self._reconcile(task, kind)
+            case Reread():
+                raise AssertionError("a read object is decided upon")
+            case _:
+                assert_never(decision)
+
+    def _drop(self, task: Task, reason: str) -> None:
+        if reason == "absent":
+            self._guard.left(self._cache.kind(task.resource), task.key)
+        else:
+            self._metrics.foreign.inc()
+        self._queue.forget(task)
+
+    # -- one reconcile
+
+    async def _reconcile(self, task: Task, kind: Kind) -> None:
+        current = kind.get(task.key)
+        if current is None:
+            return
+        bound = log.bind(controller=self._controller.name, object=str(task.key))
+        try:
+            model = self._controller.resource.decode(current.raw)
+        except msgspec.ValidationError as error:
+            # no retry until the object changes: it cannot become readable by itself
+            self._metrics.results["error"].inc()
+            self._metrics.errors.inc()
+            bound.error(
+                "object does not fit the model", error=str(error), version=current.meta.resource_version
+            )
+            self._queue.forget(task)
+            return
+        context = Context(model, current, self._around, bound)
+        await self._run(task, kind, current, context, bound)
+
+    async def _run(
+        self,
+        task: Task,
+        kind: Kind,
+        current: Object,
+        context: Context[M],
+        bound: structlog.stdlib.BoundLogger,
+    ) -> None:
+        run = self._running[task] = _Run()
+        self._journal.begin(kind.name, current.meta)
+        self._metrics.active.inc()
+        began = time.perf_counter()
+        outcome: Outcome = "error"
+        try:
+            outcome = await self._attempt(task, context, run, bound)
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            await context.settled()
+            self._running.pop(task)
+            self._metrics.active.dec()
+            took_s = time.perf_counter() - began
+            self._metrics.time.observe(took_s)
+            self._journal.end(kind.name, current.meta, outcome)
+            bound.debug("reconciled", outcome=outcome, took_s=round(took_s, 4))
+
+    async def _attempt(
+        self, task: Task, context: Context[M], run: _Run, bound: structlog.stdlib.BoundLogger
+    ) -> Outcome:
+        """Run the user's function and decide what becomes of the key."""
+        try:
+            async with asyncio.timeout(self._controller.timeout_s) as scope:
+                run.scope = scope
+                try:
+                    result = await self._call(context)
+                    await context.write_staged()
+                finally:
+                    run.scope = None
+        except TimeoutError as error:
+            if run.interrupted:
+                self._queue.add(task)
+                return "lost" if run.interrupted == "lease" else "cancelled"
+            if scope.expired():
+                self._metrics.timeouts.inc()
+            return self._failed(task, error, bound)
+        except (Refused, NotFound, LeaseNotHeld) as error:
+            bound.info("ownership in doubt", error=str(error))
+            return self._again(task, "lost")
+        except Elsewhere as error:
+            bound.info("controlled object is elsewhere", error=str(error))
+            return self._again(task, "requeue")
+        except PermanentError as error:
+            return await self._give_in(task, context, error, bound)
+        except Exception as error:  # whatever a user's code raises
+            return self._failed(task, error, bound)
+        return self._succeeded(task, result)
+
+    async def _call(self, context: Context[M]) -> Result:
+        if self._controller.is_async:
+            result = await self._controller.reconciler(context)
+        else:
+            result = await self._call_in_thread(context)
+        if not isinstance(result, Done | RequeueAfter):
+            raise TypeError(
+                f"the reconciler returned {result!r}: return sc.Done() or sc.RequeueAfter(seconds=)"
+            )
+        return result
+
+    async def _call_in_thread(self, context: Context[M]) -> Any:
+        """A thread cannot be cancelled: the key stays busy until it ends, and only then the cancellation counts."""
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._threads, self._controller.reconciler, SyncContext(context, loop))
+        cancelled: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                log.warning("reconcile in a thread overruns", object=context.name)
+            except Exception:
+                break  # read from the future below
+        if cancelled is not None:
+            future.exception()
+            raise cancelled
+        return future.result()
+
+    def _succeeded(self, task: Task, result: Result) -> Outcome:
+        self._queue.forget(task)
+        match result:
+            case Done():
+                self._metrics.results["success"].inc()
+                return "done"
+            case RequeueAfter(seconds=seconds):
+                self._metrics.results["requeue_after"].inc()
+                self._queue.add_after(task, seconds)
+                return "requeue"
+        assert_never(result)
+
+    def _again(self, task: Task, outcome: Outcome) -> Outcome:
+        self._metrics.results["requeue"].inc()
+        self._queue.add_rate_limited(task)
+        return outcome
+
+    def _failed(self, task: Task, error: BaseException, bound: structlog.stdlib.BoundLogger) -> Outcome:
+        self._metrics.results["error"].inc()
+        self._metrics.errors.inc()
+        bound.error("reconcile failed", error=f"{type(error).__name__}: {error}", exc_info=_trace(error))
+        self._queue.add_rate_limited(task)
+        return "error"
+
+    async def _give_in(
+        self, task: Task, context: Context[M], error: PermanentError, bound: structlog.stdlib.BoundLogger
+    ) -> Outcome:
+        """A permanent error: write what was staged, and wait for the object to change."""
+        try:
+            await context.write_staged()
+        except (KubeError, Refused) as unwritten:
+            bound.info("status of a permanent error not written", error=str(unwritten))
+            return self._again(task, "lost")
+        self._metrics.results["error"].inc()
+        self._metrics.errors.inc()
+        bound.error("reconcile failed for good", error=str(error))
+        self._queue.forget(task)
+        return "error"
+
+
+class _Run:
+    """One reconcile under way, and how to interrupt it."""
+
+    __slots__ = ("interrupted", "scope")
+
+    def __init__(self) -> None:
+        self.scope: asyncio.Timeout | None = None
+        self.interrupted: Interruption | None = None
+
+    def interrupt(self, why: Interruption) -> None:
+        if self.interrupted is None and self.scope is not None and not self.scope.expired():
+            self.interrupted = why
+            self.scope.reschedule(asyncio.get_running_loop().time())
+
+
+def _trace(error: BaseException) -> BaseException | None:
+    """What to show of *error*: the stack for errors of users' code, nothing for the server's refusals."""
+    return None if isinstance(error, KubeError | TimeoutError) else error
+
+
+__all__ = ["Interruption", "Worker"]
