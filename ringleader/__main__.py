@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=None if arguments is None else list(arguments), prog_name=name, standalone_mode=False
         )
     except typer.TyperException as error:
-        return _tell(usage_failure(error, name))
+        given = sys.argv[1:] if arguments is None else arguments
+        return _tell(usage_failure(error, name, given=given))
     except FailedAt as failed:
         return _tell(failure(failed.error, server=failed.server))
     except KubeError as error:
@@ -40,18 +41,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def usage_failure(error: typer.TyperException, name: str) -> Failure:
-    """*error* of the command line as one line that says where to read more."""
+def usage_failure(error: typer.TyperException, name: str, *, given: Sequence[str]) -> Failure:
+    """*error* in the words *given* as one line: what is wrong, what is meant perhaps, where to read more."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else name
-    text = " ".join(error.message.split()).rstrip(".?")
-    near = getattr(error, "possibilities", None)
-    if near:
-        text += f". Did you mean {' or '.join(sorted(near))}"
-    elif not hasattr(error, "option_name"):
-        text = " ".join(error.format_message().split()).rstrip(".?")
-    end = "?" if "Did you mean" in text else ";"
-    return Failure(f"{text}{end} see {path} -h", BAD_INPUT)
+    if near := getattr(error, "possibilities", None):
+        text = f"{_one_line(error.message)}. Did you mean {' or '.join(sorted(near))}?"
+    else:
+        text = _one_line(error.format_message()) + _value(error, given)
+        text += "?" if "Did you mean" in text else ";"
+    return Failure(f"{text} see {path} -h", BAD_INPUT)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".?")
+
+
+def _value(error: typer.TyperException, given: Sequence[str]) -> str:
+    """The value that an option could not take, as it was written."""
+    for flag in getattr(getattr(error, "param", None), "opts", ()):
+        for word, following in zip(given, [*given[1:], ""], strict=True):
+            if word == flag:
+                return f" (given: {following!r})"
+            if word.startswith(flag + "="):
+                return f" (given: {word.removeprefix(flag + '=')!r})"
+    return ""
 
 
 def _tell(told: Failure) -> int:

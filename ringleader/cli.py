@@ -28,6 +28,7 @@ app = typer.Typer(
     help="Active-active Kubernetes controllers: every replica works on its share of the objects.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help, as kubectl's: boxes cost a third of the start-up time
     context_settings=_SETTINGS,
 )
 
@@ -49,7 +50,7 @@ def ringleader(
     """Active-active Kubernetes controllers: every replica works on its share of the objects."""
 
 
-@app.command(rich_help_panel="Try it")
+@app.command()
 def demo(
     *,
     headless: Annotated[bool, typer.Option("--headless", help="Print only the JSON document.")] = False,
@@ -73,7 +74,6 @@ def demo(
 
 
 @app.command(
-    rich_help_panel="Run it",
     add_help_option=False,
     context_settings={
         "ignore_unknown_options": True,
@@ -88,7 +88,7 @@ def sharder(context: typer.Context) -> int:
     return main(context.args)
 
 
-@app.command(rich_help_panel="Look into it")
+@app.command()
 def status(
     *,
     ring: Annotated[str | None, typer.Argument(help="One ring; all of them if absent.")] = None,
@@ -103,7 +103,7 @@ def status(
     return run_status(connection(kubeconfig, context, request_timeout), ring=ring, form=output)
 
 
-@app.command(rich_help_panel="Look into it")
+@app.command()
 def where(
     *,
     target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="The object: website/blog.")],
@@ -124,7 +124,7 @@ def where(
     )
 
 
-@app.command(rich_help_panel="Run it")
+@app.command()
 def crds(
     *,
     apply: Annotated[bool, typer.Option("--apply", help="Install them into the cluster.")] = False,

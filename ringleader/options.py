@@ -5,7 +5,6 @@ Owns the flags and the reading of their values; `connected` turns them into a cl
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -22,31 +21,27 @@ if TYPE_CHECKING:
     from kubeio.config import Cluster
 
 T = TypeVar("T")
-_PANEL = "Cluster"
 _DURATION = re.compile(r"\A(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?\Z")
 
 Kubeconfig = Annotated[
     str | None,
-    typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig file.", rich_help_panel=_PANEL),
+    typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig file."),
 ]
 Context = Annotated[
     str | None,
-    typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.", rich_help_panel=_PANEL),
+    typer.Option("--context", metavar="NAME", help="Context of the kubeconfig."),
 ]
 Namespace = Annotated[
     str | None,
-    typer.Option("-n", "--namespace", metavar="NAME", help="Namespace.", rich_help_panel=_PANEL),
+    typer.Option("-n", "--namespace", metavar="NAME", help="Namespace."),
 ]
-AllNamespaces = Annotated[
-    bool, typer.Option("-A", "--all-namespaces", help="Every namespace.", rich_help_panel=_PANEL)
-]
+AllNamespaces = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Every namespace.")]
 RequestTimeout = Annotated[
     str,
     typer.Option(
         "--request-timeout",
         metavar="TIME",
         help="Longest wait for one answer: 10s, 1m.",
-        rich_help_panel=_PANEL,
     ),
 ]
 Output = Annotated[
@@ -90,6 +85,8 @@ def connected(where: Connection, work: Callable[[Client, Cluster], Awaitable[T]]
 
     Raises: FailedAt when a request fails, InputError when flags or kubeconfig cannot be used.
     """
+    import asyncio
+
     from kubeio.client import Client
     from kubeio.config import load_cluster
 

@@ -128,7 +128,8 @@ class _Demo:
             screen.say(
                 f"{self.options.objects:,} objects, {REPLICAS} replicas, {fleet.spec.sharders} sharders"
             )
-            updates = fleet.objects.run_updates(per_s=UPDATES_PER_S, rng=random.Random(self.options.seed))
+            rng = random.Random(self.options.seed)  # noqa: S311 - it chooses objects
+            updates = fleet.objects.run_updates(per_s=UPDATES_PER_S, rng=rng)
             async with _background(updates, name="updates"):
                 await story.tell()
             await fleet.wait_converged()
