@@ -1,0 +1,234 @@
+"""A world of Leases on a clock moved by hand, with the real `Membership` as its sharder: for tests.
+
+The server side is small and honest: resourceVersions grow, writes are compare-and-swap, shards renew every third of
+their duration while they are told to live. `run` lets time pass in small steps, reads the Leases as the sharder does,
+and, while `acting`, carries out what it decides. Everything decided is remembered in `decided`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from kubeio.models import Lease, LeaseSpec, Meta
+from sharder import takes
+from sharder.intents import (
+    ClearContested,
+    CreateTombstone,
+    DeleteOrphan,
+    Intent,
+    MarkState,
+    NeedOrphanCheck,
+    Take,
+)
+from sharder.lives import State
+from sharder.membership import Membership
+from sharder.spec import GroupResource, RingResource, RingSpec
+from sharder.view import View
+
+WALL = datetime(2026, 1, 1, tzinfo=UTC)
+WEBSITES = GroupResource("example.com", "websites")
+NAMESPACE = "ring-system"
+
+
+def make_spec(**changes: Any) -> RingSpec:
+    """A ring `r` of websites with few virtual nodes, so that building it costs nothing."""
+    given: dict[str, Any] = {
+        "name": "r",
+        "lease_namespace": NAMESPACE,
+        "resources": (RingResource(WEBSITES),),
+        "virtual_nodes": 16,
+        **changes,
+    }
+    return RingSpec(**given)
+
+
+class Story:
+    """One ring's Leases, its shards, and one or several sharders that watch them."""
+
+    def __init__(self, *, at: float = 1000.0, **spec: Any) -> None:
+        self.spec = make_spec(**spec)
+        self.keys = self.spec.keys
+        self.at = at
+        self.leases: dict[str, Lease] = {}
+        self.alive: set[str] = set()
+        self.acting = True
+        self.reachable = True
+        self.labelled: set[str] = set()
+        self.machine = Membership(self.spec)
+        self.standbys: list[Membership] = []
+        self.decided: list[tuple[float, Intent]] = []
+        self.refused: list[Intent] = []
+        self._version = 100
+        self._ticks = 0
+        self._renewed: dict[str, float] = {}
+
+    # ---- shards -----------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        name: str,
+        *,
+        member: str = "",
+        duration_s: int | None = 15,
+        hold: bool = False,
+        protocol: str = "v1",
+    ) -> None:
+        """A shard creates its Lease and keeps renewing it."""
+        annotations = {
+            self.keys.member: member,
+            self.keys.protocol: protocol,
+            self.keys.hold: "true" if hold else "",
+        }
+        meta = Meta(
+            name=name,
+            namespace=NAMESPACE,
+            uid=f"uid-{self._version}",
+            labels={self.keys.ring_label: self.keys.ring},
+            annotations={key: value for key, value in annotations.items() if value},
+            creation_timestamp=f"2026-01-01T00:00:00.{self._version:06d}Z",
+        )
+        spec = LeaseSpec(name, duration_s, self._stamp(), self._stamp(), 0)
+        self.write(Lease(meta, spec))
+        self.alive.add(name)
+
+    def renew(self, name: str) -> None:
+        self.edit(name, renew_time=self._stamp())
+
+    def release(self, name: str) -> None:
+        """The shard stops in good order."""
+        self.alive.discard(name)
+        self.edit(name, holder_identity="")
+
+    def edit(self, name: str, **spec: Any) -> None:
+        lease = self.leases[name]
+        self.write(msgspec.structs.replace(lease, spec=msgspec.structs.replace(lease.spec, **spec)))
+
+    def edit_meta(self, name: str, **meta: Any) -> None:
+        lease = self.leases[name]
+        self.write(msgspec.structs.replace(lease, metadata=msgspec.structs.replace(lease.metadata, **meta)))
+
+    def kill(self, *names: str) -> None:
+        """The processes are gone: their Leases stand still."""
+        self.alive.difference_update(names)
+
+    # ---- server -----------------------------------------------------------------------------------------------
+
+    def write(self, lease: Lease) -> Lease:
+        self._version += 1
+        meta = msgspec.structs.replace(lease.metadata, resource_version=str(self._version))
+        meta.uid = meta.uid or f"uid-{self._version}"
+        stored = msgspec.structs.replace(lease, metadata=meta)
+        self.leases[meta.name] = stored
+        self._renewed[meta.name] = self.at
+        return stored
+
+    def delete(self, name: str) -> None:
+        self._version += 1
+        del self.leases[name]
+
+    def visible(self) -> list[Lease]:
+        """What a list with the ring's selector gives."""
+        return [
+            lease
+            for lease in self.leases.values()
+            if lease.metadata.labels.get(self.keys.ring_label) == self.keys.ring
+        ]
+
+    # ---- sharder ----------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Every sharder reads the Leases consistently."""
+        for machine in (self.machine, *self.standbys):
+            machine.observe_list(
+                self.visible(), resource_version=str(self._version), begun_at=self.at, at=self.at
+            )
+
+    def decide(self) -> list[Intent]:
+        return self.machine.decide(at=self.at)
+
+    def wishes(self) -> list[Intent]:
+        """What the sharder wants, labels for people left out."""
+        return [intent for intent in self.decide() if not isinstance(intent, MarkState)]
+
+    def view(self) -> View:
+        return self.machine.view(at=self.at)
+
+    def state(self, name: str) -> State | None:
+        life = self.view().lives.get(name)
+        return life.state if life else None
+
+    def run(self, seconds: float, *, step_s: float = 0.5) -> None:
+        """Let *seconds* pass: shards renew, the sharder reads, and writes if it acts."""
+        for _ in range(round(seconds / step_s)):
+            self.at += step_s
+            if not self.reachable:
+                continue
+            self._renew_due()
+            self.read()
+            if self.acting:
+                self.act()
+
+    def act(self) -> None:
+        for intent in self.decide():
+            self.decided.append((self.at, intent))
+            self._carry_out(intent)
+
+    def takes_of(self, name: str) -> list[tuple[float, Take]]:
+        return [(at, i) for at, i in self.decided if isinstance(i, Take) and i.lease.metadata.name == name]
+
+    def _renew_due(self) -> None:
+        for name in sorted(self.alive):
+            lease = self.leases.get(name)
+            if lease is None or lease.spec.holder_identity != name:
+                self.alive.discard(name)
+            elif self.at - self._renewed[name] >= (lease.spec.lease_duration_seconds or 15) / 3:
+                self.renew(name)
+
+    def _carry_out(self, intent: Intent) -> None:
+        common: dict[str, Any] = {"keys": self.keys}
+        ours: dict[str, Any] = {"keys": self.keys, "identity": "sharder-1", "wall": WALL}
+        match intent:
+            case Take(lease=lease, contested=contested):
+                self._swap(intent, lease, takes.taken(lease, contested=contested, **ours))
+            case ClearContested(lease=lease):
+                self._swap(intent, lease, takes.cleared(lease, **common))
+            case MarkState(lease=lease, state=state):
+                self._swap(intent, lease, takes.marked(lease, state=state, **common))
+            case CreateTombstone(name=name, member=member, duration_s=duration_s):
+                if name not in self.leases:
+                    self.write(
+                        takes.tombstone(
+                            name, member=member, namespace=NAMESPACE, duration_s=duration_s, **ours
+                        )
+                    )
+                self.machine.observe_one(self.leases[name], at=self.at)
+            case NeedOrphanCheck(name=name):
+                if name in self.labelled:
+                    self.machine.orphan_refuted(name, at=self.at)
+                else:
+                    self.machine.orphan_confirmed(name, begun_at=self.at)
+            case DeleteOrphan(lease=lease):
+                assert self.leases[lease.metadata.name] == lease
+                self.delete(lease.metadata.name)
+                self.machine.gone(lease.metadata.name, at=self.at)
+
+    def _swap(self, intent: Intent, judged: Lease, wanted: Lease) -> None:
+        name = judged.metadata.name
+        current = self.leases.get(name)
+        if current is None:
+            self.machine.gone(name, at=self.at)
+        elif current.metadata.resource_version != judged.metadata.resource_version:
+            self.refused.append(intent)
+            self.machine.observe_one(current, at=self.at)
+        else:
+            renewed = self._renewed[name]
+            self.machine.observe_one(self.write(wanted), at=self.at)
+            if isinstance(intent, MarkState):
+                self._renewed[name] = renewed
+
+    def _stamp(self) -> str:
+        self._ticks += 1
+        return f"2026-01-01T00:00:00.{self._ticks:06d}Z"
