@@ -63,6 +63,7 @@ class Membership:
         self._lives: dict[str, Life] = {}
         self._foreign: dict[str, float] = {}
         self._buried: dict[str, tuple[str, float]] = {}
+        self._misnamed: dict[str, tuple[FieldProblem, ...]] = {}
         self._forced: set[str] = set()
         self._orphan_checks: dict[str, float] = {}
         self._orphaned: set[str] = set()
@@ -101,6 +102,7 @@ class Membership:
         for lease in leases:
             seen.add(lease.metadata.name)
             self.observe_one(lease, at=at)
+        self._misnamed = {name: problems for name, problems in self._misnamed.items() if name in seen}
         absent = (name for name in self._lives.keys() - seen if not self._lives[name].stray)
         for name in sorted(absent):
             self.gone(name, at=at, resource_version=resource_version)
@@ -118,6 +120,7 @@ class Membership:
             return
         facts = read_lease(lease, keys=self._keys, max_duration_s=self._spec.max_lease_duration_s)
         if not is_shard_name(name):
+            self._misnamed[name] = facts.problems
             return
         self._foreign.pop(name, None)
         if life is not None:
@@ -138,8 +141,7 @@ class Membership:
             return
         if resource_version and newer(life.resource_version, resource_version):
             return
-        version = resource_version or life.resource_version
-        self._buried[name] = (version, at)
+        self._buried[name] = (resource_version or life.resource_version, at)
         self._forced.discard(name)
         self._orphaned.discard(name)
         self._orphan_checks.pop(name, None)
@@ -147,13 +149,7 @@ class Membership:
             del self._lives[name]
         else:
             self._lives[name] = replace(
-                life,
-                lease=None,
-                stray=False,
-                resource_version=version,
-                changed_at=at,
-                counted_from=at,
-                entered_at=at,
+                life, lease=None, stray=False, changed_at=at, counted_from=at, entered_at=at
             )
 
     def unknown_name_seen(self, name: str, *, at: float) -> None:
@@ -403,7 +399,8 @@ class Membership:
         )
 
     def _problems(self) -> tuple[FieldProblem, ...]:
-        of_leases = [p for _, life in sorted(self._lives.items()) for p in life.facts.problems]
+        by_name = self._misnamed | {name: life.facts.problems for name, life in self._lives.items()}
+        of_leases = [problem for _, problems in sorted(by_name.items()) for problem in problems]
         return tuple(of_leases if self._ring_problem is None else [self._ring_problem, *of_leases])
 
     def _deadlines(self, at: float) -> Iterator[float]:
