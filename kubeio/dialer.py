@@ -201,4 +201,6 @@ def _broken(reason: str) -> Broken:
 def _plain(error: OSError | UnicodeError) -> str:
     if isinstance(error, socket.gaierror):
         return f"the host's name is not known ({error.strerror})"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__

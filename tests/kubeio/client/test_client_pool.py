@@ -1,0 +1,415 @@
+"""Connections are kept, shared in turn, aged out, and never given back dirty."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from kubeio.client import Client
+from kubeio.connection import Broken, Connection
+from kubeio.dialer import Dialer
+from kubeio.errors import Unreachable
+from kubeio.pool import Pool, PoolClosed
+from tests.kubeio.client.wire_server import Conversation, Hangup, WireServer, http_answer
+
+
+async def connection_of(client: Client, method: str = "GET", path: str = "/a") -> int:
+    body = b"{}" if method != "GET" else None
+    response = await client.request(method, path, body=body, timeout_s=5)
+    number = json.loads(response.body)["connection"]
+    assert isinstance(number, int)
+    return number
+
+
+async def answer_slowly(conversation: Conversation) -> None:
+    while True:
+        await conversation.request()
+        await asyncio.sleep(0.02)
+        await conversation.answer({"connection": conversation.number})
+
+
+async def test_connection_is_kept_between_requests(server: WireServer) -> None:
+    async with server.client() as client:
+        assert [await connection_of(client) for _ in range(5)] == [1, 1, 1, 1, 1]
+
+
+async def test_no_more_connections_than_allowed(server: WireServer) -> None:
+    most = 0
+
+    async def script(conversation: Conversation) -> None:
+        nonlocal most
+        while True:
+            await conversation.request()
+            most = max(most, server.open)
+            await asyncio.sleep(0.01)
+            await conversation.answer({"connection": conversation.number})
+
+    server.script = script
+    async with server.client(max_connections=3) as client:
+        numbers = await asyncio.gather(*(connection_of(client) for _ in range(20)))
+    assert set(numbers) == {1, 2, 3}
+    assert most == 3
+
+
+async def test_who_waits_for_a_connection_is_served_in_order_of_arrival(server: WireServer) -> None:
+    server.script = answer_slowly
+    async with server.client(max_connections=1) as client:
+        await asyncio.gather(*(connection_of(client, path=f"/{number}") for number in range(8)))
+    assert [request.path for request in server.requests] == [f"/{number}" for number in range(8)]
+
+
+async def test_newcomer_does_not_overtake_those_who_wait(server: WireServer) -> None:
+    server.script = answer_slowly
+    async with server.client(max_connections=1) as client:
+        async with asyncio.TaskGroup() as group:
+            for number in range(3):
+                group.create_task(connection_of(client, path=f"/{number}"))
+            await asyncio.sleep(0.021)
+            group.create_task(connection_of(client, path="/late"))
+    assert [request.path for request in server.requests] == ["/0", "/1", "/2", "/late"]
+
+
+async def test_waiting_for_a_connection_counts_against_the_time_of_the_call(server: WireServer) -> None:
+    async def silent(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.until_closed()
+
+    server.script = silent
+    async with server.client(max_connections=1) as client:
+        holder = asyncio.ensure_future(client.request("GET", "/hold", timeout_s=5))
+        await asyncio.sleep(0.05)
+        begun = time.monotonic()
+        with pytest.raises(Unreachable, match="no connection in time") as caught:
+            await client.request("PATCH", "/a", body=b"{}", timeout_s=0.2)
+        assert 0.15 < time.monotonic() - begun < 1
+        assert not caught.value.maybe_done
+        holder.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await holder
+
+
+async def test_no_answer_in_time_ends_the_call_and_its_connection(server: WireServer) -> None:
+    closed = asyncio.Event()
+
+    async def silent(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.until_closed()
+        closed.set()
+
+    server.script = silent
+    async with server.client() as client:
+        begun = time.monotonic()
+        with pytest.raises(Unreachable, match="no answer in time") as caught:
+            await client.request("PATCH", "/a", body=b"{}", timeout_s=0.2)
+        assert 0.15 < time.monotonic() - begun < 1
+        assert caught.value.maybe_done
+        await asyncio.wait_for(closed.wait(), 2)
+        server.script = None
+        assert await connection_of(client) == 2
+
+
+async def test_shorter_deadline_counts_on_a_connection_that_served_a_longer_one(server: WireServer) -> None:
+    async def once(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.answer({})
+        await conversation.request()
+        await conversation.until_closed()
+
+    server.script = once
+    async with server.client() as client:
+        await client.request("GET", "/a", timeout_s=30)
+        begun = time.monotonic()
+        with pytest.raises(Unreachable, match="no answer in time"):
+            await client.request("GET", "/a", timeout_s=0.2)
+        assert time.monotonic() - begun < 1
+
+
+async def test_later_deadline_counts_on_a_connection_that_served_a_shorter_one(server: WireServer) -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.answer({})
+        await conversation.request()
+        await asyncio.sleep(0.4)
+        await conversation.answer({"late": True})
+
+    server.script = script
+    async with server.client() as client:
+        await client.request("GET", "/a", timeout_s=0.2)
+        assert b"late" in (await client.request("GET", "/a", timeout_s=5)).body
+
+
+async def test_cancelled_call_closes_its_connection_and_the_next_gets_its_own_answer(
+    server: WireServer,
+) -> None:
+    async def script(conversation: Conversation) -> None:
+        while True:
+            request = await conversation.request()
+            if request.path == "/slow":
+                await asyncio.sleep(0.1)
+            await conversation.answer({"path": request.path, "connection": conversation.number})
+
+    server.script = script
+    async with server.client(max_connections=1) as client:
+        slow = asyncio.ensure_future(client.request("GET", "/slow"))
+        await asyncio.sleep(0.05)
+        slow.cancel()
+        answer = json.loads((await client.request("GET", "/next")).body)
+        assert answer == {"path": "/next", "connection": 2}
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+
+
+async def test_call_cancelled_while_waiting_passes_its_turn_on(server: WireServer) -> None:
+    server.script = answer_slowly
+    async with server.client(max_connections=1) as client:
+        calls = [asyncio.ensure_future(connection_of(client, path=f"/{n}")) for n in range(4)]
+        await asyncio.sleep(0.01)
+        calls[1].cancel()
+        calls[2].cancel()
+        assert await asyncio.wait_for(calls[3], 2) == 1
+        await calls[0]
+    assert "/1" not in [request.path for request in server.requests]
+
+
+async def test_kept_connection_that_the_server_closed_is_replaced_unnoticed(server: WireServer) -> None:
+    async def one_answer(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.answer({"connection": conversation.number})
+        await asyncio.sleep(0.01)
+        conversation.close()
+
+    server.script = one_answer
+    async with server.client() as client:
+        for expected in (1, 2, 3):
+            assert await connection_of(client, "PATCH") == expected
+            await asyncio.sleep(0.05)
+
+
+async def test_connection_close_header_is_obeyed(server: WireServer) -> None:
+    async def polite(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.answer({"connection": conversation.number}, headers="Connection: close\r\n")
+        await conversation.until_closed()
+
+    server.script = polite
+    async with server.client() as client:
+        assert [await connection_of(client, "PATCH") for _ in range(3)] == [1, 2, 3]
+
+
+async def close_at_second_request(conversation: Conversation) -> None:
+    """As a server that goes away does: the kept connection dies under the next request."""
+    await conversation.request()
+    await conversation.answer({"connection": conversation.number})
+    await conversation.request()
+    conversation.close()
+
+
+async def test_get_is_repeated_once_when_its_kept_connection_turned_out_closed(server: WireServer) -> None:
+    server.script = close_at_second_request
+    async with server.client() as client:
+        assert await connection_of(client) == 1
+        assert await connection_of(client) == 2
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("method", ["PATCH", "POST", "PUT", "DELETE"])
+async def test_write_is_never_repeated(server: WireServer, method: str) -> None:
+    server.script = close_at_second_request
+    async with server.client() as client:
+        assert await connection_of(client) == 1
+        with pytest.raises(Unreachable) as caught:
+            await connection_of(client, method)
+        assert caught.value.maybe_done
+    assert [request.method for request in server.requests] == ["GET", method]
+
+
+async def test_get_is_not_repeated_on_a_fresh_connection(server: WireServer) -> None:
+    async def never(conversation: Conversation) -> None:
+        await conversation.request()
+        conversation.close()
+
+    server.script = never
+    async with server.client() as client:
+        with pytest.raises(Unreachable):
+            await connection_of(client)
+    assert len(server.requests) == 1
+
+
+async def test_get_is_not_repeated_twice(server: WireServer) -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.request()
+        if conversation.number <= 3:
+            await asyncio.sleep(0.02)
+            await conversation.answer({"connection": conversation.number})
+            await conversation.request()
+        conversation.close()
+
+    server.script = script
+    async with server.client() as client:
+        await asyncio.gather(*(connection_of(client) for _ in range(3)))
+        with pytest.raises(Unreachable):
+            await connection_of(client)
+    assert len(server.requests) == 5, "one of the kept ones, then a fresh one, and no more"
+
+
+async def test_get_is_not_repeated_when_an_answer_had_begun(server: WireServer) -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.answer({"connection": conversation.number})
+        await conversation.request()
+        await conversation.send(b"HTTP/1.1 200 OK\r\n")
+        await asyncio.sleep(0.02)
+        conversation.close()
+
+    server.script = script
+    async with server.client() as client:
+        await connection_of(client)
+        with pytest.raises(Unreachable):
+            await connection_of(client)
+    assert len(server.requests) == 2
+
+
+async def test_bytes_that_nobody_asked_for_spoil_the_connection(server: WireServer) -> None:
+    async def talkative(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.send(http_answer({"connection": conversation.number}) + http_answer({"other": 1}))
+        await conversation.until_closed()
+
+    server.script = talkative
+    async with server.client() as client:
+        assert await connection_of(client, "PATCH") == 1
+        assert await connection_of(client, "PATCH") == 2
+
+
+async def test_unasked_bytes_while_idle_spoil_the_connection(server: WireServer) -> None:
+    async def later(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.answer({"connection": conversation.number})
+        await asyncio.sleep(0.02)
+        await conversation.send(http_answer({"message": "you were idle"}, status=408))
+        await conversation.until_closed()
+
+    server.script = later
+    async with server.client() as client:
+        assert await connection_of(client, "PATCH") == 1
+        await asyncio.sleep(0.1)
+        assert await connection_of(client, "PATCH") == 2
+
+
+async def test_closed_client_refuses_and_ends_calls_under_way(server: WireServer) -> None:
+    async def silent(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.until_closed()
+
+    server.script = silent
+    client = server.client(max_connections=1)
+    calls = [asyncio.ensure_future(client.request("GET", "/a")) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    await client.close()
+    for call in calls:
+        with pytest.raises(Unreachable):
+            await asyncio.wait_for(call, 2)
+    with pytest.raises(Unreachable, match="closed") as caught:
+        await client.request("PATCH", "/a", body=b"{}")
+    assert not caught.value.maybe_done
+
+
+async def test_refused_connection_says_so_and_nothing_was_done(server: WireServer) -> None:
+    cluster = server.cluster(url="https://127.0.0.1:1")
+    async with server.client(cluster=cluster) as client:
+        with pytest.raises(
+            Unreachable, match=r"GET /a on https://127.0.0.1:1: cannot connect: .*refused"
+        ) as caught:
+            await client.request("GET", "/a")
+    assert not caught.value.maybe_done
+
+
+async def test_unknown_host_says_so(server: WireServer) -> None:
+    cluster = server.cluster(url="https://nowhere.invalid:6443")
+    async with server.client(cluster=cluster) as client:
+        with pytest.raises(Unreachable, match="name is not known"):
+            await client.request("GET", "/a")
+
+
+async def test_server_that_accepts_and_says_nothing_is_given_up_in_time(plain_server: WireServer) -> None:
+    async def mute(conversation: Conversation) -> None:
+        await conversation.until_closed()
+
+    plain_server.script = mute
+    cluster = plain_server.cluster(url=plain_server.url.replace("http:", "https:"))
+    async with plain_server.client(cluster=cluster) as client:
+        begun = time.monotonic()
+        with pytest.raises(Unreachable, match="no connection in time"):
+            await client.request("GET", "/a", timeout_s=0.2)
+        assert time.monotonic() - begun < 1
+
+
+async def test_failed_dials_give_their_slots_back(server: WireServer) -> None:
+    async def dial(identity: object) -> Connection:
+        await asyncio.sleep(0)
+        raise Broken("no", sent=False, answered=False)
+
+    pool = Pool(dial, limit=2)
+    for _ in range(5):
+        results = await asyncio.gather(*(pool.acquire(None) for _ in range(6)), return_exceptions=True)
+        assert all(isinstance(result, Broken) for result in results)
+    assert pool.slots_used == 0
+    await pool.close()
+    with pytest.raises(PoolClosed):
+        await pool.acquire(None)
+
+
+async def test_long_idle_connections_are_closed(server: WireServer) -> None:
+    pool = Pool(Dialer(server.cluster()).dial, limit=4, max_idle_s=0.1)
+    connections = await asyncio.gather(*(pool.acquire(None) for _ in range(3)))
+    for connection in connections:
+        pool.release(connection)
+    assert (pool.idle, pool.slots_used) == (3, 3)
+    await asyncio.sleep(0.06)
+    kept = pool.take(None)
+    assert kept is not None
+    pool.release(kept)
+    await asyncio.sleep(0.06)
+    assert (pool.idle, pool.slots_used) == (1, 1)
+    await asyncio.sleep(0.1)
+    assert (pool.idle, pool.slots_used) == (0, 0)
+    await pool.close()
+
+
+async def test_idle_connection_that_dies_gives_its_slot_back(server: WireServer) -> None:
+    async def brief(conversation: Conversation) -> None:
+        await asyncio.sleep(0.05)
+        raise Hangup
+
+    server.script = brief
+    pool = Pool(Dialer(server.cluster()).dial, limit=1)
+    connection = await pool.acquire(None)
+    await asyncio.sleep(0.01)  # the last bytes of the handshake go out
+    pool.release(connection)
+    assert (pool.idle, pool.slots_used) == (1, 1)
+    await asyncio.sleep(0.1)
+    assert (pool.idle, pool.slots_used) == (0, 0)
+    await pool.close()
+
+
+async def test_storm_of_cancellations_leaves_no_slot_behind(server: WireServer) -> None:
+    async def script(conversation: Conversation) -> None:
+        while True:
+            await conversation.request()
+            await asyncio.sleep(0.003)
+            await conversation.answer({"connection": conversation.number})
+
+    server.script = script
+    async with server.client(max_connections=4) as client:
+        for round_ in range(10):
+            calls = [asyncio.ensure_future(connection_of(client)) for _ in range(12)]
+            await asyncio.sleep(0.001 * round_)
+            for call in calls[::2]:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        results = await asyncio.gather(*(connection_of(client) for _ in range(4)))
+        assert len(results) == 4
+        assert server.open <= 4
