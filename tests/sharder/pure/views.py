@@ -1,0 +1,90 @@
+"""Views and objects written down by hand, for tests of the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubeio.labels import RingKeys
+from kubeio.models import Meta, OwnerReference
+from kubeio.resource import Resource
+from ring.ring import HashRing
+from sharder.keys import Controlled, ControllerName, Role, Root
+from sharder.lives import State
+from sharder.places import Place
+from sharder.planner import ControllerSeen, Subject, Terms, plan
+from sharder.view import Hold, LifeView, View
+
+KEYS = RingKeys("r")
+WEBSITES = Resource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+
+
+def make_view(
+    lives: Mapping[str, State],
+    places: Mapping[str, str | None],
+    *,
+    hands_over: bool = True,
+    hold: Hold | None = None,
+    foreign: frozenset[str] = frozenset(),
+    at: float = 100.0,
+) -> View:
+    """Lives by name, places by member; the ring is made of the places."""
+    return View(
+        version=1,
+        ring_version=1,
+        at=at,
+        lives={
+            name: LifeView(name, name.split("-")[0], state, hands_over, fit=True, since=0.0, duration_s=15)
+            for name, state in lives.items()
+        },
+        foreign=foreign,
+        places={member: Place(member, 1.0, shard) for member, shard in places.items()},
+        ring=HashRing(sorted(places), virtual_nodes=16) if places else None,
+        hold=hold,
+        settles_at=at + 1,
+        problems=(),
+    )
+
+
+def name_for(view: View, member: str) -> str:
+    """The name of some Website in namespace `ns` whose place is *member*'s."""
+    assert view.ring is not None
+    names = (f"site-{i}" for i in range(10_000))
+    return next(name for name in names if view.ring.owner(f"example.com_ns_{name}") == member)
+
+
+def make_meta(name: str, *, shard: str | None = None, drain: str | None = None, **more: Any) -> Meta:
+    labels = {KEYS.shard: shard, KEYS.drain: drain}
+    return Meta(
+        name=name,
+        namespace="ns",
+        uid=f"uid-of-{name}",
+        resource_version="7",
+        labels={key: value for key, value in labels.items() if value is not None},
+        **more,
+    )
+
+
+def website(name: str, *, shard: str | None = None, drain: str | None = None, **more: Any) -> Subject:
+    role: Role = Root(f"example.com_ns_{name}")
+    return Subject(make_meta(name, shard=shard, drain=drain), role, **more)
+
+
+def child_of(
+    parent: str,
+    *,
+    shard: str | None = None,
+    drain: str | None = None,
+    controller: ControllerSeen | None = None,
+    **more: Any,
+) -> Subject:
+    """A ConfigMap that Website *parent* controls."""
+    reference = OwnerReference("example.com/v1", "Website", parent, f"uid-of-{parent}", controller=True)
+    meta = make_meta(f"{parent}-html", shard=shard, drain=drain, owner_references=[reference])
+    role = Controlled(f"example.com_ns_{parent}", ControllerName(WEBSITES, "ns", parent, f"uid-of-{parent}"))
+    return Subject(meta, role, controller=controller, **more)
+
+
+def planned(subject: Subject, view: View, **terms: bool) -> object:
+    return plan(subject, view=view, terms=Terms(**terms), keys=KEYS)
