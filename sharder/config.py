@@ -243,7 +243,7 @@ def _requirement(fields: Fields) -> Requirement:
 
 def _resources(spec: Fields, problems: Problems) -> tuple[RingResource, ...]:
     entries = spec.items("resources")
-    if not entries:
+    if not spec.raw("resources"):
         spec.problem(
             "resources", "is empty", "name at least one resource: {group: example.com, resource: websites}"
         )

@@ -90,9 +90,9 @@ class Fields:
     def text(self, name: str, default: str = "", *, required: bool = False) -> str:
         value = self.raw(name)
         if value is None:
-            if required:
-                self.problem(name, "is missing", "it has no default")
-            return default
+            value = default
+        if value == "" and required:
+            self.problem(name, "is missing", "it has no default")
         if isinstance(value, str):
             return value
         self.problem(name, f"is {shown(value)}, not a string", "put it in quotes")

@@ -1,0 +1,58 @@
+"""Limits of handoffs in flight."""
+
+from __future__ import annotations
+
+from sharder.budget import DrainBudget
+
+
+def budget(*, total: int = 5, per_owner: int = 3) -> DrainBudget:
+    return DrainBudget(max_in_flight=total, max_per_owner=per_owner, timeout_s=60)
+
+
+def test_room_is_what_both_limits_leave() -> None:
+    limits = budget()
+    for i in range(3):
+        limits.begin(i, owner="a", at=0)
+    assert (limits.room("a", at=1), limits.room("b", at=1)) == (0, 2)
+
+
+def test_an_answered_handoff_makes_room() -> None:
+    limits = budget(total=1)
+    limits.begin("x", owner="a", at=0)
+    limits.end("x")
+    limits.end("never begun")
+    assert limits.room("a", at=1) == 1
+
+
+def test_a_shard_that_hangs_with_every_handoff_stops_the_others_only_until_the_timeout() -> None:
+    limits = budget(total=3)
+    for i in range(3):
+        limits.begin(i, owner="hangs", at=i)
+    assert limits.room("other", at=59) == 0
+    assert limits.next_deadline(at=59) == 60
+    assert limits.room("other", at=60) == 1
+    assert limits.room("other", at=62) == 3
+    assert sorted(limits.overdue(at=61)) == [0, 1]  # type: ignore[type-var]  # keys are ints here
+    assert limits.in_flight() == {"hangs": 3}
+
+
+def test_seeing_the_same_handoff_again_does_not_make_it_younger() -> None:
+    limits = budget()
+    limits.begin("x", owner="a", at=0)
+    limits.begin("x", owner="a", at=50)
+    assert list(limits.overdue(at=60)) == ["x"]
+
+
+def test_a_handoff_of_the_next_owner_is_a_new_one() -> None:
+    limits = budget()
+    limits.begin("x", owner="a", at=0)
+    limits.begin("x", owner="b", at=50)
+    assert limits.in_flight() == {"b": 1}
+    assert not limits.overdue(at=60)
+
+
+def test_limits_may_be_exceeded_by_others_without_harm() -> None:
+    limits = budget(total=1)
+    for i in range(4):
+        limits.begin(i, owner="a", at=0)
+    assert limits.room("a", at=1) == 0

@@ -1,0 +1,338 @@
+"""Rings as people write them: what is accepted, and the words in which the rest is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import yaml
+
+from sharder.config import immutable_changes, parse_ring
+from sharder.errors import FieldProblem, RingRefused
+from sharder.spec import (
+    DrainPolicy,
+    GroupResource,
+    LabelSelector,
+    LeaseRef,
+    MemberSpec,
+    Requirement,
+    RingResource,
+    RingSpec,
+)
+from tests.sharder.pure.story import make_spec
+
+SMALL = """
+apiVersion: ringleader.dev/v1alpha1
+kind: ControllerRing
+metadata: {name: websites}
+spec:
+  leaseNamespace: ring-system
+  resources:
+    - group: example.com
+      resource: websites
+      controlledResources: [{resource: configmaps}]
+"""
+
+
+def ring(**spec: Any) -> dict[str, Any]:
+    """The small ring with fields of its spec replaced; None removes one."""
+    document: dict[str, Any] = yaml.safe_load(SMALL)
+    document["spec"] = {k: v for k, v in {**document["spec"], **spec}.items() if v is not None}
+    return document
+
+
+def problems_of(document: dict[str, Any]) -> list[FieldProblem]:
+    with pytest.raises(RingRefused) as refused:
+        parse_ring(document)
+    return list(refused.value.problems)
+
+
+def the_problem_of(document: dict[str, Any]) -> FieldProblem:
+    (problem,) = problems_of(document)
+    return problem
+
+
+def test_a_small_ring_gets_the_defaults_of_the_protocol() -> None:
+    assert parse_ring(ring()) == RingSpec(
+        name="websites",
+        lease_namespace="ring-system",
+        resources=(
+            RingResource(GroupResource("example.com", "websites"), (GroupResource("", "configmaps"),)),
+        ),
+    )
+
+
+def test_every_field_arrives() -> None:
+    spec = parse_ring(
+        ring(
+            namespaceSelector={
+                "matchLabels": {"team": "a"},
+                "matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}],
+            },
+            labelDomain="alpha.sharding.timebertt.dev",
+            algorithm="v1",
+            virtualNodes=100,
+            eps=0.1,
+            key="Object",
+            members={"web-0": {"weight": 2}, "web-1": {"cordoned": True}},
+            holdSeconds=30,
+            settleSeconds=0.5,
+            minMembers=2,
+            startDelaySeconds=5,
+            maxLeaseDurationSeconds=30,
+            maxInFlight=10,
+            maxInFlightPerOwner=5,
+            drainTimeoutSeconds=20,
+            drainPolicy="Force",
+            assignAtAdmission=False,
+            auditIntervalSeconds=600,
+            paused=True,
+            activation={"lease": {"namespace": "shop", "name": "shop-controller"}},
+        )
+    )
+    assert spec == RingSpec(
+        name="websites",
+        lease_namespace="ring-system",
+        resources=parse_ring(ring()).resources,
+        namespace_selector=LabelSelector({"team": "a"}, (Requirement("env", "In", ("prod",)),)),
+        label_domain="alpha.sharding.timebertt.dev",
+        virtual_nodes=100,
+        eps=0.1,
+        members={"web-0": MemberSpec(weight=2), "web-1": MemberSpec(cordoned=True)},
+        hold_s=30,
+        settle_s=0.5,
+        min_members=2,
+        start_delay_s=5,
+        max_lease_duration_s=30,
+        max_in_flight=10,
+        max_in_flight_per_owner=5,
+        drain_timeout_s=20,
+        drain_policy=DrainPolicy.FORCE,
+        audit_interval_s=600,
+        paused=True,
+        activation=LeaseRef("shop", "shop-controller"),
+    )
+    covered = {field.name for field in dataclasses.fields(RingSpec)} - {"algorithm", "key"}
+    defaults = parse_ring(ring())
+    same = {name for name in covered if getattr(spec, name) == getattr(defaults, name)}
+    assert same == {"name", "lease_namespace", "resources"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "problem", "remedy"),
+    [
+        ({"eps": 0}, "spec.eps", "too small", "above 0"),
+        ({"eps": -0.5}, "spec.eps", "too small", "above 0"),
+        ({"eps": 2}, "spec.eps", "too large", "to 1"),
+        ({"eps": float("nan")}, "spec.eps", "not a number", "default 0.05"),
+        ({"eps": "small"}, "spec.eps", "a string, not a number", "default 0.05"),
+        ({"eps": 0.00000001}, "spec.eps", "", "six places"),
+        ({"virtualNodes": 0}, "spec.virtualNodes", "too small", "from 1"),
+        ({"virtualNodes": True}, "spec.virtualNodes", "a boolean, not a number", "whole number"),
+        ({"virtualNodes": 1.5}, "spec.virtualNodes", "not a whole number", "whole number"),
+        ({"virtualNodes": 20_000}, "spec.virtualNodes", "too large", "10000"),
+        (
+            {"virtualNodes": 10_000, "members": {f"m{i}": {"weight": 100} for i in range(3)}},
+            "spec.virtualNodes",
+            "3,000,000 tokens",
+            "at most 6667",
+        ),
+        ({"leaseNamespace": None}, "spec.leaseNamespace", "missing", "no default"),
+        ({"leaseNamespace": "a/b"}, "spec.leaseNamespace", "cannot be a namespace", "lower-case"),
+        ({"leaseNamespace": 7}, "spec.leaseNamespace", "a number, not a string", "quotes"),
+        ({"labelDomain": "Not A Domain"}, "spec.labelDomain", "prefix of a label key", "DNS name"),
+        ({"labelDomain": "a." * 124 + "a"}, "spec.labelDomain", "prefix of a label key", "247"),
+        ({"labelDomain": "shop.k8s.io"}, "spec.labelDomain", "belongs to Kubernetes", "your own"),
+        ({"algorithm": "v2"}, "spec.algorithm", "not known", "'v1'"),
+        ({"key": "Owner"}, "spec.key", "not worked yet", "use Object"),
+        ({"key": "Namespace"}, "spec.key", "not worked yet", "use Object"),
+        ({"key": "object"}, "spec.key", "not known", "did you mean 'Object'"),
+        ({"drainPolicy": "Forced"}, "spec.drainPolicy", "not known", "did you mean 'Force'"),
+        ({"assignAtAdmission": True}, "spec.assignAtAdmission", "not worked yet", "leave it out"),
+        ({"assignAtAdmission": "no"}, "spec.assignAtAdmission", "a string, not a boolean", "true or false"),
+        ({"virtualNode": 5}, "spec.virtualNode", "not a field", "did you mean 'virtualNodes'"),
+        ({"zzz": 5}, "spec.zzz", "not a field", "known here: "),
+        ({"members": {"m": {"wieght": 1}}}, "spec.members.m.wieght", "not a field", "'weight'"),
+        ({"members": {"m": {"weight": 0}}}, "spec.members.m.weight", "too small", "from 0.001"),
+        ({"members": {"m": {"weight": 1.23456}}}, "spec.members[m].weight", "", "three places"),
+        ({"members": ["m"]}, "spec.members", "a list, not a mapping", "fields below it"),
+        ({"settleSeconds": -1}, "spec.settleSeconds", "too small", "from 0"),
+        ({"settleSeconds": "2s"}, "spec.settleSeconds", "a string, not a number", "default 2"),
+        ({"maxLeaseDurationSeconds": 0}, "spec.maxLeaseDurationSeconds", "too small", "from 1"),
+        ({"maxLeaseDurationSeconds": 86400}, "spec.maxLeaseDurationSeconds", "too large", "3600"),
+        ({"minMembers": 0}, "spec.minMembers", "too small", "from 1"),
+        ({"drainTimeoutSeconds": float("inf")}, "spec.drainTimeoutSeconds", "not a number", "default 60"),
+        ({"resources": []}, "spec.resources", "empty", "at least one"),
+        ({"resources": "websites"}, "spec.resources", "a string, not a list", "dash"),
+        ({"resources": [{"group": "x.io"}]}, "spec.resources[0].resource", "missing", "no default"),
+        ({"resources": [{"resource": "Websites"}]}, "spec.resources[0].resource", "cannot be", "plural"),
+        ({"resources": [{"resource": "pods/status"}]}, "spec.resources[0].resource", "cannot be", "plural"),
+        (
+            {"resources": [{"group": "Example", "resource": "x"}]},
+            "spec.resources[0].group",
+            "API group",
+            "core",
+        ),
+        ({"resources": [{"resource": "pods", "kind": "Pod"}]}, "spec.resources[0].kind", "not a field", ""),
+        (
+            {"resources": [{"resource": "pods"}, {"resource": "pods"}]},
+            "spec.resources[1].resource",
+            "twice (pods)",
+            "merge",
+        ),
+        (
+            {"resources": [{"resource": "pods", "controlledResources": [{"resource": "secrets"}] * 2}]},
+            "spec.resources[0].controlledResources[1].resource",
+            "twice (secrets)",
+            "remove one",
+        ),
+        (
+            {
+                "resources": [
+                    {
+                        "group": "apps",
+                        "resource": "deployments",
+                        "controlledResources": [{"resource": "pods"}],
+                    },
+                    {"resource": "pods"},
+                ]
+            },
+            "spec.resources",
+            "needs key Owner",
+            "ring of its own",
+        ),
+        (
+            {"resources": [{"group": "coordination.k8s.io", "resource": "leases"}]},
+            "spec.resources[0].resource",
+            "keeps the ring itself",
+            "leave it out",
+        ),
+        ({"activation": {}}, "spec.activation.lease", "missing", "leader-election Lease"),
+        (
+            {"activation": {"lease": {"namespace": "a"}}},
+            "spec.activation.lease.name",
+            "missing",
+            "no default",
+        ),
+        (
+            {"activation": {"lease": {"namespace": "a", "name": "A b"}}},
+            "spec.activation.lease.name",
+            "name of a Lease",
+            "lower-case",
+        ),
+        (
+            {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "in", "values": ["x"]}]}},
+            "spec.namespaceSelector.matchExpressions[0].operator",
+            "not known",
+            "did you mean 'In'",
+        ),
+        (
+            {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+            "spec.namespaceSelector.matchExpressions[0].values",
+            "does not fit In",
+            "at least one",
+        ),
+        (
+            {"namespaceSelector": {"matchLabel": {"a": "b"}}},
+            "spec.namespaceSelector.matchLabel",
+            "not a field",
+            "'matchLabels'",
+        ),
+        (
+            {"namespaceSelector": {"matchLabels": {"a": 1}}},
+            "spec.namespaceSelector.matchLabels.a",
+            "",
+            "quotes",
+        ),
+    ],
+)
+def test_what_cannot_be_worked_is_refused_with_field_problem_and_remedy(
+    spec: dict[str, Any], field: str, problem: str, remedy: str
+) -> None:
+    found = problems_of(ring(**spec))
+    match = [p for p in found if p.field == field]
+    assert match, f"{field} is not among {[str(p) for p in found]}"
+    assert problem in match[0].problem
+    assert remedy in match[0].remedy
+    assert len(found) == 1 or "operator" in field
+
+
+def test_all_problems_are_told_at_once() -> None:
+    found = problems_of(ring(eps=0, virtualNodes=0, leaseNamespace=None, nonsense=1))
+    assert {p.field for p in found} == {
+        "spec.eps",
+        "spec.virtualNodes",
+        "spec.leaseNamespace",
+        "spec.nonsense",
+    }
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a_b", "x" * 64, "a..b"])
+def test_a_ring_s_name_must_fit_into_label_keys(name: str) -> None:
+    document = ring()
+    document["metadata"]["name"] = name
+    assert the_problem_of(document).field == "metadata.name"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"kind": "Ring"}, "kind"),
+        ({"apiVersion": "ringleader.dev/v9"}, "apiVersion"),
+    ],
+)
+def test_another_kind_of_document_is_refused(change: dict[str, Any], field: str) -> None:
+    assert the_problem_of(ring() | change).field == field
+
+
+@pytest.mark.parametrize("spec", [None, [], "x", 7])
+def test_a_document_without_a_usable_spec_is_refused_not_crashed_on(spec: object) -> None:
+    assert problems_of({"metadata": {"name": "r"}, "spec": spec})
+
+
+def test_what_the_api_server_adds_to_a_ring_does_not_matter() -> None:
+    document = ring()
+    document["metadata"] |= {"uid": "u", "resourceVersion": "7", "managedFields": [], "finalizers": ["x"]}
+    document["status"] = {"conditions": []}
+    assert parse_ring(document) == parse_ring(ring())
+
+
+def test_one_child_kind_may_belong_to_two_parents() -> None:
+    child = [{"resource": "configmaps"}]
+    spec = parse_ring(
+        ring(
+            resources=[
+                {"group": "a.io", "resource": "as", "controlledResources": child},
+                {"group": "b.io", "resource": "bs", "controlledResources": child},
+            ]
+        )
+    )
+    assert [entry.controlled for entry in spec.resources] == [(GroupResource("", "configmaps"),)] * 2
+
+
+def test_domain_and_lease_namespace_are_immutable() -> None:
+    old = make_spec()
+    assert immutable_changes(old, make_spec(eps=0.5, paused=True)) == []
+    changed = immutable_changes(old, make_spec(label_domain="x.io", lease_namespace="other"))
+    assert [problem.field for problem in changed] == ["spec.labelDomain", "spec.leaseNamespace"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "matches"),
+    [
+        (LabelSelector(), {}, True),
+        (LabelSelector({"a": "1"}), {"a": "1", "b": "2"}, True),
+        (LabelSelector({"a": "1"}), {"a": "2"}, False),
+        (LabelSelector({}, (Requirement("a", "In", ("1", "2")),)), {"a": "2"}, True),
+        (LabelSelector({}, (Requirement("a", "In", ("1",)),)), {}, False),
+        (LabelSelector({}, (Requirement("a", "NotIn", ("1",)),)), {}, True),
+        (LabelSelector({}, (Requirement("a", "NotIn", ("1",)),)), {"a": "1"}, False),
+        (LabelSelector({}, (Requirement("a", "Exists"),)), {"a": ""}, True),
+        (LabelSelector({}, (Requirement("a", "DoesNotExist"),)), {"a": ""}, False),
+    ],
+)
+def test_namespace_selectors_mean_what_they_mean_in_the_api(
+    selector: LabelSelector, labels: dict[str, str], matches: bool
+) -> None:
+    assert make_spec(namespace_selector=selector).selects_namespace(labels) is matches
