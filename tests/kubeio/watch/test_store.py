@@ -1,0 +1,145 @@
+"""What the store promises to readers."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import msgspec
+import pytest
+
+from kubeio.models import HasMeta, Object, ObjectKey
+from kubeio.store import Store
+from kubeio.versions import is_older, newest
+
+_meta_decoder = msgspec.json.Decoder(HasMeta)
+
+
+def website(name: str, version: int | str, *, owner: str = "", filler: int = 0) -> Object:
+    metadata: dict[str, object] = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-{name}",
+        "resourceVersion": str(version),
+        "labels": {"shard.ringleader.dev/websites": "shard-a"},
+    }
+    if owner:
+        metadata["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "Other", "name": "other", "uid": "uid-other"},
+            {"apiVersion": "v1", "kind": "X", "name": "x", "uid": owner, "controller": True},
+        ]
+    raw = json.dumps({"metadata": metadata, "spec": {"filler": "x" * filler}}).encode()
+    return Object(_meta_decoder.decode(raw).metadata, raw)
+
+
+KEY = ObjectKey("default", "a")
+
+
+def test_older_version_is_ignored_and_versions_compare_as_numbers() -> None:
+    store = Store()
+    newer, older = website("a", 10), website("a", 9)
+    assert store.put(newer) is None
+    assert store.put(older) == newer
+    assert store.get(KEY) == newer
+
+
+def test_newer_version_replaces_and_the_old_one_is_returned() -> None:
+    store = Store()
+    store.put(website("a", 9))
+    old = store.put(website("a", 10))
+    assert old is not None
+    assert old.meta.resource_version == "9"
+    meta = store.meta(KEY)
+    assert meta is not None
+    assert meta.resource_version == "10"
+    assert len(store) == 1
+
+
+def test_learning_the_same_version_again_is_no_change() -> None:
+    store = Store()
+    assert store.learn(website("a", 9)) is not None
+    assert store.learn(website("a", 9)) is None
+
+
+def test_removal_that_is_older_than_what_is_known_removes_nothing() -> None:
+    store = Store()
+    store.put(website("a", 20))
+    assert store.remove(KEY, as_of="19") is None
+    assert KEY in store
+    assert store.remove(KEY, as_of="20") == website("a", 20)
+    assert KEY not in store
+    assert store.remove(KEY) is None
+
+
+def test_versions_that_are_no_numbers_are_never_judged_older() -> None:
+    store = Store()
+    store.put(website("a", "opaque-2"))
+    store.put(website("a", "opaque-1"))
+    meta = store.meta(KEY)
+    assert meta is not None
+    assert meta.resource_version == "opaque-1"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "older"),
+    [
+        ("9", "10", True),
+        ("10", "9", False),
+        ("9", "9", False),
+        ("", "5", False),
+        ("x", "5", False),
+        ("5", "", False),
+    ],
+)
+def test_age_of_versions(first: str, second: str, older: bool) -> None:
+    assert is_older(first, second) is older
+
+
+def test_newest_of_two_versions() -> None:
+    assert newest("9", "10") == "10"
+    assert newest("10", "9") == "10"
+    assert newest("", "9") == "9"
+
+
+def test_children_follow_the_controller_reference() -> None:
+    store = Store()
+    for name in ("a", "b", "c"):
+        store.put(website(name, 1, owner="uid-parent"))
+    assert store.children("uid-parent") == {ObjectKey("default", name) for name in "abc"}
+    store.put(website("b", 2, owner="uid-step"))
+    store.put(website("c", 2))
+    store.remove(KEY)
+    assert store.children("uid-parent") == set()
+    assert store.children("uid-step") == {ObjectKey("default", "b")}
+    assert store.children("uid-other") == set(), "not the controller"
+    assert store.children("") == set()
+
+
+def test_children_given_out_may_be_changed_by_the_reader() -> None:
+    store = Store()
+    store.put(website("a", 1, owner="p"))
+    store.put(website("b", 1, owner="p"))
+    store.children("p").clear()
+    assert len(store.children("p")) == 2
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_memory_per_object_is_the_bytes_and_a_little(owned: bool) -> None:
+    count, store = 5000, Store()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        size = 0
+        for number in range(count):
+            obj = website(
+                f"site-{number:06}", number, owner=f"uid-{number:032}" if owned else "", filler=1000
+            )
+            size += len(obj.raw)
+            store.put(obj)
+            del obj
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    overhead_bytes = (after - before - size) / count
+    print(f"overhead {overhead_bytes:.0f} bytes per object, owned={owned}")
+    assert overhead_bytes < (450 if owned else 260)

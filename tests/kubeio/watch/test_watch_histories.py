@@ -1,0 +1,110 @@
+"""Whatever happens to objects, streams and history: at every quiet point the store equals the server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kubeio.errors import Expired, KubeError, ServerFailure, TooManyRequests
+from kubeio.informer import Informer
+from kubeio.models import Meta, ObjectKey
+from kubeio.store import Change
+from kubeio.versions import number
+from kubeio.watch import ListWatch
+from tests.kubeio.virtual import LoopClock, rng, run_virtually
+from tests.kubeio.watch.fake_server import WEBSITES, FakeServer
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
+REFUSALS: dict[str, KubeError] = {
+    "refuse": ServerFailure("any", status=500),
+    "expire": Expired("any", status=410),
+    "busy": TooManyRequests("any", status=429, retry_after_s=2),
+}
+FAULTS = ["compact", "cut_streams", "freeze_streams", "torn", "down", "up", "stale", *REFUSALS]
+STEP = st.one_of(
+    st.tuples(st.just("put"), NAMES),
+    st.tuples(st.just("put"), NAMES),
+    st.tuples(st.just("remove"), NAMES),
+    st.tuples(st.sampled_from(FAULTS), st.just("")),
+    st.tuples(st.just("wait"), st.sampled_from(["0.004", "0.02", "1", "100"])),
+    st.tuples(st.just("quiet"), st.just("")),
+)
+
+
+class Mirror:
+    """What somebody who hears only the changes believes; every change must fit what it believed before."""
+
+    def __init__(self) -> None:
+        self.versions: dict[ObjectKey, str] = {}
+
+    def hear(self, change: Change) -> None:
+        assert self._version(change.old) == self.versions.get(change.key), "a change was not told"
+        if change.new is None:
+            del self.versions[change.key]
+        else:
+            told = change.new.resource_version
+            assert number(told) > number(self.versions.get(change.key, "0")), "it went back in time"
+            self.versions[change.key] = told
+
+    @staticmethod
+    def _version(meta: Meta | None) -> str | None:
+        return None if meta is None else meta.resource_version
+
+
+def act(server: FakeServer, what: str, name: str) -> None:
+    match what:
+        case "put":
+            server.put(name, spec=server.version, owner="uid-parent" if server.version % 2 else "")
+        case "remove":
+            if ObjectKey("default", name) in server.objects:
+                server.remove(name)
+        case "torn":
+            server.torn_line = True
+        case "down":
+            server.is_down = True
+            server.cut_streams()
+        case "up":
+            server.is_down = False
+        case "stale":
+            server.stale_list_at = 101
+        case "compact" | "cut_streams" | "freeze_streams":
+            getattr(server, what)()
+        case error:
+            server.refuse.append(REFUSALS[error])
+
+
+async def live_through(steps: list[tuple[str, str]], *, has_watch_list: bool) -> None:
+    server = FakeServer(has_watch_list=has_watch_list)
+    mirror = Mirror()
+    source = ListWatch(server.client, WEBSITES, page_size=2, clock=LoopClock(), rng=rng())
+    informer = Informer(source, on_change=mirror.hear)
+    server.put("a")
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(informer.run())
+        await asyncio.sleep(0.1)
+        for what, detail in [*steps, ("quiet", "")]:
+            if what == "wait":
+                await asyncio.sleep(float(detail))
+            elif what == "quiet":
+                server.is_down = False
+                server.stale_list_at = None
+                server.refuse.clear()
+                await asyncio.sleep(200)
+                assert {key: informer.store.raw(key) for key in informer.store} == server.snapshot()
+                assert set(mirror.versions) == set(server.objects)
+                owned = {key for key, raw in server.objects.items() if b"uid-parent" in raw}
+                assert informer.store.children("uid-parent") == owned
+            else:
+                act(server, what, detail)
+        running.cancel()
+    assert server.open_streams == 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEP, max_size=30), st.booleans())
+def test_store_equals_the_server_at_every_quiet_point_of_any_history(
+    steps: list[tuple[str, str]], has_watch_list: bool
+) -> None:
+    run_virtually(live_through(steps, has_watch_list=has_watch_list))

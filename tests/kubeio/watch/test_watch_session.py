@@ -1,0 +1,374 @@
+"""A watch session heals by itself and never goes back in time; on virtual time, against a fake server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kubeio.errors import (
+    BadRequest,
+    Expired,
+    Forbidden,
+    KubeError,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    Unauthorized,
+)
+from kubeio.informer import Informer
+from kubeio.models import ObjectKey
+from kubeio.store import Change
+from kubeio.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, WatchEvent
+from tests.kubeio.virtual import LoopClock, rng
+from tests.kubeio.watch.fake_server import WEBSITES, FakeServer
+
+pytestmark = pytest.mark.looptime
+
+
+def session(server: FakeServer, *, page_size: int = 3, label_selector: str = "") -> ListWatch:
+    return ListWatch(
+        server.client,
+        WEBSITES,
+        label_selector=label_selector,
+        page_size=page_size,
+        clock=LoopClock(),
+        rng=rng(),
+    )
+
+
+class Recording:
+    """The events of a session so far."""
+
+    def __init__(self, source: ListWatch) -> None:
+        self.source = source
+        self.events: list[WatchEvent] = []
+
+    async def run(self) -> None:
+        async for event in self.source.events():
+            self.events.append(event)
+
+    def gaps(self) -> list[Gap]:
+        return [event for event in self.events if isinstance(event, Gap)]
+
+
+@asynccontextmanager
+async def running(main: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """*main* runs inside the block; what it raises fails the test."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(main())
+        yield
+        task.cancel()
+
+
+def stored(informer: Informer) -> dict[ObjectKey, bytes]:
+    return {key: informer.store.raw(key) or b"" for key in informer.store}
+
+
+@pytest.mark.parametrize("has_watch_list", [True, False])
+async def test_first_picture_is_whole_and_a_consistent_read(has_watch_list: bool) -> None:
+    server = FakeServer(has_watch_list=has_watch_list)
+    for number in range(8):
+        server.put(f"site-{number}")
+    recording = Recording(session(server, label_selector="a=b"))
+    async with running(recording.run):
+        await asyncio.sleep(1)
+    assert isinstance(recording.events[0], ListStarted)
+    assert recording.events[-1] == ListDone(str(server.version))
+    parts = [event.objects for event in recording.events if isinstance(event, Listed)]
+    assert sum(len(part) for part in parts) == 8
+    assert len(parts) == 3
+    assert recording.source.resource_version == str(server.version)
+    first_list = server.queries[0 if has_watch_list else 1]
+    assert not first_list.get("rv")
+    assert not first_list.get("resourceVersion")
+    if has_watch_list:
+        assert server.requests == ["WATCHLIST"], "the watch goes on in the same stream"
+        assert first_list["labelSelector"] == "a=b"
+    else:
+        assert server.requests == ["WATCHLIST", "LIST", "LIST", "LIST", "WATCH"]
+
+
+async def test_server_that_ignores_the_wish_for_a_streamed_list_is_read_in_pages() -> None:
+    server = FakeServer()
+    server.ignores_watch_list = True
+    server.put("a")
+    informer = Informer(session(server))
+    async with running(informer.run):
+        await asyncio.sleep(29)
+        assert not informer.synced.is_set(), "nothing proved that the stream was complete"
+        await asyncio.sleep(2)
+        assert informer.synced.is_set()
+        assert stored(informer) == server.snapshot()
+
+
+async def test_changes_reach_the_consumer_at_once_and_tell_what_they_are() -> None:
+    server = FakeServer(has_watch_list=True)
+    changes: list[Change] = []
+    informer = Informer(session(server), on_change=changes.append)
+    async with running(informer.run):
+        await informer.synced.wait()
+        server.put("a", spec=1)
+        await asyncio.sleep(0.01)
+        server.put("a", spec=2)
+        await asyncio.sleep(0.01)
+        server.remove("a")
+        await asyncio.sleep(0.01)
+    assert [(change.old is not None, change.new is not None) for change in changes] == [
+        (False, True),
+        (True, True),
+        (True, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unauthorized("LIST", status=401),
+        Forbidden("LIST", status=403),
+        NotFound("LIST", status=404),
+        BadRequest("LIST", status=400),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_first_list_that_cannot_succeed_is_told_and_a_later_one_heals(error: KubeError) -> None:
+    server = FakeServer()
+    server.refuse = [BadRequest("WATCH", status=400), error]
+    with pytest.raises(type(error)):
+        await session(server).events().__anext__()
+
+    recording = Recording(session(server))
+    async with running(recording.run):
+        await asyncio.sleep(1)
+        server.compact()
+        server.put("a")
+        server.compact()
+        server.cut_streams()
+        server.refuse = [Expired("WATCH", status=410), error]
+        await asyncio.sleep(5)
+    assert error in [gap.error for gap in recording.gaps()]
+    assert recording.events[-1] == ListDone(str(server.version))
+    assert recording.source.failures == 0
+    assert recording.source.last_error is None
+
+
+async def test_first_list_waits_for_a_server_that_is_down() -> None:
+    server = FakeServer(has_watch_list=True)
+    server.is_down = True
+    source = session(server)
+    informer = Informer(source)
+    async with running(informer.run):
+        await asyncio.sleep(100)
+        assert source.failures > 5
+        assert source.sign_of_life_at == 0
+        assert len(server.requests) < 15, "it backs off"
+        server.is_down = False
+        await asyncio.sleep(31)
+        assert informer.synced.is_set()
+
+
+async def test_end_of_a_watch_is_followed_by_a_watch_and_not_by_a_list() -> None:
+    server = FakeServer(has_watch_list=True)
+    server.put("a")
+    informer = Informer(session(server))
+    async with running(informer.run):
+        await asyncio.sleep(3600)
+        server.put("b")
+        await asyncio.sleep(0.1)
+        assert stored(informer) == server.snapshot()
+    assert server.requests[0] == "WATCHLIST"
+    assert set(server.requests[1:]) == {"WATCH"}
+    assert 6 <= len(server.requests) <= 13, "each watch lasts 5 to 10 minutes"
+
+
+async def test_cut_watch_resumes_and_misses_nothing() -> None:
+    server = FakeServer(has_watch_list=True)
+    informer = Informer(session(server))
+    async with running(informer.run):
+        await informer.synced.wait()
+        for number in range(5):
+            server.cut_streams()
+            server.put(f"site-{number}")
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(10)
+        assert stored(informer) == server.snapshot()
+    assert "LIST" not in server.requests
+    assert server.open_streams == 0
+
+
+async def test_version_that_expired_leads_to_a_list_not_older_than_what_was_seen() -> None:
+    server = FakeServer(has_watch_list=True)
+    changes: list[Change] = []
+    for number in range(7):
+        server.put(f"site-{number}")
+    informer = Informer(session(server), on_change=changes.append)
+    async with running(informer.run):
+        await informer.synced.wait()
+        changes.clear()
+        seen = informer.source.resource_version  # type: ignore[attr-defined]  # it is a ListWatch
+        server.is_down = True
+        server.cut_streams()
+        await asyncio.sleep(1)
+        server.remove("site-3")
+        server.put("site-1", spec=9)
+        server.put("site-8")
+        server.compact()
+        server.is_down = False
+        await asyncio.sleep(40)
+        assert stored(informer) == server.snapshot()
+    lists = [q for verb, q in zip(server.requests, server.queries, strict=True) if verb == "LIST"]
+    assert lists[0] == {"rv": seen, "match": "NotOlderThan", "limit": "3"}
+    assert {change.key.name for change in changes} == {"site-1", "site-3", "site-8"}, "only differences"
+
+
+async def test_stale_list_is_refused_and_brings_nothing_back() -> None:
+    server = FakeServer(has_watch_list=True)
+    server.put("handed-over")
+    stale = server.version
+    changes: list[Change] = []
+    source = session(server)
+    informer = Informer(source, on_change=changes.append)
+    async with running(informer.run):
+        await informer.synced.wait()
+        server.remove("handed-over")
+        await asyncio.sleep(1)
+        changes.clear()
+        server.stale_list_at = stale
+        server.refuse = [Expired("WATCH", status=410)]
+        server.cut_streams()
+        await asyncio.sleep(20)
+        assert changes == []
+        assert len(informer.store) == 0
+        assert "StaleList" in str(source.last_error)
+        server.stale_list_at = None
+        await asyncio.sleep(40)
+        assert source.last_error is None
+        assert stored(informer) == server.snapshot()
+
+
+async def test_silent_watch_is_dead_and_is_started_again() -> None:
+    server = FakeServer(has_watch_list=True)
+    source = session(server)
+    informer = Informer(source)
+    async with running(informer.run):
+        await asyncio.sleep(150)
+        assert server.requests == ["WATCHLIST"], "bookmarks keep it alive"
+        server.freeze_streams()
+        server.put("a")
+        await asyncio.sleep(120 + 90 - 150 - 1)
+        assert len(informer.store) == 0
+        await asyncio.sleep(2)
+        assert stored(informer) == server.snapshot()
+        assert server.open_streams == 1
+
+
+async def test_sign_of_life_stands_still_while_the_server_says_nothing() -> None:
+    server = FakeServer(has_watch_list=True)
+    source = session(server)
+    async with running(Informer(source).run):
+        await asyncio.sleep(125)
+        assert source.sign_of_life_at == pytest.approx(120, abs=1)
+        server.is_down = True
+        server.cut_streams()
+        await asyncio.sleep(100)
+        assert source.sign_of_life_at == pytest.approx(120, abs=1)
+
+
+async def test_error_event_is_retried_with_backoff_from_the_same_version() -> None:
+    server = FakeServer(has_watch_list=True)
+    source = session(server)
+    recording = Recording(source)
+    async with running(recording.run):
+        await asyncio.sleep(1)
+        server.error_event = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "boom"}
+        server.cut_streams()
+        await asyncio.sleep(20)
+        server.put("a")
+        await asyncio.sleep(1)
+    assert [type(gap.error) for gap in recording.gaps()][1] is ServerFailure
+    assert isinstance(recording.events[-1], Changed)
+    assert "LIST" not in server.requests
+
+
+async def test_retry_after_is_honoured_and_not_by_all_in_the_same_instant() -> None:
+    server = FakeServer(has_watch_list=True)
+    recording = Recording(session(server))
+    async with running(recording.run):
+        await asyncio.sleep(1)
+        server.refuse = [TooManyRequests("WATCH", status=429, retry_after_s=7)]
+        server.cut_streams()
+        await asyncio.sleep(30)
+    waits = [gap.retry_in_s for gap in recording.gaps()]
+    assert waits[0] <= 0.25
+    assert 7 < waits[1] <= 8
+
+
+async def test_watch_that_ends_as_soon_as_it_begins_is_not_repeated_in_a_hot_loop() -> None:
+    server = FakeServer(has_watch_list=True)
+    recording = Recording(session(server))
+    async with running(recording.run):
+        await asyncio.sleep(1)
+        server.polite_end_after_s = 0.0
+        server.cut_streams()
+        await asyncio.sleep(60)
+    assert 3 < len(server.requests) < 12
+
+
+async def test_torn_line_is_not_believed_and_nothing_is_missed() -> None:
+    server = FakeServer(has_watch_list=True)
+    informer = Informer(session(server))
+    async with running(informer.run):
+        await informer.synced.wait()
+        server.torn_line = True
+        server.put("a")
+        await asyncio.sleep(5)
+        assert stored(informer) == server.snapshot()
+
+
+async def test_list_whose_pages_expire_is_read_in_one_go_and_the_unfinished_one_removes_nothing() -> None:
+    server = FakeServer()
+    for number in range(7):
+        server.put(f"site-{number}")
+    changes: list[Change] = []
+    informer = Informer(session(server), on_change=changes.append)
+    async with running(informer.run):
+        await informer.synced.wait()
+        changes.clear()
+        server.refuse = [Expired("WATCH", status=410)]
+        server.cut_streams()
+        await server.wait_for_request("LIST")
+        await asyncio.sleep(0.011)  # its first page was read
+        server.put("new")
+        server.compact()
+        await asyncio.sleep(30)
+        assert stored(informer) == server.snapshot()
+    limits = [q["limit"] for verb, q in zip(server.requests, server.queries, strict=True) if verb == "LIST"]
+    assert limits[-1] == "0"
+    assert [change.key.name for change in changes] == ["new"]
+
+
+async def test_watch_refused_again_and_again_leads_to_a_list() -> None:
+    server = FakeServer(has_watch_list=True)
+    informer = Informer(session(server))
+    async with running(informer.run):
+        await informer.synced.wait()
+        server.refuse = [ServerFailure("WATCH", status=500)] * 6
+        server.cut_streams()
+        await asyncio.sleep(60)
+        server.put("a")
+        await asyncio.sleep(1)
+        assert stored(informer) == server.snapshot()
+    assert "LIST" in server.requests
+
+
+async def test_closing_the_events_closes_the_stream() -> None:
+    server = FakeServer(has_watch_list=True)
+    events = session(server).events()
+    while not isinstance(await anext(events), ListDone):
+        pass
+    assert server.open_streams == 1
+    await events.aclose()
+    assert server.open_streams == 0
