@@ -110,7 +110,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         algorithm=spec.choice("algorithm", "v1", of={"v1": ""}),
         virtual_nodes=_virtual_nodes(spec, members),
         eps=spec.number("eps", 0.05, least=0, above=True, most=1),
-        key=KeyKind(spec.choice("key", KeyKind.OBJECT, of=_KEYS)),
+        key=KeyKind(spec.choice("key", "Object", of=_KEYS)),
         members=members,
         hold_s=spec.number("holdSeconds", 0, most=_DAY_S),
         settle_s=spec.number("settleSeconds", 2, most=3600),
@@ -120,9 +120,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         max_in_flight=spec.count("maxInFlight", 1000, least=1, most=100_000),
         max_in_flight_per_owner=spec.count("maxInFlightPerOwner", 250, least=1, most=100_000),
         drain_timeout_s=spec.number("drainTimeoutSeconds", 60, least=1, most=_DAY_S),
-        drain_policy=DrainPolicy(
-            spec.choice("drainPolicy", DrainPolicy.WAIT, of=dict.fromkeys(DrainPolicy, ""))
-        ),
+        drain_policy=DrainPolicy(spec.choice("drainPolicy", "Wait", of={"Wait": "", "Force": ""})),
         audit_interval_s=spec.number("auditIntervalSeconds", 3600, least=1, most=7 * _DAY_S),
         paused=spec.boolean("paused"),
         activation=_activation(spec),

@@ -64,7 +64,7 @@ class Fields:
     def __init__(self, document: object, path: str, problems: Problems) -> None:
         self.path = path
         self._problems = problems
-        self._asked: list[str] = []
+        self._asked: dict[str, None] = {}
         self._document: Mapping[str, object] = {}
         if isinstance(document, Mapping):
             self._document = document
@@ -84,7 +84,7 @@ class Fields:
 
     def raw(self, name: str) -> object:
         """Whatever stands at *name*."""
-        self._asked.append(name)
+        self._asked[name] = None
         return self._document.get(name)
 
     def text(self, name: str, default: str = "", *, required: bool = False) -> str:
@@ -185,7 +185,7 @@ class Fields:
         for name, value in self._document.items():
             if name in self._asked:
                 continue
-            nearest = difflib.get_close_matches(str(name), self._asked, n=1, cutoff=0.6)
+            nearest = difflib.get_close_matches(str(name), list(self._asked), n=1, cutoff=0.6)
             remedy = (
                 f"did you mean {nearest[0]!r}?"
                 if nearest
