@@ -70,6 +70,7 @@ class Dialer:
             if context is None:
                 transport.set_protocol(connection)
                 connection.connection_made(transport)
+                transport.resume_reading()
                 return transport
             upgraded = await loop.start_tls(transport, connection, context, server_hostname=server_name)
         except BaseException:

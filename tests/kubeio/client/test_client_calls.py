@@ -249,12 +249,11 @@ async def test_expired_continue_token_in_mid_list_is_raised(server: WireServer) 
         await conversation.answer(failure_status(410, "Expired"), status=410)
 
     server.script = script
-    seen = []
     async with server.client() as client:
+        pages = client.pages(WEBSITES)
+        assert len((await anext(pages)).objects) == 1
         with pytest.raises(errors.Expired):
-            async for page in client.pages(WEBSITES):
-                seen.append(page)
-    assert len(seen) == 1
+            await anext(pages)
 
 
 # -- failures --------------------------------------------------------------------------------------------
@@ -334,9 +333,9 @@ async def test_failure_in_chunks_is_read_whole(server: WireServer) -> None:
     ],
 )
 async def test_retry_after_is_kept(
-    server: WireServer, headers: str, details: dict[str, object], expected: float | None
+    server: WireServer, headers: str, details: dict[str, int], expected: float | None
 ) -> None:
-    status = failure_status(429, "TooManyRequests", **details)
+    status = failure_status(429, "TooManyRequests", "slow down", **details)
     server.script = answering(status, status=429, headers=headers)
     async with server.client() as client:
         with pytest.raises(errors.TooManyRequests) as caught:
@@ -359,7 +358,7 @@ async def test_retry_after_as_a_date_is_kept_as_seconds(server: WireServer) -> N
 async def test_success_that_is_no_object_is_a_failure_of_the_server(server: WireServer, body: bytes) -> None:
     server.script = answering(body)
     async with server.client() as client:
-        with pytest.raises(errors.ServerFailure, match="GET /apis/.* it begins with"):
+        with pytest.raises(errors.ServerFailure, match=r"GET /apis/.* it begins with"):
             await client.get(WEBSITES, "a", namespace="ns", type=HasMeta)
         with pytest.raises(errors.ServerFailure, match="it begins with"):
             await client.list_page(WEBSITES)
@@ -434,9 +433,8 @@ async def test_401_is_final_at_once_when_there_are_no_other_credentials(server: 
 async def test_401_on_a_stream_is_repeated_too(server: WireServer) -> None:
     server.script = only_good
     cluster = server.cluster(credentials=Rotating("stale", "good"))
-    async with server.client(cluster=cluster) as client:
-        async with client.stream("/a", query={"watch": "1"}) as lines:
-            assert [line async for line in lines] == [b'{"type":"X"}']
+    async with server.client(cluster=cluster) as client, client.stream("/a", query={"watch": "1"}) as lines:
+        assert [line async for line in lines] == [b'{"type":"X"}']
 
 
 async def test_impersonation_headers_are_sent_with_every_request(server: WireServer) -> None:

@@ -63,12 +63,11 @@ async def test_who_waits_for_a_connection_is_served_in_order_of_arrival(server: 
 
 async def test_newcomer_does_not_overtake_those_who_wait(server: WireServer) -> None:
     server.script = answer_slowly
-    async with server.client(max_connections=1) as client:
-        async with asyncio.TaskGroup() as group:
-            for number in range(3):
-                group.create_task(connection_of(client, path=f"/{number}"))
-            await asyncio.sleep(0.021)
-            group.create_task(connection_of(client, path="/late"))
+    async with server.client(max_connections=1) as client, asyncio.TaskGroup() as group:
+        for number in range(3):
+            group.create_task(connection_of(client, path=f"/{number}"))
+        await asyncio.sleep(0.021)
+        group.create_task(connection_of(client, path="/late"))
     assert [request.path for request in server.requests] == ["/0", "/1", "/2", "/late"]
 
 
