@@ -1,0 +1,167 @@
+"""A TCP link on loopback between one client and one server, that can be held, cut and slowed down.
+
+Carries bytes and does not look into them, so TLS passes through. Owns its listening port and the connections
+across it. Fleets and tests put one before each replica, on the embedded and on the real control plane alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from types import TracebackType
+from typing import Self
+
+_CHUNK_BYTES = 65_536
+_CHUNKS_ON_THE_WAY = 64
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Link:
+    """A way to `target_host:target_port`; open from entry to exit, on a port that stays the same.
+
+    `hold` lets connections stand and bytes wait, as a dead network does; `cut` refuses and resets, as a dead
+    server does. `delay_s` is added in each direction, and may be changed at any time.
+    """
+
+    def __init__(self, target_host: str, target_port: int, *, delay_s: float = 0.0) -> None:
+        self._target = (target_host, target_port)
+        self.delay_s = delay_s
+        self._open = asyncio.Event()
+        self._open.set()
+        self._guard: socket.socket | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._carrying: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        if self._guard is None:
+            raise RuntimeError("the link has not been entered")
+        return int(self._guard.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """Where the client finds the server through this link."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def is_cut(self) -> bool:
+        return self._accepting is None
+
+    @property
+    def connections(self) -> int:
+        """Connections across it now."""
+        return len(self._carrying)
+
+    async def __aenter__(self) -> Self:
+        # The guard keeps the port ours while the listener is away: it is bound, but never listens.
+        self._guard = _bound_socket(0)
+        self._tasks = await asyncio.TaskGroup().__aenter__()
+        self.restore()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.cut()
+        try:
+            if self._tasks is not None and isinstance(error, asyncio.CancelledError):
+                await self._tasks.__aexit__(kind, error, traceback)
+            elif self._tasks is not None:  # what the block raises stays as it is, not in a group
+                await self._tasks.__aexit__(None, None, None)
+        finally:
+            if self._guard is not None:
+                self._guard.close()
+
+    def hold(self) -> None:
+        """From now on no byte passes, and nobody is told: connections stand, also new ones."""
+        self._open.clear()
+
+    def release(self) -> None:
+        """What was held goes on its way, in order."""
+        self._open.set()
+
+    def cut(self) -> None:
+        """Reset every connection and refuse new ones, from the loop's next turn on."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            self._accepting = None
+        for task in self._carrying:
+            task.cancel()
+
+    def restore(self) -> None:
+        """Accept connections again; what was reset stays reset."""
+        if self._accepting is not None:
+            return
+        if self._tasks is None:
+            raise RuntimeError("the link has not been entered")
+        listener = _bound_socket(self.port)
+        listener.listen(128)
+        self._accepting = self._tasks.create_task(self._accept(listener), name=f"link {self.port}")
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listener:
+            while self._tasks is not None:
+                client, _ = await loop.sock_accept(listener)
+                task = self._tasks.create_task(self._carry(client), name=f"link {self.port} connection")
+                self._carrying.add(task)
+                task.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, client: socket.socket) -> None:
+        """Both directions of one connection, until both have ended; a broken one is reset at both sides."""
+        loop = asyncio.get_running_loop()
+        is_whole = False
+        with client, socket.socket() as server:
+            client.setblocking(False)
+            server.setblocking(False)
+            try:
+                await loop.sock_connect(server, self._target)
+                async with asyncio.TaskGroup() as directions:
+                    directions.create_task(self._pass_on(client, server), name="link upstream")
+                    directions.create_task(self._pass_on(server, client), name="link downstream")
+                is_whole = True
+            except* OSError:
+                pass  # the side that broke knows; the other learns by the reset
+            finally:
+                if not is_whole:
+                    for side in (client, server):
+                        side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+
+    async def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        """Bytes of *source* to *sink*, each `delay_s` after it came, none while held; then the end."""
+        way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_ON_THE_WAY)
+        async with asyncio.TaskGroup() as ends:
+            ends.create_task(self._receive(source, way), name="link receive")
+            ends.create_task(self._send(way, sink), name="link send")
+
+    async def _receive(self, source: socket.socket, way: asyncio.Queue[tuple[float, bytes]]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            chunk = await loop.sock_recv(source, _CHUNK_BYTES)
+            await way.put((loop.time() + self.delay_s, chunk))
+            if not chunk:
+                return
+
+    async def _send(self, way: asyncio.Queue[tuple[float, bytes]], sink: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due, chunk = await way.get()
+            if (wait_s := due - loop.time()) > 0:
+                await asyncio.sleep(wait_s)
+            await self._open.wait()
+            if not chunk:
+                sink.shutdown(socket.SHUT_WR)
+                return
+            await loop.sock_sendall(sink, chunk)
+
+
+def _bound_socket(port: int) -> socket.socket:
+    """A socket on loopback; several may be bound to one port, only a listening one gets connections."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setblocking(False)
+    bound.bind(("127.0.0.1", port))
+    return bound
