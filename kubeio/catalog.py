@@ -119,7 +119,7 @@ def _begins(group: str, wanted: str) -> bool:
     return bool(wanted) and group.startswith(wanted)
 
 
-# -- what the server sends -------------------------------------------------------------------------------
+# -- what the server sends; an empty list of Go's is null -------------------------------------------------
 
 
 class _ResponseKind(msgspec.Struct, gc=False):
@@ -131,13 +131,13 @@ class _AggregatedResource(msgspec.Struct, gc=False, rename="camel"):
     response_kind: _ResponseKind | None = None
     scope: str = ""
     singular_resource: str = ""
-    verbs: list[str] = []
-    short_names: list[str] = []
+    verbs: list[str] | None = None
+    short_names: list[str] | None = None
 
 
 class _AggregatedVersion(msgspec.Struct, gc=False):
     version: str
-    resources: list[_AggregatedResource] = []
+    resources: list[_AggregatedResource] | None = None
 
 
 class _Name(msgspec.Struct, gc=False):
@@ -146,7 +146,7 @@ class _Name(msgspec.Struct, gc=False):
 
 class _AggregatedGroup(msgspec.Struct, gc=False):
     metadata: _Name = msgspec.field(default_factory=_Name)
-    versions: list[_AggregatedVersion] = []
+    versions: list[_AggregatedVersion] | None = None
 
 
 class _VersionName(msgspec.Struct, gc=False, rename="camel"):
@@ -156,7 +156,7 @@ class _VersionName(msgspec.Struct, gc=False, rename="camel"):
 
 class _Group(msgspec.Struct, gc=False, rename="camel"):
     name: str
-    versions: list[_VersionName] = []
+    versions: list[_VersionName] | None = None
     preferred_version: _VersionName | None = None
 
 
@@ -164,9 +164,9 @@ class _Root(msgspec.Struct, gc=False):
     """The answer of /api or /apis, in any of its three forms."""
 
     kind: str = ""
-    items: list[_AggregatedGroup] = []
-    groups: list[_Group] = []
-    versions: list[str] = []
+    items: list[_AggregatedGroup] | None = None
+    groups: list[_Group] | None = None
+    versions: list[str] | None = None
 
 
 class _ListedResource(msgspec.Struct, gc=False, rename="camel"):
@@ -174,12 +174,12 @@ class _ListedResource(msgspec.Struct, gc=False, rename="camel"):
     kind: str = ""
     namespaced: bool = True
     singular_name: str = ""
-    verbs: list[str] = []
-    short_names: list[str] = []
+    verbs: list[str] | None = None
+    short_names: list[str] | None = None
 
 
 class _ResourceList(msgspec.Struct, gc=False):
-    resources: list[_ListedResource] = []
+    resources: list[_ListedResource] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,20 +199,22 @@ def read_root(body: bytes) -> tuple[list[Served], list[GroupVersion]]:
     """
     root = msgspec.json.decode(body, type=_Root)
     if root.kind == AGGREGATED:
-        return list(_aggregated(root.items)), []
-    core = [GroupVersion("", version) for version in root.versions]
-    return [], core + [GroupVersion(group.name, name) for group in root.groups for name in _ordered(group)]
+        return list(_aggregated(root.items or ())), []
+    core = [GroupVersion("", version) for version in root.versions or ()]
+    return [], core + [
+        GroupVersion(group.name, name) for group in root.groups or () for name in _ordered(group)
+    ]
 
 
 def read_resources(at: GroupVersion, body: bytes) -> list[Served]:
     """The resources (without subresources) in the document of one group and version. Raises DecodeError."""
-    listed = msgspec.json.decode(body, type=_ResourceList).resources
+    listed = msgspec.json.decode(body, type=_ResourceList).resources or ()
     return [
         Served(
             Resource(at.group, at.version, one.name, one.kind, one.namespaced),
             one.singular_name.lower(),
-            tuple(one.short_names),
-            tuple(one.verbs),
+            tuple(one.short_names or ()),
+            tuple(one.verbs or ()),
         )
         for one in listed
         if "/" not in one.name
@@ -220,7 +222,7 @@ def read_resources(at: GroupVersion, body: bytes) -> list[Served]:
 
 
 def _ordered(group: _Group) -> list[str]:
-    versions = [name.version for name in group.versions]
+    versions = [name.version for name in group.versions or ()]
     if group.preferred_version is not None and group.preferred_version.version in versions:
         versions.remove(group.preferred_version.version)
         versions.insert(0, group.preferred_version.version)
@@ -229,12 +231,15 @@ def _ordered(group: _Group) -> list[str]:
 
 def _aggregated(groups: Iterable[_AggregatedGroup]) -> Iterator[Served]:
     for group in groups:
-        for version in group.versions:
-            for one in version.resources:
+        for version in group.versions or ():
+            for one in version.resources or ():
                 kind = one.response_kind.kind if one.response_kind else ""
                 resource = Resource(
                     group.metadata.name, version.version, one.resource, kind, one.scope != "Cluster"
                 )
                 yield Served(
-                    resource, one.singular_resource.lower(), tuple(one.short_names), tuple(one.verbs)
+                    resource,
+                    one.singular_resource.lower(),
+                    tuple(one.short_names or ()),
+                    tuple(one.verbs or ()),
                 )

@@ -1,0 +1,263 @@
+"""Resources by the names that people use, from servers with and without aggregated discovery."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubeio.discovery import Discovery
+from kubeio.errors import Forbidden, InputError, ServerFailure
+from kubeio.resource import LEASES, Resource
+from tests.kubeio.client.wire_server import Conversation, Script, WireServer, failure_status
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+WEBSITES = Resource("example.com", "v1", "websites", "Website")
+
+CORE = [
+    ("configmaps", "configmap", "ConfigMap", True, ["cm"]),
+    ("events", "event", "Event", True, ["ev"]),
+    ("namespaces", "namespace", "Namespace", False, ["ns"]),
+]
+GROUPS: dict[str, dict[str, list[tuple[str, str, str, bool, list[str]]]]] = {
+    "apps": {"v1": [("deployments", "deployment", "Deployment", True, ["deploy"])]},
+    "events.k8s.io": {"v1": [("events", "event", "Event", True, ["ev"])]},
+    "autoscaling": {
+        "v2": [
+            ("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", True, ["hpa"])
+        ],
+        "v1": [
+            ("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", True, ["hpa"])
+        ],
+    },
+    "coordination.k8s.io": {"v1": [("leases", "lease", "Lease", True, [])]},
+    "example.com": {"v1": [("websites", "website", "Website", True, ["web"])]},
+    "other.example.org": {
+        "v1": [
+            ("websites", "website", "Website", True, []),
+            ("cms", "cm", "Cms", False, []),  # a full name that is a short name elsewhere
+        ]
+    },
+}
+
+
+def aggregated(
+    groups: dict[str, dict[str, list[tuple[str, str, str, bool, list[str]]]]],
+) -> dict[str, object]:
+    def one(plural: str, singular: str, kind: str, namespaced: bool, short: list[str]) -> dict[str, object]:
+        return {
+            "resource": plural,
+            "responseKind": {"group": "", "version": "", "kind": kind},
+            "scope": "Namespaced" if namespaced else "Cluster",
+            "singularResource": singular,
+            "shortNames": short,
+            "verbs": ["get", "list", "watch"],
+            "subresources": [{"subresource": "status", "verbs": ["get"]}],
+        }
+
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [
+            {
+                "metadata": {"name": name, "creationTimestamp": None},
+                "versions": [
+                    {"version": version, "freshness": "Current", "resources": [one(*r) for r in resources]}
+                    for version, resources in versions.items()
+                ],
+            }
+            for name, versions in groups.items()
+        ],
+    }
+
+
+def resource_list(resources: list[tuple[str, str, str, bool, list[str]]]) -> dict[str, object]:
+    listed = [
+        {"name": plural, "singularName": s, "namespaced": n, "kind": k, "verbs": ["get"], "shortNames": short}
+        for plural, s, k, n, short in resources
+    ]
+    status = [
+        {"name": f"{r[0]}/status", "singularName": "", "namespaced": True, "kind": r[2], "verbs": ["get"]}
+        for r in resources
+    ]
+    return {"kind": "APIResourceList", "groupVersion": "x", "resources": [*listed, *status]}
+
+
+def documents() -> dict[str, object]:
+    """What a server without aggregated discovery answers, by path."""
+    groups = []
+    answers: dict[str, object] = {
+        "/api": {"kind": "APIVersions", "versions": ["v1"]},
+        "/api/v1": resource_list(CORE),
+    }
+    for name, versions in GROUPS.items():
+        listed = [{"groupVersion": f"{name}/{v}", "version": v} for v in sorted(versions)]
+        preferred = next(iter(versions))
+        groups.append(
+            {
+                "name": name,
+                "versions": listed,
+                "preferredVersion": {"groupVersion": f"{name}/{preferred}", "version": preferred},
+            }
+        )
+        for version, resources in versions.items():
+            answers[f"/apis/{name}/{version}"] = resource_list(resources)
+    answers["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+    return answers
+
+
+def serving(*, is_aggregated: bool, broken: str = "") -> Script:
+    answers = documents()
+    if is_aggregated:
+        answers["/api"] = aggregated({"": {"v1": CORE}})
+        answers["/apis"] = aggregated(GROUPS)
+
+    async def script(conversation: Conversation) -> None:
+        while True:
+            request = await conversation.request()
+            if request.path == broken:
+                await conversation.answer(failure_status(503, "ServiceUnavailable"), status=503)
+            elif request.path in answers:
+                await conversation.answer(answers[request.path])
+            else:
+                await conversation.answer(failure_status(404, "NotFound"), status=404)
+
+    return script
+
+
+@pytest.fixture(params=["aggregated", "documents"])
+def serve(request: pytest.FixtureRequest, server: WireServer) -> WireServer:
+    server.script = serving(is_aggregated=request.param == "aggregated")
+    return server
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("deployments", DEPLOYMENTS),
+        ("deployment", DEPLOYMENTS),
+        ("Deployment", DEPLOYMENTS),
+        ("DEPLOY", DEPLOYMENTS),
+        ("deployments.apps", DEPLOYMENTS),
+        ("deploy.apps", DEPLOYMENTS),
+        ("deployments.apps/v1", DEPLOYMENTS),
+        ("deployments.v1.apps", DEPLOYMENTS),
+        ("deployments.ap", DEPLOYMENTS),
+        ("leases.coordination.k8s.io", LEASES),
+        ("websites.example.com/v1", WEBSITES),
+        ("websites", WEBSITES),
+        ("websites.other.example.org", Resource("other.example.org", "v1", "websites", "Website")),
+        ("web", WEBSITES),
+        ("configmaps/v1", Resource("", "v1", "configmaps", "ConfigMap")),
+        ("configmaps.v1.", Resource("", "v1", "configmaps", "ConfigMap")),
+        ("cm", Resource("other.example.org", "v1", "cms", "Cms", namespaced=False)),
+        ("ns", Resource("", "v1", "namespaces", "Namespace", namespaced=False)),
+        ("events", Resource("", "v1", "events", "Event")),
+        ("events.events.k8s.io", Resource("events.k8s.io", "v1", "events", "Event")),
+        ("hpa", Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")),
+        ("hpa/v1", Resource("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler")),
+    ],
+)
+async def test_name_means_what_kubectl_takes_it_for(serve: WireServer, text: str, expected: Resource) -> None:
+    async with serve.client() as client:
+        assert await Discovery(client).resolve(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("websits", "did you mean websites"),
+        ("websites.exmple.com", "websites.example.com"),
+        ("deplyment", "deployments.apps"),
+        ("hpa/v3", "served versions are v2, v1"),
+        ("flowers.garden.io", "install its CRD first"),
+    ],
+)
+async def test_unknown_name_is_an_input_error_that_names_the_nearest(
+    serve: WireServer, text: str, remedy: str
+) -> None:
+    async with serve.client() as client:
+        with pytest.raises(InputError) as caught:
+            await Discovery(client).resolve(text)
+    assert (caught.value.field, caught.value.value) == ("resource", text)
+    assert remedy in caught.value.remedy
+    assert serve.url in caught.value.problem
+
+
+async def test_catalog_is_asked_for_once_and_again_when_a_name_is_unknown(server: WireServer) -> None:
+    known = {"apps": GROUPS["apps"]}
+
+    async def script(conversation: Conversation) -> None:
+        while True:
+            request = await conversation.request()
+            await conversation.answer(aggregated(known if request.path == "/apis" else {"": {"v1": CORE}}))
+
+    server.script = script
+    async with server.client() as client:
+        discovery = Discovery(client)
+        for _ in range(3):
+            await discovery.resolve("deploy")
+        assert len(server.requests) == 2
+        known["example.com"] = GROUPS["example.com"]
+        assert await discovery.resolve("websites") == WEBSITES
+        assert len(server.requests) == 4
+
+
+async def test_aggregated_discovery_is_asked_for_and_old_servers_understand_the_header(
+    serve: WireServer,
+) -> None:
+    async with serve.client() as client:
+        await Discovery(client).refresh()
+    accept = serve.requests[0].headers["accept"]
+    assert accept.split(",")[0] == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    assert accept.split(",")[-1] == "application/json"
+
+
+async def test_extension_server_that_is_down_hides_only_its_own_resources(server: WireServer) -> None:
+    server.script = serving(is_aggregated=False, broken="/apis/example.com/v1")
+    async with server.client() as client:
+        discovery = Discovery(client)
+        assert await discovery.resolve("deploy") == DEPLOYMENTS
+        with pytest.raises(InputError):
+            await discovery.resolve("web")
+
+
+async def test_served_looks_at_the_server_and_not_at_the_catalog(serve: WireServer) -> None:
+    async with serve.client() as client:
+        discovery = Discovery(client)
+        assert await discovery.served(DEPLOYMENTS)
+        assert not await discovery.served(Resource("apps", "v2", "deployments", "Deployment"))
+        assert not await discovery.served(Resource("apps", "v1", "flowers", "Flower"))
+        assert not await discovery.served(Resource("garden.io", "v1", "flowers", "Flower"))
+        assert await discovery.served(Resource("", "v1", "configmaps", "ConfigMap"))
+
+
+async def test_forbidden_discovery_is_told_as_such(server: WireServer) -> None:
+    async def script(conversation: Conversation) -> None:
+        while True:
+            await conversation.request()
+            await conversation.answer(failure_status(403, "Forbidden"), status=403)
+
+    server.script = script
+    async with server.client() as client:
+        with pytest.raises(Forbidden):
+            await Discovery(client).resolve("deploy")
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"[]", b'{"kind":"APIGroupDiscoveryList","items":[{"versions":5}]}']
+)
+async def test_discovery_that_is_nonsense_is_a_failure_of_the_server(server: WireServer, body: bytes) -> None:
+    async def script(conversation: Conversation) -> None:
+        while True:
+            await conversation.request()
+            await conversation.answer(body)
+
+    server.script = script
+    async with server.client() as client:
+        with pytest.raises(ServerFailure, match="GET /api"):
+            await Discovery(client).resolve("deploy")
+        with pytest.raises(ServerFailure, match="GET /apis/apps/v1"):
+            await Discovery(client).served(DEPLOYMENTS)
