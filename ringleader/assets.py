@@ -37,3 +37,8 @@ def ring_crd() -> Path:
 def website_crd() -> Path:
     """The CustomResourceDefinition of the example's Website."""
     return asset("examples", "website", "crd.yaml")
+
+
+def website_controller() -> Path:
+    """The example's controller, which fleets run unless they are given another."""
+    return asset("examples", "website", "controller.py")

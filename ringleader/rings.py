@@ -95,7 +95,7 @@ def lives(ring: Ring, leases: Iterable[Lease], *, now: datetime) -> list[Life]:
     for lease in leases:
         life = _life(ring.keys, lease, now)
         found.append(life)
-        if life.is_live and lease.spec.holder_identity:
+        if lease.spec.holder_identity == life.shard:
             rank = (lease.metadata.creation_timestamp or "", life.shard)
             latest[life.member] = max(latest.get(life.member, rank), rank)
     placed = [

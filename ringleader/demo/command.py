@@ -24,6 +24,7 @@ from ringleader.demo.pulse import PulseTaker
 from ringleader.demo.screen import Screen, choose_screen
 from ringleader.demo.story import LATECOMER, REPLICAS, Story
 from ringleader.output import Form, print_document, print_line
+from ringleader.testing import commands
 from ringleader.testing.client import RequestFailedError
 from ringleader.testing.commands import FleetSpec, Mode
 from ringleader.testing.evidence import Evidence
@@ -48,7 +49,7 @@ class DemoOptions:
     seed: int = 1
 
     def fleet_spec(self) -> FleetSpec:
-        environment = {"RINGLEADER_TEST_WAIT_MS": WAIT_MS}
+        environment = {commands.WAIT_MS: WAIT_MS}
         if not self.fenced:
             environment["RINGLEADER_UNSAFE_NO_FENCE"] = "1"
         return FleetSpec(lease_s=LEASE_S, settle_s=2, environment=environment)

@@ -137,7 +137,8 @@ class Story:
         refs = [ref for ref in self.objects.refs if ref.name in set(owned)][: 8 * fleet.spec.workers]
         async with asyncio.timeout(_MID_RECONCILE_S), asyncio.TaskGroup() as tasks:
             tasks.create_task(self.objects.update_all(refs), name="updates of the victim's objects")
-            while not self._in_progress(victim):  # its journal grows in another process
+            # its journal grows in another process: there is no event to wait for
+            while not self._in_progress(victim):  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
             fleet.hold(victim)
         await asyncio.sleep(_ON_THE_WAY_S)

@@ -11,11 +11,12 @@ from typing import Any
 
 from kubeio.labels import RingKeys
 from kubeio.resource import Resource
+from ringleader.assets import website_controller
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-CONTROLLER = f"{Path(__file__).with_name('publisher.py')}:websites"
-"""The controller that fleets run unless they are given another: a Website becomes a ConfigMap, slowly."""
+WAIT_MS = "WEBSITE_WAIT_MS"
+"""Environment of the example's controller: how long each reconcile waits, `20` or `0-200`."""
 
 
 class Mode(StrEnum):
@@ -29,7 +30,8 @@ class Mode(StrEnum):
 class FleetSpec:
     """What a fleet is made of; every time is in seconds."""
 
-    controller: str = CONTROLLER
+    controller: str = field(default_factory=lambda: f"{website_controller()}:websites")
+    """`path/to/file.py:name`; the example's unless another is given."""
     ring: str = "websites"
     resource: Resource = WEBSITES
     controlled: tuple[Resource, ...] = (CONFIGMAPS,)
@@ -41,6 +43,8 @@ class FleetSpec:
     settle_s: int = 1
     workers: int = 4
     sharders: int = 2
+    shard_flags: tuple[str, ...] = ()
+    """Further flags of every replica."""
     environment: Mapping[str, str] = field(default_factory=dict)
     ring_spec: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the ControllerRing's spec."""
@@ -84,7 +88,7 @@ def shard_command(
         *(sys.executable, "-m", "shard_controller", "run", spec.controller),
         *("--kubeconfig", str(kubeconfig), "--namespace", spec.namespace),
         *("--ring", spec.ring, "--member", member, "--mode", mode.value),
-        *("--lease-duration-s", str(spec.lease_s), "--workers", str(spec.workers)),
+        *("--lease-duration-s", str(spec.lease_s), "--workers", str(spec.workers), *spec.shard_flags),
         *("--journal", str(journal), "--log-format", "console"),
         *("--probes-bind", "127.0.0.1:0", "--probes-port-file", str(ports)),
     ]

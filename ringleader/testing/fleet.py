@@ -352,7 +352,8 @@ class Fleet:
         """
         try:
             async with asyncio.timeout(within_s):
-                while not await _ask(condition):  # what is waited for happens in other processes
+                # what is waited for happens in other processes: there is no event to wait for
+                while not await _ask(condition):  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
             raise NotConvergedError(f"waited {within_s:g} s in vain for {what}") from None

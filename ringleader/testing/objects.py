@@ -136,16 +136,16 @@ def page(name: str, version: int) -> Doc:
 
 def stale_names(sites: Iterable[Mapping[str, object]], pages: Iterable[Mapping[str, object]]) -> list[str]:
     """Names of the *sites* whose status or page (a ConfigMap they control) lags behind their spec."""
-    shown: dict[str, list[object]] = {}
+    shown: dict[str, str] = {}
     for config_map in pages:
         meta, data = _part(config_map, "metadata"), _part(config_map, "data")
         for ref in meta.get("ownerReferences") or []:
-            shown.setdefault(ref["uid"], []).append(list(data.values()))
+            shown[ref["uid"]] = "".join(map(str, data.values()))
     stale = []
     for site in sites:
-        meta, status = _part(site, "metadata"), _part(site, "status")
-        is_seen = status.get("observedGeneration") == meta.get("generation")
-        if not is_seen or [_part(site, "spec").get("html")] not in shown.get(meta["uid"], []):
+        meta, html = _part(site, "metadata"), _part(site, "spec").get("html", "")
+        is_seen = _part(site, "status").get("observedGeneration") == meta.get("generation")
+        if not is_seen or str(html) not in shown.get(meta["uid"], ""):
             stale.append(str(meta["name"]))
     return stale
 

@@ -1,0 +1,4 @@
+"""For tests of controllers: a control plane and a fleet of real processes, broken on purpose, judged by witnesses.
+
+`ringleader.testing.plugin` holds the pytest fixtures; `open_fleet` is the same without pytest.
+"""
