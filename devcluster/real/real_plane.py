@@ -35,7 +35,8 @@ ADMINS = "ringleader:devcluster-admins"
 """Group of the accounts that may do everything without being exempt from priority and fairness."""
 
 _READY_S = 60.0
-_GRACE_S = 5.0
+_GRACE_S = 1.0
+"""For the answers under way; open watches alone would keep it for a minute."""
 _ATTEMPTS = 3
 
 
@@ -121,7 +122,7 @@ class RealPlane:
                 await self._start_apiserver()
                 break
             except PlaneFailed as failure:
-                await self._end_all(grace_s=0)
+                await self._end_all()
                 if attempt == _ATTEMPTS or "address already in use" not in str(failure):
                     raise
         await self._ready_administrator().allow_everything(ADMINS)
@@ -137,7 +138,7 @@ class RealPlane:
 
     async def stop(self) -> None:
         """End every process and remove the state; kubeconfigs, logs and `writes` stay."""
-        await self._end_all(grace_s=_GRACE_S)
+        await self._end_all()
         self._read_audit_log()
         await asyncio.to_thread(shutil.rmtree, self._layout.etcd_data, ignore_errors=True)
 
@@ -179,7 +180,6 @@ class RealPlane:
         layout = self._layout
         serving = self._serving_authority.serving("127.0.0.1", "::1", "localhost", "kubernetes.default.svc")
         tokens = token_signing_pair()
-        manager = self._client_authority.client("system:kube-controller-manager", ["system:masters"])
         contents: dict[str, bytes] = {
             "serving.crt": serving.public_pem,
             "serving.key": serving.private_pem,
@@ -187,8 +187,6 @@ class RealPlane:
             "service-accounts.pub": tokens.public_pem,
             "service-accounts.key": tokens.private_pem,
             "tokens.csv": f'{self._admin_token},admin,admin,"system:masters"\n'.encode(),
-            "controller-manager.crt": manager.public_pem,
-            "controller-manager.key": manager.private_pem,
             "audit-policy.json": json.dumps(audit_policy(self._audited_groups or ())).encode(),
         }
         for name, content in contents.items():
@@ -250,11 +248,11 @@ class RealPlane:
             raise PlaneFailed("the control plane has not been started")
         return self._administrator
 
-    async def _end_all(self, *, grace_s: float) -> None:
-        """The last started first, so that none complains about the absence of another."""
-        while self._children:
-            _, child = self._children.popitem()
-            await child.end(grace_s=grace_s)
+    async def _end_all(self) -> None:
+        """Clients before servers, so that none complains about the absence of another."""
+        for name in reversed(SERVERS):
+            if child := self._children.pop(name, None):
+                await child.end(grace_s=_GRACE_S if name == "kube-apiserver" else 0)
 
     def _account_file(
         self, user: str, credentials: dict[str, str], *, server: str | None, namespace: str = "default"
