@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -36,7 +36,7 @@ class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     labels_before: dict[str, str] | None = None
     labels_after: dict[str, str] | None = None
     message: str = ""
-    object: dict[str, object] | None = None
+    object: dict[str, Any] | None = None
 
 
 class ControlPlane(Protocol):

@@ -1,0 +1,41 @@
+"""`python -m devcluster.embedded`: one control plane in memory, until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+import structlog
+
+from devcluster.embedded.process import serve
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m devcluster.embedded", description=__doc__)
+    parser.add_argument("--directory", type=Path, required=True, help="kubeconfig, CA and write log go here")
+    parser.add_argument("--port", type=int, default=0, help="0: a free one")
+    parser.add_argument("--bookmark-interval-s", type=float, default=60.0)
+    parser.add_argument("--history", type=int, default=20_000, help="events kept per resource")
+    parser.add_argument("--die-with-stdin", action="store_true", help="end when standard input closes")
+    options = parser.parse_args()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
+    options.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    work = serve(
+        options.directory,
+        port=options.port,
+        bookmark_interval_s=options.bookmark_interval_s,
+        history_limit=options.history,
+        die_with_stdin=options.die_with_stdin,
+    )
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The child process: certificates, tokens and kubeconfig into its directory, then the server, until told to end.
+
+Files in the directory: `kubeconfig` (admin), `ca.pem`, `token.key`, `writes.jsonl`, `address` (the URL; written
+when it serves). Ends on SIGTERM, SIGINT and, with *die_with_stdin*, when its standard input closes: a pipe from
+the parent closes even when the parent is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import secrets
+import signal
+import socket
+import ssl
+import sys
+from pathlib import Path
+from typing import Final
+
+import structlog
+import trustme
+
+from devcluster.embedded.accounts import ADMIN, issue_token
+from devcluster.embedded.kubeconfigs import write_kubeconfig
+from devcluster.embedded.server import Server
+from devcluster.embedded.writelog import WriteLog
+
+_log = structlog.get_logger("devcluster.embedded")
+ADDRESS: Final = "address"
+CA: Final = "ca.pem"
+KEY: Final = "token.key"
+KUBECONFIG: Final = "kubeconfig"
+WRITES: Final = "writes.jsonl"
+
+
+async def serve(
+    directory: Path, *, port: int, bookmark_interval_s: float, history_limit: int, die_with_stdin: bool
+) -> None:
+    """Serve from *directory* until a signal or the end of standard input."""
+    port = port or free_port()
+    url = f"https://127.0.0.1:{port}"
+    authority = trustme.CA()
+    ca_pem = authority.cert_pem.bytes()
+    (directory / CA).write_bytes(ca_pem)
+    key = secrets.token_bytes(32)
+    _write_private(directory / KEY, key)
+    log = WriteLog(directory / WRITES)
+    server = Server(
+        tls=_tls(authority),
+        key=key,
+        log=log,
+        history_limit=history_limit,
+        bookmark_interval_s=bookmark_interval_s,
+        url=url,
+        port=port,
+    )
+    await server.start()
+    token = issue_token(key, ADMIN.user, ADMIN.groups)
+    write_kubeconfig(directory / KUBECONFIG, server=url, ca_pem=ca_pem, user=ADMIN.user, token=token)
+    draft = directory / f".{ADDRESS}"
+    draft.write_text(url + "\n", encoding="utf-8")
+    draft.replace(directory / ADDRESS)
+    _log.info("serving", url=url, kubeconfig=str(directory / KUBECONFIG))
+    _tame_collector()
+    try:
+        await _told_to_end(die_with_stdin=die_with_stdin)
+    finally:
+        log.close()
+
+
+def free_port() -> int:
+    """A port that was free a moment ago: the URL must be known before the server listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _tls(authority: trustme.CA) -> ssl.SSLContext:
+    certificate = authority.issue_cert("localhost", "127.0.0.1", "::1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+
+
+def _tame_collector() -> None:
+    """What is loaded now stays; objects are stored untracked, so full collections find nothing worth a pause."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+async def _told_to_end(*, die_with_stdin: bool) -> None:
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    if die_with_stdin:
+        loop.add_reader(sys.stdin.fileno(), lambda: ended.set() if not os.read(0, 4096) else None)
+    await ended.wait()

@@ -1,0 +1,87 @@
+"""In which shape an object is answered: whole, metadata only, or as a row of a table; and as which version. Pure."""
+
+from __future__ import annotations
+
+import enum
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from devcluster.embedded.registry import Kind, Version
+from devcluster.embedded.status import not_acceptable
+from devcluster.embedded.store import Entry
+
+
+class Shape(enum.Enum):
+    OBJECT = "Object"
+    PARTIAL = "PartialObjectMetadata"
+    TABLE = "Table"
+
+
+def media_ranges(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Media types of an Accept header with their parameters, in the client's order."""
+    ranges = []
+    for part in accept.split(","):
+        media, *rest = (piece.strip() for piece in part.split(";"))
+        pairs = (piece.partition("=") for piece in rest)
+        ranges.append((media, {name: value for name, _, value in pairs}))
+    return ranges
+
+
+@lru_cache(maxsize=256)
+def wanted_shape(accept: str) -> Shape:
+    """The first shape of an Accept header that is served. Raises: 406."""
+    for media, parameters in media_ranges(accept or "*/*"):
+        if media not in ("application/json", "*/*", "application/*"):
+            continue
+        named = parameters.get("as", "")
+        if not named:
+            return Shape.OBJECT
+        if parameters.get("v") != "v1" or parameters.get("g") != "meta.k8s.io":
+            continue
+        if named == "Table":
+            return Shape.TABLE
+        if named in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+            return Shape.PARTIAL
+    raise not_acceptable(accept)
+
+
+class _MetadataOnly(msgspec.Struct, gc=False):
+    metadata: msgspec.Raw
+
+
+_metadata_of = msgspec.json.Decoder(_MetadataOnly)
+
+
+def whole(kind: Kind, version: Version, entry: Entry) -> bytes:
+    """*entry* as *version* of *kind*."""
+    if version.name == kind.storage_version and entry.raw.startswith(kind.stored_prefix):
+        if kind.from_stored is None:
+            return entry.raw
+        return msgspec.json.encode(decoded_as(kind, version, entry))
+    return msgspec.json.encode(decoded_as(kind, version, entry))
+
+
+def decoded_as(kind: Kind, version: Version, entry: Entry) -> dict[str, Any]:
+    """*entry* as *version* of *kind*, decoded. Conversion between versions is `None`: only the name changes."""
+    doc = entry.decoded()
+    if kind.from_stored is not None:
+        doc = kind.from_stored(doc)
+    doc["apiVersion"] = kind.api_version(version.name)
+    return doc
+
+
+def partial(entry: Entry) -> bytes:
+    """*entry* as PartialObjectMetadata."""
+    metadata = bytes(_metadata_of.decode(entry.raw).metadata)
+    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":' + metadata + b"}"
+
+
+def renumbered(entry: Entry, version: int) -> Entry:
+    """*entry* under another resource version: what a watch sends for an object that left.
+
+    Cost: no decoding. The version stands before the first field that may hold free text (see `objects.Metadata`).
+    """
+    raw = entry.raw.replace(b'"resourceVersion":"%d"' % entry.version, b'"resourceVersion":"%d"' % version, 1)
+    return msgspec.structs.replace(entry, version=version, raw=raw)

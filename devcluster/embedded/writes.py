@@ -1,0 +1,351 @@
+"""CREATE, UPDATE, PATCH, DELETE on the store: the compare-and-swap that clients build on.
+
+Synchronous and therefore atomic: between reading an object and storing its successor nothing else runs.
+Every write, refused ones too, goes to the log. `endpoints` calls this for clients, `collector` for itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from devcluster.embedded import patches
+from devcluster.embedded.objects import (
+    Draft,
+    Metadata,
+    prepare_create,
+    prepare_update,
+    read_draft,
+    stored_draft,
+)
+from devcluster.embedded.paths import Target
+from devcluster.embedded.reads import selection
+from devcluster.embedded.registry import Kind
+from devcluster.embedded.shapes import decoded_as
+from devcluster.embedded.status import (
+    Cause,
+    Refusal,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    not_found,
+)
+from devcluster.embedded.store import Entry, Interner, Versions
+from devcluster.embedded.writelog import WriteLog
+
+Doc = dict[str, Any]
+NamespaceOf = Callable[[str], Entry | None]
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+CRD_CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+_SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Who writes, and how: what every verb needs besides its target and body."""
+
+    user: str
+    dry_run: bool = False
+    field_validation: str = ""
+    content_type: str = "application/json"
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What a write left: *entry* (the last state, if *removed*), and fields that were dropped."""
+
+    entry: Entry
+    code: int = 200
+    removed: bool = False
+    dropped: tuple[str, ...] = ()
+
+
+class Preconditions(msgspec.Struct, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(msgspec.Struct, rename="camel"):
+    """What of meta.v1 DeleteOptions is served."""
+
+    preconditions: Preconditions | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    grace_period_seconds: int | None = None
+    dry_run: list[str] | None = None
+
+
+def parse_delete_options(body: bytes, query: dict[str, str]) -> DeleteOptions:
+    """Options of the body and the query. Raises: 400."""
+    try:
+        options = msgspec.json.decode(body, type=DeleteOptions) if body.strip() else DeleteOptions()
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding DeleteOptions: {error}") from error
+    if policy := query.get("propagationPolicy"):
+        options.propagation_policy = policy
+    if options.orphan_dependents is not None and not options.propagation_policy:
+        options.propagation_policy = "Orphan" if options.orphan_dependents else "Background"
+    if options.propagation_policy not in (None, "", "Orphan", "Background", "Foreground"):
+        raise bad_request(
+            f"DeletionPropagationPolicy need to be one of Orphan, Background, Foreground: "
+            f"{options.propagation_policy!r}"
+        )
+    return options
+
+
+class Writes:
+    """All verbs that change objects."""
+
+    def __init__(
+        self,
+        *,
+        versions: Versions,
+        log: WriteLog,
+        now: Callable[[], str],
+        namespace_of: NamespaceOf,
+    ) -> None:
+        self._versions: Final = versions
+        self._log: Final = log
+        self._now: Final = now
+        self._namespace_of: Final = namespace_of
+        self._intern: Final = Interner()
+
+    def create(self, target: Target, request: Request, doc: Doc) -> Written:
+        """Raises: 403 (namespace ends), 404 (no namespace), 409 (exists), 400, 422."""
+        return self._logged(target, request, "create", lambda: self._create(target, request, doc))
+
+    def update(self, target: Target, request: Request, doc: Doc) -> Written:
+        """Raises: 404, 409, 400, 422."""
+        return self._logged(target, request, "update", lambda: self._update(target, request, doc))
+
+    def patch(self, target: Target, request: Request, body: bytes) -> Written:
+        """Raises: 404, 409, 400, 415, 422."""
+        return self._logged(target, request, "patch", lambda: self._patch(target, request, body))
+
+    def delete(self, target: Target, request: Request, options: DeleteOptions) -> Written:
+        """Raises: 404, 409."""
+        return self._logged(target, request, "delete", lambda: self._delete(target, request, options))
+
+    def delete_collection(
+        self, target: Target, request: Request, query: dict[str, str], options: DeleteOptions
+    ) -> list[Written]:
+        """Delete all objects that the selectors ask for, one after the other."""
+        wanted = selection(target, query)
+        gone = []
+        for entry in [entry for entry in target.kind.collection.entries() if wanted.matches(entry)]:
+            one = msgspec.structs.replace(target, namespace=entry.namespace, name=entry.name)
+            with suppress(Refusal):  # one that went in the meantime, or does not meet the preconditions
+                gone.append(
+                    self._logged(
+                        one, request, "deletecollection", partial(self._delete, one, request, options)
+                    )
+                )
+        return gone
+
+    def _logged(self, target: Target, request: Request, verb: str, work: Callable[[], Written]) -> Written:
+        kind = target.kind
+        before = kind.collection.get((target.namespace, target.name)) if target.name else None
+        code, message, after, name = 500, "", before, target.name
+        try:
+            written = work()
+            code, after, name = written.code, None if written.removed else written.entry, written.entry.name
+        except Refusal as refusal:
+            code, message = refusal.code, refusal.message
+            raise
+        else:
+            return written
+        finally:
+            if not request.dry_run:
+                self._log.add(
+                    user=request.user,
+                    verb=verb,
+                    kind=kind,
+                    namespace=target.namespace,
+                    name=name,
+                    subresource=target.subresource,
+                    before=before,
+                    after=after,
+                    code=code,
+                    message=message,
+                )
+
+    def _create(self, target: Target, request: Request, doc: Doc) -> Written:
+        kind = target.kind
+        self._check_namespace(target, doc)
+        draft = read_draft(doc, kind, target.version.name)
+        if target.name:
+            draft.meta.name = draft.meta.name or target.name
+        uid = uuid.uuid4()
+        suffix = "".join(_SUFFIX_LETTERS[byte % len(_SUFFIX_LETTERS)] for byte in uid.bytes[:5])
+        dropped = prepare_create(
+            kind,
+            target.version,
+            draft,
+            namespace=target.namespace,
+            uid=str(uid),
+            suffix=suffix,
+            now=self._now(),
+        )
+        _refuse_unknown(request, dropped)
+        if kind.collection.get((target.namespace, draft.meta.name)) is not None:
+            raise already_exists(kind.subject(draft.meta.name))
+        entry = self._store(kind, draft, request)
+        return Written(entry, 201, dropped=tuple(dropped))
+
+    def _check_namespace(self, target: Target, doc: Doc) -> None:
+        kind = target.kind
+        if not kind.namespaced:
+            return
+        if not target.namespace:
+            raise bad_request("the namespace of the object must be given in the path")
+        namespace = self._namespace_of(target.namespace)
+        if namespace is None:
+            from devcluster.embedded.status import Subject
+
+            raise not_found(Subject("", "namespaces", "Namespace", target.namespace))
+        if namespace.deleting:
+            name = str((doc.get("metadata") or {}).get("name", ""))
+            message = f"namespace {target.namespace} is being terminated"
+            raise forbidden(
+                kind.subject(name),
+                f"unable to create new content in namespace {target.namespace} because it is being terminated",
+                causes=[Cause("metadata.namespace", message, "NamespaceTerminating")],
+            )
+
+    def _update(self, target: Target, request: Request, doc: Doc) -> Written:
+        kind = target.kind
+        old = kind.collection.get((target.namespace, target.name))
+        new = read_draft(doc, kind, target.version.name)
+        if old is None:
+            if not kind.create_on_update or target.subresource:
+                raise not_found(kind.subject(target.name))
+            if new.meta.uid:
+                why = f"Precondition failed: UID in precondition: {new.meta.uid}, UID in object meta: "
+                raise conflict(kind.subject(target.name), why)
+            new.meta.resource_version = ""
+            return self._create(target, request, {**new.rest, "metadata": msgspec.to_builtins(new.meta)})
+        new.meta.name = new.meta.name or target.name
+        return self._succeed(target, request, old, new, is_patch=False)
+
+    def _patch(self, target: Target, request: Request, body: bytes) -> Written:
+        kind = target.kind
+        old = kind.collection.get((target.namespace, target.name))
+        if old is None:
+            raise not_found(kind.subject(target.name))
+        doc = patches.apply_patch(
+            request.content_type, body, decoded_as(kind, target.version, old), strategic=kind.builtin
+        )
+        return self._succeed(target, request, old, read_draft(doc, kind, target.version.name), is_patch=True)
+
+    def _succeed(
+        self, target: Target, request: Request, old: Entry, new: Draft, *, is_patch: bool
+    ) -> Written:
+        """Store *new* as the successor of *old*, unless nothing changed."""
+        kind = target.kind
+        before = stored_draft(old)
+        if kind.from_stored is not None:
+            before.rest = kind.from_stored(before.rest)
+        dropped = prepare_update(
+            kind, target.version, before, new, subresource=target.subresource, is_patch=is_patch
+        )
+        _refuse_unknown(request, dropped)
+        if new.meta == before.meta and new.rest == before.rest and old.raw.startswith(kind.stored_prefix):
+            return Written(old, dropped=tuple(dropped))
+        if old.deleting and not new.meta.finalizers and not _holds_contents(kind, new):
+            if not request.dry_run:
+                kind.collection.remove(old)
+            return Written(old, removed=not request.dry_run, dropped=tuple(dropped))
+        return Written(self._store(kind, new, request), dropped=tuple(dropped))
+
+    def _delete(self, target: Target, request: Request, options: DeleteOptions) -> Written:
+        kind = target.kind
+        old = kind.collection.get((target.namespace, target.name))
+        if old is None:
+            raise not_found(kind.subject(target.name))
+        _check_preconditions(kind, old, options.preconditions)
+        draft = stored_draft(old)
+        finalizers = _finalizers_for(kind, draft.meta, options)
+        if not finalizers and not _holds_contents(kind, draft):
+            if not request.dry_run:
+                kind.collection.remove(old)
+            return Written(old, removed=not request.dry_run)
+        if old.deleting and finalizers == (draft.meta.finalizers or []):
+            return Written(old)
+        meta = draft.meta
+        meta.finalizers = finalizers or None
+        if meta.deletion_timestamp is None:
+            meta.deletion_timestamp = self._now()
+            meta.deletion_grace_period_seconds = 0
+            meta.generation += 1 if meta.generation else 0
+            if kind.resource == "namespaces":
+                draft.rest["status"] = {**draft.rest.get("status", {}), "phase": "Terminating"}
+        return Written(self._store(kind, draft, request))
+
+    def _store(self, kind: Kind, draft: Draft, request: Request) -> Entry:
+        """Give *draft* the next version and keep it; a dry run gives the entry without keeping it."""
+        if kind.to_stored is not None:
+            draft.rest = kind.to_stored(draft.rest)
+        version = self._versions.current + 1 if request.dry_run else self._versions.next()
+        meta = draft.meta
+        meta.resource_version = "" if request.dry_run else str(version)
+        entry = Entry(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            version=version,
+            labels=self._intern(meta.labels or {}),
+            raw=draft.encode(kind.stored_api_version, kind.kind),
+            generation=meta.generation,
+            deleting=meta.deletion_timestamp is not None,
+            owned=bool(meta.owner_references),
+        )
+        if not request.dry_run:
+            kind.collection.put(entry)
+        return entry
+
+
+def _refuse_unknown(request: Request, dropped: list[str]) -> None:
+    if dropped and request.field_validation == "Strict":
+        fields = ", ".join(f'unknown field "{field}"' for field in dropped)
+        raise bad_request(f"strict decoding error: {fields}")
+
+
+def _holds_contents(kind: Kind, draft: Draft) -> bool:
+    """Whether a namespace still waits for its contents to go."""
+    return kind.resource == "namespaces" and bool((draft.rest.get("spec") or {}).get("finalizers"))
+
+
+def _finalizers_for(kind: Kind, meta: Metadata, options: DeleteOptions) -> list[str]:
+    finalizers = list(meta.finalizers or [])
+    added = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(options.propagation_policy or "")
+    if added and added not in finalizers:
+        finalizers.append(added)
+    if (
+        kind.plural == "customresourcedefinitions"
+        and not meta.deletion_timestamp
+        and CRD_CLEANUP not in finalizers
+    ):
+        finalizers.append(CRD_CLEANUP)
+    return finalizers
+
+
+def _check_preconditions(kind: Kind, entry: Entry, wanted: Preconditions | None) -> None:
+    if wanted is None:
+        return
+    subject = kind.subject(entry.name)
+    if wanted.uid and wanted.uid != entry.uid:
+        raise conflict(
+            subject,
+            f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {entry.uid}",
+        )
+    if wanted.resource_version and wanted.resource_version != str(entry.version):
+        raise conflict(
+            subject,
+            f"Precondition failed: ResourceVersion in precondition: {wanted.resource_version}, "
+            f"ResourceVersion in object meta: {entry.version}",
+        )
