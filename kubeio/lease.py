@@ -20,6 +20,11 @@ _decoder = msgspec.json.Decoder(Lease)
 _PAGE: Final = 500
 
 
+def decode_lease(raw: bytes) -> Lease:
+    """A Lease from the bytes of a list or an event. Raises msgspec.ValidationError if it is none."""
+    return _decoder.decode(raw)
+
+
 class Leases:
     """Every call is bounded by *timeout_s* and raises the errors of `kubeio.client`."""
 
@@ -52,7 +57,7 @@ class Leases:
             timeout_s=self._timeout_s,
         )
         async for page in pages:
-            leases.extend(_decoder.decode(obj.raw) for obj in page.objects)
+            leases.extend(decode_lease(obj.raw) for obj in page.objects)
             version = version or page.resource_version
         return leases, version
 

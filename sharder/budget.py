@@ -50,6 +50,10 @@ class DrainBudget:
         """Handoffs under way by owner, overdue ones included."""
         return Counter(handoff.owner for handoff in self._handoffs.values())
 
+    def is_moving(self, *, at: float) -> bool:
+        """Whether some handoff is under way that is not overdue."""
+        return any(at - handoff.since < self.timeout_s for handoff in self._handoffs.values())
+
     def overdue(self, *, at: float) -> Mapping[Hashable, Handoff]:
         """Handoffs past the timeout."""
         return {key: h for key, h in self._handoffs.items() if at - h.since >= self.timeout_s}

@@ -1,0 +1,88 @@
+"""`python -m sharder`: flags to settings, nothing else."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from kubeio.errors import InputError
+from kubeio.runtime import BAD_INPUT, configure_logging
+from kubeio.runtime import run as run_until_stopped
+from kubeio.server import parse_bind
+from sharder.app import Settings
+from sharder.app import run as run_sharder
+
+MIN_LEASE_S: Final = 1.0
+
+
+def default_identity() -> str:
+    """The pod's name, or host and process: two sharders never share it."""
+    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
+
+
+def sharder(
+    *,
+    kubeconfig: Annotated[str | None, typer.Option(help="Path to a kubeconfig.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    identity: Annotated[str, typer.Option(help="Name of this sharder; the pod's name by default.")] = "",
+    lease_namespace: Annotated[
+        str, typer.Option(help="Namespace of the sharders' own election Lease.")
+    ] = "ringleader-system",
+    lease_duration_s: Annotated[
+        float, typer.Option(help="Seconds without a renewal after which a standby takes over.")
+    ] = 15.0,
+    probes_bind: Annotated[
+        str, typer.Option(help="Address of /healthz, /readyz and /metrics.")
+    ] = "127.0.0.1:0",
+    probes_port_file: Annotated[
+        Path | None, typer.Option(help="File that the probes' port is written to.")
+    ] = None,
+    ring: Annotated[list[str] | None, typer.Option(help="Work only this ring; may be repeated.")] = None,
+    log_format: Annotated[str, typer.Option(help="json or console; json when piped.")] = "",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Put every object of the rings' resources onto their replicas, and keep it so."""
+    try:
+        configure_logging(format=log_format, level=log_level)
+        host, port = parse_bind("--probes-bind", probes_bind)
+        settings = Settings(
+            identity=identity or default_identity(),
+            kubeconfig=kubeconfig,
+            context=context,
+            election_namespace=lease_namespace,
+            lease_duration_s=check_duration(lease_duration_s),
+            probes_host=host,
+            probes_port=port,
+            probes_port_file=probes_port_file,
+            rings=tuple(ring or ()),
+        )
+        code = run_until_stopped(run_sharder(settings))
+    except InputError as error:
+        typer.echo(f"error: {error}", err=True)
+        code = BAD_INPUT
+    raise typer.Exit(code)
+
+
+def check_duration(duration_s: float) -> float:
+    """*duration_s* if a Lease can have it. Raises InputError."""
+    if not duration_s >= MIN_LEASE_S or duration_s != int(duration_s):
+        raise InputError(
+            "--lease-duration-s", duration_s, "cannot be a Lease's duration", "use whole seconds, at least 1"
+        )
+    return duration_s
+
+
+cli = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+cli.command()(sharder)
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,89 @@
+"""The sharder as a process: probes, rings as a standby, then leadership; composed here and nowhere else.
+
+Losing leadership ends the process: whoever starts it again starts it as a standby that knows nothing stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from kubeio.client import Client
+from kubeio.clock import SystemClock
+from kubeio.config import load_cluster
+from kubeio.discovery import Discovery
+from kubeio.election import ElectionMetrics, leadership
+from kubeio.lease import Leases
+from kubeio.metrics import ClientMetrics
+from kubeio.server import ProbeServer
+from sharder.metrics import SharderMetrics
+from sharder.rings import Rings
+
+log = structlog.get_logger("sharder")
+
+ELECTION_LEASE: Final = "ringleader-sharder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The process's own settings; what is distributed, and how, stands in the rings."""
+
+    identity: str
+    kubeconfig: str | None = None
+    context: str | None = None
+    election_namespace: str = "ringleader-system"
+    lease_duration_s: float = 15.0
+    probes_host: str = "127.0.0.1"
+    probes_port: int = 0
+    probes_port_file: Path | None = None
+    rings: tuple[str, ...] = ()
+
+
+async def run(settings: Settings) -> None:
+    """Shard until cancelled. Raises LeadershipLost, InputError, and what makes the start impossible."""
+    cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
+    registry = CollectorRegistry()
+    clock = SystemClock()
+    rng = random.Random()  # noqa: S311 - jitter, no secret
+    client_metrics = ClientMetrics(registry)
+    # The election renews on connections of its own: it never queues behind patches.
+    async with (
+        Client(cluster, user_agent="ringleader-sharder", clock=clock, metrics=client_metrics) as client,
+        Client(cluster, max_connections=2, user_agent="ringleader-sharder-election", clock=clock) as election,
+    ):
+        rings = Rings(
+            client,
+            Discovery(client),
+            identity=settings.identity,
+            names=settings.rings,
+            metrics=SharderMetrics(registry),
+            clock=clock,
+            rng=rng,
+        )
+        ready = {"readyz": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
+        server = ProbeServer(settings.probes_host, settings.probes_port, registry, ready)
+        async with server, asyncio.TaskGroup() as tasks:
+            if settings.probes_port_file is not None:
+                settings.probes_port_file.write_text(str(server.port))
+            tasks.create_task(rings.run(), name="rings")
+            await rings.synced.wait()
+            async with leadership(
+                Leases(election, settings.election_namespace),
+                name=ELECTION_LEASE,
+                identity=settings.identity,
+                lease_duration_s=settings.lease_duration_s,
+                renew_deadline_s=settings.lease_duration_s * 2 / 3,
+                retry_period_s=settings.lease_duration_s / 7.5,
+                clock=clock,
+                rng=rng,
+                metrics=ElectionMetrics(registry),
+            ):
+                log.info("leading", identity=settings.identity)
+                rings.lead()
+                await asyncio.Event().wait()

@@ -1,0 +1,51 @@
+"""One ring as the acting sharder works it: the values and rooms that mover, handoffs and passes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sharder.planner import Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kubeio.client import Client
+    from kubeio.clock import Clock
+    from kubeio.labels import RingKeys
+    from kubeio.resource import Resource
+    from sharder.keys import RingKinds
+    from sharder.metrics import SharderMetrics
+    from sharder.namespaces import Namespaces
+    from sharder.objects import ObjectWriter
+    from sharder.roster import Roster
+    from sharder.spec import RingSpec
+    from sharder.waiting import WorkKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duty:
+    """*releasing*: the ring is being deleted, so every object is given up."""
+
+    spec: RingSpec
+    kinds: RingKinds
+    by_name: Mapping[str, Resource]
+    client: Client
+    roster: Roster
+    namespaces: Namespaces
+    objects: ObjectWriter
+    metrics: SharderMetrics
+    clock: Clock
+    releasing: bool = False
+
+    @property
+    def keys(self) -> RingKeys:
+        return self.spec.keys
+
+    def resource(self, work: WorkKey) -> Resource:
+        """The resource that *work* names."""
+        return self.by_name[work.resource]
+
+    def terms(self) -> Terms:
+        """What the ring allows at the moment."""
+        return Terms(paused=self.spec.paused, releasing=self.releasing)

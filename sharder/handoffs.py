@@ -1,0 +1,179 @@
+"""The handoffs in flight: every object with a drain label, as a watch shows them.
+
+Owns the drain budget. Points requests to where the ring wants the objects now, reports those past their timeout,
+and, if the ring's policy says so, has the owner's Lease taken. Starting handoffs is `sharder.rebalance`'s job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kubeio.models import Meta
+from kubeio.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
+from sharder.budget import DrainBudget
+from sharder.decisions import ReleaseDrain, UpdateDrain
+from sharder.planner import Subject, plan
+from sharder.spec import DrainPolicy
+from sharder.waiting import WorkKey
+
+if TYPE_CHECKING:
+    from kubeio.resource import Resource
+    from sharder.duty import Duty
+
+log = structlog.get_logger("sharder")
+
+
+class Handoffs:
+    """What is being handed over, until cancelled."""
+
+    def __init__(self, duty: Duty, *, rng: random.Random) -> None:
+        spec = duty.spec
+        self.budget = DrainBudget(
+            max_in_flight=spec.max_in_flight,
+            max_per_owner=spec.max_in_flight_per_owner,
+            timeout_s=spec.drain_timeout_s,
+        )
+        self.synced = asyncio.Event()
+        self._duty = duty
+        self._rng = rng
+        self._metas: dict[WorkKey, Meta] = {}
+        self._listing: dict[str, set[WorkKey]] = {}
+        self._listed: set[str] = set()
+        self._changed = asyncio.Event()
+        self._stirred = asyncio.Event()
+        self._reported: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._metas)
+
+    def __contains__(self, work: WorkKey) -> bool:
+        return work in self._metas
+
+    def begin(self, work: WorkKey, owner: str) -> None:
+        """A drain is about to be sent: it counts before the watch shows it."""
+        self.budget.begin(work, owner=owner, at=self._duty.clock.now())
+
+    def failed(self, work: WorkKey) -> None:
+        """The drain was not written after all."""
+        if work not in self._metas:
+            self.budget.end(work)
+            self._changed.set()
+
+    async def wait_changed(self, *, at_most_s: float | None = None) -> None:
+        """Return at the next change of what is in flight, when a handoff becomes overdue, or after *at_most_s*."""
+        self._changed.clear()
+        now = self._duty.clock.now()
+        deadline = self.budget.next_deadline(at=now)
+        waits = [at_most_s] if at_most_s is not None else []
+        if deadline is not None:
+            waits.append(max(0.0, deadline - now))
+        timeout_s = min(waits, default=None)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for resource in self._duty.kinds.resources:
+                tasks.create_task(self._watch(resource), name=f"handoffs {resource.group_resource}")
+            tasks.create_task(self._redirect(), name="redirect handoffs")
+            tasks.create_task(self._report(), name="report handoffs")
+
+    async def _watch(self, resource: Resource) -> None:
+        watch = ListWatch(
+            self._duty.client,
+            resource,
+            label_selector=self._duty.keys.drain,
+            metadata_only=True,
+            clock=self._duty.clock,
+            rng=self._rng,
+        )
+        async for event in watch.events():
+            self._handle(resource, event)
+
+    def _handle(self, resource: Resource, event: WatchEvent) -> None:
+        name = resource.group_resource
+        match event:
+            case ListStarted():
+                self._listing[name] = set()
+            case Listed(objects=objects):
+                for item in objects:
+                    self._listing[name].add(self._seen(name, item.meta))
+            case ListDone():
+                for work in [w for w in self._metas if w.resource == name and w not in self._listing[name]]:
+                    self._ended(work)
+                self._listed.add(name)
+                if len(self._listed) == len(self._duty.kinds.resources):
+                    self.synced.set()
+            case Changed(object=item):
+                self._seen(name, item.meta)
+            case Removed(object=item):
+                self._ended(WorkKey(name, item.meta.key))
+            case _:
+                return
+        self._changed.set()
+
+    def _seen(self, resource: str, meta: Meta) -> WorkKey:
+        work = WorkKey(resource, meta.key)
+        self._metas[work] = meta
+        self.budget.begin(work, owner=meta.labels.get(self._duty.keys.shard, ""), at=self._duty.clock.now())
+        self._stirred.set()
+        return work
+
+    def _ended(self, work: WorkKey) -> None:
+        self._metas.pop(work, None)
+        self.budget.end(work)
+
+    async def _redirect(self) -> None:
+        """Whenever the ring or a request changed: point what is in flight to where it belongs now."""
+        await self.synced.wait()
+        while True:
+            self._stirred.clear()
+            ring_version = self._duty.roster.view.ring_version
+            for work, meta in list(self._metas.items()):
+                await self._redirect_one(work, meta)
+            await self._wait_stirred_or_newer(ring_version)
+
+    async def _redirect_one(self, work: WorkKey, meta: Meta) -> None:
+        duty = self._duty
+        resource = duty.resource(work)
+        subject = Subject(
+            meta, duty.kinds.role(resource, meta), selected=duty.namespaces.selects(meta.namespace)
+        )
+        decision = plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
+        if isinstance(decision, UpdateDrain | ReleaseDrain):
+            await duty.objects.write(resource, meta, decision)
+
+    async def _wait_stirred_or_newer(self, ring_version: int) -> None:
+        while not self._stirred.is_set() and self._duty.roster.view.ring_version == ring_version:
+            version = self._duty.roster.view.version
+            news = asyncio.ensure_future(self._duty.roster.wait_newer(version))
+            stirred = asyncio.ensure_future(self._stirred.wait())
+            try:
+                await asyncio.wait({news, stirred}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                news.cancel()
+                stirred.cancel()
+
+    async def _report(self) -> None:
+        """Name each owner that is late with handoffs, once per change of the number."""
+        while True:
+            await self.wait_changed()
+            late: dict[str, int] = {}
+            for handoff in self.budget.overdue(at=self._duty.clock.now()).values():
+                late[handoff.owner] = late.get(handoff.owner, 0) + 1
+            if late != self._reported:
+                self._tell(late)
+            self._reported = late
+
+    def _tell(self, late: dict[str, int]) -> None:
+        for owner, count in late.items():
+            log.error("handoffs overdue", ring=self._duty.spec.name, shard=owner, objects=count)
+            if self._duty.spec.drain_policy is DrainPolicy.FORCE:
+                self._duty.roster.force(owner)

@@ -1,0 +1,356 @@
+"""One ring, worked: composes its rooms, starts them when this sharder leads, and again when the spec changes.
+
+Standbys run the roster alone, so that a new leader knows since when each Lease has been silent. What makes the
+work impossible (a resource that is not served, a right that is missing) becomes a condition and is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.errors import Forbidden, KubeError
+from kubeio.models import HasMeta
+from kubeio.patch import JsonPatch, MergePatch
+from kubeio.resource import CONTROLLER_RINGS
+from sharder.config import immutable_changes, parse_ring
+from sharder.duty import Duty
+from sharder.errors import RingRefused
+from sharder.handoffs import Handoffs
+from sharder.keys import RingKinds
+from sharder.lives import State
+from sharder.mover import Mover
+from sharder.namespaces import Namespaces
+from sharder.objects import ObjectWriter
+from sharder.rebalance import Rebalance
+from sharder.reporter import Reporter
+from sharder.roster import Roster
+from sharder.status import IMPLEMENTATION, Progress, plan_conditions, plan_status, refused_conditions
+from sharder.unowned import Unowned
+from sharder.view import WaitReason
+from sharder.waiting import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kubeio.client import Client
+    from kubeio.clock import Clock
+    from kubeio.discovery import Discovery
+    from sharder.metrics import SharderMetrics
+    from sharder.spec import RingSpec
+
+log = structlog.get_logger("sharder")
+
+FINALIZER: Final = "ringleader.dev/ring"
+RETRY_S: Final = 5.0
+LOOK_S: Final = 1.0
+
+
+class RingWork:
+    """The work on one ring. `run` lasts until cancelled; `change` and `lead` tell it what happens around it."""
+
+    def __init__(
+        self,
+        client: Client,
+        discovery: Discovery,
+        document: Mapping[str, object],
+        *,
+        identity: str,
+        metrics: SharderMetrics,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._client = client
+        self._discovery = discovery
+        self._document = document
+        self._identity = identity
+        self._metrics = metrics
+        self._clock = clock
+        self._rng = rng
+        self._changed = asyncio.Event()
+        self._is_leading = False
+        self._spec: RingSpec | None = None
+        self._roster: Roster | None = None
+        self.name = str(_mapping(document, "metadata").get("name", ""))
+
+    def change(self, document: Mapping[str, object]) -> None:
+        """A newer version of the ring was seen."""
+        old, self._document = self._document, document
+        if _substance(old) != _substance(document):
+            self._changed.set()
+
+    def lead(self) -> None:
+        """This sharder acts from now on."""
+        self._is_leading = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            work = asyncio.create_task(self._work(), name=f"ring {self.name}")
+            news = asyncio.create_task(self._changed.wait(), name=f"ring changes {self.name}")
+            try:
+                await asyncio.wait({work, news}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _end(work, news)
+
+    async def _work(self) -> None:
+        """Work under the present spec; what stands in the way is reported and tried again."""
+        while True:
+            try:
+                await self._work_once()
+            except RingRefused as refused:
+                log.error("ring refused", ring=self.name, problems=[str(p) for p in refused.problems])
+                await self._report_refusal("InvalidSpec", "; ".join(str(p) for p in refused.problems))
+                return
+            except (KubeError, ExceptionGroup) as raised:
+                error = _first(raised)
+                if not isinstance(error, KubeError):
+                    raise
+                log.error("ring cannot be worked", ring=self.name, error=str(error))
+                await self._report_refusal(type(error).__name__, _told(error))
+            await asyncio.sleep(RETRY_S)
+
+    async def _work_once(self) -> None:
+        spec = self._parse()
+        by_kind = {
+            kind: await self._discovery.resolve(str(kind))
+            for entry in spec.resources
+            for kind in (entry.main, *entry.controlled)
+        }
+        kinds = RingKinds(spec, by_kind)
+        roster = self._take_roster(spec, kinds)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(roster.run(), name=f"roster {self.name}")
+            if self._is_leading and self._is_ours():
+                await self._act(spec, kinds, roster, tasks)
+
+    def _parse(self) -> RingSpec:
+        spec = parse_ring(self._document)
+        if self._spec is not None:
+            problems = immutable_changes(self._spec, spec)
+            if problems:
+                raise RingRefused(self.name, problems)
+        self._spec = spec
+        return spec
+
+    def _take_roster(self, spec: RingSpec, kinds: RingKinds) -> Roster:
+        """The ring's one roster: what it saw outlives changes of the spec and the change from standby to leader."""
+        if self._roster is None:
+            self._roster = Roster(
+                self._client,
+                spec,
+                kinds.resources,
+                identity=self._identity,
+                clock=self._clock,
+                rng=self._rng,
+            )
+        self._roster.configure(spec, kinds.resources)
+        self._roster.act(self._is_leading and self._is_ours())
+        return self._roster
+
+    def _is_ours(self) -> bool:
+        """Another implementation's ring is left alone (protocol, section 2)."""
+        worked_by = str(_mapping(self._document, "status").get("sharder") or IMPLEMENTATION)
+        if worked_by != IMPLEMENTATION:
+            log.warning("ring is worked by another sharder", ring=self.name, sharder=worked_by)
+        return worked_by == IMPLEMENTATION
+
+    async def _act(self, spec: RingSpec, kinds: RingKinds, roster: Roster, tasks: asyncio.TaskGroup) -> None:
+        releasing = _mapping(self._document, "metadata").get("deletionTimestamp") is not None
+        if not releasing:
+            await self._hold_with_finalizer()
+        waiting = Waiting()
+        rooms: list[Rebalance] = []
+        movers: list[Mover] = []
+
+        def look_again() -> None:
+            for mover in movers:
+                mover.look_at_all()
+            for rebalance in rooms:
+                rebalance.nudge()
+
+        namespaces = Namespaces(self._client, spec, on_change=look_again, clock=self._clock, rng=self._rng)
+        duty = Duty(
+            spec=spec,
+            kinds=kinds,
+            by_name={resource.group_resource: resource for resource in kinds.resources},
+            client=self._client,
+            roster=roster,
+            namespaces=namespaces,
+            objects=ObjectWriter(self._client, spec.keys, self._metrics),
+            metrics=self._metrics,
+            clock=self._clock,
+            releasing=releasing,
+        )
+        mover = Mover(duty, waiting, rng=self._rng)
+        unowned = Unowned(
+            self._client,
+            kinds.resources,
+            keys=spec.keys,
+            waiting=waiting,
+            on_work=mover.look_at,
+            clock=self._clock,
+            rng=self._rng,
+        )
+        mover.unowned = unowned
+        handoffs = Handoffs(duty, rng=self._rng)
+        rebalance = Rebalance(duty, handoffs, waiting, mover)
+        movers.append(mover)
+        rooms.append(rebalance)
+        reporter = Reporter(self._client, self.name, _mapping(self._document, "status"), clock=self._clock)
+        tasks.create_task(namespaces.run(), name="namespaces")
+        tasks.create_task(handoffs.run(), name="handoffs")
+        tasks.create_task(unowned.run(), name="unowned")
+        tasks.create_task(
+            follow_membership(roster, unowned, settle_s=spec.settle_s, clock=self._clock), name="selector"
+        )
+        tasks.create_task(rebalance.run(), name="rebalance")
+        tasks.create_task(
+            reporter.run(lambda: self._status(duty, reporter, waiting, handoffs, rebalance)), name="status"
+        )
+        if releasing:
+            tasks.create_task(self._let_go(rebalance, roster), name="let go")
+        await namespaces.synced.wait()
+        tasks.create_task(mover.run(), name="mover")
+
+    def _status(
+        self, duty: Duty, reporter: Reporter, waiting: Waiting, handoffs: Handoffs, rebalance: Rebalance
+    ) -> Mapping[str, object]:
+        view = duty.roster.view
+        now = self._clock.now()
+        late = Counter(handoff.owner for handoff in handoffs.budget.overdue(at=now).values())
+        progress = Progress(
+            unassigned=len(waiting),
+            in_flight=handoffs.budget.in_flight(),
+            late=late,
+            is_converged=rebalance.is_converged,
+            paused=duty.spec.paused,
+        )
+        self._measure(duty, progress, oldest_s=waiting.oldest_s(now))
+        generation = _generation(self._document)
+        conditions = reporter.dated(plan_conditions(view, progress), generation=generation)
+        return plan_status(view, progress, generation=generation, conditions=conditions)
+
+    def _measure(self, duty: Duty, progress: Progress, *, oldest_s: float) -> None:
+        metrics, view = self._metrics, duty.roster.view
+        metrics.unowned.labels(ring=self.name).set(progress.unassigned)
+        metrics.oldest_unowned_s.labels(ring=self.name).set(oldest_s)
+        metrics.in_flight.labels(ring=self.name).set(sum(progress.in_flight.values()))
+        metrics.overdue.labels(ring=self.name).set(sum(progress.late.values()))
+        metrics.converged.labels(ring=self.name).set(progress.is_converged)
+        metrics.ring_version.labels(ring=self.name).set(view.ring_version)
+        states = Counter(life.state for life in view.lives.values())
+        for state in State:
+            metrics.shards.labels(ring=self.name, state=state.value).set(states[state])
+
+    async def _report_refusal(self, reason: str, message: str) -> None:
+        if not self._is_leading or not self._is_ours():
+            return
+        reporter = Reporter(self._client, self.name, _mapping(self._document, "status"), clock=self._clock)
+        generation = _generation(self._document)
+        conditions = reporter.dated(refused_conditions(reason, message), generation=generation)
+        await reporter.write(
+            {"observedGeneration": generation, "sharder": IMPLEMENTATION, "conditions": conditions}
+        )
+
+    # ---- the ring's own life ----------------------------------------------------------------------------------
+
+    async def _hold_with_finalizer(self) -> None:
+        """Keep the ring until its objects are given up: without it a deletion would orphan their labels."""
+        found = await self._client.get(CONTROLLER_RINGS, self.name, type=HasMeta)
+        if FINALIZER in found.metadata.finalizers or found.metadata.deletion_timestamp is not None:
+            return
+        finalizers = [*found.metadata.finalizers, FINALIZER]
+        version = found.metadata.resource_version
+        await self._client.patch(
+            CONTROLLER_RINGS,
+            self.name,
+            MergePatch({"metadata": {"resourceVersion": version, "finalizers": finalizers}}),
+            type=bytes,
+        )
+
+    async def _let_go(self, rebalance: Rebalance, roster: Roster) -> None:
+        """The ring is being deleted: drop the finalizer once no object carries a label and no Lease is held."""
+        while True:
+            if rebalance.is_converged and rebalance.last_seen == 0 and not _held(roster):
+                break
+            await asyncio.sleep(LOOK_S)
+        found = await self._client.get(CONTROLLER_RINGS, self.name, type=HasMeta)
+        if FINALIZER not in found.metadata.finalizers:
+            return
+        at = f"/metadata/finalizers/{found.metadata.finalizers.index(FINALIZER)}"
+        patch = JsonPatch().test(at, FINALIZER).remove(at)
+        await self._client.patch(CONTROLLER_RINGS, self.name, patch, type=bytes)
+        log.info("ring let go", ring=self.name)
+
+
+async def follow_membership(roster: Roster, unowned: Unowned, *, settle_s: float, clock: Clock) -> None:
+    """Keep the unowned watch on what is not dead, switched at most once per settle window.
+
+    A death switches it as soon as that allows; a join has time: the old selector shows a superset.
+    """
+    view = roster.view
+    while view.hold is not None and view.hold.reason is WaitReason.NOT_SYNCED:
+        view = await roster.wait_newer(view.version)
+    selected: frozenset[str] = view.not_dead
+    unowned.select(selected)
+    switched_at = clock.now()
+    while True:
+        view = await roster.wait_newer(view.version)
+        differs_since = clock.now()
+        while view.not_dead != selected:
+            has_died = not selected <= view.not_dead
+            due = max(switched_at + settle_s, differs_since) if has_died else differs_since + settle_s
+            try:
+                async with asyncio.timeout(max(0.0, due - clock.now())):
+                    view = await roster.wait_newer(view.version)
+            except TimeoutError:
+                selected = view.not_dead
+                unowned.select(selected)
+                switched_at = clock.now()
+
+
+def _held(roster: Roster) -> bool:
+    return any(life.is_held for life in roster.view.lives.values())
+
+
+def _generation(document: Mapping[str, object]) -> int:
+    generation = _mapping(document, "metadata").get("generation", 0)
+    return generation if isinstance(generation, int) else 0
+
+
+def _substance(document: Mapping[str, object]) -> object:
+    """What of a ring's document changes the work: not its status, not its versions."""
+    meta = _mapping(document, "metadata")
+    return document.get("spec"), meta.get("uid"), meta.get("deletionTimestamp") is not None
+
+
+def _mapping(document: Mapping[str, object], name: str) -> Mapping[str, object]:
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _first(raised: Exception) -> Exception:
+    """The first error inside *raised*, however deep the groups around it are."""
+    return _first(raised.exceptions[0]) if isinstance(raised, ExceptionGroup) else raised
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, Forbidden):
+        return f"{error.message or error}: grant this to the sharder's account"
+    return str(error)
+
+
+async def _end(*tasks: asyncio.Task[object]) -> None:
+    """Cancel *tasks* and wait; an error that one of them raised by itself is passed on."""
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
