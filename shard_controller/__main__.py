@@ -46,7 +46,9 @@ def _root() -> None:
 
 @cli.command()
 def run(
-    controller: Annotated[str, typer.Argument(help="FILE.py:NAME or package.module:NAME of an sc.Controller.")],
+    controller: Annotated[
+        str, typer.Argument(help="FILE.py:NAME or package.module:NAME of an sc.Controller.")
+    ],
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Watch objects of this namespace only. Default: all.")
     ] = "",
@@ -78,7 +80,9 @@ def run(
     probes_port_file: Annotated[
         Path | None, typer.Option(help="Write the port of the probes to this file.")
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="Form of the log.")] = LogFormat.CONSOLE,
+    log_format: Annotated[
+        LogFormat | None, typer.Option(help="Form of the log. Default: console on a terminal, else json.")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="Least level that is logged.")] = "info",
     progress_deadline_s: Annotated[
         float, typer.Option(help="The process ends when its loop, streams or keys stand still for longer.")
@@ -94,16 +98,16 @@ def run(
             kubeconfig=kubeconfig or None,
             context=context or None,
             namespace=namespace,
+            member=member,
             hold=hold,
             lease_duration_s=lease_duration_s,
             workers=workers or None,
             journal=journal,
             probes_bind=probes_bind,
             probes_port_file=probes_port_file,
-            log_format=log_format.value,
+            log_format=log_format.value if log_format else "",
             log_level=log_level,
             progress_deadline_s=progress_deadline_s,
-            **({"member": member} if member else {}),
         )
         code = replica.run(chosen, _mode(mode, ring or chosen.name, lease_name or chosen.name), settings)
     except InputError as error:

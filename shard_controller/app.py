@@ -21,7 +21,6 @@ from kubeio.client import Client
 from kubeio.clock import Clock, SystemClock
 from kubeio.config import Cluster, load_cluster
 from kubeio.discovery import Discovery
-from kubeio.election import LeadershipLost, leadership
 from kubeio.errors import InputError, KubeError
 from kubeio.labels import RingKeys
 from kubeio.lease import Leases
@@ -250,9 +249,11 @@ class Replica:
         return 0
 
     async def _work_elected(self, name: str) -> int:
+        from kubeio.election import LeadershipLost, leadership
+
         cache, owned = await self._resources(None)
         namespace = self._settings.namespace or self._cluster.namespace
-        identity = life.fresh_name(self._settings.member, self._rng)
+        identity = life.fresh_name(self._settings.member_name, self._rng)
         try:
             async with leadership(
                 Leases(self._client, namespace),
@@ -273,12 +274,12 @@ class Replica:
 
     async def _work_alone(self) -> int:
         cache, owned = await self._resources(None)
-        await self._run_engine(self._alone(cache, owned, self._settings.member), [], polled_ring="")
+        await self._run_engine(self._alone(cache, owned, self._settings.member_name), [], polled_ring="")
         return 0
 
     def _alone(self, cache: Cache, owned: dict[str, Resource], identity: str) -> _Way:
         journal = self._journal(identity)
-        journal.life(member=self._settings.member)
+        journal.life(member=self._settings.member_name)
         return _Way(
             cache=cache,
             owned=owned,
@@ -398,7 +399,7 @@ class Replica:
             )
         return life.Birth(
             keys=keys,
-            member=life.check_member(self._settings.member),
+            member=life.check_member(self._settings.member_name),
             duration_s=self._settings.lease_duration_s,
             hold=self._settings.hold,
             identity=process.this_process(),

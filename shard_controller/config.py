@@ -19,12 +19,9 @@ from kubeio.errors import InputError, NotFound
 from kubeio.labels import DEFAULT_DOMAIN
 from kubeio.models import Meta
 from kubeio.resource import CONTROLLER_RINGS, Resource
+from kubeio.server import parse_bind
 
 NO_FENCE = "RINGLEADER_UNSAFE_NO_FENCE"
-
-
-def _hostname() -> str:
-    return socket.gethostname().lower()
 
 
 def _is_fenced() -> bool:
@@ -38,14 +35,15 @@ class Settings:
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str = ""
-    member: str = field(default_factory=_hostname)
+    member: str = ""
+    """Empty: the host's name."""
     hold: bool = False
     lease_duration_s: int = 15
     workers: int | None = None
     journal: Path | None = None
     probes_bind: str = "127.0.0.1:0"
     probes_port_file: Path | None = None
-    log_format: str = "console"
+    log_format: str = ""
     log_level: str = "info"
     progress_deadline_s: float = 60.0
     stop_within_s: float = 25.0
@@ -57,16 +55,16 @@ class Settings:
             raise InputError("--lease-duration-s", self.lease_duration_s, "is too short", "use 1 or more")
         if self.workers is not None and self.workers < 1:
             raise InputError("--workers", self.workers, "is too small", "use 1 or more")
-        if self.log_format not in ("json", "console"):
-            raise InputError("--log-format", self.log_format, "is unknown", "use json or console")
+
+    @property
+    def member_name(self) -> str:
+        """The member's name, as given or as the host is called."""
+        return self.member or socket.gethostname().lower()
 
     @property
     def probes_address(self) -> tuple[str, int]:
         """Host and port of the probes. Raises: InputError."""
-        host, colon, port = self.probes_bind.rpartition(":")
-        if not colon or not port.isdigit() or int(port) > 65535:
-            raise InputError("--probes-bind", self.probes_bind, "is not HOST:PORT", "use e.g. 127.0.0.1:8081")
-        return host.strip("[]"), int(port)
+        return parse_bind("--probes-bind", self.probes_bind)
 
 
 class GroupResource(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,7 @@ Owns what one reconcile staged and which of its creates are open. Built by `work
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -326,7 +326,7 @@ class SyncContext(Generic[M]):
         """See `Context.patch_status`."""
         self._wait(self._inner.patch_status(change))
 
-    def _wait(self, call: Any) -> Any:
+    def _wait(self, call: Coroutine[Any, Any, R]) -> R:
         """The result of the coroutine *call*, run on the process's event loop."""
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 

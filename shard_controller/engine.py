@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Never
 
 import structlog
 
@@ -98,7 +99,7 @@ class Engine:
         """Work until *stopping*, then end what runs. *build* makes the worker in the group of this engine's tasks."""
         async with asyncio.TaskGroup() as group:
             worker = self._worker = build(group)
-            helpers = [
+            helpers: list[asyncio.Task[Never]] = [
                 group.create_task(informer.run(), name=f"informer {name}")
                 for name, informer in zip(self._sources, self._informers, strict=True)
             ]
@@ -153,7 +154,7 @@ class Engine:
         await asyncio.sleep(wait_s)
         return True
 
-    async def _tick(self, worker: Worker[object]) -> None:
+    async def _tick(self, worker: Worker[object]) -> Never:
         """Tell the heartbeat that this loop lives, and tidy up now and then."""
         ticks = 0
         while True:

@@ -24,7 +24,10 @@ def load_controller(text: str) -> Controller[Any]:
     where, colon, attribute = text.rpartition(":")
     if not colon or not where or not attribute.isidentifier():
         raise InputError(
-            _FIELD, text, "is not FILE:NAME or MODULE:NAME", "write e.g. controller.py:websites or app.main:websites"
+            _FIELD,
+            text,
+            "is not FILE:NAME or MODULE:NAME",
+            "write e.g. controller.py:websites or app.main:websites",
         )
     module = _module_from_file(Path(where), text) if where.endswith(".py") else _module(where, text)
     found = getattr(module, attribute, None)
@@ -38,7 +41,9 @@ def load_controller(text: str) -> Controller[Any]:
 
 def _module_from_file(path: Path, text: str) -> ModuleType:
     if not path.is_file():
-        raise InputError(_FIELD, text, f"names a file that does not exist ({path})", "give the path of a file")
+        raise InputError(
+            _FIELD, text, f"names a file that does not exist ({path})", "give the path of a file"
+        )
     path = path.resolve()
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -1,0 +1,70 @@
+"""A controller whose objects say what the reconciler does: `spec.html` is a list of instructions, one per line."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import msgspec
+
+import shard_controller as sc
+
+
+class Spec(msgspec.Struct):
+    html: str
+
+
+class Website(msgspec.Struct):
+    spec: Spec
+
+
+WEBSITES = sc.Resource("websites.example.com/v1", Website)
+CONFIGMAPS = sc.Resource("configmaps/v1", dict)
+sites = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=4, name="sites")
+blocking = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=4, name="blocking")
+
+
+@sites.reconcile
+async def act(ctx: sc.Context[Website]) -> sc.Result:
+    """Follow the instructions in order."""
+    result: sc.Result = sc.Done()
+    for line in ctx.object.spec.html.splitlines():
+        match line.split():
+            case ["publish", text]:
+                await ctx.apply(CONFIGMAPS, ctx.name, {"data": {"page": text, "token": ctx.fencing_token}})
+            case ["sleep", seconds]:
+                await asyncio.sleep(float(seconds))
+            case ["block", seconds]:
+                time.sleep(float(seconds))  # noqa: ASYNC251 - what a bad reconciler does
+            case ["ready"]:
+                ctx.status["observedGeneration"] = ctx.generation
+                ctx.conditions.set("Ready", True, "Acted")
+            case ["raise"]:
+                raise RuntimeError("as told")
+            case ["permanent"]:
+                ctx.conditions.set("Ready", False, "Hopeless", "as told")
+                raise sc.PermanentError("as told")
+            case ["requeue", seconds]:
+                result = sc.RequeueAfter(seconds=float(seconds))
+            case ["delete"]:
+                await ctx.delete(CONFIGMAPS, ctx.name)
+            case ["note", path]:
+                with Path(path).open("a") as notes:  # noqa: ASYNC230 - one short line
+                    notes.write(f"{ctx.name}\n")
+            case other:
+                raise ValueError(f"unknown instruction {other}")
+    return result
+
+
+@blocking.reconcile
+def act_in_thread(ctx: sc.SyncContext[Website]) -> sc.Result:
+    """The same in a thread, reduced to what the tests need."""
+    for line in ctx.object.spec.html.splitlines():
+        match line.split():
+            case ["sleep", seconds]:
+                time.sleep(float(seconds))
+            case ["publish", text]:
+                ctx.apply(CONFIGMAPS, ctx.name, {"data": {"page": text}})
+    ctx.conditions.set("Ready", True, "Acted")
+    return sc.Done()

@@ -1,0 +1,97 @@
+"""Conditions: one write, transition times, nothing if nothing changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from shard_controller.conditions import Conditions
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+OLD = "2020-01-01T00:00:00Z"
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Published",
+    "message": "",
+    "observedGeneration": 3,
+    "lastTransitionTime": OLD,
+}
+FOREIGN = {"type": "Audited", "status": "False", "reason": "Later", "message": "", "lastTransitionTime": OLD}
+
+
+def conditions(*existing: dict[str, object], generation: int = 3) -> Conditions:
+    return Conditions(existing, generation=generation, wall=lambda: NOON)
+
+
+def test_setting_what_already_stands_writes_nothing() -> None:
+    staged = conditions(READY)
+    staged.set("Ready", True, "Published")
+    assert staged.merged() is None
+
+
+def test_a_changed_status_moves_the_transition_time() -> None:
+    staged = conditions(READY)
+    staged.set("Ready", False, "Propagating", "CDN lags")
+    assert staged.merged() == [
+        {
+            **READY,
+            "status": "False",
+            "reason": "Propagating",
+            "message": "CDN lags",
+            "lastTransitionTime": "2026-01-01T12:00:00Z",
+        }
+    ]
+
+
+def test_a_changed_message_keeps_the_transition_time() -> None:
+    staged = conditions(READY)
+    staged.set("Ready", True, "Published", "again")
+    assert staged.merged() == [{**READY, "message": "again"}]
+
+
+def test_a_new_generation_is_a_change_by_itself() -> None:
+    staged = conditions(READY, generation=4)
+    staged.set("Ready", True, "Published")
+    assert staged.merged() == [{**READY, "observedGeneration": 4}]
+
+
+def test_conditions_of_others_stay_where_they_are() -> None:
+    staged = conditions(FOREIGN, READY)
+    staged.set("Synced", None, "Unclear")
+    merged = staged.merged()
+    assert merged is not None
+    assert merged[:2] == [FOREIGN, READY]
+    assert merged[2]["status"] == "Unknown"
+    assert merged[2]["lastTransitionTime"] == "2026-01-01T12:00:00Z"
+
+
+def test_a_condition_without_reason_is_refused() -> None:
+    with pytest.raises(ValueError, match="condition Ready: a reason"):
+        conditions().set("Ready", True, "")
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["Ready", "Synced", "Stalled"]),
+            st.sampled_from([True, False, None]),
+            st.sampled_from(["A", "B"]),
+            st.sampled_from(["", "x"]),
+        ),
+        max_size=6,
+    )
+)
+def test_merging_twice_changes_nothing_more(calls: list[tuple[str, bool | None, str, str]]) -> None:
+    first = conditions(FOREIGN, READY)
+    for call in calls:
+        first.set(*call)
+    merged = first.merged()
+    second = Conditions(merged or [FOREIGN, READY], generation=3, wall=lambda: datetime.now(UTC))
+    for call in calls:
+        second.set(*call)
+    assert second.merged() is None

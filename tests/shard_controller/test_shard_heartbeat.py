@@ -1,0 +1,288 @@
+"""The heartbeat on virtual time, against a Lease that behaves: protocol 5.1."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from kubeio.errors import Conflict, NotFound, ServerFailure
+from kubeio.models import Lease, LeaseSpec, Meta
+from shard_controller.errors import LeaseLost, Stalled
+from shard_controller.heartbeat import Heartbeat
+from shard_controller.progress import Pulse, Watchdog
+from shard_controller.tenure import Activity, Phase, Tenure
+
+pytestmark = pytest.mark.looptime
+
+D = 15.0
+NAME = "shard-a-00000001"
+
+
+class LoopClock:
+    """The loop's virtual time; *slept_s* is time in which the process was suspended."""
+
+    slept_s = 0.0
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time() + self.slept_s
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class FakeLeases:
+    """One Lease on a server: compare-and-swap by version, outages, slow and lost answers."""
+
+    lease: Lease | None
+    clock: LoopClock
+    is_down: bool = False
+    loses_answers: bool = False
+    takes_s: float = 0.0
+    swaps: list[float] = field(default_factory=list)
+
+    async def get(self, name: str) -> Lease:
+        await self._reach()
+        if self.lease is None:
+            raise NotFound("GET lease", status=404)
+        return self.lease
+
+    async def swap(self, lease: Lease) -> Lease:
+        await self._reach()
+        if self.lease is None:
+            raise NotFound("PUT lease", status=404)
+        if lease.metadata.resource_version != self.lease.metadata.resource_version:
+            raise Conflict("PUT lease", status=409)
+        self.swaps.append(self.clock.now())
+        self.edit(spec=lease.spec)
+        if self.loses_answers:
+            raise ServerFailure("PUT lease", status=500)
+        return self.lease
+
+    def edit(self, *, spec: LeaseSpec | None = None, labels: dict[str, str] | None = None) -> None:
+        """Write the Lease as somebody else would."""
+        assert self.lease is not None
+        old = self.lease.metadata
+        meta = msgspec.structs.replace(
+            old,
+            resource_version=str(int(old.resource_version) + 1),
+            labels=labels if labels is not None else old.labels,
+        )
+        self.lease = msgspec.structs.replace(self.lease, metadata=meta, spec=spec or self.lease.spec)
+
+    def take(self, holder: str = "sharder") -> None:
+        assert self.lease is not None
+        self.edit(spec=msgspec.structs.replace(self.lease.spec, holder_identity=holder))
+
+    async def _reach(self) -> None:
+        await asyncio.sleep(self.takes_s)
+        if self.is_down:
+            raise ServerFailure("lease", status=503)
+
+
+class Life:
+    """A heartbeat under test, with everything it was given."""
+
+    def __init__(self, *, deadline_s: float = 60.0) -> None:
+        self.clock = LoopClock()
+        lease = Lease(
+            metadata=Meta(name=NAME, namespace="ns", resource_version="1"),
+            spec=LeaseSpec(holder_identity=NAME, lease_duration_seconds=int(D)),
+        )
+        self.leases = FakeLeases(lease, self.clock)
+        self.began_at = self.clock.now()
+        self.tenure = Tenure(duration_s=D, sent_at=self.began_at)
+        self.activity = Activity()
+        self.pulse = Pulse()
+        self.phases: list[tuple[float, Phase]] = []
+        self.deadline_s = deadline_s
+        self.heartbeat = Heartbeat(
+            self.leases,
+            lease,
+            tenure=self.tenure,
+            activity=self.activity,
+            watchdog=Watchdog(self.pulse, deadline_s=deadline_s, clock=self.clock),
+            clock=self.clock,
+            rng=random.Random(1),
+            on_phase=lambda phase: self.phases.append((self.elapsed(), phase)),
+        )
+
+    def elapsed(self) -> float:
+        return self.clock.now() - self.began_at
+
+    async def beats(self) -> None:
+        """The main loop's ticker: all is well."""
+        while True:
+            self.pulse.tick(due=0, handed_over=0, is_fresh=True, is_held=True)
+            await asyncio.sleep(1)
+
+    async def run(self, during: Callable[[], object] | None = None, *, for_s: float) -> BaseException | None:
+        """Let it beat for *for_s*; how it ended, None if it still beats. *during* is called at once."""
+        ticking = asyncio.create_task(self.beats())
+        beating = asyncio.create_task(self.heartbeat.run())
+        if during is not None:
+            during()
+        await asyncio.wait({beating}, timeout=for_s)
+        ticking.cancel()
+        if not beating.done():
+            beating.cancel()
+            await asyncio.wait({beating})
+            return None
+        error: BaseException | None = beating.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        return error
+
+
+async def test_it_renews_every_third_of_the_duration() -> None:
+    life = Life()
+    assert await life.run(for_s=26) is None
+    assert [at - life.began_at for at in life.leases.swaps] == pytest.approx([5, 10, 15, 20, 25], abs=0.01)
+    assert life.phases == []
+
+
+async def test_the_age_counts_from_when_the_renewal_was_sent() -> None:
+    life = Life()
+    life.leases.takes_s = 4.0
+    await life.run(for_s=9.5)
+    assert life.tenure.sent_at - life.began_at == pytest.approx(5, abs=0.01)
+
+
+async def test_after_two_thirds_without_renewal_work_pauses() -> None:
+    life = Life()
+    life.leases.is_down = True
+    assert await life.run(for_s=14) is None
+    assert [(round(at), phase) for at, phase in life.phases] == [(10, Phase.PAUSED)]
+
+
+async def test_with_nothing_running_it_waits_and_goes_on_when_its_swap_succeeds() -> None:
+    life = Life()
+    life.leases.is_down = True
+
+    def back_after_a_minute() -> None:
+        asyncio.get_running_loop().call_later(60, setattr, life.leases, "is_down", False)
+
+    assert await life.run(back_after_a_minute, for_s=70) is None
+    assert [phase for _, phase in life.phases] == [Phase.PAUSED, Phase.LAPSED, Phase.HELD]
+    assert life.phases[-1][0] == pytest.approx(60, abs=2.0)
+
+
+async def test_something_still_running_at_the_whole_duration_ends_the_process() -> None:
+    life = Life()
+    life.leases.is_down = True
+    life.activity.running = 1
+    error = await life.run(for_s=30)
+    assert isinstance(error, LeaseLost)
+    assert "still runs" in error.reason
+    assert life.elapsed() == pytest.approx(D, abs=0.6)
+
+
+async def test_a_suspended_process_that_was_working_ends_before_it_renews() -> None:
+    life = Life()
+    life.activity.running = 1
+
+    def suspended() -> None:
+        life.clock.slept_s = 40.0
+
+    error = await life.run(lambda: asyncio.get_running_loop().call_later(4.99, suspended), for_s=10)
+    assert isinstance(error, LeaseLost)
+    assert life.leases.swaps == []
+
+
+async def test_a_lease_that_was_taken_ends_the_process() -> None:
+    life = Life()
+    error = await life.run(life.leases.take, for_s=6)
+    assert isinstance(error, LeaseLost)
+    assert "'sharder'" in error.reason
+
+
+async def test_a_lease_that_was_deleted_ends_the_process_and_is_not_made_again() -> None:
+    life = Life()
+    error = await life.run(lambda: setattr(life.leases, "lease", None), for_s=6)
+    assert isinstance(error, LeaseLost)
+    assert life.leases.lease is None
+
+
+async def test_an_edited_duration_ends_the_process() -> None:
+    life = Life()
+    spec = LeaseSpec(holder_identity=NAME, lease_duration_seconds=600)
+    error = await life.run(lambda: life.leases.edit(spec=spec), for_s=6)
+    assert isinstance(error, LeaseLost)
+    assert "duration" in error.reason
+
+
+async def test_a_label_written_by_the_sharder_costs_one_more_swap() -> None:
+    life = Life()
+    assert await life.run(lambda: life.leases.edit(labels={"state": "ready"}), for_s=6) is None
+    assert [at - life.began_at for at in life.leases.swaps] == pytest.approx([5], abs=0.1)
+    assert life.leases.lease is not None
+    assert life.leases.lease.metadata.labels == {"state": "ready"}
+
+
+async def test_a_renewal_whose_answer_was_lost_is_made_good_by_the_next() -> None:
+    life = Life()
+    life.leases.loses_answers = True
+    loop = asyncio.get_running_loop()
+    assert (
+        await life.run(lambda: loop.call_later(6, setattr, life.leases, "loses_answers", False), for_s=9)
+        is None
+    )
+    assert life.tenure.sent_at - life.began_at == pytest.approx(6, abs=1.1)
+
+
+async def test_a_blocked_main_loop_stops_the_heartbeat() -> None:
+    life = Life(deadline_s=60)
+    beating = asyncio.create_task(life.heartbeat.run())
+    await asyncio.wait({beating})
+    group = beating.exception()
+    assert isinstance(group, BaseExceptionGroup)
+    assert group.subgroup(Stalled) is not None
+    assert life.elapsed() == pytest.approx(60, abs=1.5)
+    assert life.leases.swaps[-1] - life.began_at <= 61
+
+
+def tick(
+    pulse: Pulse, times: int, *, due: int = 0, moves: bool = False, fresh: bool = True, held: bool = True
+) -> None:
+    for number in range(times):
+        pulse.tick(due=due, handed_over=number if moves else 0, is_fresh=fresh, is_held=held)
+
+
+@pytest.mark.parametrize(
+    ("ticks", "stalls"),
+    [
+        ({"due": 5}, "oldest due key did not move"),
+        ({"fresh": False}, "watch streams were silent"),
+        ({"due": 5, "moves": True}, None),
+        ({"due": 5, "held": False}, None),
+        ({"fresh": False, "held": False}, None),
+    ],
+)
+async def test_progress_is_keys_and_streams_while_the_lease_is_held(
+    ticks: dict[str, bool], stalls: str | None
+) -> None:
+    pulse = Pulse()
+    watchdog = Watchdog(pulse, deadline_s=60, clock=LoopClock())
+    tick(pulse, 62, **ticks)  # type: ignore[arg-type]  # the table of cases is not typed per column
+    found = watchdog.check()
+    assert (found[0] if found else None) == stalls
+
+
+async def test_a_suspended_process_does_not_wake_up_stalled() -> None:
+    clock = LoopClock()
+    watchdog = Watchdog(Pulse(), deadline_s=60, clock=clock)
+    clock.slept_s = 3600
+    assert watchdog.check() is None
+
+
+async def test_starting_is_refused_from_two_thirds_on() -> None:
+    tenure, activity = Tenure(duration_s=15, sent_at=0.0), Activity()
+    assert activity.start(tenure, 9.99)
+    assert not activity.start(tenure, 10.0)
+    assert activity.running == 1

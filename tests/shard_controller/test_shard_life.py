@@ -1,0 +1,143 @@
+"""Names that live once: fresh names, take-over of a released Lease, quick succession."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from kubeio.errors import InputError
+from kubeio.labels import RingKeys, is_shard_name
+from kubeio.models import Lease, LeaseSpec, Meta
+from shard_controller.life import Birth, check_member, fresh_name
+from shard_controller.process import MARK, Identity, LinuxProcesses, decode, proves_end, this_process
+
+KEYS = RingKeys("websites")
+ME = Identity("boot-1", "ns-1", 200, 5000)
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+class NoProcesses:
+    """A machine on which nothing but us runs."""
+
+    def is_running(self, pid: int, started: int) -> bool:
+        return False
+
+    def has_children_of(self, life: str) -> bool:
+        return False
+
+
+class OneChild(NoProcesses):
+    def has_children_of(self, life: str) -> bool:
+        return True
+
+
+def birth(identity: Identity = ME) -> Birth:
+    return Birth(keys=KEYS, member="web-0", duration_s=15, hold=True, identity=identity)
+
+
+def lease(holder: str = "web-0-0000000a", *, identity: Identity = ME, **marks: str) -> Lease:
+    annotations = {**birth(identity).annotations(), **{k: v for k, v in marks.items() if v}}
+    return Lease(
+        metadata=Meta(name="web-0-0000000a", namespace="ns", annotations=annotations),
+        spec=LeaseSpec(holder_identity=holder, lease_duration_seconds=15),
+    )
+
+
+@settings(deadline=None)
+@given(st.from_regex(r"\A[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?){0,3}\Z"))
+def test_a_fresh_name_is_a_lease_name_and_a_label_value(member: str) -> None:
+    name = fresh_name(check_member(member), random.Random(1))
+    assert is_shard_name(name)
+    assert not any(part.startswith("-") or part.endswith("-") for part in name.split("."))
+    assert len(name) <= 63
+
+
+@pytest.mark.parametrize("member", ["", "Web", "-a", "a-", "a_b", "a.-b", "ä", "x" * 254])
+def test_a_member_that_no_lease_can_be_named_after_is_refused(member: str) -> None:
+    with pytest.raises(InputError, match="--member"):
+        check_member(member)
+
+
+def test_every_life_has_another_name() -> None:
+    rng = random.Random(7)
+    assert len({fresh_name("web-0", rng) for _ in range(1000)}) == 1000
+
+
+def test_only_a_lease_that_its_own_holder_released_is_worn_again() -> None:
+    assert birth().is_free(lease(""))
+    assert not birth().is_free(lease("web-0-0000000a"))
+    assert not birth().is_free(lease("sharder-1"))
+    assert not birth().is_free(lease("", **{KEYS.contested: "true"}))
+    assert not birth().is_free(lease("", **{birth().released_by: "web-0-0000000b"}))
+    other = Birth(keys=KEYS, member="web-1", duration_s=15, hold=True, identity=ME)
+    assert not other.is_free(lease(""))
+
+
+def test_another_pid_namespace_of_the_same_container_proves_the_end() -> None:
+    old = Identity("boot-0", "ns-0", 1, 10, pod="uid-1/main")
+    new = Identity("boot-1", "ns-1", 1, 10, pod="uid-1/main")
+    assert proves_end(old, life="x", mine=new, processes=OneChild())
+    assert not proves_end(
+        old, life="x", mine=Identity("boot-1", "ns-1", 1, 10, "uid-2/main"), processes=NoProcesses()
+    )
+    assert not proves_end(
+        old, life="x", mine=Identity("boot-1", "ns-0", 1, 10, "uid-1/main"), processes=NoProcesses()
+    )
+
+
+def test_a_missing_process_of_the_same_boot_proves_the_end_unless_it_left_children() -> None:
+    old = Identity("boot-1", "ns-1", 100, 4000)
+    assert proves_end(old, life="x", mine=ME, processes=NoProcesses())
+    assert not proves_end(old, life="x", mine=ME, processes=OneChild())
+    assert not proves_end(old, life="x", mine=Identity("boot-2", "ns-1", 200, 1), processes=NoProcesses())
+
+
+def test_a_lease_that_the_sharder_holds_is_never_released_for_anyone() -> None:
+    assert birth().is_proved_over(lease(), NoProcesses())
+    assert not birth().is_proved_over(lease("sharder-1"), NoProcesses())
+    assert not birth().is_proved_over(lease(""), NoProcesses())
+
+
+def test_the_annotation_of_a_process_can_be_read_back() -> None:
+    assert decode(ME.encode(), pod="") == ME
+    assert decode("something else", pod="") is None
+
+
+@linux_only
+def test_a_running_process_is_seen_and_a_zombie_has_ended() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    started = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    table = LinuxProcesses()
+    assert table.is_running(child.pid, started)
+    assert not table.is_running(child.pid, started + 1)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, not reaped
+    assert not table.is_running(child.pid, started)
+    child.wait()
+    assert child.stdin is not None
+    child.stdin.close()
+
+
+@linux_only
+def test_a_child_that_outlives_its_shard_is_found_by_its_environment() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={**os.environ, MARK: "web-0-feedbeef"}
+    )
+    assert LinuxProcesses().has_children_of("web-0-feedbeef")
+    assert child.stdin is not None
+    child.communicate(b"\n")
+    assert not LinuxProcesses().has_children_of("web-0-feedbeef")
+
+
+@linux_only
+def test_this_process_knows_itself() -> None:
+    me = this_process()
+    assert me.pid == os.getpid()
+    assert LinuxProcesses().is_running(me.pid, me.started)

@@ -1,0 +1,218 @@
+"""Ownership: every interleaving of events, drains, acknowledgements, lost and late answers."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from shard_controller.ownership import (
+    Acknowledge,
+    Decision,
+    Directed,
+    Drop,
+    Floors,
+    Kept,
+    Plain,
+    Reconcile,
+    Reread,
+    State,
+    Wait,
+    decide,
+    decide_handoff,
+)
+
+ME = "shard-a"
+OTHER = "shard-b"
+KEY = "default/blog"
+
+
+class OneObject(RuleBasedStateMachine):
+    """A server with one object, a lagging watch of ours, and a network that loses and delays acknowledgements.
+
+    Only we take the label off: others assign while it is off, or hand the object back.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history: list[State] = [State(1, ME, None)]
+        self.shown = 0  # index into history: what our watch has delivered
+        self.floors: Floors[str] = Floors()
+        self.under_way: list[tuple[State, State]] = []  # acknowledgements in the network: (tested, result)
+
+    @property
+    def truth(self) -> State:
+        return self.history[-1]
+
+    def write(self, shard: str | None, drain: str | None) -> None:
+        self.history.append(State(self.truth.version + 1, shard, drain))
+
+    def cached(self) -> State | None:
+        """What the selected watch left in the cache: nothing, once the object left our selection."""
+        state = self.history[self.shown]
+        return state if state.shard == ME else None
+
+    def decision(self) -> Decision:
+        return decide(
+            self.cached(),
+            shard=ME,
+            floor=self.floors.floor(KEY),
+            unanswered=self.floors.is_unanswered(KEY),
+            held=True,
+        )
+
+    def apply(self, tested: State, result: State) -> bool:
+        if self.truth.version != tested.version:
+            return False
+        self.write(result.shard, result.drain)
+        return True
+
+    @staticmethod
+    def outcome(state: State) -> State:
+        assert state.drain is not None
+        match decide_handoff(state.drain, shard=ME):
+            case Kept():
+                return State(0, ME, None)
+            case Directed(to=to):
+                return State(0, to, None)
+            case Plain():
+                return State(0, None, None)
+
+    @rule()
+    def somebody_edits_it(self) -> None:
+        self.write(self.truth.shard, self.truth.drain)
+
+    @precondition(lambda self: self.truth.shard == ME)
+    @rule(to=st.sampled_from([OTHER, "", ME]))
+    def sharder_drains_it(self, to: str) -> None:
+        self.write(ME, to)
+
+    @precondition(lambda self: self.truth.shard != ME)
+    @rule()
+    def it_comes_back(self) -> None:
+        self.write(ME, None)
+
+    @precondition(lambda self: self.shown < len(self.history) - 1)
+    @rule(data=st.data())
+    def watch_delivers(self, data: st.DataObject) -> None:
+        self.shown = data.draw(st.integers(self.shown + 1, len(self.history) - 1))
+        if self.cached() is None:
+            self.floors.gone(KEY)
+
+    @precondition(lambda self: isinstance(self.decision(), Acknowledge))
+    @rule(fate=st.sampled_from(["answered", "answer lost", "delayed", "never arrives"]))
+    def we_acknowledge(self, fate: str) -> None:
+        decision = self.decision()
+        assert isinstance(decision, Acknowledge)
+        self.send(decision.state, fate)
+
+    def send(self, tested: State, fate: str) -> None:
+        self.floors.acknowledging(KEY, tested=tested.version)
+        result = self.outcome(tested)
+        if fate == "delayed":
+            self.under_way.append((tested, result))
+        elif fate != "never arrives" and self.apply(tested, result) and fate == "answered":
+            self.floors.acknowledged(KEY, version=self.truth.version)
+
+    @precondition(lambda self: self.under_way)
+    @rule(was_answered=st.booleans())
+    def a_delayed_one_arrives(self, was_answered: bool) -> None:
+        tested, result = self.under_way.pop(0)
+        if self.apply(tested, result) and was_answered:
+            self.floors.acknowledged(KEY, version=self.truth.version)
+
+    @precondition(lambda self: isinstance(self.decision(), Reread))
+    @rule(fate=st.sampled_from(["answered", "answer lost", "delayed", "never arrives"]))
+    def we_read_again(self, fate: str) -> None:
+        found = self.truth
+        self.floors.read(KEY, version=found.version)
+        if found.version < self.floors.floor(KEY):
+            self.send(found, fate)
+
+    @rule()
+    def the_stream_passes(self) -> None:
+        self.floors.forget(self.history[self.shown].version)
+
+    @invariant()
+    def we_reconcile_only_what_is_ours(self) -> None:
+        if isinstance(self.decision(), Reconcile):
+            assert self.truth.shard == ME, (self.history, self.shown)
+
+    @invariant()
+    def nothing_is_forgotten_for_good(self) -> None:
+        """Were everything delivered now, an object of ours would be worked on, asked about, or given up."""
+        shown, self.shown = self.shown, len(self.history) - 1
+        decision = self.decision()
+        self.shown = shown
+        if self.truth.shard == ME:
+            assert not isinstance(decision, Drop), (self.history, decision)
+
+    def teardown(self) -> None:
+        """In the end, with nothing lost any more, floors are empty and the decision follows the labels."""
+        self.under_way.clear()
+        for _ in range(3):
+            self.shown = len(self.history) - 1
+            if self.cached() is None:
+                self.floors.gone(KEY)
+            if isinstance(self.decision(), Reread):
+                self.we_read_again("answered")
+            elif isinstance(self.decision(), Acknowledge):
+                self.we_acknowledge("answered")
+        self.shown = len(self.history) - 1
+        assert isinstance(self.decision(), Reconcile if self.truth.shard == ME else Drop)
+        if self.cached() is None:
+            self.floors.gone(KEY)
+        self.the_stream_passes()
+        self.the_stream_passes()
+        assert len(self.floors) == 0
+
+
+TestOneObject = OneObject.TestCase
+TestOneObject.settings = settings(max_examples=300, stateful_step_count=25, deadline=None)
+
+
+def test_an_older_state_does_not_count_after_an_acknowledgement() -> None:
+    floors: Floors[str] = Floors()
+    floors.acknowledging(KEY, tested=7)
+    floors.acknowledged(KEY, version=9)
+    stale = decide(State(8, ME, None), shard=ME, floor=floors.floor(KEY), unanswered=False, held=True)
+    assert stale == Drop("superseded")
+    back = State(12, ME, None)
+    assert decide(back, shard=ME, floor=floors.floor(KEY), unanswered=False, held=True) == Reconcile(back)
+
+
+def test_nothing_starts_without_a_lease_not_even_an_acknowledgement() -> None:
+    for drain in (None, OTHER, ""):
+        state = State(3, ME, drain)
+        assert decide(state, shard=ME, floor=0, unanswered=False, held=False) == Wait()
+
+
+def test_a_drain_label_decides_the_way() -> None:
+    assert decide_handoff(OTHER, shard=ME) == Directed(OTHER)
+    assert decide_handoff("", shard=ME) == Plain()
+    assert decide_handoff(ME, shard=ME) == Kept()
+
+
+def test_a_foreign_label_is_dropped_even_with_a_drain_label() -> None:
+    foreign = State(3, OTHER, ME)
+    assert decide(foreign, shard=ME, floor=0, unanswered=False, held=True) == Drop("foreign")
+
+
+def test_a_read_of_the_tested_version_answers_nothing() -> None:
+    floors: Floors[str] = Floors()
+    floors.acknowledging(KEY, tested=7)
+    floors.read(KEY, version=7)
+    assert floors.is_unanswered(KEY)
+    floors.read(KEY, version=8)
+    assert not floors.is_unanswered(KEY)
+    assert floors.floor(KEY) == 8
+
+
+def test_a_floor_is_forgotten_only_at_the_second_look_beyond_it() -> None:
+    floors: Floors[str] = Floors()
+    floors.acknowledged(KEY, version=9)
+    floors.forget(8)
+    floors.forget(9)
+    assert floors.floor(KEY) == 9
+    floors.forget(9)
+    assert floors.floor(KEY) == 0

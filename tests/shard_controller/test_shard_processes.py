@@ -1,0 +1,451 @@
+"""Real shard processes on the embedded control plane; the tests write the labels that a sharder would write."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import pytest
+
+from devcluster.embedded import Fault
+from kubeio.models import Lease
+from kubeio.patch import MergePatch
+from kubeio.resource import LEASES, Resource
+
+WEBSITES = Resource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+NS = "default"
+Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+
+
+async def test_an_assigned_object_gets_its_child_and_one_status_write(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "publish hello\nready", owner=shard)
+    await bench.until(lambda: has_condition(bench, "blog"))
+    assert await bench.page("blog") == "hello"
+    child = await bench.find(CONFIGMAPS, "blog")
+    assert child["metadata"]["labels"][bench.keys.shard] == shard.name
+    assert child["metadata"]["ownerReferences"][0]["controller"] is True
+    await asyncio.sleep(0.5)
+    assert len(bench.writes("web-0", resource="websites.example.com")) == 1
+    assert (await bench.find(WEBSITES, "blog"))["status"]["observedGeneration"] == 1
+
+
+async def test_an_object_of_another_shard_is_never_seen(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("theirs", "publish hello", owner="web-1-00000000")
+    await bench.site("ours", "publish hello", owner=shard)
+    await bench.until(lambda: bench.page("ours"))
+    assert shard.reconciles("theirs") == []
+    assert await bench.page("theirs") == ""
+
+
+async def test_a_plain_drain_removes_both_labels_children_first(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: bench.page("blog"))
+    await bench.label(WEBSITES, "blog", drain="")
+    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    assert await bench.owner(CONFIGMAPS, "blog") == ""
+    released = [w.resource for w in bench.writes("web-0", verb="patch", code=200) if lost_label(bench, w)]
+    assert released == ["configmaps", "websites.example.com"]
+
+
+async def test_a_directed_drain_passes_the_tree_in_one_write_each(bench: Bench) -> None:
+    old, new = await bench.start("web-0"), await bench.start("web-1")
+    await bench.site("blog", "publish hello", owner=old)
+    await bench.until(lambda: bench.page("blog"))
+    await bench.label(WEBSITES, "blog", drain=new.name)
+    await bench.until(lambda: owner_is(bench, WEBSITES, "blog", new))
+    assert await bench.owner(CONFIGMAPS, "blog") == new.name
+    assert bench.keys.drain not in await bench.labels(WEBSITES, "blog")
+    await bench.until(lambda: value(new.reconciles("blog")))
+    unowned = [
+        w
+        for w in bench.writes()
+        if w.name == "blog" and w.labels_after and bench.keys.shard not in w.labels_after
+    ]
+    assert unowned == []
+
+
+@pytest.mark.parametrize("holder", ["taken", "released", "missing"])
+async def test_a_drain_towards_a_lease_that_is_not_held_is_plain(bench: Bench, holder: str) -> None:
+    shard = await bench.start("web-0")
+    if holder != "missing":
+        await foreign_lease(bench, "web-9-00000009", "somebody" if holder == "taken" else "")
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: bench.page("blog"))
+    await bench.label(WEBSITES, "blog", drain="web-9-00000009")
+    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+
+
+async def test_a_drain_towards_the_owner_itself_removes_the_drain_label_only(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: bench.page("blog"))
+    await bench.label(WEBSITES, "blog", drain=shard.name)
+    await bench.until(lambda: drain_is_gone(bench, "blog"))
+    assert await bench.owner(WEBSITES, "blog") == shard.name
+    await bench.edit("blog", "publish again")
+    await bench.until(lambda: page_is(bench, "blog", "again"))
+
+
+async def test_the_running_reconcile_ends_before_the_object_is_given_up(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "sleep 1\npublish hello", owner=shard)
+    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.label(WEBSITES, "blog", drain="")
+    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    assert [record["outcome"] for record in shard.records("end")] == ["done"]
+    assert await bench.page("blog") == "hello"
+    assert await is_free(bench, CONFIGMAPS, "blog")
+
+
+async def test_nothing_is_reconciled_between_drain_label_and_return(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: bench.page("blog"))
+    await bench.label(WEBSITES, "blog", drain="")
+    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    before = len(shard.reconciles("blog"))
+    await bench.edit("blog", "publish unowned")
+    await asyncio.sleep(0.5)
+    assert len(shard.reconciles("blog")) == before
+    await bench.label(WEBSITES, "blog", shard=shard.name)
+    await bench.label(CONFIGMAPS, "blog", shard=shard.name)
+    await bench.until(lambda: page_is(bench, "blog", "unowned"))
+
+
+async def test_a_write_to_an_object_that_was_taken_away_is_refused_and_recorded(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "sleep 0.8\nready", owner=shard)
+    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.label(WEBSITES, "blog", shard="web-9-00000009")
+    await bench.until(lambda: value(shard.records("refused")))
+    assert [record["outcome"] for record in shard.records("end")] == ["lost"]
+    await asyncio.sleep(1.2)
+    assert len(shard.reconciles("blog")) == 1
+    assert "status" not in await bench.find(WEBSITES, "blog")
+    assert bench.writes("web-0", resource="websites.example.com", code=422)
+
+
+async def test_without_the_fence_the_same_write_gets_through(bench: Bench) -> None:
+    shard = await bench.start("web-0", env={"RINGLEADER_UNSAFE_NO_FENCE": "1"})
+    await bench.site("blog", "sleep 0.8\nready", owner=shard)
+    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.label(WEBSITES, "blog", shard="web-9-00000009")
+    await bench.until(lambda: has_condition(bench, "blog"))
+    foreign = bench.writes("web-0", resource="websites.example.com", code=200)
+    assert foreign[0].labels_before[bench.keys.shard] == "web-9-00000009"
+    assert shard.logged("fence is off: former owners can write")
+
+
+async def test_sigterm_ends_what_runs_releases_the_lease_and_exits_with_0(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "sleep 1\npublish hello", owner=shard)
+    await bench.until(lambda: value(shard.reconciles("blog")))
+    assert await shard.terminate() == 0
+    assert await bench.page("blog") == "hello"
+    assert [record["outcome"] for record in shard.records("end")] == ["done"]
+    assert (await bench.lease(shard))["spec"].get("holderIdentity", "") == ""
+
+
+async def test_a_reconcile_that_outlasts_its_timeout_is_cut_off_at_sigterm(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "sleep 60", owner=shard)
+    await bench.until(lambda: value(shard.reconciles("blog")))
+    assert await shard.terminate(within_s=12) == 0
+    assert (await bench.lease(shard))["spec"].get("holderIdentity", "") == ""
+
+
+@pytest.mark.parametrize("how", ["taken", "deleted", "duration edited"])
+async def test_a_lost_lease_ends_the_process_with_3(bench: Bench, how: str) -> None:
+    shard = await bench.start("web-0")
+    if how == "deleted":
+        await bench.client.delete(LEASES, shard.name, namespace=NS)
+    else:
+        spec = {"holderIdentity": "sharder"} if how == "taken" else {"leaseDurationSeconds": 60}
+        await bench.client.patch(LEASES, shard.name, MergePatch({"spec": spec}), namespace=NS, type=dict)
+    assert await shard.ended(within_s=8) == 3
+    lease = await bench.lease(shard)
+    assert lease is None if how == "deleted" else lease["spec"]["holderIdentity"] != ""
+
+
+async def test_a_process_that_slept_through_its_lease_while_working_does_not_wake_up_to_work(
+    bench: Bench,
+) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "sleep 3\npublish late", owner=shard)
+    await bench.until(lambda: value(shard.reconciles("blog")))
+    shard.signal(signal.SIGSTOP)
+    await asyncio.sleep(4)
+    shard.signal(signal.SIGCONT)
+    assert await shard.ended(within_s=5) == 3
+
+
+async def test_an_idle_process_that_slept_through_its_lease_goes_on_if_nobody_took_it(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    shard.signal(signal.SIGSTOP)
+    await asyncio.sleep(4)
+    shard.signal(signal.SIGCONT)
+    await asyncio.sleep(0.2)
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: bench.page("blog"))
+    assert shard.process.returncode is None
+
+
+async def test_every_life_has_a_name_of_its_own_and_a_released_lease_is_worn_again(bench: Bench) -> None:
+    first = await bench.start("web-0")
+    assert await first.terminate() == 0
+    second = await bench.start("web-0")
+    assert second.name == first.name
+    second.signal(signal.SIGKILL)
+    await second.ended()
+    third = await bench.start("web-0")
+    assert third.name != second.name
+    annotations = (await bench.lease(third))["metadata"]["annotations"]
+    assert annotations["ringleader.dev/member"] == "web-0"
+    assert annotations["ringleader.dev/protocol"] == "v1"
+
+
+async def test_quick_succession_releases_the_lease_of_a_life_that_demonstrably_ended(bench: Bench) -> None:
+    first = await bench.start("web-0", flags=("--hold",))
+    assert (await bench.lease(first))["metadata"]["annotations"]["ringleader.dev/hold"] == "true"
+    first.signal(signal.SIGKILL)
+    await first.ended()
+    second = await bench.start("web-0", flags=("--hold",))
+    old = await bench.lease(first)
+    assert old["spec"].get("holderIdentity", "") == ""
+    assert "ringleader.dev/hold" not in old["metadata"]["annotations"]
+    third = await bench.start("web-0")
+    assert third.name not in (first.name, second.name)
+
+
+async def test_the_lease_of_a_life_that_still_runs_is_left_alone(bench: Bench) -> None:
+    first = await bench.start("web-0")
+    second = await bench.start("web-0")
+    assert second.name != first.name
+    assert (await bench.lease(first))["spec"]["holderIdentity"] == first.name
+
+
+async def test_a_child_of_ours_that_exists_is_adopted(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    site = await bench.site("blog", "sleep 1\npublish hello", owner=shard)
+    await configmap(bench, "blog", controller=site, shard=shard.name)
+    await bench.until(lambda: page_is(bench, "blog", "hello"))
+    assert len(bench.writes("web-0", resource="configmaps", code=201)) == 0
+
+
+async def test_a_child_of_another_controller_is_left_as_it_is(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    other = await bench.site("other", "", owner="web-9-00000009")
+    await configmap(bench, "blog", controller=other, shard="web-9-00000009")
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: value(shard.records("end")))
+    assert shard.records("end")[0]["outcome"] == "error"
+    assert await bench.page("blog") == "old"
+    assert "Website other" in shard.logged("reconcile failed")[0]["error"]
+
+
+async def test_a_child_of_ours_under_another_live_name_is_asked_for_and_comes(bench: Bench) -> None:
+    ours, theirs = await bench.start("web-0"), await bench.start("web-1")
+    site = await bench.site("blog", "", owner=ours)
+    await configmap(bench, "blog", controller=site, shard=theirs.name)
+    await bench.edit("blog", "publish hello")
+    await bench.until(lambda: page_is(bench, "blog", "hello"))
+    assert await bench.owner(CONFIGMAPS, "blog") == ours.name
+    asked = [
+        w
+        for w in bench.writes("web-0", resource="configmaps")
+        if (w.labels_after or {}).get(bench.keys.drain)
+    ]
+    assert asked[0].labels_after[bench.keys.drain] == ours.name
+
+
+@pytest.mark.parametrize("fault", ["lose_answer", "error"])
+async def test_an_unanswered_create_is_settled_before_the_reconcile_ends(bench: Bench, fault: str) -> None:
+    shard = await bench.start("web-0")
+    await bench.plane.faults.add(
+        Fault(what=fault, user="web-0", verb="create", resource="configmaps", count=1)
+    )
+    await bench.site("blog", "publish hello\nready", owner=shard)
+    await bench.until(lambda: has_condition(bench, "blog"))
+    assert await bench.page("blog") == "hello"
+    assert [record["outcome"] for record in shard.records("end")][0] == "done"
+
+
+async def test_a_drain_waits_for_a_create_whose_answer_is_late(bench: Bench) -> None:
+    shard = await bench.start("web-0", duration_s=15)
+    await bench.plane.faults.add(
+        Fault(what="latency", user="web-0", verb="create", resource="configmaps", count=1, delay_s=1.5)
+    )
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.label(WEBSITES, "blog", drain="")
+    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    assert await bench.page("blog") == "hello"
+    assert await is_free(bench, CONFIGMAPS, "blog")
+
+
+async def test_an_acknowledgement_whose_answer_was_lost_counts_as_given(bench: Bench) -> None:
+    shard = await bench.start("web-0", duration_s=15)
+    await bench.site("blog", "", owner=shard)
+    await bench.until(lambda: value(shard.records("end")))
+    before = len(shard.reconciles("blog"))
+    await bench.plane.faults.add(
+        Fault(what="lose_answer", user="web-0", verb="patch", resource="websites.example.com", count=1)
+    )
+    await bench.label(WEBSITES, "blog", drain="")
+    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    await asyncio.sleep(0.5)
+    assert len(shard.reconciles("blog")) == before
+    await bench.label(WEBSITES, "blog", shard=shard.name)
+    await bench.until(lambda: value(shard.reconciles("blog")[before:]))
+
+
+async def test_an_acknowledgement_that_never_arrived_is_sent_again(bench: Bench) -> None:
+    shard = await bench.start("web-0", duration_s=15)
+    await bench.site("blog", "", owner=shard)
+    await bench.until(lambda: value(shard.records("end")))
+    await bench.plane.faults.add(
+        Fault(what="error", user="web-0", verb="patch", resource="websites.example.com", count=2, code=500)
+    )
+    await bench.label(WEBSITES, "blog", drain="")
+    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+
+
+async def test_a_child_left_behind_is_passed_on_when_asked_for(bench: Bench) -> None:
+    shard, other = await bench.start("web-0"), await bench.start("web-1")
+    site = await bench.site("blog", "", owner=other)
+    await configmap(bench, "blog", controller=site, shard=shard.name)
+    await bench.label(CONFIGMAPS, "blog", drain=other.name)
+    await bench.until(lambda: owner_is(bench, CONFIGMAPS, "blog", other))
+
+
+async def test_an_error_is_tried_again_and_a_permanent_one_is_not(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("flaky", "raise", owner=shard)
+    await bench.site("hopeless", "permanent", owner=shard)
+    await bench.until(lambda: value(len(shard.reconciles("flaky")) > 3))
+    await bench.until(lambda: has_condition(bench, "hopeless", "False"))
+    seen = len(shard.reconciles("hopeless"))
+    await asyncio.sleep(0.5)
+    assert len(shard.reconciles("hopeless")) == seen <= 2
+    await bench.edit("hopeless", "ready")
+    await bench.until(lambda: has_condition(bench, "hopeless"))
+
+
+async def test_an_object_that_does_not_fit_the_model_stops_nobody_else(bench: Bench) -> None:
+    shard = await bench.start("web-0", attribute="blocking")
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: page_is(bench, "blog", "hello"))
+    assert await has_condition(bench, "blog")
+
+
+async def test_a_reconcile_in_a_thread_keeps_its_key_busy_beyond_its_timeout(bench: Bench) -> None:
+    shard = await bench.start("web-0", attribute="blocking", duration_s=15)
+    await bench.site("slow", "sleep 5", owner=shard)
+    await bench.until(lambda: value(shard.reconciles("slow")))
+    await bench.label(WEBSITES, "slow", drain="")
+    await asyncio.sleep(4.3)
+    assert await bench.owner(WEBSITES, "slow") == shard.name
+    await bench.until(lambda: is_free(bench, WEBSITES, "slow"))
+
+
+async def test_a_blocked_loop_ends_the_process_with_its_stacks(bench: Bench) -> None:
+    shard = await bench.start("web-0", duration_s=60, flags=("--progress-deadline-s", "2"))
+    await bench.site("blog", "block 30", owner=shard)
+    assert await shard.ended(within_s=12) == 1
+    assert "time.sleep" in shard.log.read_text() or "acting.py" in shard.log.read_text()
+
+
+async def test_objects_being_deleted_are_reconciled_too(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "", owner=shard)
+    await bench.until(lambda: value(shard.reconciles("blog")))
+    finalizers = MergePatch({"metadata": {"finalizers": ["example.com/test"]}})
+    await bench.client.patch(WEBSITES, "blog", finalizers, namespace=NS, type=dict)
+    await bench.client.delete(WEBSITES, "blog", namespace=NS)
+    before = len(shard.reconciles("blog"))
+    await bench.edit("blog", "ready")
+    await bench.until(lambda: value(len(shard.reconciles("blog")) > before))
+
+
+async def test_an_api_server_that_was_away_for_long_finds_the_same_shard_again(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+    await bench.site("blog", "publish hello", owner=shard)
+    await bench.until(lambda: bench.page("blog"))
+    await bench.plane.restart(away_s=7)
+    await bench.edit("blog", "publish again")
+    await bench.until(lambda: page_is(bench, "blog", "again"), within_s=20)
+    assert shard.process.returncode is None
+    assert (await bench.lease(shard))["spec"]["holderIdentity"] == shard.name
+
+
+# -- small observations
+
+
+async def value(found: object) -> object:
+    return found
+
+
+async def is_free(bench: Bench, resource: Resource, name: str) -> bool:
+    labels = await bench.labels(resource, name)
+    return bench.keys.shard not in labels and bench.keys.drain not in labels
+
+
+async def drain_is_gone(bench: Bench, name: str) -> bool:
+    return bench.keys.drain not in await bench.labels(WEBSITES, name)
+
+
+async def owner_is(bench: Bench, resource: Resource, name: str, shard: Any) -> bool:
+    return bool(await bench.owner(resource, name) == shard.name)
+
+
+async def page_is(bench: Bench, name: str, text: str) -> bool:
+    return bool(await bench.page(name) == text)
+
+
+async def has_condition(bench: Bench, name: str, status: str = "True") -> bool:
+    found = await bench.find(WEBSITES, name)
+    conditions = (found or {}).get("status", {}).get("conditions", [])
+    return any(entry["type"] == "Ready" and entry["status"] == status for entry in conditions)
+
+
+def lost_label(bench: Bench, write: Any) -> bool:
+    before, after = write.labels_before or {}, write.labels_after or {}
+    return bench.keys.shard in before and bench.keys.shard not in after
+
+
+async def foreign_lease(bench: Bench, name: str, holder: str) -> None:
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": NS, "labels": {bench.keys.ring_label: bench.keys.ring}},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 3},
+    }
+    await bench.client.create(LEASES, lease, namespace=NS, type=Lease)
+
+
+async def configmap(bench: Bench, name: str, *, controller: dict[str, Any], shard: str) -> None:
+    """A ConfigMap that the Website *controller* controls, under the name of *shard*."""
+    reference = {
+        "apiVersion": "example.com/v1",
+        "kind": "Website",
+        "name": controller["metadata"]["name"],
+        "uid": controller["metadata"]["uid"],
+        "controller": True,
+    }
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": NS,
+            "labels": {bench.keys.shard: shard},
+            "ownerReferences": [reference],
+        },
+        "data": {"page": "old"},
+    }
+    await bench.client.create(CONFIGMAPS, body, namespace=NS, type=dict)
