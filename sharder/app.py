@@ -18,7 +18,7 @@ from kubeio.client import Client
 from kubeio.clock import SystemClock
 from kubeio.config import load_cluster
 from kubeio.discovery import Discovery
-from kubeio.election import ElectionMetrics, leadership
+from kubeio.election import leader_gauge, leadership
 from kubeio.lease import Leases
 from kubeio.metrics import ClientMetrics
 from kubeio.server import ProbeServer
@@ -82,7 +82,7 @@ async def run(settings: Settings) -> None:
                 retry_period_s=settings.lease_duration_s / 7.5,
                 clock=clock,
                 rng=rng,
-                metrics=ElectionMetrics(registry),
+                status=leader_gauge(registry),
             ):
                 log.info("leading", identity=settings.identity)
                 rings.lead()
