@@ -61,7 +61,7 @@ def movement(old: HashRing, new: HashRing) -> Movement:
             old_end, old_owner = next(old_arcs)
         if new_end == done:
             new_end, new_owner = next(new_arcs)
-    flows = {pair: Fraction(size, HASH_SPACE) for pair, size in sorted(sizes.items()) if size}
+    flows = {pair: Fraction(size, HASH_SPACE) for pair, size in sorted(sizes.items())}
     return Movement(MappingProxyType(flows), _ideal(old, new))
 
 

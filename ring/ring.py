@@ -156,11 +156,14 @@ class HashRing:
         Cost:   O(log tokens).
         Raises: EmptyRingError if the ring has no member.
         """
-        return self.owner_of_hash(hash_key(key))
+        arcs = self._arcs
+        if arcs is None:
+            raise EmptyRingError(f"owner of {key!r}")
+        return self._names[arcs.owners[arcs.row(hash_key(key))]]
 
     def owner_of_hash(self, position: int) -> str:
-        """Member responsible for a position of the hash space, 0 to HASH_SPACE - 1."""
-        arcs = self._arc_table("owner of a key")
+        """Member responsible for a position of the hash space, 0 to HASH_SPACE - 1; raises like `owner`."""
+        arcs = self._arc_table(f"owner of position {position}")
         return self._names[arcs.owners[arcs.row(position)]]
 
     def owners(self, keys: Iterable[str]) -> list[str]:

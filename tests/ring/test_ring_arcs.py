@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,3 +145,24 @@ def test_the_longest_arc_gives_and_keeps_the_part_next_to_its_token() -> None:
     assert arcs.owners[arcs.row(0)] == 1
     assert arcs.owners[arcs.row(QUARTER - 1)] == 1
     assert arcs.owners[arcs.row(QUARTER)] == 0
+
+
+@pytest.mark.parametrize("over", [0, 1, 2])
+def test_a_piece_that_ends_near_the_start_of_the_space_wraps_exactly(over: int) -> None:
+    # the first arc, of 2 quarters, keeps 1: what it passes on ends at position over - 1
+    first = QUARTER + over - 1
+    tokens = table((first, 0), (first + 2 * QUARTER, 1))
+    arcs = bound_arcs(tokens, [QUARTER, HASH_SPACE])
+    rows = list(zip(arcs.ends, arcs.owners, strict=True))
+    head = [(over - 1, 1)] if over else []
+    assert rows == [*head, (first, 0), (first + 2 * QUARTER, 1), (LAST, 1)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_a_piece_reaches_over_the_start_of_the_space_by_few_positions(size: int) -> None:
+    # member 0's first arc keeps all but `size + 1` positions, which end at position 0
+    tokens = table((QUARTER, 0), (LAST - size, 1))
+    arcs = bound_arcs(tokens, [QUARTER, HASH_SPACE])
+    rows = list(zip(arcs.ends, arcs.owners, strict=True))
+    tail = [(LAST, 1)] if size else []
+    assert rows == [(0, 1), (QUARTER, 0), (LAST - size, 1), *tail]
