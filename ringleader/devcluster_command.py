@@ -1,0 +1,152 @@
+"""`ringleader devcluster up|down|status`: a control plane of one's own on this machine, until it is taken down.
+
+Owns the words and flags; `devcluster.standing` owns the processes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kubeio.errors import InputError
+from ringleader.failures import FAILED
+from ringleader.options import Output
+from ringleader.output import Form, Table, age, print_document, print_line, print_table
+
+if TYPE_CHECKING:
+    from devcluster.standing import Record
+
+app = typer.Typer(
+    name="devcluster",
+    help="A control plane on this machine: in memory, or a real kube-apiserver and etcd.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+_NAME = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z")
+
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Which one, if there are several.")]
+
+
+@app.command()
+def up(
+    *,
+    real: Annotated[
+        bool,
+        typer.Option("--real", help="A real kube-apiserver and etcd; built from Go modules the first time."),
+    ] = False,
+    name: Name = "default",
+    output: Output = None,
+) -> int:
+    """Start a control plane that stays up, and print how to use it."""
+    from devcluster.standing import StandingFailed, start_standing
+
+    _check_name(name)
+    if real and (problem := _build_if_missing()):
+        return _fail(problem)
+    try:
+        record, was_started = start_standing(name, "real" if real else "embedded")
+    except StandingFailed as failed:
+        return _fail(str(failed))
+    if real and record.kind != "real":
+        return _fail(
+            f"{name} is up already and is embedded; take it down first (ringleader devcluster down"
+            f" --name {name}), or choose another --name"
+        )
+    if output in (Form.JSON, Form.YAML):
+        print_document(_described(record), form=output)
+        return 0
+    print_line(f"{name} ({record.kind}) {'is up' if was_started else 'is up already'} at {record.url}")
+    print_line(f"export KUBECONFIG={shlex.quote(record.kubeconfig)}")
+    return 0
+
+
+@app.command()
+def down(*, name: Name = "default") -> int:
+    """End a control plane; its state is gone."""
+    from devcluster.standing import StandingFailed, stop_standing
+
+    _check_name(name)
+    try:
+        was_up = stop_standing(name)
+    except StandingFailed as failed:
+        return _fail(str(failed))
+    print_line(f"{name} is {'down' if was_up else 'not up'}")
+    return 0
+
+
+@app.command()
+def status(*, output: Output = None) -> int:
+    """List the control planes of this machine."""
+    from devcluster.standing import all_standing
+
+    records = all_standing()
+    if output in (Form.JSON, Form.YAML):
+        print_document({"controlPlanes": [_described(record) for record in records]}, form=output)
+        return 0
+    if output is Form.NAME:
+        for record in records:
+            print_line(record.name)
+        return 0
+    if not records:
+        print_line("no control plane is up; ringleader devcluster up starts one")
+        return 0
+    rows = [
+        (
+            record.name,
+            record.kind,
+            "up" if record.is_up else "died",
+            age(time.time() - record.started_at),
+            record.url,
+            record.kubeconfig,
+        )
+        for record in records
+    ]
+    columns = ("NAME", "KIND", "STATE", "AGE", "SERVER", "KUBECONFIG")
+    print_table(Table(columns=columns, rows=rows, wide=("SERVER",)), form=output)
+    return 0
+
+
+def _check_name(name: str) -> None:
+    if _NAME.match(name) is None:
+        raise InputError(
+            "--name", name, "is not a name", "use up to 40 of a-z, 0-9 and - inside, such as dev-2"
+        )
+
+
+def _build_if_missing() -> str:
+    """Build the real servers if they are nowhere; what went wrong, if anything."""
+    from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe
+    from devcluster.real.binaries import SERVERS
+    from devcluster.real.build_progress import ConsoleProgress
+
+    try:
+        ensure_binaries(SERVERS, kubernetes_recipe(), progress=ConsoleProgress())
+    except BinariesMissing as missing:
+        return f"{missing.reason}; {missing.remedy}"
+    return ""
+
+
+def _described(record: Record) -> dict[str, object]:
+    return {
+        "name": record.name,
+        "kind": record.kind,
+        "up": record.is_up,
+        "startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.started_at)),
+        "server": record.url,
+        "kubeconfig": record.kubeconfig,
+        "folder": str(Path(record.kubeconfig).parent),
+        "pids": record.pids,
+    }
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"error: {message}\n")
+    return FAILED
