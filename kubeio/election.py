@@ -171,6 +171,7 @@ class _Candidate:
         self._told: str | None = None
         self._seen: LeaseSpec | None = None
         self._seen_at = 0.0
+        self._tried_at = 0.0
         self._claim: LeaseSpec | None = None  # the last one sent, whether or not an answer came
         self._lease: Lease | None = None  # what we hold, as last answered
         self.loss: LeadershipLost | None = None
@@ -218,7 +219,7 @@ class _Candidate:
         except (AlreadyExists, Conflict):
             self._claim = None  # it was not written; without an answer it may have been
             raise
-        self.held.renewed_at = sent_at
+        self.held.renewed_at = self._tried_at = sent_at
         return self.held.is_held()  # else the answer took too long: look again
 
     def _see(self, spec: LeaseSpec) -> None:
@@ -256,9 +257,12 @@ class _Candidate:
     async def keep(self) -> Never:
         """Renew until cancelled. Raises LeadershipLost."""
         while True:
-            await self._sleep(min(self._pause_s(), self.held.remaining_s() + _TICK_S / 10))
+            # counted from the last attempt's start: on a slow server the next one must not come later still
+            due_in_s = self._tried_at + self._pause_s() - self._clock.now()
+            await self._sleep(min(due_in_s, self.held.remaining_s() + _TICK_S / 10))
             if not self.held.is_held():
                 self._lose(f"not renewed for {self._renew_deadline_s:g} s")
+            self._tried_at = self._clock.now()
             try:
                 # half of what is left: a request that hangs leaves time for another
                 async with asyncio.timeout(self.held.remaining_s() / 2):
