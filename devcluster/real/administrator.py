@@ -1,80 +1,67 @@
-"""The few requests that a control plane's own administrator sends: is it ready, let these in, a token please.
-
-Talks to one server that has just been started; everything else that talks to an API server is `kubeio`'s.
-"""
+"""The few requests that a control plane's own administrator sends: is it ready, let these in, a token please."""
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
+from pathlib import Path
 
-import aiohttp
+import msgspec
 
-_TIMEOUT = aiohttp.ClientTimeout(total=10)
+from kubeio.client import Client
+from kubeio.config import load_cluster
+from kubeio.errors import KubeError
+
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_RBAC_GROUP = "rbac.authorization.k8s.io"
+
+
+class _TokenStatus(msgspec.Struct):
+    token: str
+
+
+class _TokenRequest(msgspec.Struct):
+    status: _TokenStatus
 
 
 class Administrator:
-    """Requests by a token of `system:masters`; each on a connection of its own."""
+    """Requests with the administrator's kubeconfig, each on a connection of its own."""
 
-    def __init__(self, url: str, *, token: str, authority_pem: bytes) -> None:
-        self._url = url
-        self._headers = {"Authorization": f"Bearer {token}"}
-        self._ssl = ssl.create_default_context(cadata=authority_pem.decode())
+    def __init__(self, kubeconfig: Path) -> None:
+        self._cluster = load_cluster(kubeconfig=str(kubeconfig))
 
     async def is_ready(self) -> bool:
         """Whether the server answers, has done all it does at its start, and has a namespace to work in."""
         try:
             for path in ("/readyz", "/api/v1/namespaces/default"):
                 await self._request("GET", path)
-        except (aiohttp.ClientError, TimeoutError):
+        except KubeError:
             return False
         return True
 
     async def allow_everything(self, group: str) -> None:
         """Bind *group* to the role cluster-admin."""
-        await self._request(
-            "POST",
-            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-            {
-                "metadata": {"name": group},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": "cluster-admin",
-                },
-                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}],
-            },
-        )
+        binding = {
+            "metadata": {"name": group},
+            "roleRef": {"apiGroup": _RBAC_GROUP, "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": _RBAC_GROUP, "kind": "Group", "name": group}],
+        }
+        await self._request("POST", f"{_RBAC}/clusterrolebindings", binding)
 
     async def request_token(self, namespace: str, name: str, *, lifetime_s: int) -> str:
         """A token of the ServiceAccount *name*.
 
-        Raises: aiohttp.ClientResponseError, with status 404 if there is no such account.
+        Raises: NotFound if there is no such account.
         """
-        answer = await self._request(
-            "POST",
-            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {"expirationSeconds": lifetime_s},
-            },
-        )
-        status = answer["status"]
-        if not isinstance(status, dict):
-            raise TypeError(f"a TokenRequest was answered without a status: {answer!r}")
-        return str(status["token"])
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": lifetime_s},
+        }
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        answer = await self._request("POST", path, request)
+        return msgspec.json.decode(answer, type=_TokenRequest).status.token
 
-    async def _request(
-        self, method: str, path: str, body: Mapping[str, object] | None = None
-    ) -> dict[str, object]:
-        async with (
-            aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT, trust_env=False) as session,
-            session.request(
-                method, self._url + path, json=body, ssl=self._ssl, raise_for_status=True
-            ) as response,
-        ):
-            if "json" not in response.headers.get("Content-Type", ""):
-                return {}
-            answer: dict[str, object] = await response.json()
-            return answer
+    async def _request(self, method: str, path: str, body: Mapping[str, object] | None = None) -> bytes:
+        async with Client(self._cluster, max_connections=1, user_agent="ringleader-devcluster") as client:
+            data = None if body is None else msgspec.json.encode(body)
+            return (await client.request(method, path, body=data, accept="*/*", timeout_s=10)).body

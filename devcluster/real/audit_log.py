@@ -207,16 +207,16 @@ def _in_order(attempts: list[Attempt]) -> list[Attempt]:
         if attempt.version is not None and attempt.uid:
             last_of_object[attempt.uid] = max(attempt.version, last_of_object.get(attempt.uid, 0))
     newest = 0
-    keyed: list[tuple[int, int, Attempt]] = []
-    for number, attempt in enumerate(attempts):
+    keyed: list[tuple[int, bool, Attempt]] = []
+    for attempt in attempts:
         if attempt.version is not None:
             newest = max(newest, attempt.version)
-            keyed.append((attempt.version, number, attempt))
+            keyed.append((attempt.version, False, attempt))
         elif attempt.is_accepted:
-            keyed.append((max(newest, last_of_object.get(attempt.uid, 0)), number, attempt))
+            keyed.append((max(newest, last_of_object.get(attempt.uid, 0)), True, attempt))
         else:
-            keyed.append((newest, number, attempt))
-    keyed.sort(key=lambda entry: entry[:2])
+            keyed.append((newest, True, attempt))
+    keyed.sort(key=lambda entry: entry[:2])  # stable: otherwise as they were answered
     return [attempt for _, _, attempt in keyed]
 
 

@@ -88,7 +88,6 @@ class RealPlane:
         self._children: dict[str, Child] = {}
         self._port = 0
         self._etcd_port = 0
-        self._administrator: Administrator | None = None
         self._attempts: list[Attempt] = []
         self._audit_read_bytes = 0
 
@@ -125,14 +124,7 @@ class RealPlane:
                 await self._end_all()
                 if attempt == _ATTEMPTS or "address already in use" not in str(failure):
                     raise
-        await self._ready_administrator().allow_everything(ADMINS)
-        write_kubeconfig(
-            self.kubeconfig,
-            server=self.url,
-            authority_pem=self._serving_authority.certificate_pem,
-            user="admin",
-            credentials=token_credentials(self._admin_token),
-        )
+        await self._administrator().allow_everything(ADMINS)
         if "kube-controller-manager" in self._binaries:
             await self._start_controller_manager()
 
@@ -163,8 +155,11 @@ class RealPlane:
     async def service_account_kubeconfig(
         self, namespace: str, name: str, *, server: str | None = None, lifetime_s: int = 86_400
     ) -> Path:
-        """A kubeconfig with a fresh token of an existing ServiceAccount, by TokenRequest."""
-        token = await self._ready_administrator().request_token(namespace, name, lifetime_s=lifetime_s)
+        """A kubeconfig with a fresh token of an existing ServiceAccount, by TokenRequest.
+
+        Raises: NotFound if there is no such account.
+        """
+        token = await self._administrator().request_token(namespace, name, lifetime_s=lifetime_s)
         user = f"system:serviceaccount:{namespace}:{name}"
         return self._account_file(user, token_credentials(token), server=server, namespace=namespace)
 
@@ -210,10 +205,14 @@ class RealPlane:
             ),
             name="kube-apiserver",
         )
-        self._administrator = Administrator(
-            self.url, token=self._admin_token, authority_pem=self._serving_authority.certificate_pem
+        write_kubeconfig(
+            self.kubeconfig,
+            server=self.url,
+            authority_pem=self._serving_authority.certificate_pem,
+            user="admin",
+            credentials=token_credentials(self._admin_token),
         )
-        await self._wait_ready(self._administrator)
+        await self._wait_ready()
 
     async def _start_controller_manager(self) -> None:
         pair = self._client_authority.client("system:kube-controller-manager", ["system:masters"])
@@ -232,7 +231,8 @@ class RealPlane:
     async def _start(self, command: Sequence[str], *, name: str) -> None:
         self._children[name] = await start_child(command, name=name, log=self._layout.path(f"{name}.log"))
 
-    async def _wait_ready(self, administrator: Administrator) -> None:
+    async def _wait_ready(self) -> None:
+        administrator = self._administrator()
         deadline = time.monotonic() + _READY_S
         while not await administrator.is_ready():
             for child in self._children.values():
@@ -243,10 +243,8 @@ class RealPlane:
                 raise PlaneFailed(f"kube-apiserver is not ready after {_READY_S:.0f} s:\n{log}")
             await asyncio.sleep(0.1)
 
-    def _ready_administrator(self) -> Administrator:
-        if self._administrator is None:
-            raise PlaneFailed("the control plane has not been started")
-        return self._administrator
+    def _administrator(self) -> Administrator:
+        return Administrator(self.kubeconfig)
 
     async def _end_all(self) -> None:
         """Clients before servers, so that none complains about the absence of another."""

@@ -1,0 +1,197 @@
+"""Writes rebuilt from made-up audit logs: their order, and the labels before and after each."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devcluster.plane import Write
+from devcluster.real.audit_log import audit_policy, read_attempts, writes_in_order
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def line(
+    t: float,
+    verb: str,
+    name: str = "a",
+    *,
+    code: int = 200,
+    uid: str = "u1",
+    version: int | None = None,
+    labels: dict[str, str] | None = None,
+    user: str = "shard-a",
+    **more: Any,
+) -> dict[str, Any]:
+    """One line of an audit log; with a *version* the answer is the object, else a Status."""
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": uid, "labels": labels or {}}
+    answer: dict[str, Any] = {"kind": "Status", "metadata": {}, "details": {"uid": uid}}
+    if version is not None:
+        answer = {"kind": "Website", "metadata": metadata | {"resourceVersion": str(version)}}
+    reference = {
+        "resource": "websites",
+        "apiGroup": "example.com",
+        "apiVersion": "v1",
+        "namespace": "default",
+        "name": name,
+    }
+    return {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "stage": "ResponseComplete",
+        "requestURI": "/apis/example.com/v1/namespaces/default/websites",
+        "verb": verb,
+        "user": {"username": user, "groups": ["system:authenticated"]},
+        "objectRef": reference,
+        "responseStatus": {"metadata": {}, "code": code},
+        "responseObject": answer,
+        "stageTimestamp": (EPOCH + timedelta(seconds=t)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    } | more
+
+
+def writes(*events: dict[str, Any], boot_offset_s: float = 0.0) -> list[Write]:
+    lines = [json.dumps(event).encode() for event in events]
+    return writes_in_order(read_attempts(lines, boot_offset_s=boot_offset_s))
+
+
+def steps(found: list[Write]) -> list[tuple[str, dict[str, str] | None, dict[str, str] | None]]:
+    return [(write.verb, write.labels_before, write.labels_after) for write in found]
+
+
+def test_answers_that_were_logged_out_of_order_are_put_in_the_order_of_their_versions() -> None:
+    found = writes(
+        line(1.0, "create", code=201, version=10, labels={"s": "1"}),
+        line(2.2, "patch", version=12, labels={"s": "3"}),
+        line(2.3, "patch", version=11, labels={"s": "2"}),
+    )
+    assert steps(found) == [
+        ("create", None, {"s": "1"}),
+        ("patch", {"s": "1"}, {"s": "2"}),
+        ("patch", {"s": "2"}, {"s": "3"}),
+    ]
+    assert [write.seq for write in found] == [1, 2, 3]
+
+
+def test_no_write_is_later_than_one_that_was_decided_after_it() -> None:
+    found = writes(line(2.2, "patch", version=12), line(2.3, "patch", version=11))
+    start = EPOCH.timestamp()
+    assert [round(write.t - start, 3) for write in found] == [2.2, 2.2]
+
+
+def test_times_are_moved_to_the_boot_clock() -> None:
+    (found,) = writes(line(5.0, "create", code=201, version=1), boot_offset_s=-EPOCH.timestamp() + 100)
+    assert round(found.t, 6) == 105.0
+
+
+def test_refused_write_keeps_the_labels_of_its_moment_and_its_reason() -> None:
+    status = {"metadata": {}, "code": 422, "message": "the server rejected our request", "reason": "Invalid"}
+    refused = line(
+        2, "patch", code=422, responseStatus=status, responseObject={"kind": "Status", "metadata": {}}
+    )
+    found = writes(
+        line(1, "create", code=201, version=10, labels={"s": "1"}),
+        refused,
+        line(3, "patch", version=11, labels={"s": "2"}),
+    )
+    assert steps(found)[1] == ("patch", {"s": "1"}, {"s": "1"})
+    assert (found[1].uid, found[1].code, found[1].message) == ("u1", 422, "the server rejected our request")
+    assert found[1].resource_version == ""
+
+
+def test_deletion_comes_after_every_write_to_the_object_and_leaves_nothing() -> None:
+    found = writes(
+        line(1, "create", code=201, version=10, labels={"s": "1"}),
+        line(2.0, "delete"),
+        line(2.1, "patch", version=11, labels={"s": "2"}),
+        line(3, "create", code=201, version=13, uid="u2", labels={"s": "3"}),
+    )
+    assert steps(found) == [
+        ("create", None, {"s": "1"}),
+        ("patch", {"s": "1"}, {"s": "2"}),
+        ("delete", {"s": "2"}, None),
+        ("create", None, {"s": "3"}),
+    ]
+
+
+def test_deletion_held_by_a_finalizer_leaves_the_object_until_the_finalizer_goes() -> None:
+    held = line(2, "delete", version=11, labels={"s": "1"})
+    held["responseObject"]["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:02Z", "finalizers": ["x/y"]}
+    freed = line(3, "patch", version=11, labels={"s": "1"})
+    freed["responseObject"]["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:02Z"}
+    found = writes(line(1, "create", code=201, version=10, labels={"s": "1"}), held, freed)
+    assert steps(found)[1:] == [("delete", {"s": "1"}, {"s": "1"}), ("patch", {"s": "1"}, None)]
+
+
+def test_dry_runs_reads_and_unfinished_stages_are_no_writes() -> None:
+    dry = line(1, "patch", version=3) | {"requestURI": "/apis/example.com/v1/websites/a?dryRun=All"}
+    assert writes(dry, line(2, "get", version=3), line(3, "patch", version=4, stage="Panic")) == []
+
+
+def test_impersonated_account_is_the_one_that_counts() -> None:
+    (found,) = writes(line(1, "create", code=201, version=1, impersonatedUser={"username": "shard-b"}))
+    assert found.user == "shard-b"
+
+
+def test_generated_name_is_taken_from_the_answer() -> None:
+    created = line(1, "create", "made-x7x7x", code=201, version=1)
+    del created["objectRef"]["name"]
+    (found,) = writes(created)
+    assert found.name == "made-x7x7x"
+
+
+def test_deletecollection_is_one_write_per_object() -> None:
+    items = [
+        {"metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "9"}}
+        for name in ("a", "b")
+    ]
+    collection = line(
+        3, "deletecollection", "", responseObject={"kind": "WebsiteList", "metadata": {}, "items": items}
+    )
+    found = writes(
+        line(1, "create", "a", code=201, uid="a", version=8, labels={"s": "1"}),
+        line(2, "create", "b", code=201, uid="b", version=9, labels={"s": "2"}),
+        collection,
+    )
+    assert steps(found)[2:] == [
+        ("deletecollection", {"s": "1"}, None),
+        ("deletecollection", {"s": "2"}, None),
+    ]
+    assert [write.name for write in found[2:]] == ["a", "b"]
+
+
+def test_lease_keeps_its_spec_and_annotations() -> None:
+    event = line(1, "update", version=5)
+    event["objectRef"] |= {"resource": "leases", "apiGroup": "coordination.k8s.io"}
+    event["responseObject"] |= {"spec": {"holderIdentity": "x"}}
+    event["responseObject"]["metadata"]["annotations"] = {"ringleader.dev/member": "m"}
+    (found,) = writes(event)
+    assert found.resource == "leases.coordination.k8s.io"
+    assert found.object == {"spec": {"holderIdentity": "x"}, "annotations": {"ringleader.dev/member": "m"}}
+
+
+@given(st.permutations(range(2, 12)), st.lists(st.floats(0, 0.5), min_size=10, max_size=10))
+def test_labels_before_are_those_of_the_version_before_however_late_answers_were_logged(
+    order: list[int], delays: list[float]
+) -> None:
+    events = [line(0, "create", code=201, version=1, labels={"v": "1"})]
+    events += [
+        line(1 + version / 1000 + delay, "patch", version=version, labels={"v": str(version)})
+        for version, delay in zip(order, delays, strict=True)
+    ]
+    found = writes(*events)
+    assert [write.labels_after for write in found] == [{"v": str(v)} for v in range(1, 12)]
+    assert [write.labels_before for write in found[1:]] == [{"v": str(v)} for v in range(1, 11)]
+
+
+def test_policy_logs_writes_of_our_resources_with_their_answers_only() -> None:
+    policy = audit_policy(["shop.example.org"])
+    assert policy["omitStages"] == ["RequestReceived"]
+    rules = policy["rules"]
+    assert isinstance(rules, list)
+    assert rules[-1] == {"level": "None"}
+    assert {"group": "shop.example.org"} in rules[1]["resources"]
+    assert rules[1]["level"] == "RequestResponse"
