@@ -29,6 +29,9 @@ _RENEW_AT_PART: Final = 0.8
 _LAST_PART: Final = 0.05
 """Part of a credential's life, at its end, in which it is no longer used (at most `_MAX_LAST_S`)."""
 _MAX_LAST_S: Final = 10.0
+_RETRY_PART: Final = 0.02
+"""Part of a credential's life between two tries to renew it in the background."""
+_MAX_RETRY_S: Final = 30.0
 _MIN_BETWEEN_S: Final = 1.0
 """Between two renewals that the server's 401 asks for, or that failed."""
 
@@ -162,26 +165,27 @@ class PluginCredentials:
         self._was_ever_there = False
         self._renew_at = self._ends_at = float("inf")
         self._ended_at = float("-inf")  # the last attempt
+        self._retry_s = _MIN_BETWEEN_S
         self._failure: KubeError | None = None
 
     def current(self) -> Credential | None:
-        credential = self._credential
-        if credential is None:
-            return None
         now = self._clock.now()
-        if now >= self._ends_at:
-            return None
-        if now >= self._renew_at and now - self._ended_at >= _MIN_BETWEEN_S:
-            self._start()
-        return credential
+        if now >= self._renew_at and now - self._ended_at >= self._retry_s:
+            with self._lock:
+                if now >= self._renew_at:  # else it was renewed a moment ago
+                    self._start()
+        return self._usable(now)
 
     async def renewed(self) -> Credential:
-        usable = self.current()
-        if usable is not None:
-            return usable
-        if self._failure is not None and self._clock.now() - self._ended_at < _MIN_BETWEEN_S:
-            raise self._failure
-        return await asyncio.shield(asyncio.wrap_future(self._start()))
+        with self._lock:
+            now = self._clock.now()
+            usable = self._usable(now)
+            if usable is not None:
+                return usable
+            if self._failure is not None and now - self._ended_at < _MIN_BETWEEN_S:
+                raise self._failure
+            running = self._start()
+        return await asyncio.shield(asyncio.wrap_future(running))
 
     def reject(self, credential: Credential) -> None:
         with self._lock:
@@ -189,24 +193,28 @@ class PluginCredentials:
             if credential == self._credential and not is_new:
                 self._credential = None
 
+    def _usable(self, now: float) -> Credential | None:
+        return self._credential if now < self._ends_at else None
+
     def _start(self) -> concurrent.futures.Future[Credential]:
-        """The renewal under way, or a new one in a thread of its own: one that may outlive every loop."""
-        with self._lock:
-            if self._running is None:
-                self._running = concurrent.futures.Future()
-                name = f"credentials of {self._description}"
-                threading.Thread(target=self._renew, args=(self._running,), name=name, daemon=True).start()
-            return self._running
+        """The renewal under way, or a new one in a thread of its own, which may outlive every loop.
+
+        The caller holds the lock.
+        """
+        if self._running is None:
+            self._running = concurrent.futures.Future()
+            name = f"credentials of {self._description}"
+            threading.Thread(target=self._renew, args=(self._running,), name=name, daemon=True).start()
+        return self._running
 
     def _renew(self, running: concurrent.futures.Future[Credential]) -> None:
         try:
             fetched = self._fetch()
         except KubeError as error:
-            self._note_failure(error)
-            running.set_exception(self._failure or error)
+            running.set_exception(self._note_failure(error))
         except Exception as error:  # a waiter must hear of it, whatever it is
-            self._note_failure(Unreachable(self._description, repr(error), maybe_done=False))
-            running.set_exception(error)
+            failure = Unreachable(self._description, repr(error), maybe_done=False)
+            running.set_exception(self._note_failure(failure))
         else:
             self._note_success(fetched)
             running.set_result(fetched.credential)
@@ -219,20 +227,22 @@ class PluginCredentials:
             self._was_ever_there = True
             self._failure = None
             self._renew_at = now + life_s * _RENEW_AT_PART
+            self._retry_s = min(max(life_s * _RETRY_PART, _MIN_BETWEEN_S), _MAX_RETRY_S)
             self._ends_at = now + life_s - min(life_s * _LAST_PART, _MAX_LAST_S)
             self._running = None
 
-    def _note_failure(self, error: KubeError) -> None:
+    def _note_failure(self, error: KubeError) -> KubeError:
+        """What to raise: what worked once and fails now is an outage, not a mistake in somebody's input."""
+        if self._was_ever_there:
+            error = Unreachable(self._description, str(error), maybe_done=False)
         with self._lock:
             self._ended_at = self._clock.now()
-            # What worked once is not a mistake in somebody's input.
-            self._failure = (
-                Unreachable(self._description, str(error), maybe_done=False)
-                if self._was_ever_there
-                else error
-            )
+            self._failure = error
             self._running = None
-        _log.warning("credentials not renewed", source=self._description, problem=str(error))
+            is_in_background = self._credential is not None and self._ended_at < self._ends_at
+        if is_in_background:  # nobody waits: nobody else would tell
+            _log.warning("credentials not renewed", source=self._description, problem=str(error))
+        return error
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:
