@@ -14,7 +14,7 @@ from typing import Any, Final
 from devcluster.embedded import definitions
 from devcluster.embedded.registry import Column, Kind, Registry, Version
 from devcluster.embedded.schema import Schema
-from devcluster.embedded.status import Cause
+from devcluster.embedded.status import Cause, bad_request
 from devcluster.embedded.store import Collection, Versions
 
 Doc = dict[str, Any]
@@ -22,6 +22,11 @@ Doc = dict[str, Any]
 _STRING: Final[Doc] = {"type": "string", "nullable": True}
 _INTEGER: Final[Doc] = {"type": "integer", "nullable": True}
 _BOOLEAN: Final[Doc] = {"type": "boolean", "nullable": True}
+_MICRO_TIME: Final[Doc] = {
+    "type": "string",
+    "nullable": True,
+    "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$",
+}
 _FREE: Final[Doc] = {"type": "object", "nullable": True, "x-kubernetes-preserve-unknown-fields": True}
 _STRINGS: Final[Doc] = {"type": "object", "nullable": True, "additionalProperties": {"type": "string"}}
 
@@ -38,8 +43,8 @@ _LEASE = _object(
     spec=_object(
         holderIdentity=_STRING,
         leaseDurationSeconds=_INTEGER,
-        acquireTime=_STRING,
-        renewTime=_STRING,
+        acquireTime=_MICRO_TIME,
+        renewTime=_MICRO_TIME,
         leaseTransitions=_INTEGER,
         strategy=_STRING,
         preferredHolder=_STRING,
@@ -63,7 +68,7 @@ _CORE_EVENT = _object(
     lastTimestamp=_STRING,
     count=_INTEGER,
     type=_STRING,
-    eventTime=_STRING,
+    eventTime=_MICRO_TIME,
     series=_FREE,
     action=_STRING,
     related=_FREE,
@@ -71,7 +76,7 @@ _CORE_EVENT = _object(
     reportingInstance=_STRING,
 )
 _NEW_EVENT = _object(
-    eventTime=_STRING,
+    eventTime=_MICRO_TIME,
     series=_FREE,
     reportingController=_STRING,
     reportingInstance=_STRING,
@@ -130,11 +135,29 @@ def check_lease(name: str, doc: Doc) -> list[Cause]:
 
 
 def check_secret(name: str, doc: Doc) -> list[Cause]:
+    """Raises: 400, because the real server fails to decode such a Secret."""
+    if not all(_is_base64(value) for value in (doc.get("data") or {}).values()):
+        raise bad_request('Secret in version "v1" cannot be handled as a Secret: illegal base64 data')
+    return []
+
+
+def check_immutable(old: Doc, new: Doc) -> list[Cause]:
+    """ConfigMaps and Secrets that say so keep their data."""
+    if not old.get("immutable"):
+        return []
+    why = "field is immutable when `immutable` is set"
     return [
-        Cause(f"data[{key}]", "illegal base64 data")
-        for key, value in (doc.get("data") or {}).items()
-        if not _is_base64(value)
+        Cause(field, why, "FieldValueForbidden")
+        for field in ("immutable", "data", "binaryData")
+        if (old.get(field) or None) != (new.get(field) or None)
     ]
+
+
+def check_secret_update(old: Doc, new: Doc) -> list[Cause]:
+    causes = check_immutable(old, new)
+    if new.get("type", "Opaque") != old.get("type"):
+        causes.append(Cause("type", f'"{new.get("type")}": field is immutable'))
+    return causes
 
 
 def _is_base64(text: str) -> bool:
@@ -206,6 +229,7 @@ def add_builtins(registry: Registry, versions: Versions, *, history_limit: int) 
         Kind(
             group="",
             plural="configmaps",
+            check_update=check_immutable,
             kind="ConfigMap",
             short_names=("cm",),
             versions=[Version("v1", schema(_CONFIG_MAP), _columns(Column("Data", "integer", "data"), _AGE))],
@@ -234,6 +258,7 @@ def add_builtins(registry: Registry, versions: Versions, *, history_limit: int) 
             fields=frozenset({"type"}),
             to_stored=secret_to_stored,
             check=check_secret,
+            check_update=check_secret_update,
         ),
         Kind(
             group="",

@@ -163,7 +163,8 @@ class Connection(asyncio.Protocol):
         if request is None or self._transport is None:
             return
         retry = b"" if refusal.retry_after_s is None else b"Retry-After: %d\r\n" % refusal.retry_after_s
-        self._write(Answer(refusal.body(), refusal.code), {}, extra=retry)
+        media = "text/plain; charset=utf-8" if refusal.plain else "application/json"
+        self._write(Answer(refusal.body(), refusal.code, media), {}, extra=retry)
         self._next()
 
     def stream(self, stream: WatchStream) -> None:
@@ -171,11 +172,12 @@ class Connection(asyncio.Protocol):
         self.watch = stream
         stream.start()
 
-    def end_stream(self) -> None:
-        """End the watch in an orderly way."""
-        if self.watch is not None:
-            self.watch.close()
+    def stream_ended(self) -> None:
+        """The watch was answered to its end: the connection is free for the next request."""
+        self.watch = self._current = None
+        if not self._keep_alive:
             self.close()
+        self._next()
 
     @property
     def transport(self) -> asyncio.Transport | None:

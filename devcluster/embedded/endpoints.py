@@ -23,7 +23,7 @@ from devcluster.embedded.registry import Kind, Registry
 from devcluster.embedded.shapes import Shape, media_ranges, wanted_shape
 from devcluster.embedded.status import (
     bad_request,
-    no_such_resource,
+    no_such_path,
     unsupported_media,
     unsupported_verb,
 )
@@ -179,7 +179,7 @@ class Endpoints:
         if call.method == "POST" and path in _REVIEWS:
             return Answer(_review(call, _REVIEWS[path]), 201)
         if call.method not in ("GET", "HEAD"):
-            raise unsupported_verb(call.method)
+            raise unsupported_verb()
         if path in ("/healthz", "/livez", "/readyz"):
             return Answer(b"ok", content_type="text/plain; charset=utf-8")
         if path in ("/api", "/apis") and (version := _aggregated_version(call.accept)):
@@ -188,7 +188,7 @@ class Endpoints:
             return Answer(msgspec.json.encode(body), content_type=named)
         found = self._document(path)
         if found is None:
-            raise no_such_resource()
+            raise no_such_path()
         return Answer(msgspec.json.encode(found))
 
     def _document(self, path: str) -> dict[str, object] | None:
@@ -263,7 +263,7 @@ def verb_of(method: str, target: Target | None, query: dict[str, str]) -> str:
             if query.get("watch") in ("true", "1"):
                 return "watch"
             return "get" if named else "list"
-        case "POST", False:
+        case "POST", False if target.namespace or not target.kind.namespaced:
             return "create"
         case "PUT", True:
             return "update"
@@ -271,7 +271,7 @@ def verb_of(method: str, target: Target | None, query: dict[str, str]) -> str:
             return "patch"
         case "DELETE", named if not target.subresource:
             return "delete" if named else "deletecollection"
-    raise unsupported_verb(method)
+    raise unsupported_verb()
 
 
 def timestamp() -> str:

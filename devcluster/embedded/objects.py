@@ -10,10 +10,11 @@ import re
 from typing import Any, Final
 
 import msgspec
+import yaml
 
 from devcluster.embedded.registry import Kind, Version
 from devcluster.embedded.selectors import is_label_key, is_label_value
-from devcluster.embedded.status import Cause, bad_request, conflict, invalid
+from devcluster.embedded.status import Cause, Subject, bad_request, conflict, invalid, unsupported_media
 from devcluster.embedded.store import Entry
 
 Doc = dict[str, Any]
@@ -69,17 +70,30 @@ class Draft:
 
 def decode_body(body: bytes, content_type: str) -> Doc:
     """The object in a request's body. Raises: 400 malformed, 415 not JSON."""
-    if content_type not in ("", "application/json"):
-        from devcluster.embedded.status import unsupported_media
-
-        raise unsupported_media(f"the body must be application/json, not {content_type}")
-    try:
-        doc = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"the object provided is unrecognized: {error}") from error
+    if content_type not in ("", "application/json", "application/yaml"):
+        raise unsupported_media(f"the body must be application/json or application/yaml, not {content_type}")
+    doc = decode_text(body, is_yaml=content_type == "application/yaml")
     if not isinstance(doc, dict):
         raise bad_request("the object provided is unrecognized: not an object")
     return doc
+
+
+def decode_text(body: bytes, *, is_yaml: bool) -> Any:
+    """JSON, or YAML as JSON would have it (times stay strings). Raises: 400."""
+    try:
+        return yaml.load(body, _JsonLoader) if is_yaml else msgspec.json.decode(body)  # noqa: S506 - a safe one
+    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise bad_request(f"the object provided is unrecognized: {error}") from error
+
+
+class _JsonLoader(yaml.SafeLoader):
+    """Knows no timestamps."""
+
+
+_JsonLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def read_draft(doc: Doc, kind: Kind, version: str) -> Draft:
@@ -93,6 +107,9 @@ def read_draft(doc: Doc, kind: Kind, version: str) -> Draft:
             f"the API version in the data ({api_version}) does not match the expected API version ({expected})"
         )
     if (named or kind.kind) != kind.kind:
+        if not kind.builtin:
+            subject = Subject(kind.group, kind.plural, str(named), "")
+            raise invalid(subject, [Cause("kind", f'"{named}": must be {kind.kind}')])
         raise bad_request(f"{named} in version {version!r} cannot be handled as a {kind.kind}")
     return Draft(_metadata(doc.pop("metadata", None) or {}, kind), doc)
 
@@ -135,6 +152,7 @@ def prepare_create(
     meta.deletion_timestamp = None
     meta.deletion_grace_period_seconds = None
     meta.generation = 1 if kind.generation else 0
+    meta.managed_fields = None
     if version.status:
         draft.rest.pop("status", None)
     dropped = _conform(version, draft)
@@ -150,8 +168,12 @@ def prepare_update(
     *old* must not be changed afterwards: parts of it go into *new*.
     Raises: 400, 409 (resourceVersion, uid) and 422.
     """
-    _check_version(kind, old.meta, new.meta, is_patch=is_patch)
     meta, before = new.meta, old.meta
+    if meta.name != before.name:
+        raise bad_request(
+            f"the name of the object ({meta.name}) does not match the name on the URL ({before.name})"
+        )
+    _check_version(kind, before, meta, is_patch=is_patch)
     if subresource == "status":
         status = new.rest.get("status")
         new.rest = {**old.rest, "status": status} if status is not None else {**old.rest}
@@ -163,10 +185,6 @@ def prepare_update(
         if "status" in old.rest:
             new.rest["status"] = old.rest["status"]
     _place(meta, before.namespace)
-    if meta.name != before.name:
-        raise bad_request(
-            f"the name of the object ({meta.name}) does not match the name on the URL ({before.name})"
-        )
     meta.uid = before.uid
     meta.resource_version = before.resource_version
     meta.generate_name = before.generate_name
@@ -174,6 +192,7 @@ def prepare_update(
     meta.deletion_timestamp = before.deletion_timestamp
     meta.deletion_grace_period_seconds = before.deletion_grace_period_seconds
     meta.generation = before.generation
+    meta.managed_fields = before.managed_fields
     dropped: list[str] = []
     if new.rest != old.rest:
         dropped = _conform(version, new)
@@ -238,6 +257,8 @@ def _validate(kind: Kind, version: Version, draft: Draft, old: Draft | None) -> 
         )
     if not causes and kind.check is not None:
         causes = kind.check(draft.meta.name, draft.rest)
+    if not causes and old is not None and kind.check_update is not None:
+        causes = kind.check_update(old.rest, draft.rest)
     if causes:
         raise invalid(kind.subject(draft.meta.name), causes)
 

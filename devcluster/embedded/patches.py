@@ -6,6 +6,7 @@ as the built-in resources need. Pure: takes an object apart from its history, gi
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Final
 
 import jsonpatch
@@ -79,11 +80,24 @@ def _json_patch(operations: Any, doc: Doc) -> Doc:
     if len(operations) > 10_000:
         raise Refusal(413, "RequestEntityTooLarge", "The allowed maximum operations in a JSON patch is 10000")
     try:
-        return _object(jsonpatch.JsonPatch(operations).apply(doc, in_place=True))
-    except jsonpatch.InvalidJsonPatch as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+        return _object(_ApiPatch(operations).apply(doc, in_place=True))
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
-        raise patch_failed(str(error)) from error
+        raise patch_failed() from error
+
+
+class _Replace(jsonpatch.ReplaceOperation):
+    """Unlike RFC 6902 and like the real server: a key that is missing in a map is added."""
+
+    def apply(self, obj: Any) -> Any:
+        parent, key = self.pointer.to_last(obj)
+        if isinstance(parent, dict) and key is not None and key not in parent:
+            parent[key] = self.operation["value"]
+            return obj
+        return super().apply(obj)
+
+
+class _ApiPatch(jsonpatch.JsonPatch):
+    operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "replace": _Replace})
 
 
 _MERGED_LISTS: Final = {("metadata", "finalizers"): "", ("metadata", "ownerReferences"): "uid"}

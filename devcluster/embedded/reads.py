@@ -16,7 +16,7 @@ from devcluster.embedded.selectors import (
     parse_field_selector,
     parse_label_selector,
 )
-from devcluster.embedded.shapes import Shape, decoded_as, partial, whole
+from devcluster.embedded.shapes import Shape, decoded_as, item, partial, whole
 from devcluster.embedded.status import (
     Cause,
     Refusal,
@@ -158,7 +158,7 @@ def list_page(target: Target, query: dict[str, str], shape: Shape, *, as_of: int
 def _picture(target: Target, query: dict[str, str], as_of: int | None) -> tuple[int, int, Key | None, int]:
     """(limit, version, first key, objects left) of a list."""
     current = target.kind.collection.versions.current
-    limit = int(query["limit"]) if query.get("limit", "").isdigit() else 0
+    limit = _limit(query.get("limit", ""))
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     if token := query.get("continue"):
         if version:
@@ -176,9 +176,17 @@ def _picture(target: Target, query: dict[str, str], as_of: int | None) -> tuple[
         return limit, number, None, -1
     if number == 0 and version:
         limit = 0
+    if not version:
+        target.kind.collection.confirm()
     if as_of is not None and version:
         current = max(number, min(as_of, current))
     return limit, current, None, -1
+
+
+def _limit(text: str) -> int:
+    if text and not text.isdigit():
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text or 0)
 
 
 def parse_version(text: str) -> int:
@@ -192,16 +200,17 @@ def check_version_match(version: str, match: str) -> None:
     """Raises: 422 for a resourceVersionMatch that does not fit."""
     if not match:
         return
-    wrong = ""
+    wrong, reason = "", "FieldValueForbidden"
     if match not in ("Exact", "NotOlderThan"):
         wrong = f'"{match}": supported values: "Exact", "NotOlderThan", ""'
+        reason = "FieldValueNotSupported"
     elif not version:
         wrong = "resourceVersionMatch is forbidden unless resourceVersion is provided"
     elif match == "Exact" and version == "0":
         wrong = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
     if wrong:
         subject = Subject("meta.k8s.io", "listoptions", "ListOptions", "")
-        raise invalid(subject, [Cause("resourceVersionMatch", wrong, "FieldValueForbidden")])
+        raise invalid(subject, [Cause("resourceVersionMatch", wrong, reason)])
 
 
 def _encode_list(
@@ -228,7 +237,7 @@ def _encode_list(
         kind.list_kind.encode(),
         metadata,
     )
-    return head + b",".join([whole(kind, target.version, entry) for entry in items]) + b"]}"
+    return head + b",".join([item(kind, target.version, entry) for entry in items]) + b"]}"
 
 
 def list_metadata(version: str, token: str = "", left: int | None = None) -> bytes:

@@ -20,6 +20,9 @@ Convert = Callable[[dict[str, Any]], dict[str, Any]]
 Check = Callable[[str, dict[str, Any]], list[Cause]]
 """A rule of a built-in resource: everything wrong with the object of that name."""
 
+CheckUpdate = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
+"""What of the old object the new one may not change."""
+
 
 class Column(msgspec.Struct, frozen=True):
     """One column of `kubectl get`: *path* is a JSONPath, or a name that `table` knows for built-in kinds."""
@@ -68,6 +71,7 @@ class Kind:
         from_stored: Convert | None = None,
         to_stored: Convert | None = None,
         check: Check | None = None,
+        check_update: CheckUpdate | None = None,
         stored_group: str | None = None,
     ) -> None:
         self.group: Final = group
@@ -89,6 +93,7 @@ class Kind:
         self.from_stored: Final = from_stored
         self.to_stored: Final = to_stored
         self.check: Final = check
+        self.check_update: Final = check_update
         owner = group if stored_group is None else stored_group
         self.stored_api_version: Final = f"{owner}/{storage_version}" if owner else storage_version
         self.stored_prefix: Final = b'{"apiVersion":"%s",' % self.stored_api_version.encode()

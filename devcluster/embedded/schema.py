@@ -48,7 +48,7 @@ class Schema:
         if causes:
             raise SchemaError(causes)
         try:
-            self._validator = jsonschema_rs.Draft4Validator(_plain(source), validate_formats=True)
+            self._validator = jsonschema_rs.Draft7Validator(_plain(source), validate_formats=True)
         except ValueError as error:
             raise SchemaError([Cause(where, str(error))]) from error
 
@@ -133,7 +133,9 @@ class _Node:
         if not isinstance(value, dict):
             return
         for name, child in self.properties.items():
-            if child.has_default and (name not in value or (value[name] is None and not child.nullable)):
+            if not child.nullable and name in value and value[name] is None:
+                del value[name]
+            if child.has_default and name not in value:
                 value[name] = copy.deepcopy(child.default)
             if name in value:
                 child.default_in(value[name])
@@ -187,6 +189,7 @@ def _plain(schema: Any) -> Any:
             plain[key] = _plain(value)
         else:
             plain[key] = value
+    _spell_out_bounds(schema, plain)
     if schema.get("x-kubernetes-int-or-string"):
         plain.pop("anyOf", None)
         plain["type"] = ["integer", "string"]
@@ -198,23 +201,59 @@ def _plain(schema: Any) -> Any:
     return plain
 
 
+def _spell_out_bounds(schema: dict[str, Any], plain: dict[str, Any]) -> None:
+    """OpenAPI's boolean exclusiveMinimum and exclusiveMaximum as the numbers of later drafts."""
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(schema.get(exclusive), bool):
+            plain.pop(exclusive)
+            if schema[exclusive] and bound in plain:
+                plain[exclusive] = plain.pop(bound)
+
+
 def _causes(error: Any) -> list[Cause]:
     """One violation in the real server's words."""
     path = field_path(error.instance_path)
-    match type(error.kind).__name__.rpartition("_")[2]:
-        case "Required":
-            name = f"{path}.{error.kind.property}" if path else error.kind.property
-            return [Cause(name, "Required value", "FieldValueRequired")]
-        case "Enum":
-            served = ", ".join(_quoted(option) for option in error.kind.options)
-            message = f"{_quoted(error.instance)}: supported values: {served}"
-            return [Cause(path, message, "FieldValueNotSupported")]
-        case "Type":
-            types = ", ".join(error.kind.types)
-            found = _type(error.instance)
-            message = f"{found}: {path} in body must be of type {types}: {found}"
+    kind, found = error.kind, error.instance
+    match kind.name:
+        case "required":
+            name = f"{path}.{kind.property}" if path else kind.property
+            return [Cause(name, "", "FieldValueRequired")]
+        case "enum":
+            served = ", ".join(_quoted(option) for option in kind.options)
+            return [Cause(path, f"{_quoted(found)}: supported values: {served}", "FieldValueNotSupported")]
+        case "type":
+            message = f"{_type(found)}: {path} in body must be of type {','.join(kind.types)}: {_type(found)}"
             return [Cause(path, message, "FieldValueTypeInvalid")]
-    return [Cause(path or "<root>", f"{_quoted(error.instance)}: {path} in body {error.message}")]
+        case "maxItems":
+            return [Cause(path, f"{len(found)}: must have at most {kind.limit} items", "FieldValueTooMany")]
+        case "maxProperties":
+            return [Cause(path, f"{len(found)}: must have at most {kind.limit} items", "FieldValueTooMany")]
+        case "maxLength":
+            return [Cause(path, f"may not be more than {kind.limit} bytes", "FieldValueTooLong")]
+    return [Cause(path or "<root>", f"{_quoted(found)}: {path} in body {_should(kind, error.message)}")]
+
+
+def _should(kind: Any, message: str) -> str:
+    match kind.name:
+        case "minLength":
+            return f"should be at least {kind.limit} chars long"
+        case "minimum":
+            return f"should be greater than or equal to {kind.limit}"
+        case "exclusiveMinimum":
+            return f"should be greater than {kind.limit}"
+        case "maximum":
+            return f"should be less than or equal to {kind.limit}"
+        case "exclusiveMaximum":
+            return f"should be less than {kind.limit}"
+        case "minItems":
+            return f"should have at least {kind.limit} items"
+        case "pattern":
+            return f"should match '{kind.pattern}'"
+        case "format":
+            return f"must be of type {kind.format}"
+        case "multipleOf":
+            return f"should be a multiple of {kind.multiple_of}"
+    return str(message)
 
 
 def field_path(parts: list[str | int]) -> str:

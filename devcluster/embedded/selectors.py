@@ -22,6 +22,9 @@ _VALUE = re.compile(r"\A([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?\Z")
 _SET = re.compile(r"\A(\S+)\s+(in|notin)\s*\((.*)\)\Z", re.DOTALL)
 _COMPARE = re.compile(r"\A([^=!<>\s]+)\s*(==|!=|=|>|<)\s*(\S*)\Z")
 
+_UNFINISHED = re.compile(r"\A\S+\s+(?:in|notin)\Z")
+_TWO_VALUES = re.compile(r"\A[^=!<>\s(]+\s*(?:==|!=|=|>|<)\s*[^\s=]+\s+(\S+)")
+
 
 def is_label_key(key: str) -> bool:
     return _KEY.match(key) is not None
@@ -96,6 +99,12 @@ def _terms(text: str) -> list[str]:
 
 
 def _requirement(term: str) -> Requirement:
+    if _UNFINISHED.match(term):
+        raise bad_request("unable to parse requirement: found '' expected: '('")
+    if found := _TWO_VALUES.match(term):
+        raise bad_request(
+            f"unable to parse requirement: found '{found[1]}', expected: ',' or 'end of string'"
+        )
     if found := _SET.match(term):
         values = frozenset(value.strip() for value in found[3].split(","))
         return _checked(term, Requirement(found[1], found[2], values))

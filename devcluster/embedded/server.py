@@ -124,7 +124,9 @@ class Server:
         result = self.endpoints.serve(call, target, verb, as_of=as_of)
         if isinstance(result, Watch):
             if connection.transport is not None:
-                stream = WatchStream(result, connection.transport, user=call.account.user)
+                stream = WatchStream(
+                    result, connection.transport, user=call.account.user, on_end=connection.stream_ended
+                )
                 connection.stream(stream)
                 stream.muted = muted
             return
@@ -230,7 +232,7 @@ class Server:
                     raise no_such_resource()
                 self._end_fault(fault_gone)
                 return Answer(b"{}")
-        raise unsupported_verb(request.method)
+        raise unsupported_verb()
 
     def _add_fault(self, fault: Fault) -> Fault:
         added = self._faults.add(fault, now=self._now())
@@ -294,7 +296,7 @@ class Server:
     def _send_bookmarks(self) -> None:
         for connection in self._connections:
             if connection.watch is not None and not connection.watch.closed:
-                connection.watch.bookmark(self.endpoints.versions.current)
+                connection.watch.bookmark()
         self._loop.call_later(self._bookmark_interval_s, self._send_bookmarks)
 
     def _wake_collector(self) -> None:

@@ -63,6 +63,18 @@ def whole(kind: Kind, version: Version, entry: Entry) -> bytes:
     return msgspec.json.encode(decoded_as(kind, version, entry))
 
 
+def item(kind: Kind, version: Version, entry: Entry) -> bytes:
+    """*entry* as an item of a list: those of built-in kinds do not repeat their apiVersion and kind."""
+    raw = whole(kind, version, entry)
+    if not kind.builtin:
+        return raw
+    named = b'{"apiVersion":"%s","kind":"%s",' % (
+        kind.api_version(version.name).encode(),
+        kind.kind.encode(),
+    )
+    return b"{" + raw.removeprefix(named)
+
+
 def decoded_as(kind: Kind, version: Version, entry: Entry) -> dict[str, Any]:
     """*entry* as *version* of *kind*, decoded. Conversion between versions is `None`: only the name changes."""
     doc = entry.decoded()

@@ -23,6 +23,7 @@ class Refusal(Exception):
         details: dict[str, object] | None = None,
         retry_after_s: int | None = None,
         continue_: str = "",
+        plain: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -31,6 +32,8 @@ class Refusal(Exception):
         self.details = details
         self.retry_after_s = retry_after_s
         self.continue_ = continue_
+        self.plain = plain
+        """Answered as text: how the real server speaks of paths that it has no handler for."""
 
     def status(self) -> dict[str, object]:
         """The `Status` object."""
@@ -42,15 +45,17 @@ class Refusal(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        details = dict(self.details or {})
-        if self.retry_after_s is not None:
-            details["retryAfterSeconds"] = self.retry_after_s
-        if details:
+        if self.details is not None or self.retry_after_s is not None:
+            details = dict(self.details or {})
+            if self.retry_after_s is not None:
+                details["retryAfterSeconds"] = self.retry_after_s
             status["details"] = details
         status["code"] = self.code
         return status
 
     def body(self) -> bytes:
+        if self.plain:
+            return self.message.encode()
         return msgspec.json.encode(self.status())
 
 
@@ -105,13 +110,17 @@ def not_found(subject: Subject) -> Refusal:
     )
 
 
+def no_such_path() -> Refusal:
+    return Refusal(404, "NotFound", "404 page not found\n", plain=True)
+
+
 def no_such_resource() -> Refusal:
     return Refusal(404, "NotFound", "the server could not find the requested resource", details={})
 
 
-def unsupported_verb(method: str, why: str = "") -> Refusal:
+def unsupported_verb() -> Refusal:
     message = "the server does not allow this method on the requested resource"
-    return Refusal(405, "MethodNotAllowed", f"{message}: {why or method}")
+    return Refusal(405, "MethodNotAllowed", message, details={})
 
 
 def not_acceptable(accept: str) -> Refusal:
@@ -142,7 +151,7 @@ def conflict(subject: Subject, why: str = MODIFIED) -> Refusal:
 
 def invalid(subject: Subject, causes: Sequence[Cause]) -> Refusal:
     """422 with every wrong field named."""
-    texts = [f"{cause.field}: {_PREFIX.get(cause.reason, '')}{cause.message}" for cause in causes]
+    texts = [f"{cause.field}: {_text(cause)}" for cause in causes]
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     kind = f"{subject.kind}.{subject.group}" if subject.group else subject.kind
     details: dict[str, object] = {"name": subject.name}
@@ -153,11 +162,13 @@ def invalid(subject: Subject, causes: Sequence[Cause]) -> Refusal:
     return Refusal(422, "Invalid", f'{kind} "{subject.name}" is invalid: {joined}', details=details)
 
 
-def patch_failed(why: str) -> Refusal:
-    """A JSON Patch that cannot be carried out on the object as it is, a failed `test` among them."""
-    details: dict[str, object] = {"causes": [{"reason": "UnexpectedServerResponse", "message": why}]}
+def patch_failed() -> Refusal:
+    """A JSON Patch that cannot be carried out on the object as it is, a failed `test` among them.
+
+    Like the real server it does not say which operation failed.
+    """
     message = "the server rejected our request due to an error in our request"
-    return Refusal(422, "Invalid", message, details=details)
+    return Refusal(422, "Invalid", message, details={})
 
 
 def expired(message: str, *, continue_: str = "") -> Refusal:
@@ -173,7 +184,7 @@ def too_large(version: int, current: int) -> Refusal:
     return Refusal(
         504,
         "Timeout",
-        f"Too large resource version: {version}, current: {current}",
+        f"Timeout: Too large resource version: {version}, current: {current}",
         details={
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         },
@@ -186,17 +197,23 @@ def too_large_body(limit: int) -> Refusal:
 
 
 _PREFIX = {
-    "FieldValueInvalid": "Invalid value: ",
-    "FieldValueRequired": "Required value: ",
-    "FieldValueForbidden": "Forbidden: ",
-    "FieldValueNotSupported": "Unsupported value: ",
-    "FieldValueTypeInvalid": "Invalid value: ",
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueRequired": "Required value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueNotSupported": "Unsupported value",
+    "FieldValueTypeInvalid": "Invalid value",
+    "FieldValueTooMany": "Too many",
+    "FieldValueTooLong": "Too long",
 }
+
+
+def _text(cause: Cause) -> str:
+    return ": ".join(filter(None, (_PREFIX.get(cause.reason, ""), cause.message)))
 
 
 def _cause(cause: Cause) -> dict[str, str]:
     return {
         "reason": cause.reason,
-        "message": _PREFIX.get(cause.reason, "") + cause.message,
+        "message": _text(cause),
         "field": cause.field,
     }

@@ -101,6 +101,8 @@ class Collection:
         self.versions: Final = versions
         self.history_limit: Final = history_limit
         self.forgotten = versions.current
+        self.confirmed = versions.current
+        """Everything up to this version is known to be here: what bookmarks may say."""
         self.listeners: list[Listener] = []
         self._entries: SortedDict = SortedDict()
         self._history: list[Event] = []
@@ -154,6 +156,10 @@ class Collection:
             return self._now(after, namespace)
         return self._overlaid(then, after, namespace)
 
+    def confirm(self) -> None:
+        """A consistent read found nothing newer: the collection is as new as the whole store."""
+        self.confirmed = self.versions.current
+
     def forget_history(self) -> None:
         """After a restart the past is gone: older versions are 410."""
         self._history.clear()
@@ -195,6 +201,7 @@ class Collection:
 
     def _record(self, event: Event) -> None:
         self._history.append(event)
+        self.confirmed = event.version
         if len(self._history) > self.history_limit + self.history_limit // 8 + 1:
             surplus = len(self._history) - self.history_limit
             self.forgotten = self._history[surplus - 1].version

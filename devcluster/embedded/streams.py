@@ -7,7 +7,7 @@ the collection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -19,6 +19,8 @@ _HEAD: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
     b"Cache-Control: no-cache, private\r\n\r\n"
 )
+_LAST_BOOKMARK_S: Final = 2.0
+"""So long before its time is over a watch gets a last bookmark."""
 _BATCH: Final = 200
 _MAX_WAITING_BYTES: Final = 32 * 1024 * 1024
 
@@ -26,13 +28,22 @@ _MAX_WAITING_BYTES: Final = 32 * 1024 * 1024
 class WatchStream:
     """Runs from `start` to `close`. All methods are called on the event loop."""
 
-    def __init__(self, watch: Watch, transport: asyncio.WriteTransport, *, user: str) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        transport: asyncio.WriteTransport,
+        *,
+        user: str,
+        on_end: Callable[[], None],
+    ) -> None:
         self.watch: Final = watch
         self.user: Final = user
         self.muted = False
         self._transport: Final = transport
+        self._on_end: Final = on_end
         self._loop: Final = asyncio.get_running_loop()
         self._initial: Iterator[Entry] | None = None
+        self._began_at = 0
         self._initial_version = 0
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -40,6 +51,7 @@ class WatchStream:
         self._scheduled = False
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
+        self._last_bookmark: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Answer the request and begin. A version that is gone ends the stream with an ERROR line."""
@@ -51,19 +63,28 @@ class WatchStream:
             self._send(error_line(refusal))
             self.close()
             return
+        self._began_at = int(self.watch.version or 0) or collection.versions.current
         self._initial_version = collection.versions.current
         collection.listeners.append(self._on_event)
         if self.watch.timeout_s:
             self._timer = self._loop.call_later(self.watch.timeout_s, self.close)
+            last = max(0.0, self.watch.timeout_s - _LAST_BOOKMARK_S)
+            self._last_bookmark = self._loop.call_later(last, self.bookmark)
         if initial or self.watch.send_initial:
             self._initial = iter(initial)
         for event in missed:
             self._on_event(event)
         self._schedule()
 
-    def bookmark(self, version: int) -> None:
-        """Say that everything up to *version* was told; only to those who asked, and who are up to date."""
-        if self.watch.bookmarks and self._initial is None:
+    def bookmark(self) -> None:
+        """Say up to which version everything was told; only to those who asked, and who are up to date.
+
+        Like the real server, silent until the resource has something newer than the beginning of the watch,
+        unless the watch began with a list.
+        """
+        version = self.watch.target.kind.collection.confirmed
+        newer = version > self._began_at or self.watch.send_initial
+        if self.watch.bookmarks and self._initial is None and newer:
             self._put(self.watch.bookmark(version))
 
     def close(self) -> None:
@@ -74,12 +95,15 @@ class WatchStream:
             self._flush()
             self._transport.write(b"0\r\n\r\n")
         self.abandon()
+        if not self.muted:
+            self._on_end()
 
     def abandon(self) -> None:
         """Stop without another byte: the connection is gone."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._last_bookmark):
+            if timer is not None:
+                timer.cancel()
         listeners = self.watch.target.kind.collection.listeners
         if self._on_event in listeners:
             listeners.remove(self._on_event)

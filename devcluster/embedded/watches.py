@@ -52,10 +52,13 @@ class Watch:
         if "sendInitialEvents" in query:
             if match != "NotOlderThan":
                 raise _forbidden(
-                    "resourceVersionMatch", "sendInitialEvents requires resourceVersionMatch=NotOlderThan"
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                 )
             if not self.bookmarks and self.send_initial:
-                raise _forbidden("allowWatchBookmarks", "sendInitialEvents requires allowWatchBookmarks=true")
+                raise _forbidden(
+                    "allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks to true"
+                )
         elif match:
             check_version_match(self.version, match)
             raise _forbidden(
@@ -69,6 +72,8 @@ class Watch:
         number = parse_version(self.version)
         if number > collection.versions.current:
             raise too_large(number, collection.versions.current)
+        if not self.version:
+            collection.confirm()
         if self.send_initial or (number == 0 and not self._only_news):
             return [entry for entry in collection.entries() if self.wanted.matches(entry)], []
         return [], collection.since(number or collection.versions.current)

@@ -30,10 +30,12 @@ from devcluster.embedded.shapes import decoded_as
 from devcluster.embedded.status import (
     Cause,
     Refusal,
+    Subject,
     already_exists,
     bad_request,
     conflict,
     forbidden,
+    invalid,
     not_found,
 )
 from devcluster.embedded.store import Entry, Interner, Versions
@@ -91,10 +93,10 @@ def parse_delete_options(body: bytes, query: dict[str, str]) -> DeleteOptions:
     if options.orphan_dependents is not None and not options.propagation_policy:
         options.propagation_policy = "Orphan" if options.orphan_dependents else "Background"
     if options.propagation_policy not in (None, "", "Orphan", "Background", "Foreground"):
-        raise bad_request(
-            f"DeletionPropagationPolicy need to be one of Orphan, Background, Foreground: "
-            f"{options.propagation_policy!r}"
-        )
+        served = '"Background", "Foreground", "Orphan"'
+        message = f'"{options.propagation_policy}": supported values: {served}'
+        subject = Subject("meta.k8s.io", "deleteoptions", "DeleteOptions", "")
+        raise invalid(subject, [Cause("propagationPolicy", message, "FieldValueNotSupported")])
     return options
 
 
@@ -205,8 +207,6 @@ class Writes:
             raise bad_request("the namespace of the object must be given in the path")
         namespace = self._namespace_of(target.namespace)
         if namespace is None:
-            from devcluster.embedded.status import Subject
-
             raise not_found(Subject("", "namespaces", "Namespace", target.namespace))
         if namespace.deleting:
             name = str((doc.get("metadata") or {}).get("name", ""))
@@ -292,6 +292,8 @@ class Writes:
             draft.rest = kind.to_stored(draft.rest)
         version = self._versions.current + 1 if request.dry_run else self._versions.next()
         meta = draft.meta
+        if kind.resource == "namespaces":
+            meta.labels = {**(meta.labels or {}), "kubernetes.io/metadata.name": meta.name}
         meta.resource_version = "" if request.dry_run else str(version)
         entry = Entry(
             namespace=meta.namespace,
@@ -341,11 +343,12 @@ def _check_preconditions(kind: Kind, entry: Entry, wanted: Preconditions | None)
     if wanted.uid and wanted.uid != entry.uid:
         raise conflict(
             subject,
-            f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {entry.uid}",
+            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({entry.uid}). "
+            "The object might have been deleted and then recreated",
         )
     if wanted.resource_version and wanted.resource_version != str(entry.version):
         raise conflict(
             subject,
-            f"Precondition failed: ResourceVersion in precondition: {wanted.resource_version}, "
-            f"ResourceVersion in object meta: {entry.version}",
+            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the "
+            f"ResourceVersion in record ({entry.version}). The object might have been modified",
         )
