@@ -1,49 +1,50 @@
-"""Probes and metrics on one small HTTP server: GET and HEAD, nothing else. Parsing is httptools'.
+"""Probes and metrics over one small HTTP server: GET and HEAD only, nothing is ever read from a body.
 
-`/livez` and `/healthz` say whether the process should go on, `/readyz` whether it works, `/metrics` what it counts.
+Owns its sockets and their limits; knows nothing of what is healthy (that are the checks passed in). Started
+by every process of ours: `sharder.app`, `shard_controller.app`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final
+from urllib.parse import unquote
 
 import httptools
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 from kubeio.errors import InputError
 
+_log = structlog.get_logger("kubeio")
+_PATIENCE_S: Final = 15.0
+"""To send a whole request, and to fetch an answer; also how long an idle connection is kept."""
+_MAX_HEAD_BYTES: Final = 16 * 1024
+_MAX_CONNECTIONS: Final = 100
+_TEXT: Final = "text/plain; charset=utf-8"
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
 Check = Callable[[], str | None]
-"""None: well; else why not."""
-
-_REQUEST_S: Final = 10.0
-_MAX_HEAD: Final = 16 * 1024
-_PLAIN: Final = "text/plain; charset=utf-8"
-_NO_CHECKS: Final[Mapping[str, Check]] = {}
-_NO_ROUTES: Final[Mapping[str, Callable[[], bytes]]] = {}
-
-
-def parse_bind(field: str, bind: str) -> tuple[str, int]:
-    """Host and port of *bind*, `host:port` or `[v6]:port`; an empty host is every interface.
-
-    Raises: InputError naming *field*.
-    """
-    host, colon, port = bind.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    is_v6 = bare != host
-    if not colon or not port.isdigit() or int(port) > 65535 or (":" in bare and not is_v6):
-        remedy = "write HOST:PORT, such as 127.0.0.1:8081 or [::1]:8081; port 0 picks a free one"
-        raise InputError(field, bind, "is not an address", remedy)
-    return bare or "0.0.0.0", int(port)
+"""None: fine. Text: why not."""
 
 
 class ProbeServer:
-    """Serves until its block ends. *checks* is by endpoint: `healthz` (also served as `/livez`) and `readyz`.
+    """`/healthz`, `/livez`, `/readyz`, `/metrics` and *routes*, while the scope lasts; `port` is known inside.
 
-    *routes* are further paths with JSON bodies. `port` is the one that was bound, also if 0 was asked for.
+    *checks* count for all three probes, *ready_checks* for `/readyz` only: what a restart would not cure belongs
+    there. `?verbose=1` lists every check; a probe that fails always does. A check that raises has failed.
+    *routes* give the bytes of a page; HTML, JSON and SVG are recognised. Raises InputError if the address is taken.
     """
 
     def __init__(
@@ -51,26 +52,35 @@ class ProbeServer:
         bind: str,
         port: int,
         registry: CollectorRegistry,
-        checks: Mapping[str, Check] = _NO_CHECKS,
+        checks: Mapping[str, Check],
+        routes: Mapping[str, Callable[[], bytes]] = MappingProxyType({}),
         *,
-        routes: Mapping[str, Callable[[], bytes]] = _NO_ROUTES,
+        ready_checks: Mapping[str, Check] = MappingProxyType({}),
+        patience_s: float = _PATIENCE_S,
+        max_connections: int = _MAX_CONNECTIONS,
     ) -> None:
-        self._bind = bind
+        self.bind: Final = bind
         self.port = port
+        self.patience_s: Final = patience_s
+        self.connections: set[_Connection] = set()
         self._registry = registry
         self._checks = checks
+        self._ready_checks = ready_checks
         self._routes = routes
+        self._max_connections = max_connections
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> ProbeServer:
-        loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: _Exchange(self.answer), self._bind, self.port)
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: _Connection(self), self.bind, self.port
+            )
         except OSError as error:
-            where = f"{self._bind}:{self.port}"
-            reason = error.strerror or str(error)
             raise InputError(
-                "--probes-bind", where, f"cannot be bound ({reason})", "use a free port, or 0"
+                "probes-bind",
+                f"{self.bind}:{self.port}",
+                f"cannot be listened on ({error.strerror or error})",
+                "choose a free port, or 0 for any",
             ) from error
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -83,105 +93,181 @@ class ProbeServer:
     ) -> None:
         if self._server is not None:
             self._server.close()
+            for connection in list(self.connections):
+                connection.abort()
+            await self._server.wait_closed()
 
-    def answer(self, method: str, path: str) -> tuple[int, str, bytes]:
+    @property
+    def is_full(self) -> bool:
+        return len(self.connections) >= self._max_connections
+
+    def answer(self, method: str, target: str, accept: str) -> tuple[int, str, bytes]:
         """Status, content type and body for one request."""
+        path, _, query = target.partition("?")
+        path = unquote(path)
         if method not in ("GET", "HEAD"):
-            return 405, _PLAIN, b"only GET and HEAD are served\n"
-        if path == "/metrics":
-            return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
-        if path in ("/healthz", "/livez", "/readyz"):
-            return self._probe("readyz" if path == "/readyz" else "healthz")
+            return 405, _TEXT, b"only GET and HEAD\n"
+        try:
+            return self._page(path, query, accept)
+        except Exception as error:
+            # A page that fails must neither end the process nor hide: the probe's reader gets a 500.
+            _log.exception("page failed", path=path)
+            return 500, _TEXT, f"{type(error).__name__}\n".encode()
+
+    def _page(self, path: str, query: str, accept: str) -> tuple[int, str, bytes]:
+        match path:
+            case "/healthz" | "/livez":
+                return _probe(self._checks, is_verbose=_is_verbose(query))
+            case "/readyz":
+                return _probe({**self._checks, **self._ready_checks}, is_verbose=_is_verbose(query))
+            case "/metrics":
+                encode, content_type = choose_encoder(accept)
+                return 200, content_type, encode(self._registry)
         route = self._routes.get(path)
         if route is None:
-            return 404, _PLAIN, b"not found: /livez, /readyz and /metrics are served\n"
-        return 200, "application/json", route()
-
-    def _probe(self, name: str) -> tuple[int, str, bytes]:
-        check = self._checks.get(name)
-        problem = check() if check is not None else None
-        if problem is None:
-            return 200, _PLAIN, b"ok\n"
-        return 503, _PLAIN, f"{problem}\n".encode()
+            return 404, _TEXT, b"no such page\n"
+        body = route()
+        return 200, _content_type(body), body
 
 
-class _Exchange(asyncio.Protocol):
-    """One connection: one request at a time, closed when it is slow or says too much."""
+def _is_verbose(query: str) -> bool:
+    return any(part in ("verbose", "verbose=1", "verbose=true", "verbose=") for part in query.split("&"))
 
-    def __init__(self, answer: Callable[[str, str], tuple[int, str, bytes]]) -> None:
-        self._answer = answer
-        self._parser = httptools.HttpRequestParser(self)
+
+def _probe(checks: Mapping[str, Check], *, is_verbose: bool) -> tuple[int, str, bytes]:
+    problems = {name: _run(check) for name, check in checks.items()}
+    is_fine = not any(problems.values())
+    if is_fine and not is_verbose:
+        return 200, _TEXT, b"ok\n"
+    lines = [f"[-] {name}: {why}" if why else f"[+] {name}: ok" for name, why in problems.items()]
+    lines.append("ok" if is_fine else "failed")
+    return (200 if is_fine else 503), _TEXT, ("\n".join(lines) + "\n").encode()
+
+
+def _run(check: Check) -> str | None:
+    try:
+        return check()
+    except Exception as error:
+        # What cannot be checked is not healthy.
+        return f"the check failed ({type(error).__name__}: {error})"
+
+
+def _content_type(body: bytes) -> str:
+    head = body[:32].lstrip().lower()
+    if head.startswith((b"<!doctype html", b"<html")):
+        return "text/html; charset=utf-8"
+    if head.startswith(b"<svg"):
+        return "image/svg+xml"
+    return "application/json" if head.startswith((b"{", b"[")) else _TEXT
+
+
+class _Connection(asyncio.Protocol):
+    """One client. Cut when it has not sent a whole request, or not fetched its answer, in time."""
+
+    def __init__(self, server: ProbeServer) -> None:
+        self._server = server
         self._transport: asyncio.Transport | None = None
-        self._url = b""
-        self._received = 0
         self._deadline: asyncio.TimerHandle | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._head_bytes = 0
+        self._target = b""
+        self._accept = ""
+        self._has_body = False
+
+    # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - asyncio's promise for TCP servers
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # create_server gives no other
         self._transport = transport
-        self._arm()
+        self._wait_again()
+        if self._server.is_full:
+            self._send(503, _TEXT, b"too many connections\n", is_last=True)
+        else:
+            self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._disarm()
-        self._transport = None
-
-    def data_received(self, data: bytes) -> None:
-        self._received += len(data)
-        if self._received > _MAX_HEAD:
-            self._close()
-            return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError:
-            self._respond(400, _PLAIN, b"not an HTTP request\n", keep=False)
-
-    # httptools' callbacks
-
-    def on_message_begin(self) -> None:
-        self._url = b""
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_message_complete(self) -> None:
-        self._received = 0
-        method = self._parser.get_method().decode()
-        path = self._url.split(b"?", 1)[0].decode("latin-1")
-        status, kind, body = self._answer(method, path)
-        keep = self._parser.should_keep_alive()
-        self._respond(status, kind, body, keep=keep, with_body=method != "HEAD")
-
-    def _respond(self, status: int, kind: str, body: bytes, *, keep: bool, with_body: bool = True) -> None:
-        if self._transport is None:
-            return
-        head = (
-            f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-            f"Cache-Control: no-store\r\nConnection: {'keep-alive' if keep else 'close'}\r\n\r\n"
-        )
-        self._transport.write(head.encode() + (body if with_body else b""))
-        if keep:
-            self._arm()
-        else:
-            self._close()
-
-    def _arm(self) -> None:
-        self._disarm()
-        self._deadline = asyncio.get_running_loop().call_later(_REQUEST_S, self._close)
-
-    def _disarm(self) -> None:
+        self._server.connections.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None
 
-    def _close(self) -> None:
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._send(400, _TEXT, b"no upgrades\n", is_last=True)
+        except httptools.HttpParserError:
+            self._send(400, _TEXT, b"not HTTP/1.1\n", is_last=True)
+        else:
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                self._send(431, _TEXT, b"the request is too large\n", is_last=True)
+
+    def pause_writing(self) -> None:
+        """The client does not fetch what it asked for: ask it nothing more until it does."""
         if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._wait_again()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- httptools' callbacks
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        match name.lower():
+            case b"accept":
+                self._accept = value.decode("latin-1")
+            case b"content-length":
+                self._has_body = value.strip() != b"0"
+            case b"transfer-encoding":
+                self._has_body = True
+
+    def on_headers_complete(self) -> None:
+        method = self._parser.get_method().decode("latin-1")
+        if self._has_body and method in ("GET", "HEAD"):
+            self._send(400, _TEXT, b"no body is read\n", is_last=True)
+            return
+        target = self._target.decode("latin-1")
+        status, content_type, body = self._server.answer(method, target, self._accept)
+        is_last = status == 405 or not self._parser.should_keep_alive()
+        self._send(status, content_type, body, is_head=method == "HEAD", is_last=is_last)
+
+    def on_message_complete(self) -> None:
+        self._target = b""
+        self._accept = ""
+        self._has_body = False
+        self._head_bytes = 0
+        self._wait_again()
+
+    # -- inside
+
+    def _wait_again(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(self._server.patience_s, self.abort)
+
+    def _send(
+        self, status: int, content_type: str, body: bytes, *, is_head: bool = False, is_last: bool = False
+    ) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        head = (
+            f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {content_type}\r\n"
+            f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+            + ("Allow: GET, HEAD\r\n" if status == 405 else "")
+            + ("Connection: close\r\n" if is_last else "")
+            + "\r\n"
+        )
+        self._transport.write(head.encode("latin-1") + (b"" if is_head else body))
+        if is_last:
             self._transport.close()
-
-
-_REASONS: Final = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    503: "Service Unavailable",
-}
