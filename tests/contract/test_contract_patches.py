@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from devcluster.plane import ControlPlane
+from devcluster.real import RealPlane
 from tests.contract.api import JSON_PATCH, MERGE_PATCH, PARTIAL, Answer, Api
 from tests.contract.definitions import configmap, site
 
@@ -214,12 +216,27 @@ async def test_dry_run_patch_answers_but_changes_nothing(api: Api, sites: str) -
 # -- apply ----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def serves_apply(plane: ControlPlane) -> None:
+    if not isinstance(plane, RealPlane):
+        pytest.skip("the embedded control plane refuses server-side apply by name")
+
+
+async def test_apply_is_served_or_refused_by_name(api: Api, sites: str) -> None:
+    answer = await api.apply(f"{sites}/a", site("a"))
+    if answer.status != 201:
+        assert "server-side apply" in answer.check(415).message
+        (await api.get(f"{sites}/a")).check(404)
+
+
+@pytest.mark.usefixtures("serves_apply")
 async def test_apply_creates_a_missing_object(api: Api, sites: str) -> None:
     created = (await api.apply(f"{sites}/a", site("a"))).check(201)
     assert created.meta["generation"] == 1
     assert (await api.get(f"{sites}/a")).check(200).body["spec"]["theme"] == "plain"
 
 
+@pytest.mark.usefixtures("serves_apply")
 async def test_apply_with_a_uid_never_resurrects(api: Api, sites: str) -> None:
     dead = site("a")
     dead["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000"
@@ -229,6 +246,7 @@ async def test_apply_with_a_uid_never_resurrects(api: Api, sites: str) -> None:
     (await api.get(f"{sites}/a")).check(404)
 
 
+@pytest.mark.usefixtures("serves_apply")
 async def test_apply_with_a_stale_version_is_409(api: Api, sites: str) -> None:
     created = await api.apply(f"{sites}/a", site("a"))
     fresh: dict[str, Any] = site("a", html="1")
@@ -238,6 +256,7 @@ async def test_apply_with_a_stale_version_is_409(api: Api, sites: str) -> None:
     (await api.apply(f"{sites}/a", fresh)).check(409)
 
 
+@pytest.mark.usefixtures("serves_apply")
 async def test_apply_again_with_other_content_changes_it(api: Api, sites: str) -> None:
     await api.apply(f"{sites}/a", site("a", html="1"))
     changed = (await api.apply(f"{sites}/a", site("a", html="2"))).check(200)
@@ -245,6 +264,7 @@ async def test_apply_again_with_other_content_changes_it(api: Api, sites: str) -
     assert changed.meta["generation"] == 2
 
 
+@pytest.mark.usefixtures("serves_apply")
 async def test_apply_without_a_field_manager_is_422(api: Api, sites: str) -> None:
     refused = await api.request("PATCH", f"{sites}/a", site("a"), content_type="application/apply-patch+yaml")
     assert refused.check(422).body["details"]["causes"][0]["field"] == "fieldManager"
