@@ -108,7 +108,8 @@ class Rebalance:
                 self._converge(circle)
                 await self._wait_for_work()
             else:
-                idle = 0 if circle.asked or len(self._handoffs) else idle + 1
+                is_idle = not circle.asked and not len(self._handoffs)
+                idle = idle + 1 if is_idle and circle.ring_version == self._ring_version else 0
                 await self._wait_for_progress(circle, idle)
 
     def _converge(self, circle: Circle) -> None:

@@ -1,0 +1,25 @@
+"""The ground of these tests: a real API server, the real sharder, Leases written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from devcluster.embedded import embedded_plane
+from kubeio.client import Client
+from kubeio.config import load_cluster
+from tests.sharder.io.ground import Ground
+
+
+@pytest.fixture
+async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
+    async with (
+        embedded_plane(tmp_path / "plane") as plane,
+        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
+    ):
+        ground = Ground(plane, client)
+        await ground.install()
+        yield ground
+        await ground.close()

@@ -1,0 +1,276 @@
+"""A real API server (embedded), the real sharder in this process, and shards that are Leases written by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from devcluster.embedded import EmbeddedPlane
+from kubeio.client import Client
+from kubeio.clock import SystemClock, micro_time
+from kubeio.config import load_cluster
+from kubeio.discovery import Discovery
+from kubeio.errors import AlreadyExists, Conflict, NotFound
+from kubeio.labels import RingKeys
+from kubeio.lease import Leases
+from kubeio.models import HasMeta, Lease, LeaseSpec, Meta
+from kubeio.patch import JsonPatch, MergePatch
+from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
+from sharder.metrics import SharderMetrics
+from sharder.rings import Rings
+
+ROOT = Path(__file__).resolve().parents[3]
+RING = "websites"
+KEYS = RingKeys(RING)
+WEBSITES = Resource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+Labels = dict[str, dict[str, str]]
+
+
+class HandMadeShard:
+    """One life: a Lease that this test renews, releases, or lets fall silent."""
+
+    def __init__(self, leases: Leases, name: str, member: str, duration_s: int) -> None:
+        self.name = name
+        self.member = member
+        self._leases = leases
+        self._duration_s = duration_s
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def join(self, *, protocol: str = "v1") -> HandMadeShard:
+        now = micro_time(SystemClock().wall())
+        annotations = {KEYS.member: self.member, **({KEYS.protocol: protocol} if protocol else {})}
+        lease = Lease(
+            Meta(name=self.name, labels={KEYS.ring_label: RING}, annotations=annotations),
+            LeaseSpec(self.name, self._duration_s, now, now, 0),
+        )
+        await self._leases.create(lease)
+        self._renewing = asyncio.create_task(self._renew(), name=f"renew {self.name}")
+        return self
+
+    async def fall_silent(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._renewing
+            self._renewing = None
+
+    async def release(self) -> None:
+        await self.fall_silent()
+        await self._write(holder="")
+
+    async def holder(self) -> str:
+        return (await self._leases.get(self.name)).spec.holder_identity or ""
+
+    async def lease(self) -> Lease:
+        return await self._leases.get(self.name)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._duration_s / 3)
+            with suppress(Exception):
+                await self._write(holder=self.name)
+
+    async def _write(self, *, holder: str) -> None:
+        while True:
+            lease = await self._leases.get(self.name)
+            if lease.spec.holder_identity != self.name:
+                return
+            lease.spec.holder_identity = holder
+            lease.spec.renew_time = micro_time(SystemClock().wall())
+            with suppress(Conflict):
+                await self._leases.swap(lease)
+                return
+
+
+class Ground:
+    """One control plane and what a test does with it."""
+
+    def __init__(self, plane: EmbeddedPlane, client: Client) -> None:
+        self.plane = plane
+        self.client = client
+        self.leases = Leases(client, "default")
+        self.shards: list[HandMadeShard] = []
+
+    async def install(self) -> None:
+        for path in ("manifests/crds/ringleader.dev_controllerrings.yaml", "examples/website/crd.yaml"):
+            await self.client.create(CRDS, yaml.safe_load((ROOT / path).read_text()), type=bytes)
+        for resource in (CONTROLLER_RINGS, WEBSITES):
+            await wait_until(lambda r=resource: self._is_served(r))  # type: ignore[misc] # a default binds the loop's value
+
+    async def _is_served(self, resource: Resource) -> bool:
+        try:
+            await self.client.list_page(resource, limit=1)
+        except NotFound:
+            return False
+        return True
+
+    async def ring(self, **spec: object) -> None:
+        """Create the ring, or change its spec."""
+        full = {
+            "leaseNamespace": "default",
+            "resources": [
+                {
+                    "group": "example.com",
+                    "resource": "websites",
+                    "controlledResources": [{"group": "", "resource": "configmaps"}],
+                }
+            ],
+            "settleSeconds": 0.3,
+            "maxLeaseDurationSeconds": 2,
+            **spec,
+        }
+        document = {
+            "apiVersion": "ringleader.dev/v1alpha1",
+            "kind": "ControllerRing",
+            "metadata": {"name": RING},
+            "spec": full,
+        }
+        try:
+            await self.client.create(CONTROLLER_RINGS, document, type=bytes)
+        except AlreadyExists:
+            await self.client.patch(CONTROLLER_RINGS, RING, MergePatch({"spec": full}), type=bytes)
+
+    async def status(self) -> dict[str, object]:
+        found = await self.client.get(CONTROLLER_RINGS, RING, type=dict[str, object])
+        status = found.get("status", {})
+        assert isinstance(status, dict)
+        return status
+
+    async def condition(self, kind: str) -> dict[str, object]:
+        conditions = (await self.status()).get("conditions", [])
+        assert isinstance(conditions, list)
+        return next((c for c in conditions if c["type"] == kind), {})
+
+    async def shard(
+        self, member: str, *, life: str = "00000001", duration_s: int = 1, **kw: str
+    ) -> HandMadeShard:
+        shard = HandMadeShard(self.leases, f"{member}-{life}", member, duration_s)
+        self.shards.append(shard)
+        return await shard.join(**kw)
+
+    async def sites(self, count: int, *, labels: dict[str, str] | None = None, first: int = 0) -> None:
+        for number in range(first, first + count):
+            await self.site(f"site-{number}", labels=labels)
+
+    async def site(
+        self, name: str, *, labels: dict[str, str] | None = None, namespace: str = "default"
+    ) -> Meta:
+        document = {
+            "apiVersion": "example.com/v1",
+            "kind": "Website",
+            "metadata": {"name": name, "labels": labels or {}},
+            "spec": {"html": name},
+        }
+        created = await self.client.create(WEBSITES, document, namespace=namespace, type=HasMeta)
+        return created.metadata
+
+    async def page(self, site: Meta, *, labels: dict[str, str] | None = None) -> Meta:
+        """A ConfigMap that *site* controls."""
+        owner = {
+            "apiVersion": "example.com/v1",
+            "kind": "Website",
+            "name": site.name,
+            "uid": site.uid,
+            "controller": True,
+        }
+        document = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": site.name, "labels": labels or {}, "ownerReferences": [owner]},
+        }
+        created = await self.client.create(CONFIGMAPS, document, namespace="default", type=HasMeta)
+        return created.metadata
+
+    async def labels(self, resource: Resource = WEBSITES) -> Labels:
+        return {
+            item.meta.name: item.meta.labels
+            async for page in self.client.pages(resource, metadata_only=True)
+            for item in page.objects
+        }
+
+    async def owners(self, resource: Resource = WEBSITES) -> dict[str, str]:
+        return {name: labels.get(KEYS.shard, "") for name, labels in (await self.labels(resource)).items()}
+
+    async def drains(self) -> dict[str, str]:
+        found = await self.labels()
+        return {name: labels[KEYS.drain] for name, labels in found.items() if KEYS.drain in labels}
+
+    async def acknowledge(self, name: str, *, resource: Resource = WEBSITES) -> None:
+        """Do as the owner does on a directed drain: pass the object on in one write."""
+        meta = (await self.client.get(resource, name, namespace="default", type=HasMeta)).metadata
+        shard, drain = (f"/metadata/labels/{key.replace('/', '~1')}" for key in (KEYS.shard, KEYS.drain))
+        patch = JsonPatch().test("/metadata/resourceVersion", meta.resource_version)
+        target = meta.labels[KEYS.drain]
+        patch = patch.replace(shard, target) if target else patch.remove(shard)
+        await self.client.patch(resource, name, patch.remove(drain), namespace="default", type=bytes)
+
+    async def namespace(self, name: str, labels: dict[str, str]) -> None:
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        await self.client.create(NAMESPACES, document, type=bytes)
+
+    @asynccontextmanager
+    async def sharder(self, identity: str = "sharder-1", *, leads: bool = True) -> AsyncIterator[Rings]:
+        """The real rooms of a sharder, with or without leadership, until the block ends."""
+        user = await self.plane.kubeconfig_for(identity)
+        async with Client(load_cluster(kubeconfig=str(user))) as client:
+            rings = Rings(
+                client,
+                Discovery(client),
+                identity=identity,
+                names=(),
+                metrics=SharderMetrics(CollectorRegistry()),
+                clock=SystemClock(),
+                rng=random.Random(7),
+            )
+            if leads:
+                rings.lead()
+            running = asyncio.create_task(rings.run(), name=identity)
+            try:
+                yield rings
+            finally:
+                running.cancel()
+                with suppress(asyncio.CancelledError):
+                    await running
+
+    async def label_namespace(self, name: str, labels: dict[str, str]) -> None:
+        await self.client.patch(NAMESPACES, name, MergePatch({"metadata": {"labels": labels}}), type=bytes)
+
+    async def exists(self, resource: Resource, name: str) -> bool:
+        try:
+            await self.client.get(resource, name, type=bytes)
+        except NotFound:
+            return False
+        return True
+
+    async def close(self) -> None:
+        for shard in self.shards:
+            await shard.fall_silent()
+
+
+async def wait_until(holds: Callable[[], object], *, within_s: float = 10.0) -> None:
+    """Return when the coroutine function *holds* gives true; fail with its last answer."""
+    answer: object = None
+    try:
+        async with asyncio.timeout(within_s):
+            while True:
+                answer = holds()
+                if asyncio.iscoroutine(answer):
+                    answer = await answer
+                if answer:
+                    return
+                await asyncio.sleep(0.03)
+    except TimeoutError:
+        pytest.fail(f"did not come true within {within_s} s; last answer: {answer!r}")
+
+
+async def is_balanced(ground: Ground) -> bool:
+    """Whether the sharder says that every object is at its place."""
+    return (await ground.condition("Balanced")).get("status") == "True"
