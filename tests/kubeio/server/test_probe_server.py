@@ -159,8 +159,8 @@ async def test_request_that_never_ends_is_cut() -> None:
     async with new_server(patience_s=0.2) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         began = asyncio.get_running_loop().time()
-        for _ in range(3):  # a byte now and then buys no time
-            writer.write(b"G")
+        for byte in (b"G", b"E", b"T"):  # a byte now and then buys no time
+            writer.write(byte)
             await asyncio.sleep(0.05)
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
