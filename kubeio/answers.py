@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import email.utils
 import functools
-import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -52,15 +52,15 @@ _decode_list = msgspec.json.Decoder(_RawList).decode
 _decode_meta = msgspec.json.Decoder(HasMeta).decode
 
 
-def failure(attempted: str, answer: Answer) -> ApiError:
-    """The error that *answer*, of status 400 or above, stands for."""
+def failure(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
+    """The error that *answer*, of status 300 or above, stands for; *now* by the wall clock."""
     headers = answer.headers()
     try:
         status = _decode_status(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = " ".join(answer.body[:2000].decode("utf-8", "replace").split())
         status = _Status(message=text[:_SHOWN_CHARACTERS] or "(no message)")
-    retry_after_s = parse_retry_after(headers.get("retry-after", ""))
+    retry_after_s = parse_retry_after(headers.get("retry-after", ""), now=now)
     if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
         retry_after_s = float(status.details.retry_after_seconds)
     return api_error(
@@ -72,7 +72,7 @@ def failure(attempted: str, answer: Answer) -> ApiError:
     )
 
 
-def parse_retry_after(value: str) -> float | None:
+def parse_retry_after(value: str, *, now: datetime) -> float | None:
     """Seconds that a Retry-After header asks for, as a number or as a date; None if it says nothing usable."""
     value = value.strip()
     if value.isascii() and value.isdigit():
@@ -81,7 +81,7 @@ def parse_retry_after(value: str) -> float | None:
         instant = email.utils.parsedate_to_datetime(value)
     except ValueError:
         return None
-    return max(0.0, instant.timestamp() - time.time())
+    return max(0.0, instant.timestamp() - now.timestamp())
 
 
 class Unexpected(Exception):

@@ -25,7 +25,7 @@ from kubeio.config import Cluster
 from kubeio.connection import Answer, Broken, Connection, Lines
 from kubeio.credentials import Credential
 from kubeio.dialer import Dialer
-from kubeio.errors import InputError, ServerFailure, Unreachable
+from kubeio.errors import ApiError, InputError, ServerFailure, Unreachable
 from kubeio.metrics import NO_ANSWER, ClientMetrics
 from kubeio.patch import ApplyPatch, Patch
 from kubeio.pool import Pool, PoolClosed
@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """An answer below 400. Header names are in lower case; the body is decompressed."""
+    """An answer below 300. Header names are in lower case; the body is decompressed."""
 
     status: int
     headers: Mapping[str, str]
@@ -67,8 +67,8 @@ class _Call(msgspec.Struct, gc=False):
 class Client:
     """Requests to one cluster over at most *max_connections* kept connections; streams have their own.
 
-    Raises: a leaf of ApiError for an answer of 400 or above, Unreachable for none, InputError when the
-    credentials that the kubeconfig describes cannot be had at all.
+    Raises: a leaf of ApiError for an answer of 300 or above (redirects are not followed), Unreachable for
+    none, InputError when the credentials that the kubeconfig describes cannot be had at all.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ class Client:
             raise self._unexpected(call, answer, error) from error
 
     async def _answer(self, call: _Call, timeout_s: float) -> Answer:
-        """The answer, below 400. Observed in the metrics once per request sent."""
+        """The answer, below 300. Observed in the metrics once per request sent."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         credential = self.cluster.credentials.current() or await self._renewed(call, deadline)
         send = self._exchange if self._metrics is None else self._observed
@@ -326,7 +326,7 @@ class Client:
             if other is not None:
                 answer = await send(call, other, deadline)
         if answer.status >= 300:
-            raise answers.failure(self._attempted(call), answer)
+            raise self._failure(call, answer)
         return answer
 
     async def _observed(self, call: _Call, credential: Credential, deadline: float) -> Answer:
@@ -391,7 +391,7 @@ class Client:
                 answer, connection = await self._begin_stream(call, other, deadline)
         if connection.lines is None:
             self._end_stream(connection)
-            raise answers.failure(self._attempted(call), answer)
+            raise self._failure(call, answer)
         return connection, connection.lines
 
     async def _begin_stream(
@@ -469,6 +469,9 @@ class Client:
 
     def _attempted(self, call: _Call) -> str:
         return f"{call.method} {call.path} on {self.cluster.server}"
+
+    def _failure(self, call: _Call, answer: Answer) -> ApiError:
+        return answers.failure(self._attempted(call), answer, now=self._clock.wall())
 
     def _unexpected(self, call: _Call, answer: Answer, error: answers.Unexpected) -> ServerFailure:
         return ServerFailure(

@@ -1,7 +1,7 @@
 """Opens connections to one server: TCP, through a proxy, TLS.
 
 Owns the TLS contexts, kept as long as the CA and the client certificate stay the same. Called by
-`kubeio.client`'s pool and streams; the time limit is the caller's.
+`kubeio.client`'s pool and streams; a shorter time limit is the caller's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Iterator
+from typing import Final
 
 from kubeio.config import Cluster
 from kubeio.connection import Broken, Connection
@@ -20,6 +21,8 @@ from kubeio.credentials import KeyPair
 from kubeio.errors import InputError
 from kubeio.proxies import Proxy
 
+CONNECT_TIMEOUT_S: Final = 10.0
+"""TCP, proxy and TLS together; a call with less time left waits no longer than that."""
 _KEEPALIVE_IDLE_S = 30
 _KEEPALIVE_PROBES = 3
 
@@ -35,7 +38,10 @@ class Dialer:
     async def dial(self, identity: KeyPair | None) -> Connection:
         """A new connection that presents *identity*. Raises Broken, InputError."""
         try:
-            return await self._dial(identity)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                return await self._dial(identity)
+        except TimeoutError as error:
+            raise _broken(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
         except ssl.SSLCertVerificationError as error:
             raise _broken(f"the server's certificate is not accepted: {error.verify_message}") from error
         except ssl.SSLError as error:

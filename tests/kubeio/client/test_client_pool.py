@@ -346,6 +346,24 @@ async def test_server_that_accepts_and_says_nothing_is_given_up_in_time(plain_se
         assert time.monotonic() - begun < 1
 
 
+async def test_connecting_takes_no_longer_than_its_own_limit(
+    plain_server: WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def mute(conversation: Conversation) -> None:
+        await conversation.until_closed()
+
+    plain_server.script = mute
+    monkeypatch.setattr("kubeio.dialer.CONNECT_TIMEOUT_S", 0.2)
+    cluster = plain_server.cluster(url=plain_server.url.replace("http:", "https:"))
+    async with plain_server.client(cluster=cluster) as client:
+        with pytest.raises(Unreachable, match=r"no connection within 0\.2 s") as caught:
+            await client.request("PATCH", "/a", body=b"{}", timeout_s=5)
+        assert not caught.value.maybe_done
+        with pytest.raises(Unreachable, match=r"no connection within 0\.2 s"):
+            async with client.stream("/w"):
+                pytest.fail("there is no stream")
+
+
 async def test_failed_dials_give_their_slots_back(server: WireServer) -> None:
     async def dial(identity: object) -> Connection:
         await asyncio.sleep(0)
