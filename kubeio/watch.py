@@ -146,8 +146,10 @@ class ListWatch:
     def _failed(self, error: KubeError) -> Gap:
         """Note the failure, decide whether the picture is lost, and how long to wait."""
         self.failures += 1
-        self.last_error = error
         is_refused = isinstance(error, ApiError) and not isinstance(error, TooManyRequests)
+        if is_refused and isinstance(self.last_error, Unreachable):
+            self._backoff.reset()  # the outage is over: what it taught about waiting does not count any more
+        self.last_error = error
         if isinstance(error, Expired) or (is_refused and self.failures % _RELIST_AFTER_FAILURES == 0):
             self._has_picture = False
         asked_s = error.retry_after_s if isinstance(error, ApiError) else None

@@ -18,6 +18,7 @@ from kubeio.errors import (
     ServerFailure,
     TooManyRequests,
     Unauthorized,
+    Unreachable,
 )
 from kubeio.informer import Informer
 from kubeio.models import ObjectKey
@@ -304,6 +305,20 @@ async def test_retry_after_is_honoured_and_not_by_all_in_the_same_instant() -> N
     waits = [gap.retry_in_s for gap in recording.gaps()]
     assert waits[0] <= 0.25
     assert 7 < waits[1] <= 8
+
+
+async def test_what_an_outage_taught_about_waiting_is_forgotten_when_the_server_answers() -> None:
+    server = FakeServer(has_watch_list=True)
+    recording = Recording(session(server))
+    away = Unreachable("WATCH", "connection refused", maybe_done=False)
+    async with running(recording.run):
+        await asyncio.sleep(1)
+        server.refuse = [away, away, away, away, away, away, Expired("WATCH", status=410)]
+        server.cut_streams()
+        await asyncio.sleep(60)
+    expired = next(gap for gap in recording.gaps() if isinstance(gap.error, Expired))
+    assert max(gap.retry_in_s for gap in recording.gaps()) > 2
+    assert expired.retry_in_s <= 0.25
 
 
 async def test_watch_that_ends_as_soon_as_it_begins_is_not_repeated_in_a_hot_loop() -> None:
