@@ -5,7 +5,7 @@ Owns the command line only. Bad input is one message and exit code 2, never a tr
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +18,14 @@ from shard_controller.config import Settings
 from shard_controller.target import load_controller
 
 
-class ModeName(str, Enum):
+class ModeName(StrEnum):
     SHARDED = "sharded"
     LEADER_ELECTED = "leader-elected"
     SINGLE = "single"
 
 
-class LogFormat(str, Enum):
+class LogFormat(StrEnum):
+    AUTO = "auto"
     JSON = "json"
     CONSOLE = "console"
 
@@ -49,6 +50,7 @@ def run(
     controller: Annotated[
         str, typer.Argument(help="FILE.py:NAME or package.module:NAME of an sc.Controller.")
     ],
+    *,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Watch objects of this namespace only. Default: all.")
     ] = "",
@@ -81,8 +83,8 @@ def run(
         Path | None, typer.Option(help="Write the port of the probes to this file.")
     ] = None,
     log_format: Annotated[
-        LogFormat | None, typer.Option(help="Form of the log. Default: console on a terminal, else json.")
-    ] = None,
+        LogFormat, typer.Option(help="Form of the log; auto: console on a terminal, else json.")
+    ] = LogFormat.AUTO,
     log_level: Annotated[str, typer.Option(help="Least level that is logged.")] = "info",
     progress_deadline_s: Annotated[
         float, typer.Option(help="The process ends when its loop, streams or keys stand still for longer.")
@@ -105,7 +107,7 @@ def run(
             journal=journal,
             probes_bind=probes_bind,
             probes_port_file=probes_port_file,
-            log_format=log_format.value if log_format else "",
+            log_format=log_format.value,
             log_level=log_level,
             progress_deadline_s=progress_deadline_s,
         )

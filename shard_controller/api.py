@@ -110,7 +110,7 @@ def run(controller: Controller[Any], *, mode: Mode | None = None, **settings: An
 
     Call it as `sys.exit(sc.run(websites, mode=sc.Sharded("websites")))`.
     """
-    from shard_controller import app, config  # noqa: I001 - at the end: they import this module
+    from shard_controller import app, config  # at the end: they import this module
 
     return app.run(controller, mode or Single(), config.Settings(**settings))
 

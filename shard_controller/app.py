@@ -16,17 +16,19 @@ from typing import Any, TypeVar, assert_never
 import structlog
 from prometheus_client import CollectorRegistry
 
-from kubeio import runtime
 from kubeio.client import Client
 from kubeio.clock import Clock, SystemClock
 from kubeio.config import Cluster, load_cluster
 from kubeio.discovery import Discovery
+from kubeio.election import LeadershipLost, leader_gauge, leadership
 from kubeio.errors import InputError, KubeError
 from kubeio.labels import RingKeys
 from kubeio.lease import Leases
+from kubeio.logs import configure_logging
 from kubeio.metrics import ClientMetrics
 from kubeio.queue_metrics import QueueCollectors
 from kubeio.resource import Resource
+from kubeio.runtime import run as run_process
 from kubeio.server import ProbeServer
 from kubeio.workqueue import WorkQueue
 from shard_controller import config, life, process
@@ -56,8 +58,8 @@ _RING_POLL_S = 10.0
 
 def run(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
     """Run until SIGTERM; the exit code."""
-    runtime.configure_logging(format=settings.log_format, level=settings.log_level)
-    return runtime.run(serve(controller, mode, settings))
+    configure_logging(format=settings.log_format, level=settings.log_level)
+    return run_process(serve(controller, mode, settings))
 
 
 async def serve(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
@@ -70,14 +72,16 @@ async def serve(controller: Controller[Any], mode: Mode, settings: Settings) -> 
     async with Client(
         cluster, user_agent=f"ringleader/{controller.name}", clock=clock, metrics=ClientMetrics(registry)
     ) as client:
-        replica = Replica(controller, settings, cluster, client, registry, clock, stopping)
+        replica = Replica(
+            controller, settings, cluster, client, registry=registry, clock=clock, stopping=stopping
+        )
         return await _stop_on_cancel(replica.work(mode), stopping, replica.can_stop)
 
 
 async def _stop_on_cancel(
     work: Coroutine[Any, Any, T], stopping: asyncio.Event, can_stop: Callable[[], bool]
 ) -> T:
-    """The result of *work*. The first cancellation asks it to stop by itself; if it cannot, and later, it is cancelled."""
+    """The result of *work*. The first cancellation asks it to stop; if it cannot, and later, it is cancelled."""
     task = asyncio.create_task(work, name="replica")  # ends before this function does
     while True:
         try:
@@ -119,6 +123,7 @@ class Replica:
         settings: Settings,
         cluster: Cluster,
         client: Client,
+        *,
         registry: CollectorRegistry,
         clock: Clock,
         stopping: asyncio.Event,
@@ -144,8 +149,8 @@ class Replica:
     async def work(self, mode: Mode) -> int:
         """Do what *mode* says until asked to stop; the exit code."""
         host, port = self._settings.probes_address
-        checks = {"healthz": lambda: None, "readyz": self._why_not_ready}
-        async with ProbeServer(host, port, self._registry, checks) as server:
+        ready = {"work": self._why_not_ready}
+        async with ProbeServer(host, port, self._registry, {}, ready_checks=ready) as server:
             _write_port(self._settings.probes_port_file, server.port)
             match mode:
                 case Sharded(ring=ring):
@@ -178,18 +183,18 @@ class Replica:
             processes=process.LinuxProcesses(),
         )
         process.mark_children(born.name)
-        return await self._live(born, birth, keys, cache, owned, leases)
+        return await self._live(born, birth, cache, owned, leases)
 
     async def _live(
         self,
         born: Life,
         birth: life.Birth,
-        keys: RingKeys,
         cache: Cache,
         owned: dict[str, Resource],
         leases: Leases,
     ) -> int:
         """The life of one shard: from its first renewal to its release."""
+        keys = birth.keys
         structlog.contextvars.bind_contextvars(shard=born.name)
         tenure = Tenure(duration_s=birth.duration_s, sent_at=born.sent_at)
         activity = Activity()
@@ -201,7 +206,8 @@ class Replica:
         workers: list[Worker[Any]] = []
 
         def follow(phase: Phase) -> None:
-            log.info("lease phase", phase=phase.value, age_s=round(tenure.age_s(self._clock.now()), 2))
+            age_s = round(tenure.age_s(self._clock.now()), 2)
+            log.info("lease phase", shard=born.name, phase=phase.value, age_s=age_s)
             gate.follow(phase)
             if phase is not Phase.HELD:
                 for worker in workers:
@@ -249,8 +255,6 @@ class Replica:
         return 0
 
     async def _work_elected(self, name: str) -> int:
-        from kubeio.election import LeadershipLost, leadership
-
         cache, owned = await self._resources(None)
         namespace = self._settings.namespace or self._cluster.namespace
         identity = life.fresh_name(self._settings.member_name, self._rng)
@@ -264,11 +268,12 @@ class Replica:
                 retry_period_s=self._settings.lease_duration_s * 2 / 15,
                 clock=self._clock,
                 rng=self._rng,
-                on_waiting=None,
+                on_waiting=lambda leader: log.info("waiting", leader=leader),
+                status=leader_gauge(self._registry),
             ):
                 await self._run_engine(self._alone(cache, owned, identity), [], polled_ring="")
         except LeadershipLost as error:
-            log.error("leadership lost", error=str(error))  # noqa: TRY400 - expected: the reason is enough
+            log.error("leadership lost", error=str(error))
             return LOST_LEASE_EXIT
         return 0
 

@@ -71,7 +71,7 @@ class Context(Generic[M]):
             generation=current.meta.generation,
             wall=around.wall,
         )
-        self._creates: set[asyncio.Task[_Created]] = set()
+        self._creates: set[asyncio.Task[Object | Exception]] = set()
         self._is_over = False
 
     @property
@@ -213,23 +213,19 @@ class Context(Generic[M]):
     async def _create(self, kind: Kind, key: ObjectKey, body: Mapping[str, object]) -> Object:
         """Create in a task that outlives the reconciler's cancellation: its end must be known."""
         around = self._around
-        task = around.tasks.create_task(
-            _outcome(
-                around.writer,
-                kind,
-                self._desired(kind, key, body),
-                key,
-                self.uid,
-                lambda: not self._is_over,
-            ),
-            name=f"create {kind.name} {key}",
+        call = around.writer.create(
+            kind,
+            self._desired(kind, key, body),
+            key=key,
+            owner_uid=self.uid,
+            is_wanted=lambda: not self._is_over,
         )
+        task = around.tasks.create_task(_outcome(call), name=f"create {kind.name} {key}")
         self._creates.add(task)
         created = await asyncio.shield(task)
-        if created.error is not None:
-            raise created.error
-        assert created.object is not None
-        return created.object
+        if isinstance(created, Exception):
+            raise created
+        return created
 
     async def _bring(self, kind: Kind, known: Object, body: Mapping[str, object]) -> Object:
         wanted = {name: value for name, value in body.items() if name not in ("apiVersion", "kind")}
@@ -331,28 +327,12 @@ class SyncContext(Generic[M]):
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
 
-@dataclass(frozen=True, slots=True)
-class _Created:
-    """How a create ended. A value, so that a failure does not end the group of tasks."""
-
-    object: Object | None
-    error: Exception | None
-
-
-async def _outcome(
-    writer: Writer,
-    kind: Kind,
-    body: Mapping[str, object],
-    key: ObjectKey,
-    owner_uid: str,
-    is_wanted: Callable[[], bool],
-) -> _Created:
+async def _outcome(call: Coroutine[Any, Any, Object]) -> Object | Exception:
+    """How *call* ended, as a value, so that a failure does not end the group of tasks that it runs in."""
     try:
-        return _Created(
-            await writer.create(kind, body, key=key, owner_uid=owner_uid, is_wanted=is_wanted), None
-        )
+        return await call
     except Exception as error:  # handed to the reconcile that asked
-        return _Created(None, error)
+        return error
 
 
 def _controller_name(meta: Meta) -> str:
@@ -361,6 +341,3 @@ def _controller_name(meta: Meta) -> str:
 
 def _as_map(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
-
-
-__all__ = ["Context", "Surroundings", "SyncContext"]

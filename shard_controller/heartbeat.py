@@ -69,6 +69,7 @@ class Heartbeat:
         self._rng = rng
         self._on_phase = on_phase
         self._phase = Phase.HELD
+        self._is_failing = False
 
     async def run(self) -> Never:
         """Renew and watch until cancelled. Raises, inside a group: LeaseLost, Stalled."""
@@ -96,8 +97,11 @@ class Heartbeat:
         except NotFound:
             raise LeaseLost(self._name, "it is gone") from None
         except (KubeError, TimeoutError) as error:
-            log.warning("lease renewal failed", shard=self._name, error=str(error) or "timed out")
+            if not self._is_failing:  # the first of a spell: the rest shows in the phases
+                log.warning("lease renewal failed", shard=self._name, error=str(error) or "timed out")
+            self._is_failing = True
             return self._retry_s()
+        self._is_failing = False
         self._tenure.renewed(sent_at=sent_at)
         return self._tenure.renew_at - self._clock.now()
 

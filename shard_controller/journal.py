@@ -1,7 +1,8 @@
 """The journal of reconciles: one JSON line per begin and end, written before the reconciler runs.
 
 A witness for tests and demonstrations: unbuffered, O_APPEND, one write per record, CLOCK_BOOTTIME, so that
-the files of several processes can be laid side by side. Off unless a path is given. Called by `worker`, `writes`, `app`.
+the files of several processes can be laid side by side. Off unless a path is
+given. Called by `worker`, `writes`, `app`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Whether this shard may work on an object, and how it gives one up. Pure: no I/O, no clock.
 
 Owns what an acknowledgement leaves behind: per object the smallest version that still counts (`Floors`).
-Called by `worker` when a key leaves the queue, and by `drain` around each acknowledgement. Protocol: section 5, 3 and 4.
+Called by `worker` when a key leaves the queue, and by `drain` around each acknowledgement.
+Protocol: section 5, rules 3 and 4.
 
 Versions are compared as integers: the API promises that since Kubernetes 1.35, etcd always did.
 """

@@ -159,18 +159,15 @@ class Worker(Generic[M]):
                 self._drop(task, reason)
             case Wait():
                 self._queue.add(task)
-            case Acknowledge(handoff=handoff):
-                assert meta is not None
+            case Acknowledge(handoff=handoff) if meta is not None:
                 await self._guard.hand_over(kind, meta, handoff)
                 self._queue.forget(task)
             case Reconcile():
                 # what was read is newer than the cache: its event is on the way and brings the key back
                 if kind is self._cache.primary and not was_read:
                     await self._reconcile(task, kind)
-            case Reread():
-                raise AssertionError("a read object is decided upon")
             case _:
-                assert_never(decision)
+                raise AssertionError(f"{task}: {decision} of {meta}")
 
     def _drop(self, task: Task, reason: str) -> None:
         if reason == "absent":
@@ -345,6 +342,3 @@ class _Run:
 def _trace(error: BaseException) -> BaseException | None:
     """What to show of *error*: the stack for errors of users' code, nothing for the server's refusals."""
     return None if isinstance(error, KubeError | TimeoutError) else error
-
-
-__all__ = ["Interruption", "Worker"]

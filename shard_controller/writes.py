@@ -22,7 +22,6 @@ from kubeio.labels import json_pointer
 from kubeio.lease import Leases
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
-from shard_controller import changes
 from shard_controller.cache import Kind, object_from, version_of
 from shard_controller.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused
 from shard_controller.fence import Fence
@@ -176,8 +175,6 @@ class Writer:
                         field_manager=self._field_manager,
                     )
                 created = object_from(raw)
-                kind.wrote(created)
-                return created
             except AlreadyExists as error:
                 lost: KubeError = error
             except Unreachable as error:
@@ -186,6 +183,9 @@ class Writer:
                 lost = error
             except ServerFailure as error:
                 lost = error
+            else:
+                kind.wrote(created)
+                return created
             found = await self._read_until_answered(kind, key)
             if found is not None:
                 return await self._adopt(kind, found, owner_uid=owner_uid)

@@ -153,7 +153,7 @@ class Bench:
         shard = Shard(member, process, journal, log)
         self._shards.append(shard)
         if wait:
-            await self.until(lambda: _true(shard.logged("working")), within_s=20, why=lambda: log.read_text())
+            await self.until(lambda: _true(shard.logged("working")), within_s=20, why=log.read_text)
             shard.name = shard.records("life")[-1]["shard"]
         return shard
 
@@ -202,7 +202,7 @@ class Bench:
 
     async def labels(self, resource: Resource, name: str) -> dict[str, str]:
         found = await self.find(resource, name)
-        return (found or {"metadata": {}})["metadata"].get("labels", {})
+        return dict((found or {"metadata": {}})["metadata"].get("labels", {}))
 
     async def owner(self, resource: Resource, name: str) -> str:
         return (await self.labels(resource, name)).get(KEYS.shard, "")
@@ -231,7 +231,7 @@ class Bench:
         """Wait until *holds* says something true; fails with the logs of every shard."""
         try:
             async with asyncio.timeout(within_s):
-                while not await holds():
+                while not await holds():  # noqa: ASYNC110 - what is waited for happens on a server
                     await asyncio.sleep(0.03)
         except TimeoutError:
             logs = "\n".join(f"--- {s.member}\n{s.log.read_text()[-3000:]}" for s in self._shards)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import hypothesis.strategies as st
@@ -23,7 +24,7 @@ READY = {
 FOREIGN = {"type": "Audited", "status": "False", "reason": "Later", "message": "", "lastTransitionTime": OLD}
 
 
-def conditions(*existing: dict[str, object], generation: int = 3) -> Conditions:
+def conditions(*existing: Mapping[str, object], generation: int = 3) -> Conditions:
     return Conditions(existing, generation=generation, wall=lambda: NOON)
 
 

@@ -42,8 +42,8 @@ def birth(identity: Identity = ME) -> Birth:
     return Birth(keys=KEYS, member="web-0", duration_s=15, hold=True, identity=identity)
 
 
-def lease(holder: str = "web-0-0000000a", *, identity: Identity = ME, **marks: str) -> Lease:
-    annotations = {**birth(identity).annotations(), **{k: v for k, v in marks.items() if v}}
+def lease(holder: str = "web-0-0000000a", *, marks: dict[str, str] | None = None) -> Lease:
+    annotations = {**birth().annotations(), **(marks or {})}
     return Lease(
         metadata=Meta(name="web-0-0000000a", namespace="ns", annotations=annotations),
         spec=LeaseSpec(holder_identity=holder, lease_duration_seconds=15),
@@ -74,8 +74,8 @@ def test_only_a_lease_that_its_own_holder_released_is_worn_again() -> None:
     assert birth().is_free(lease(""))
     assert not birth().is_free(lease("web-0-0000000a"))
     assert not birth().is_free(lease("sharder-1"))
-    assert not birth().is_free(lease("", **{KEYS.contested: "true"}))
-    assert not birth().is_free(lease("", **{birth().released_by: "web-0-0000000b"}))
+    assert not birth().is_free(lease("", marks={KEYS.contested: "true"}))
+    assert not birth().is_free(lease("", marks={birth().released_by: "web-0-0000000b"}))
     other = Birth(keys=KEYS, member="web-1", duration_s=15, hold=True, identity=ME)
     assert not other.is_free(lease(""))
 
