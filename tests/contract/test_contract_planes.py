@@ -216,3 +216,16 @@ async def test_restart_keeps_state_and_port_and_ends_connections(
     assert int(changed.version) > int(created.version)
     log = await writes_of(plane, namespace, 2)
     assert [w.verb for w in log] == ["create", "patch"]
+    await until_watches_are_served(api)
+
+
+async def until_watches_are_served(api: Api) -> None:
+    """A server that has just started may refuse watches with 429 until its caches are filled."""
+    deadline = time.monotonic() + 20
+    while True:
+        async with api.watch("/apis/example.com/v1/websites", timeoutSeconds="1") as watch:
+            if watch.status == 200:
+                return
+            assert watch.status == 429
+        assert time.monotonic() < deadline, "watches are still refused"
+        await asyncio.sleep(0.1)
