@@ -83,9 +83,18 @@ def demo(
 )
 def sharder(context: typer.Context) -> int:
     """Run a sharder: the same as `python -m sharder`, with its flags."""
-    from sharder.__main__ import main
+    from sharder.__main__ import sharder as run_sharder
 
-    return main(context.args)
+    inner = typer.Typer(
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        add_completion=False,
+        context_settings=_SETTINGS,
+    )
+    inner.command()(run_sharder)
+    command = typer.main.get_command(inner)
+    code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
+    return code if isinstance(code, int) else 0
 
 
 @app.command()

@@ -133,7 +133,7 @@ class _Demo:
             updates = fleet.objects.run_updates(per_s=UPDATES_PER_S, rng=rng)
             async with _background(updates, name="updates"):
                 await story.tell()
-            await fleet.wait_converged()
+            await fleet.wait_quiet()
             outcome = await _read_all(fleet, story)
             _say_end(outcome.document, screen)
             await asyncio.sleep(2 * _PULSE_S)  # so that the last picture shows the end
@@ -153,7 +153,7 @@ def _plane(directory: Path, *, is_real: bool) -> AbstractAsyncContextManager[Con
     if is_real:
         from devcluster.real import real_plane
 
-        return real_plane(directory, audit=True)
+        return real_plane(directory, audit=True, controller_manager=False)
     from devcluster.embedded import embedded_plane
 
     return embedded_plane(directory)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-from devcluster.link import Link
 
+from devcluster.link import Link
 from devcluster.plane import ControlPlane
+from devcluster.real.real_plane import ADMINS
 from kubeio.clock import Clock, SystemClock
 from kubeio.resource import CONTROLLER_RINGS, LEASES, Resource
 from ring import HashRing, object_key
@@ -33,7 +34,9 @@ from ringleader.testing.replica import Replica, ReplicaFailedError
 from ringleader.testing.witness import Overlap
 
 _POLL_S = 0.2
-_ADMINISTRATORS = ("system:masters",)
+_CRASHES = 3
+_TWIN = "-twin"
+_ADMINISTRATORS = (ADMINS,)
 
 
 class NotConvergedError(AssertionError):
@@ -61,6 +64,7 @@ class Fleet:
         self.clock = clock
         self.objects = Objects(client, namespace=spec.namespace, clock=clock, resource=spec.resource)
         self.members: dict[str, Replica] = {}
+        self.twins: dict[str, Replica] = {}
         self.sharders: dict[str, Replica] = {}
         self.mode = Mode.SHARDED
         self.sharded_since = clock.now()
@@ -111,6 +115,22 @@ class Fleet:
         await self.wait_converged()
         return name
 
+    async def second_life(self, member: str) -> str:
+        """Start another process under the name of *member* while the first one runs; gives the second's shard.
+
+        It lasts until `end_second_life`, and is seen by both witnesses, but not by `lives`.
+        """
+        twin = f"{member}{_TWIN}"
+        if twin not in self.twins:
+            self._journals[twin] = []
+            self.twins[twin] = await self._place(twin, self._shard_command, account=member)
+        self.twins[twin].want()
+        await self._wait(lambda: self._life(self.twins[twin]) is not None, f"{twin} to be up", within_s=30)
+        return self._life(self.twins[twin]) or ""
+
+    async def end_second_life(self, member: str) -> None:
+        await self.twins[f"{member}{_TWIN}"].stop()
+
     async def leave(self, name: str) -> None:
         """End a replica for good, by SIGTERM."""
         await self.members[name].stop()
@@ -127,11 +147,13 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _place(self, name: str, command: Callable[[str, Path, int], list[str]]) -> Replica:
+    async def _place(
+        self, name: str, command: Callable[[str, Path, int], list[str]], *, account: str = ""
+    ) -> Replica:
         """A new place behind a link of its own, acting under an account of its own."""
         server = urlsplit(self.plane.url)
         link = await self._links.enter_async_context(Link(server.hostname or "", server.port or 443))
-        kubeconfig = await self.plane.kubeconfig_for(name, groups=_ADMINISTRATORS, server=link.url)
+        kubeconfig = await self.plane.kubeconfig_for(account or name, groups=_ADMINISTRATORS, server=link.url)
         replica = Replica(
             name,
             command=lambda number: command(name, kubeconfig, number),
@@ -147,8 +169,9 @@ class Fleet:
         journal = Journal(self.directory / f"{name}.{number}.journal")
         self._journals[name].append(journal)
         ports = self.directory / f"{name}.port"
+        member = name.removesuffix(_TWIN)
         return shard_command(
-            self.spec, member=name, kubeconfig=kubeconfig, mode=self.mode, journal=journal.path, ports=ports
+            self.spec, member=member, kubeconfig=kubeconfig, mode=self.mode, journal=journal.path, ports=ports
         )
 
     def _sharder_command(self, name: str, kubeconfig: Path, number: int) -> list[str]:
@@ -237,13 +260,14 @@ class Fleet:
 
     def life(self, member: str) -> str | None:
         """The shard that the running process of *member* is; None before its first mark."""
-        replica = self.members[member]
-        if replica.current is None or not self._journals[member]:
+        return self._life(self.members[member])
+
+    def _life(self, place: Replica) -> str | None:
+        if place.current is None or not self._journals[place.name]:
             return None
-        journal = self._journals[member][-1]
+        journal = self._journals[place.name][-1]
         journal.read()
-        pid = replica.current.pid
-        marks = [r.shard for r in journal.records if isinstance(r, Life) and r.pid == pid]
+        marks = [r.shard for r in journal.records if isinstance(r, Life) and r.pid == place.current.pid]
         return marks[-1] if marks else None
 
     def lives(self) -> dict[str, str]:
@@ -290,31 +314,61 @@ class Fleet:
     # -- waiting --------------------------------------------------------------------------------------------
 
     async def wait_up(self, *, within_s: float = 60.0) -> None:
-        """Wait until every replica that should run has made its first mark."""
-        await self._wait(lambda: not self._not_up(), "every replica to be up", within_s=within_s)
+        """Wait until every replica that should run has made its first mark.
+
+        Raises: ReplicaFailedError at once when one ends by itself again and again.
+        """
+
+        def all_up() -> bool:
+            places = [*self.sharders.values(), *self.members.values()]
+            if any(len(place.unasked_exits) >= _CRASHES for place in places):
+                raise ReplicaFailedError(f"the fleet does not come up{self._crashes()}")
+            return not self._not_up()
+
+        await self._wait(all_up, "every replica to be up", within_s=within_s)
 
     def _not_up(self) -> list[str]:
-        return [
-            name for name, replica in self.members.items() if replica.is_wanted and self.life(name) is None
-        ]
+        wanted = [name for name, place in self.members.items() if place.is_wanted and not place.is_frozen]
+        missing = [name for name in wanted if self.life(name) is None]
+        if self.mode is Mode.LEADER_ELECTED and len(missing) < len(wanted):
+            return []  # those that wait for the lead make no mark
+        return missing
 
     async def wait_converged(self, *, within_s: float = 60.0, fresh: bool = True) -> float:
         """Wait until every object bears the name of the life at its place on the ring; gives the seconds it took.
 
-        With *fresh*, also until every object's latest spec has been reconciled.
+        With *fresh*, also until each has been reconciled at the generation that it has now, or later.
         Raises: NotConvergedError saying what is missing.
         """
         began = self.clock.now()
-        missing = "nothing was read yet"
+        wanted = await self.objects.generations() if fresh else {}
+
+        async def missing() -> str:
+            return await self._misplaced() or await self._behind(wanted)
+
+        await self._wait_until_nothing(missing, within_s=within_s)
+        return self.clock.now() - began
+
+    async def wait_quiet(self, *, within_s: float = 60.0) -> None:
+        """Wait until every object is in its place and shows its latest spec: for fleets without traffic."""
+
+        async def missing() -> str:
+            stale = await self.objects.stale()
+            return await self._misplaced() or (
+                f"{len(stale)} objects are stale, such as {stale[0]}" if stale else ""
+            )
+
+        await self._wait_until_nothing(missing, within_s=within_s)
+
+    async def _wait_until_nothing(self, missing: Callable[[], Awaitable[str]], *, within_s: float) -> None:
+        left = "nothing was read yet"
         try:
             async with asyncio.timeout(within_s):
-                while missing:
-                    missing = await self._misplaced() or (await self._stale() if fresh else "")
-                    if missing:
-                        await asyncio.sleep(_POLL_S)
+                while left:
+                    left = await missing()
+                    await asyncio.sleep(_POLL_S if left else 0)
         except TimeoutError:
-            raise NotConvergedError(f"after {within_s:g} s: {missing}") from None
-        return self.clock.now() - began
+            raise NotConvergedError(f"after {within_s:g} s: {left}{self._crashes()}") from None
 
     async def _misplaced(self) -> str:
         """What keeps the labels from being as the ring says; empty if nothing does."""
@@ -330,9 +384,9 @@ class Fleet:
         ]
         return f"{len(wrong)} of {len(labels)} objects misplaced, such as {wrong[0]}" if wrong else ""
 
-    async def _stale(self) -> str:
-        stale = await self.objects.stale()
-        return f"{len(stale)} objects not reconciled, such as {stale[0]}" if stale else ""
+    async def _behind(self, wanted: Mapping[str, int]) -> str:
+        behind = await self.objects.behind(wanted) if wanted else []
+        return f"{len(behind)} objects not reconciled, such as {behind[0]}" if behind else ""
 
     async def wait(self, ref: Ref, *, condition: str, within_s: float = 30.0) -> Doc:
         """Wait until *condition* is True at the object's latest generation; gives the object."""
@@ -356,7 +410,17 @@ class Fleet:
                 while not await _ask(condition):  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            raise NotConvergedError(f"waited {within_s:g} s in vain for {what}") from None
+            raise NotConvergedError(f"waited {within_s:g} s in vain for {what}{self._crashes()}") from None
+
+    def _crashes(self) -> str:
+        """Which processes ended by themselves, with their last words: for messages of failure."""
+        places = [*self.sharders.values(), *self.members.values()]
+        told = [
+            f"{place.name} ended by itself (exit {place.unasked_exits[-1].code}): {_last_line(place.log)}"
+            for place in places
+            if place.unasked_exits
+        ]
+        return "".join(f"; {line}" for line in told)
 
     async def _wait(self, condition: Callable[[], bool], what: str, *, within_s: float) -> None:
         await self.wait_for(condition, what, within_s=within_s)
@@ -373,7 +437,7 @@ class Fleet:
 
     def evidence(self, *, since: float | None = None) -> Evidence:
         """Everything recorded so far; *since* is when both witnesses begin to look."""
-        places = self.members.values()
+        places = [*self.members.values(), *self.twins.values()]
         spans: dict[int, list[Span]] = {p.pid: p.working() for place in places for p in place.processes}
         return Evidence(
             spec=self.spec,
@@ -405,6 +469,11 @@ def _condition(doc: Doc, kind: str) -> bool:
         condition["type"] == kind and condition["status"] == "True"
         for condition in status.get("conditions") or []
     )
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return lines[-1] if lines else "it printed nothing"
 
 
 def _names(prefix: str) -> Iterable[str]:

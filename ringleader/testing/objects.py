@@ -123,6 +123,20 @@ class Objects:
         pages = await self.client.list_all(CONFIGMAPS, namespace=self.namespace)
         return stale_names(sites, pages)
 
+    async def generations(self) -> dict[str, int]:
+        """Generation of every object's spec, by uid."""
+        items = await self.client.list_all(self.resource, namespace=self.namespace, metadata_only=True)
+        return {item["metadata"]["uid"]: item["metadata"].get("generation", 1) for item in items}
+
+    async def behind(self, wanted: Mapping[str, int]) -> list[str]:
+        """Names of the objects that have not been reconciled at the *wanted* generation (by uid) or later."""
+        items = await self.client.list_all(self.resource, namespace=self.namespace)
+        return [
+            item["metadata"]["name"]
+            for item in items
+            if _part(item, "status").get("observedGeneration", 0) < wanted.get(item["metadata"]["uid"], 0)
+        ]
+
     def _demand(self, doc: Doc, asked_at: float) -> None:
         meta = doc["metadata"]
         key = f"{meta.get('namespace', '')}/{meta['name']}"

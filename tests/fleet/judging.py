@@ -1,0 +1,25 @@
+"""What every fleet test ends with: all objects in their places and fresh, and nothing said by either witness."""
+
+from __future__ import annotations
+
+from ringleader.testing.evidence import Evidence
+from ringleader.testing.fleet import Fleet
+
+
+async def judge(fleet: Fleet, *, at_least: int = 100, within_s: float = 60.0) -> Evidence:
+    """Wait for the end of the disturbance and let both witnesses speak.
+
+    *at_least*: reconciles that must have been seen, or their silence proves nothing.
+    """
+    await fleet.wait_converged(within_s=within_s)
+    evidence = fleet.evidence()
+    evidence.require_reconciles(at_least)
+    assert [str(overlap) for overlap in evidence.overlaps] == []
+    assert [str(foreign) for foreign in evidence.foreign_writes] == []
+    return evidence
+
+
+def unattended_s(evidence: Evidence) -> float:
+    """The longest time an object had nobody, or its update waited."""
+    longest = evidence.longest_unattended
+    return longest.length_s if longest is not None else 0.0

@@ -1,0 +1,50 @@
+"""Processes that look alive and do not work: a watch that says nothing, an event loop that stands still.
+
+Trap 21 of the protocol, section 9 (event loop blocked with a healthy heartbeat thread).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ringleader.testing.commands import FleetSpec
+from ringleader.testing.fleet import Fleet
+from tests.fleet.judging import judge
+
+pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+STUMBLING = Path(__file__).with_name("controllers") / "stumbling.py"
+
+
+@pytest.fixture(scope="module")
+def fleet_spec() -> FleetSpec:
+    flags = ("--progress-deadline-s", "6")
+    return FleetSpec(controller=f"{STUMBLING}:websites", lease_s=2, settle_s=1, shard_flags=flags)
+
+
+async def test_a_replica_whose_event_loop_is_blocked_ends_and_others_take_over(fleet: Fleet) -> None:
+    ref = fleet.objects.refs[3]
+    owner = await fleet.owner(ref)
+    exits = fleet.members[owner].exits
+    before = len(exits)
+    await fleet.update(ref, {"spec": {"html": "block 60"}})
+    await fleet.wait_for(lambda: len(exits) > before, f"{owner} to give up", within_s=40)
+    assert exits[-1].code not in (0, None)
+    assert not exits[-1].asked
+    await fleet.update(ref, {"spec": {"html": "well again"}})
+    await judge(fleet)
+
+
+async def test_a_reconciler_that_raises_holds_up_its_own_object_only(fleet: Fleet) -> None:
+    ref = fleet.objects.refs[5]
+    await fleet.update(ref, {"spec": {"html": "fail"}})
+    others = await fleet.objects.generations()
+    others.pop(ref.uid)
+
+    async def rest_is_fresh() -> bool:
+        return not await fleet.objects.behind(others)
+
+    await fleet.wait_for(rest_is_fresh, "the other objects to be reconciled", within_s=30)
+    await fleet.update(ref, {"spec": {"html": "mended"}})
+    await judge(fleet)
