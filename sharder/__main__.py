@@ -9,10 +9,10 @@ from typing import Annotated, Final
 
 import typer
 
+from kubeio.address import parse_bind
 from kubeio.errors import InputError
-from kubeio.runtime import BAD_INPUT, configure_logging
+from kubeio.runtime import configure_logging
 from kubeio.runtime import run as run_until_stopped
-from kubeio.server import parse_bind
 from sharder.app import Settings
 from sharder.app import run as run_sharder
 
@@ -63,7 +63,7 @@ def sharder(
         code = run_until_stopped(run_sharder(settings))
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
-        code = BAD_INPUT
+        code = 2
     raise typer.Exit(code)
 
 

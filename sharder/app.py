@@ -66,8 +66,8 @@ async def run(settings: Settings) -> None:
             clock=clock,
             rng=rng,
         )
-        ready = {"readyz": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
-        server = ProbeServer(settings.probes_host, settings.probes_port, registry, ready)
+        ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
+        server = ProbeServer(settings.probes_host, settings.probes_port, registry, {}, ready_checks=ready)
         async with server, asyncio.TaskGroup() as tasks:
             if settings.probes_port_file is not None:
                 settings.probes_port_file.write_text(str(server.port))
