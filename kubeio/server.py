@@ -39,6 +39,19 @@ Check = Callable[[], str | None]
 """None: fine. Text: why not."""
 
 
+def parse_bind(field: str, bind: str) -> tuple[str, int]:
+    """Host and port of *bind*: `host:port` or `[v6]:port`; an empty host is every interface.
+
+    Raises: InputError naming *field*.
+    """
+    host, colon, port = bind.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in bare and bare == host):
+        remedy = "write HOST:PORT, such as 127.0.0.1:8081 or [::1]:8081; port 0 picks a free one"
+        raise InputError(field, bind, "is not an address", remedy)
+    return bare or "0.0.0.0", int(port)
+
+
 class ProbeServer:
     """`/healthz`, `/livez`, `/readyz`, `/metrics` and *routes*, while the scope lasts; `port` is known inside.
 
