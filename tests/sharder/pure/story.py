@@ -63,7 +63,8 @@ class Story:
         self.refused: list[Intent] = []
         self._version = 100
         self._ticks = 0
-        self._renewed: dict[str, float] = {}
+        self._sent: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
 
     # ---- shards -----------------------------------------------------------------------------------------------
 
@@ -93,14 +94,28 @@ class Story:
         spec = LeaseSpec(name, duration_s, self._stamp(), self._stamp(), 0)
         self.write(Lease(meta, spec))
         self.alive.add(name)
+        self._sent[name] = self.at
 
     def renew(self, name: str) -> None:
         self.edit(name, renew_time=self._stamp())
+        self._sent[name] = self.at
 
     def release(self, name: str) -> None:
         """The shard stops in good order."""
-        self.alive.discard(name)
+        self.kill(name)
         self.edit(name, holder_identity="")
+
+    def cut(self, name: str) -> None:
+        """The shard cannot reach the API server, or is frozen: it does not renew, and may work on for a while."""
+        self.alive.discard(name)
+
+    def may_work(self, name: str) -> bool:
+        """Whether a process may be at work under *name*: it lives, and its Lease is not past by its own clock."""
+        if name not in self._sent or name in self._ended:
+            return False
+        lease = self.leases.get(name)
+        duration_s = (lease.spec.lease_duration_seconds if lease else None) or self.spec.max_lease_duration_s
+        return self.at < self._sent[name] + duration_s
 
     def edit(self, name: str, **spec: Any) -> None:
         lease = self.leases[name]
@@ -113,6 +128,8 @@ class Story:
     def kill(self, *names: str) -> None:
         """The processes are gone: their Leases stand still."""
         self.alive.difference_update(names)
+        for name in names:
+            self._ended.setdefault(name, self.at)
 
     # ---- server -----------------------------------------------------------------------------------------------
 
@@ -122,7 +139,6 @@ class Story:
         meta.uid = meta.uid or f"uid-{self._version}"
         stored = msgspec.structs.replace(lease, metadata=meta)
         self.leases[meta.name] = stored
-        self._renewed[meta.name] = self.at
         return stored
 
     def delete(self, name: str) -> None:
@@ -183,9 +199,14 @@ class Story:
         for name in sorted(self.alive):
             lease = self.leases.get(name)
             if lease is None or lease.spec.holder_identity != name:
-                self.alive.discard(name)
-            elif self.at - self._renewed[name] >= (lease.spec.lease_duration_seconds or 15) / 3:
+                if self._is_due(name, lease):
+                    self.kill(name)
+            elif self._is_due(name, lease):
                 self.renew(name)
+
+    def _is_due(self, name: str, lease: Lease | None) -> bool:
+        duration_s = (lease.spec.lease_duration_seconds if lease else None) or 15
+        return self.at - self._sent[name] >= duration_s / 3
 
     def _carry_out(self, intent: Intent) -> None:
         common: dict[str, Any] = {"keys": self.keys}
@@ -224,10 +245,7 @@ class Story:
             self.refused.append(intent)
             self.machine.observe_one(current, at=self.at)
         else:
-            renewed = self._renewed[name]
             self.machine.observe_one(self.write(wanted), at=self.at)
-            if isinstance(intent, MarkState):
-                self._renewed[name] = renewed
 
     def _stamp(self) -> str:
         self._ticks += 1
