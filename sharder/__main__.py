@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,6 +18,19 @@ from sharder.app import Settings
 from sharder.app import run as run_sharder
 
 MIN_LEASE_S: Final = 1.0
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def default_identity() -> str:
@@ -42,12 +56,12 @@ def sharder(
         Path | None, typer.Option(help="File that the probes' port is written to.")
     ] = None,
     ring: Annotated[list[str] | None, typer.Option(help="Work only this ring; may be repeated.")] = None,
-    log_format: Annotated[str, typer.Option(help="json or console; json when piped.")] = "",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: Annotated[LogFormat, typer.Option(help="Form of the log.")] = LogFormat.AUTO,
+    log_level: Annotated[LogLevel, typer.Option(help="Least level that is logged.")] = LogLevel.INFO,
 ) -> None:
     """Put every object of the rings' resources onto their replicas, and keep it so."""
     try:
-        configure_logging(format=log_format, level=log_level)
+        configure_logging(format=log_format.value, level=log_level.value)
         host, port = parse_bind("--probes-bind", probes_bind)
         settings = Settings(
             identity=identity or default_identity(),
