@@ -92,6 +92,8 @@ class Endpoints:
         self.registry: Final = Registry()
         self._url: Final = url
         self._history_limit: Final = history_limit
+        self._targets: Final[dict[str, Target]] = {}
+        self._targets_of = 0
         add_builtins(self.registry, self.versions, history_limit=history_limit)
         self._namespaces: Final = self._builtin("", "namespaces")
         self._definitions: Final = self._builtin("apiextensions.k8s.io", "customresourcedefinitions")
@@ -105,10 +107,24 @@ class Endpoints:
         self._create_namespaces()
 
     def target(self, path: str) -> Target | None:
-        """What *path* names, or None for a path that is about no resource. Raises: 404."""
-        if is_resource_path(path):
-            return parse_target(path, self.registry)
-        return None
+        """What *path* names, or None for a path that is about no resource. Raises: 404.
+
+        Collections are remembered: the next object of one costs no parsing.
+        """
+        if self._targets_of != self.registry.generation:
+            self._targets.clear()
+            self._targets_of = self.registry.generation
+        if (target := self._targets.get(path)) is not None:
+            return target
+        head, _, name = path.rpartition("/")
+        if (found := self._targets.get(head)) is not None and name and "%" not in name:
+            return Target(found.kind, found.version, found.namespace, name, "")
+        if not is_resource_path(path):
+            return None
+        target = parse_target(path, self.registry)
+        if not target.name and (target.namespace or not target.kind.namespaced):
+            self._targets[path] = target
+        return target
 
     def serve(
         self, call: Call, target: Target | None, verb: str, *, as_of: int | None = None

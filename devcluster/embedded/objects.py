@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from devcluster.embedded import protobuf
 from devcluster.embedded.registry import Kind, Version
 from devcluster.embedded.selectors import is_label_key, is_label_value
 from devcluster.embedded.status import Cause, Subject, bad_request, conflict, invalid, unsupported_media
@@ -70,6 +71,8 @@ class Draft:
 
 def decode_body(body: bytes, content_type: str) -> Doc:
     """The object in a request's body. Raises: 400 malformed, 415 not JSON."""
+    if content_type == protobuf.CONTENT_TYPE:
+        return protobuf.decode_protobuf(body)
     if content_type not in ("", "application/json", "application/yaml"):
         raise unsupported_media(f"the body must be application/json or application/yaml, not {content_type}")
     doc = decode_text(body, is_yaml=content_type == "application/yaml")

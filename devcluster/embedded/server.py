@@ -15,7 +15,7 @@ import structlog
 
 from devcluster.embedded.accounts import Account, read_token
 from devcluster.embedded.connection import Connection, RawRequest
-from devcluster.embedded.endpoints import Answer, Call, Endpoints, is_resource_path, verb_of
+from devcluster.embedded.endpoints import Answer, Call, Endpoints, verb_of
 from devcluster.embedded.faults import Fault, Faults, Hit, What, parse_fault
 from devcluster.embedded.paths import Target
 from devcluster.embedded.status import Refusal, bad_request, no_such_resource, unauthorized, unsupported_verb
@@ -95,7 +95,7 @@ class Server:
         if request.path.startswith("/_faults"):
             connection.answer(self._serve_faults(request, account))
             return
-        target = self.endpoints.target(request.path) if is_resource_path(request.path) else None
+        target = self.endpoints.target(request.path)
         call = Call(
             request.method,
             request.path,

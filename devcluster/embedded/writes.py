@@ -6,6 +6,7 @@ Every write, refused ones too, goes to the log. `endpoints` calls this for clien
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -296,12 +297,12 @@ class Writes:
             meta.labels = {**(meta.labels or {}), "kubernetes.io/metadata.name": meta.name}
         meta.resource_version = "" if request.dry_run else str(version)
         entry = Entry(
-            namespace=meta.namespace,
+            namespace=sys.intern(meta.namespace),
             name=meta.name,
             uid=meta.uid,
             version=version,
             labels=self._intern(meta.labels or {}),
-            raw=draft.encode(kind.stored_api_version, kind.kind),
+            raw=_exact(draft.encode(kind.stored_api_version, kind.kind)),
             generation=meta.generation,
             deleting=meta.deletion_timestamp is not None,
             owned=bool(meta.owner_references),
@@ -309,6 +310,11 @@ class Writes:
         if not request.dry_run:
             kind.collection.put(entry)
         return entry
+
+
+def _exact(raw: bytes) -> bytes:
+    """A copy without the room that the encoder left behind it: what is kept for long should be no larger."""
+    return bytes(memoryview(raw))
 
 
 def _refuse_unknown(request: Request, dropped: list[str]) -> None:
