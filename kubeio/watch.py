@@ -110,7 +110,7 @@ class ListWatch:
         self._silence_s = silence_s
         self._clock = clock
         self._rng = rng
-        self._backoff = Backoff(base_s=0.25, max_s=30.0, healthy_s=60.0, rng=rng)
+        self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=rng)
         self._attempted = f"WATCH {resource.path(namespace=namespace)}"
         self._has_picture = False  # of now: the watch can go on from `resource_version`
         self._had_picture = False  # ever
@@ -147,7 +147,7 @@ class ListWatch:
         """Note the failure, decide whether the picture is lost, and how long to wait."""
         self.failures += 1
         is_refused = isinstance(error, ApiError) and not isinstance(error, TooManyRequests)
-        if is_refused and isinstance(self.last_error, Unreachable):
+        if isinstance(error, Expired) and isinstance(self.last_error, Unreachable):
             self._backoff.reset()  # the outage is over: what it taught about waiting does not count any more
         self.last_error = error
         if isinstance(error, Expired) or (is_refused and self.failures % _RELIST_AFTER_FAILURES == 0):
