@@ -174,7 +174,7 @@ def secret_to_stored(doc: Doc) -> Doc:
     if plain:
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
         doc["data"] = {**(doc.get("data") or {}), **encoded}
-    doc.setdefault("type", "Opaque")
+    doc["type"] = doc.get("type") or "Opaque"
     return doc
 
 
