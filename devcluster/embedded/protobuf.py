@@ -95,9 +95,14 @@ _ENVELOPE: Final[Message] = {
 }
 
 
+def is_protobuf(body: bytes) -> bool:
+    """Whether *body* begins as every protobuf of Kubernetes does."""
+    return body.startswith(_MAGIC)
+
+
 def decode_protobuf(body: bytes) -> Doc:
     """The object in *body*. Raises: 400 when it is malformed, 415 when its kind is not read here."""
-    if not body.startswith(_MAGIC):
+    if not is_protobuf(body):
         raise bad_request("the object provided is unrecognized: protobuf without its prefix")
     try:
         envelope = _message(body[len(_MAGIC) :], _ENVELOPE)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from devcluster.embedded import patches
+from devcluster.embedded import patches, protobuf
 from devcluster.embedded.objects import (
     Draft,
     Metadata,
@@ -86,7 +86,10 @@ class DeleteOptions(msgspec.Struct, rename="camel"):
 def parse_delete_options(body: bytes, query: dict[str, str]) -> DeleteOptions:
     """Options of the body and the query. Raises: 400."""
     try:
-        options = msgspec.json.decode(body, type=DeleteOptions) if body.strip() else DeleteOptions()
+        if protobuf.is_protobuf(body):
+            options = msgspec.convert(protobuf.decode_protobuf(body), DeleteOptions)
+        else:
+            options = msgspec.json.decode(body, type=DeleteOptions) if body.strip() else DeleteOptions()
     except msgspec.DecodeError as error:
         raise bad_request(f"error decoding DeleteOptions: {error}") from error
     if policy := query.get("propagationPolicy"):
