@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.contract.api import Answer, Api
 
@@ -44,42 +45,47 @@ async def send(api: Api, path: str, body: bytes, *, method: str = "POST") -> Ans
     )
 
 
+@pytest_asyncio.fixture(loop_scope="session")
+async def parent(api: Api, configmaps: str) -> dict[str, Any]:
+    """A living owner: the garbage collector removes children of others."""
+    created = await api.post(configmaps, {"metadata": {"name": "parent"}})
+    uid = created.check(201).meta["uid"]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": "parent", "uid": uid, "controller": True}
+
+
 @pytest.fixture
-def metadata() -> bytes:
+def metadata(parent: dict[str, Any]) -> bytes:
     labels = entry(11, "x", "1") + entry(11, "empty", "")
-    owner = field(1, "ConfigMap") + field(3, "parent") + field(4, "u-1") + field(5, "v1") + field(6, 1)
+    owner = (
+        field(1, "ConfigMap") + field(3, "parent") + field(4, parent["uid"]) + field(5, "v1") + field(6, 1)
+    )
     return field(1, field(1, "a") + field(8, b"") + labels + entry(12, "n", "note") + field(13, owner))
 
 
-def check_metadata(meta: Any) -> None:
+def check_metadata(meta: Any, parent: dict[str, Any]) -> None:
     assert meta["labels"] == {"x": "1", "empty": ""}
     assert meta["annotations"] == {"n": "note"}
-    (owner,) = meta["ownerReferences"]
-    assert owner == {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "name": "parent",
-        "uid": "u-1",
-        "controller": True,
-    }
+    assert meta["ownerReferences"] == [parent]
 
 
-async def test_configmap_arrives_whole(api: Api, configmaps: str, metadata: bytes) -> None:
+async def test_configmap_arrives_whole(
+    api: Api, configmaps: str, metadata: bytes, parent: dict[str, Any]
+) -> None:
     raw = metadata + entry(2, "k", "vé") + entry(3, "b", b"\x00\xff")
     (await send(api, configmaps, envelope("v1", "ConfigMap", raw))).check(201)
     found = (await api.get(f"{configmaps}/a")).check(200)
-    check_metadata(found.meta)
+    check_metadata(found.meta, parent)
     assert found.body["data"] == {"k": "vé"}
     assert base64.b64decode(found.body["binaryData"]["b"]) == b"\x00\xff"
 
 
 async def test_secret_arrives_whole_and_is_opaque_by_default(
-    api: Api, secrets_: str, metadata: bytes
+    api: Api, secrets_: str, metadata: bytes, parent: dict[str, Any]
 ) -> None:
     raw = metadata + entry(2, "k", b"secret") + field(3, "") + entry(4, "plain", "text")
     (await send(api, secrets_, envelope("v1", "Secret", raw))).check(201)
     found = (await api.get(f"{secrets_}/a")).check(200)
-    check_metadata(found.meta)
+    check_metadata(found.meta, parent)
     assert found.body["type"] == "Opaque"
     assert {k: base64.b64decode(v) for k, v in found.body["data"].items()} == {
         "k": b"secret",
@@ -87,13 +93,15 @@ async def test_secret_arrives_whole_and_is_opaque_by_default(
     }
 
 
-async def test_lease_arrives_with_its_micro_times(api: Api, leases: str, metadata: bytes) -> None:
+async def test_lease_arrives_with_its_micro_times(
+    api: Api, leases: str, metadata: bytes, parent: dict[str, Any]
+) -> None:
     renewed = field(1, 1_767_225_600) + field(2, 123_456_000)
     spec = field(1, "s1") + field(2, 15) + field(4, renewed) + field(5, 3)
     body = envelope("coordination.k8s.io/v1", "Lease", metadata + field(2, spec))
     (await send(api, leases, body)).check(201)
     found = (await api.get(f"{leases}/a")).check(200)
-    check_metadata(found.meta)
+    check_metadata(found.meta, parent)
     assert found.body["spec"] == {
         "holderIdentity": "s1",
         "leaseDurationSeconds": 15,
