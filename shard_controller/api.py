@@ -6,6 +6,7 @@ Pure: nothing starts here. `run` hands over to `app`. Everything public is re-ex
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
@@ -16,6 +17,8 @@ from shard_controller.declared import Resource
 from shard_controller.results import Result
 
 M = TypeVar("M")
+_FINALIZER = re.compile(r"\A[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
+Finalizer = Callable[[Context[M]], Awaitable[None]]
 AsyncReconciler = Callable[[Context[M]], Awaitable[Result]]
 SyncReconciler = Callable[[SyncContext[M]], Result]
 
@@ -69,6 +72,7 @@ class Controller(Generic[M]):
         self.name = name or resource.text.partition(".")[0].partition("/")[0]
         self._reconciler: Callable[[Any], Any] | None = None
         self._is_async = True
+        self.finalizers: dict[str, Callable[[Any], Awaitable[None]]] = {}
 
     @overload
     def reconcile(self, function: AsyncReconciler[M]) -> AsyncReconciler[M]: ...
@@ -87,6 +91,26 @@ class Controller(Generic[M]):
         self._reconciler = function
         self._is_async = inspect.iscoroutinefunction(function)
         return function
+
+    def finalizer(self, name: str) -> Callable[[Finalizer[M]], Finalizer[M]]:
+        """Decorator: the async function runs before an object goes; *name* (`example.com/cdn`) is put on every object.
+
+        While a controller has finalizers, its reconciler does not see objects that are being deleted.
+        Raises: InputError if *name* cannot be a finalizer or is declared twice.
+        """
+        if not _FINALIZER.match(name) or name in self.finalizers:
+            raise InputError(
+                "@finalizer", name, "cannot be used (again)", "use DOMAIN/NAME, such as example.com/cdn"
+            )
+
+        def declare(function: Finalizer[M]) -> Finalizer[M]:
+            _check_signature(function, self.name)
+            if not inspect.iscoroutinefunction(function):
+                raise InputError("@finalizer", _name(function), "is not async", "write `async def`")
+            self.finalizers[name] = function
+            return function
+
+        return declare
 
     @property
     def reconciler(self) -> Callable[[Any], Any]:

@@ -57,7 +57,7 @@ _RING_POLL_S = 10.0
 
 
 def run(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
-    """Run until SIGTERM; the exit code."""
+    """Run until SIGTERM; the exit code. Raises: InputError if *settings* ask for unknown logs."""
     configure_logging(format=settings.log_format, level=settings.log_level)
     return run_process(serve(controller, mode, settings))
 

@@ -17,12 +17,11 @@ from kubeio.client import Client
 from kubeio.discovery import Discovery
 from kubeio.errors import InputError, NotFound
 from kubeio.labels import DEFAULT_DOMAIN
-from kubeio.logs import Format
 from kubeio.models import Meta
 from kubeio.resource import CONTROLLER_RINGS, Resource
+from kubeio.server import parse_bind
 
 NO_FENCE = "RINGLEADER_UNSAFE_NO_FENCE"
-_LEVELS = ("debug", "info", "warning", "error")
 
 
 def _is_fenced() -> bool:
@@ -44,7 +43,7 @@ class Settings:
     journal: Path | None = None
     probes_bind: str = "127.0.0.1:0"
     probes_port_file: Path | None = None
-    log_format: Format = "auto"
+    log_format: str = "auto"
     log_level: str = "info"
     progress_deadline_s: float = 60.0
     stop_within_s: float = 25.0
@@ -56,8 +55,6 @@ class Settings:
             raise InputError("--lease-duration-s", self.lease_duration_s, "is too short", "use 1 or more")
         if self.workers is not None and self.workers < 1:
             raise InputError("--workers", self.workers, "is too small", "use 1 or more")
-        if self.log_level not in _LEVELS:
-            raise InputError("--log-level", self.log_level, "is not a level", f"use {', '.join(_LEVELS)}")
         if not self.progress_deadline_s > 0:
             raise InputError(
                 "--progress-deadline-s", self.progress_deadline_s, "is too short", "use 1 or more"
@@ -71,12 +68,7 @@ class Settings:
     @property
     def probes_address(self) -> tuple[str, int]:
         """Host and port of the probes. Raises: InputError."""
-        host, colon, port = self.probes_bind.rpartition(":")
-        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        if not colon or not port.isdigit() or int(port) > 65535 or (":" in bare and bare == host):
-            remedy = "write HOST:PORT, such as 127.0.0.1:8081; port 0 picks a free one"
-            raise InputError("--probes-bind", self.probes_bind, "is not an address", remedy)
-        return bare or "0.0.0.0", int(port)
+        return parse_bind("--probes-bind", self.probes_bind)
 
 
 class GroupResource(msgspec.Struct, frozen=True, gc=False):

@@ -176,6 +176,17 @@ class Context(Generic[M]):
         """Merge *change* into the status at once. To write once at the end, use `status` and `conditions`."""
         await self._write_status(dict(change))
 
+    async def write_finalizers(self, wanted: list[str]) -> None:
+        """Replace the finalizers if they are still the ones we know. The worker calls this."""
+        pointer, known = "/metadata/finalizers", self._current.meta.finalizers
+        patch = (
+            JsonPatch().test(pointer, known).replace(pointer, wanted)
+            if known
+            else JsonPatch().add(pointer, wanted)
+        )
+        await self._patch_self(patch)
+        self.meta = self._current.meta
+
     async def write_staged(self) -> None:
         """Write `status` and `conditions` in one fenced JSON Patch, if they change anything. The worker calls this."""
         staged = dict(self.status)

@@ -18,6 +18,7 @@ from kubeio.errors import KubeError, NotFound
 from kubeio.models import Object
 from kubeio.store import Change
 from kubeio.workqueue import QueueClosed, WorkQueue
+from shard_controller import finalizers
 from shard_controller.api import Controller
 from shard_controller.cache import Cache, Kind, Task
 from shard_controller.context import Context, Surroundings, SyncContext
@@ -256,6 +257,10 @@ class Worker(Generic[M]):
         return self._succeeded(task, result)
 
     async def _call(self, context: Context[M]) -> Result:
+        if context.is_deleting and self._controller.finalizers:
+            await finalizers.run(self._controller.finalizers, context)
+            return Done()
+        await finalizers.ensure(self._controller.finalizers, context)
         if self._controller.is_async:
             result = await self._controller.reconciler(context)
         else:

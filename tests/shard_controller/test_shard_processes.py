@@ -374,6 +374,39 @@ async def test_objects_being_deleted_are_reconciled_too(bench: Bench) -> None:
     await bench.until(lambda: value(len(shard.reconciles("blog")) > before))
 
 
+async def test_a_finalizer_is_put_on_runs_once_and_is_taken_off(bench: Bench) -> None:
+    shard = await bench.start("web-0", attribute="finalized")
+    await bench.site("blog", "ready", owner=shard)
+    await bench.until(lambda: has_condition(bench, "blog"))
+    assert (await bench.find(WEBSITES, "blog"))["metadata"]["finalizers"] == ["example.com/page"]
+    await bench.client.delete(WEBSITES, "blog", namespace=NS)
+    await bench.until(lambda: is_deleted(bench, "blog"))
+    finalized = bench.writes("web-0", resource="configmaps", verb="create", code=201)
+    assert [write.name for write in finalized] == ["blog-gone"]
+
+
+@pytest.mark.parametrize("mode", ["single", "leader-elected"])
+async def test_the_same_controller_runs_without_a_ring(bench: Bench, mode: str) -> None:
+    shard = await bench.start("web-0", mode=mode)
+    await bench.site("blog", "publish hello\nready")
+    await bench.until(lambda: has_condition(bench, "blog"))
+    child = await bench.find(CONFIGMAPS, "blog")
+    assert child["data"]["page"] == "hello"
+    assert child["metadata"].get("labels", {}) == {}
+    assert await shard.terminate() == 0
+
+
+async def test_of_leader_elected_replicas_one_works_and_the_other_follows_it(bench: Bench) -> None:
+    leader = await bench.start("web-0", mode="leader-elected")
+    standby = await bench.start("web-1", mode="leader-elected", wait=False)
+    await bench.until(lambda: value(standby.logged("waiting")))
+    await bench.site("blog", "publish hello", labels={})
+    await bench.until(lambda: bench.page("blog"))
+    assert standby.records("begin") == []
+    assert await leader.terminate() == 0
+    await bench.until(lambda: value(standby.reconciles("blog")))
+
+
 async def test_an_api_server_that_was_away_for_long_finds_the_same_shard_again(bench: Bench) -> None:
     shard = await bench.start("web-0")
     await bench.site("blog", "publish hello", owner=shard)
@@ -395,6 +428,10 @@ async def value(found: object) -> object:
 async def is_free(bench: Bench, resource: Resource, name: str) -> bool:
     labels = await bench.labels(resource, name)
     return bench.keys.shard not in labels and bench.keys.drain not in labels
+
+
+async def is_deleted(bench: Bench, name: str) -> bool:
+    return await bench.find(WEBSITES, name) is None
 
 
 async def drain_is_gone(bench: Bench, name: str) -> bool:

@@ -22,6 +22,7 @@ class Website(msgspec.Struct):
 WEBSITES = sc.Resource("websites.example.com/v1", Website)
 CONFIGMAPS = sc.Resource("configmaps/v1", dict)
 sites = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=4, name="sites")
+finalized = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=4, name="finalized")
 blocking = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=4, name="blocking")
 
 
@@ -55,6 +56,18 @@ async def act(ctx: sc.Context[Website]) -> sc.Result:
             case other:
                 raise ValueError(f"unknown instruction {other}")
     return result
+
+
+@finalized.reconcile
+async def act_with_finalizer(ctx: sc.Context[Website]) -> sc.Result:
+    """The same, for objects that need cleaning up."""
+    return await act(ctx)
+
+
+@finalized.finalizer("example.com/page")
+async def forget(ctx: sc.Context[Website]) -> None:
+    """Leave a trace."""
+    await ctx.apply(CONFIGMAPS, f"{ctx.name}-gone", {"data": {"page": "finalized"}})
 
 
 @blocking.reconcile
