@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ringleader.devcluster_command import app as devcluster
 from ringleader.options import (
     DEFAULT_TIMEOUT,
     Context,
@@ -31,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help, as kubectl's: boxes cost a third of the start-up time
     context_settings=_SETTINGS,
 )
+app.add_typer(devcluster)
 
 
 def _print_version(wanted: bool) -> None:
