@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import email.utils
 import functools
+import http
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
 import msgspec
 
-from kubeio.connection import Answer
 from kubeio.errors import ApiError, api_error
+from kubeio.exchange import Answer
 from kubeio.models import HasMeta, ListMeta, Object
 
 T = TypeVar("T")
@@ -66,10 +67,17 @@ def failure(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
     return api_error(
         attempted,
         status=answer.status,
-        reason=status.reason,
+        reason=status.reason or _phrase(answer.status),
         message=status.message,
         retry_after_s=retry_after_s,
     )
+
+
+def _phrase(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase.replace(" ", "")
+    except ValueError:
+        return "Failure"
 
 
 def parse_retry_after(value: str, *, now: datetime) -> float | None:

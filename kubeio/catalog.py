@@ -105,8 +105,8 @@ class Catalog:
             for alias in (shown, served.resource.plural, served.singular, *served.short_names):
                 if alias:
                     by_name.setdefault(alias, shown)
-        close = difflib.get_close_matches(name, by_name, n=6, cutoff=0.6)
-        close += difflib.get_close_matches(name.partition(".")[0], by_name, n=6, cutoff=0.6)
+        close = difflib.get_close_matches(name, by_name, n=6, cutoff=0.7)
+        close += difflib.get_close_matches(name.partition(".")[0], by_name, n=6, cutoff=0.7)
         shown_names = list(dict.fromkeys(by_name[alias] for alias in close))[:3]
         if shown_names:
             return (

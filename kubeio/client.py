@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -22,14 +22,18 @@ from kubeio import answers
 from kubeio.answers import Page
 from kubeio.clock import Clock, SystemClock
 from kubeio.config import Cluster
-from kubeio.connection import Answer, Broken, Connection, Lines
+from kubeio.connection import Connection
 from kubeio.credentials import Credential
 from kubeio.dialer import Dialer
 from kubeio.errors import ApiError, InputError, ServerFailure, Unreachable
-from kubeio.metrics import NO_ANSWER, ClientMetrics
+from kubeio.exchange import Answer, Broken
+from kubeio.line_stream import Lines
 from kubeio.patch import ApplyPatch, Patch
 from kubeio.pool import Pool, PoolClosed
 from kubeio.resource import Resource
+
+if TYPE_CHECKING:
+    from kubeio.metrics import ClientMetrics
 
 __all__ = ["Client", "Page", "Response"]
 
@@ -331,18 +335,18 @@ class Client:
 
     async def _observed(self, call: _Call, credential: Credential, deadline: float) -> Answer:
         begun = time.perf_counter()
-        code = NO_ANSWER
+        status = None
         try:
             answer = await self._exchange(call, credential, deadline)
-            code = str(answer.status)
+            status = answer.status
         finally:
-            self._observe(code, call, begun)
+            self._observe(status, call, begun)
         return answer
 
-    def _observe(self, code: str, call: _Call, begun: float) -> None:
+    def _observe(self, status: int | None, call: _Call, begun: float) -> None:
         if self._metrics is not None:
             host = self.cluster.endpoint.authority
-            self._metrics.observe(code, call.method, host, time.perf_counter() - begun)
+            self._metrics.observe(status, call.method, host, time.perf_counter() - begun)
 
     async def _exchange(self, call: _Call, credential: Credential, deadline: float) -> Answer:
         request = self._request_bytes(call, credential)
@@ -415,7 +419,7 @@ class Client:
         finally:
             if connection is not None and not isinstance(answer, Answer):
                 self._end_stream(connection)
-            self._observe(str(answer.status) if isinstance(answer, Answer) else NO_ANSWER, call, begun)
+            self._observe(answer.status if isinstance(answer, Answer) else None, call, begun)
         if isinstance(answer, Broken):
             raise self._unreachable(call, answer)
         return answer, connection

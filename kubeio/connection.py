@@ -8,118 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections import deque
 from collections.abc import Callable
 from typing import Final, cast
 
 import httptools
 
-from kubeio.lines import LineSplitter
+from kubeio.exchange import Answer, Broken
+from kubeio.line_stream import Lines
 
 MAX_HEADER_BYTES: Final = 256 * 1024
 MAX_BODY_BYTES: Final = 2 * 1024**3
-MAX_LAG_BYTES: Final = 1024 * 1024
-"""A stream's consumer may lag by this much before the socket is no longer read."""
 _TIMER_GRAIN_S: Final = 0.002
 """uvloop counts in milliseconds."""
-
-
-class Broken(Exception):
-    """The exchange ended without a whole answer.
-
-    *sent*: the request had been handed to the socket. *answered*: at least one byte of an answer came.
-    *expired*: it is we who gave up, at the deadline.
-    """
-
-    def __init__(self, reason: str, *, sent: bool, answered: bool, expired: bool = False) -> None:
-        self.reason = reason
-        self.sent = sent
-        self.answered = answered
-        self.expired = expired
-        super().__init__(reason)
-
-
-class Answer:
-    """Status, headers as they came, and body (decompressed) of one exchange."""
-
-    __slots__ = ("body", "raw_headers", "status")
-
-    def __init__(self, status: int, raw_headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        self.status = status
-        self.raw_headers = raw_headers
-        self.body = body
-
-    def headers(self) -> dict[str, str]:
-        """Names in lower case; the last one wins where a name repeats."""
-        return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.raw_headers}
-
-
-class Lines:
-    """The lines of one stream, in order; ends when the server ends it, raises Broken when it is cut off."""
-
-    def __init__(self, pause: Callable[[], None], resume: Callable[[], None]) -> None:
-        self._splitter = LineSplitter()
-        self._ready: deque[bytes] = deque()
-        self._ready_bytes = 0
-        self._pause = pause
-        self._resume = resume
-        self._is_paused = False
-        self._is_over = False
-        self._failure: Broken | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self.translate: Callable[[Broken], Exception] = lambda broken: broken
-        """What to raise for a stream that was cut off."""
-
-    def __aiter__(self) -> Lines:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._ready:
-            if self._failure is not None:
-                raise self.translate(self._failure)
-            if self._is_over:
-                raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        line = self._ready.popleft()
-        self._ready_bytes -= len(line)
-        if self._is_paused and self._ready_bytes <= MAX_LAG_BYTES // 2:
-            self._is_paused = False
-            self._resume()
-        return line
-
-    def feed(self, chunk: bytes) -> None:
-        """Take *chunk* of the body. Raises LineTooLong."""
-        lines = self._splitter.feed(chunk)
-        if lines:
-            self._ready.extend(lines)
-            self._ready_bytes += sum(map(len, lines))
-            self._wake()
-            if self._ready_bytes > MAX_LAG_BYTES and not self._is_paused:
-                self._is_paused = True
-                self._pause()
-
-    def end(self) -> None:
-        """The body is complete; what follows the last newline is a line too."""
-        rest = self._splitter.rest()
-        if rest and not self._is_over:
-            self._ready.append(rest)
-            self._ready_bytes += len(rest)
-        self._is_over = True
-        self._wake()
-
-    def fail(self, failure: Broken) -> None:
-        """The body was cut off; whole lines that came before are still given."""
-        if not self._is_over and self._failure is None:
-            self._failure = failure
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class Connection(asyncio.Protocol):
@@ -312,12 +212,6 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.append((name, value))
-        if len(name) == 16 and name.lower() == b"content-encoding":
-            self._content_encoding = value.strip().lower()
-        elif (len(name) == 14 and name.lower() == b"content-length") or (
-            len(name) == 17 and name.lower() == b"transfer-encoding"
-        ):
-            self._until_eof = False
 
     def on_headers_complete(self) -> None:
         status = self._status = self._parser.get_status_code()
@@ -329,6 +223,7 @@ class Connection(asyncio.Protocol):
         ):
             raise ValueError(f"headers of more than {MAX_HEADER_BYTES} bytes")
         self._has_head = True
+        self._read_headers()
         if status in (204, 304):
             self._until_eof = False
         if self._content_encoding not in (b"", b"identity"):
@@ -375,6 +270,17 @@ class Connection(asyncio.Protocol):
         self._gunzip = None
         self._chunks = []
         self._received_bytes = 0
+
+    def _read_headers(self) -> None:
+        """Note how the body is framed and packed. Lengths first: a comparison of names costs more."""
+        for name, value in self._headers:
+            size = len(name)
+            if size == 16 and name.lower() == b"content-encoding":
+                self._content_encoding = value.strip().lower()
+            elif (size == 14 and name.lower() == b"content-length") or (
+                size == 17 and name.lower() == b"transfer-encoding"
+            ):
+                self._until_eof = False
 
     def _begin_lines(self) -> None:
         self._lines = Lines(self._pause_reading, self._resume_reading)

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kubeio.config import Cluster
-from kubeio.connection import Broken, Connection
+from kubeio.connection import Connection
 from kubeio.credentials import KeyPair
 from kubeio.errors import InputError
+from kubeio.exchange import Broken
 from kubeio.proxies import Proxy
 
 CONNECT_TIMEOUT_S: Final = 10.0

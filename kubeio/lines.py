@@ -1,4 +1,4 @@
-"""Lines of a watch, cut out of bytes that arrive in pieces of any size. Pure; called by `kubeio.connection`."""
+"""Lines of a watch, cut out of bytes that arrive in pieces of any size. Pure; called by `kubeio.line_stream`."""
 
 from __future__ import annotations
 

@@ -29,13 +29,14 @@ class ClientMetrics:
             buckets=_BUCKETS,
             registry=registry,
         )
-        self._children: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
+        self._children: dict[tuple[int | None, str, str], tuple[Counter, Histogram]] = {}
 
-    def observe(self, code: str, method: str, host: str, duration_s: float) -> None:
-        """One request ended with *code* (`NO_ANSWER` if with none) after *duration_s*."""
-        key = (code, method, host)
+    def observe(self, status: int | None, method: str, host: str, duration_s: float) -> None:
+        """One request ended after *duration_s*, with *status*; None: with no answer."""
+        key = (status, method, host)
         children = self._children.get(key)
         if children is None:
+            code = NO_ANSWER if status is None else str(status)
             children = (self._requests.labels(code, method, host), self._durations.labels(method, host))
             self._children[key] = children
         children[0].inc()

@@ -28,8 +28,8 @@ import yaml
 
 from kubeio.client import Client
 from kubeio.config import load_cluster
-from kubeio.connection import Broken
 from kubeio.dialer import Dialer
+from kubeio.exchange import Broken
 from kubeio.labels import json_pointer
 from kubeio.models import HasMeta
 from kubeio.patch import JsonPatch

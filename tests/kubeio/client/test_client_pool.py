@@ -9,9 +9,10 @@ import time
 import pytest
 
 from kubeio.client import Client
-from kubeio.connection import Broken, Connection
+from kubeio.connection import Connection
 from kubeio.dialer import Dialer
 from kubeio.errors import Unreachable
+from kubeio.exchange import Broken
 from kubeio.pool import Pool, PoolClosed
 from tests.kubeio.client.wire_server import Conversation, Hangup, WireServer, http_answer
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeio.connection import MAX_LAG_BYTES
 from kubeio.errors import Expired, Forbidden, Unreachable
+from kubeio.line_stream import MAX_LAG_BYTES
 from kubeio.lines import LineSplitter, LineTooLong
 from tests.kubeio.client.wire_server import (
     CHUNKED_HEAD,
