@@ -281,8 +281,6 @@ class _Candidate:
         sent_at = self._clock.now()
         try:
             lease = await self._leases.swap(self._renewed(self._lease or await self._read_own()))
-        except NotFound:
-            self._lose("the Lease was deleted")
         except Conflict:
             current = await self._read_own()
             sent_at = self._clock.now()

@@ -62,7 +62,11 @@ class Leases:
         return leases, version
 
     async def swap(self, lease: Lease) -> Lease:
-        """Replace the very version that *lease* was read as. Raises Conflict if there is a newer one, NotFound."""
+        """Replace the very version that *lease* was read as. Raises Conflict if there is a newer one, or none any more.
+
+        A real server answers 409, not 404, for a Lease that is gone: a PUT may create Leases, so it compares
+        uid and version only. `get` tells the two cases apart.
+        """
         if not lease.metadata.resource_version:
             raise InputError(
                 "metadata.resourceVersion",

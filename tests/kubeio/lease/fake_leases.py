@@ -41,9 +41,8 @@ class LeaseServer:
         return self._store(lease, who)
 
     def swap(self, lease: Lease, who: str) -> Lease:
-        if lease.metadata.name not in self.leases:
-            raise NotFound("swap", status=404)
-        if lease.metadata.resource_version != self.leases[lease.metadata.name].metadata.resource_version:
+        stored = self.leases.get(lease.metadata.name)
+        if stored is None or lease.metadata.resource_version != stored.metadata.resource_version:
             raise Conflict("swap", status=409)
         return self._store(lease, who)
 
