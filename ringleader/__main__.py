@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=None if arguments is None else list(arguments), prog_name=name, standalone_mode=False
         )
     except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help page: lines, not one line
+            sys.stderr.write(error.format_message() + "\n")
+            return BAD_INPUT
         given = sys.argv[1:] if arguments is None else arguments
         return _tell(usage_failure(error, name, given=given))
     except FailedAt as failed:
