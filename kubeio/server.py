@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
-from typing import Final
+from typing import Final, cast
 from urllib.parse import unquote
 
 import httptools
@@ -190,8 +190,8 @@ class _Connection(asyncio.Protocol):
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # create_server gives no other
-        self._transport = transport
+        # uvloop's transports have the methods but not the type
+        self._transport = cast(asyncio.Transport, transport)
         self._wait_again()
         if self._server.is_full:
             self._send(503, _TEXT, b"too many connections\n", is_last=True)
