@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "acting.py"
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
 KEYS = RingKeys("sites")
 NAMESPACE = "default"
 
@@ -123,6 +124,7 @@ class Bench:
         member: str,
         *,
         attribute: str = "sites",
+        program: str = "",
         duration_s: int = 3,
         mode: str = "sharded",
         env: dict[str, str] | None = None,
@@ -139,7 +141,7 @@ class Bench:
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "shard_controller", "run", f"{PROGRAM}:{attribute}"),
+                *("-m", "shard_controller", "run", program or f"{PROGRAM}:{attribute}"),
                 *("--ring", KEYS.ring, "--member", member, "--mode", mode),
                 *("--lease-duration-s", str(duration_s), "--kubeconfig", str(kubeconfig)),
                 *("--journal", str(journal), "--log-format", "json", "--log-level", "debug"),
@@ -196,6 +198,19 @@ class Bench:
             return await self.client.get(resource, name, namespace=NAMESPACE, type=dict)
         except KubeError:
             return None
+
+    async def get(self, plural: str, name: str) -> Object:
+        """The Website or ConfigMap *name*; empty if there is none."""
+        return await self.find(WEBSITES if plural == "websites" else CONFIGMAPS, name) or {}
+
+    async def secret(self, name: str, data: dict[str, str]) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "data": data,
+        }
+        await self.client.create(SECRETS, body, namespace=NAMESPACE, type=dict)
 
     async def lease(self, shard: Shard) -> Object | None:
         return await self.find(LEASES, shard.name)

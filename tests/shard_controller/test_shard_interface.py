@@ -1,0 +1,306 @@
+"""What users see: public names and signatures, declarations, the command line, the examples."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib.util
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+import shard_controller as sc
+from kubeio.errors import InputError
+from shard_controller.target import load_controller
+
+ROOT = Path(__file__).parents[2]
+SNAPSHOT = Path(__file__).parent / "public_signatures.txt"
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{path.parent.name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def public_signatures() -> str:
+    """One line per public name, and per public member of a class."""
+    lines: list[str] = []
+    for name in sorted(sc.__all__):
+        value = getattr(sc, name)
+        if not inspect.isclass(value):
+            shown = str(inspect.signature(value)) if inspect.isfunction(value) else f" = {value}"
+            lines.append(f"{name}{shown}")
+            continue
+        lines.append(f"class {name}{_signature(value)}")
+        for member, what in sorted(vars(value).items()):
+            if member.startswith("_"):
+                continue
+            if inspect.isfunction(what):
+                lines.append(f"  {name}.{member}{inspect.signature(what)}")
+            elif isinstance(what, property) and what.fget is not None:
+                lines.append(f"  {name}.{member} -> {inspect.signature(what.fget).return_annotation}")
+    return "\n".join(lines) + "\n"
+
+
+def _signature(value: type) -> str:
+    try:
+        return str(inspect.signature(value))
+    except ValueError:
+        return "(...)"
+
+
+def test_public_signatures_change_only_on_purpose() -> None:
+    """If this change is meant, write the new text to the file and tell users in the changelog."""
+    assert public_signatures() == SNAPSHOT.read_text()
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(sc.__file__).parent / "py.typed").exists()
+
+
+# -- declarations
+
+
+class Site(msgspec.Struct):
+    html: str
+
+
+@dataclasses.dataclass
+class DataSite:
+    html: str
+
+
+@pytest.mark.parametrize("model", [Site, DataSite])
+def test_models_are_structs_or_dataclasses(model: Any) -> None:
+    assert sc.Resource("sites/v1", model).decode(b'{"html": "hi", "more": 1}').html == "hi"
+
+
+def test_a_model_may_be_a_plain_dict() -> None:
+    assert sc.Resource("sites/v1", dict).decode(b'{"html": "hi"}') == {"html": "hi"}
+
+
+def test_an_object_that_does_not_fit_says_which_field() -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"\$\.html"):
+        sc.Resource("sites/v1", Site).decode(b'{"html": 5}')
+
+
+def test_a_reconciler_with_a_wrong_signature_is_refused_with_the_right_one() -> None:
+    sites: sc.Controller[Site] = sc.Controller(sc.Resource("sites/v1", Site))
+    wrong: Any = lambda ctx, more: sc.Done()  # noqa: E731 - mypy would see through a def
+    with pytest.raises(InputError, match=r"exactly one argument.*async def f\(ctx: sc.Context\[Model\]\)"):
+        sites.reconcile(wrong)
+
+
+def test_a_second_reconciler_is_refused() -> None:
+    sites: sc.Controller[Site] = sc.Controller(sc.Resource("sites/v1", Site))
+
+    @sites.reconcile
+    async def first(ctx: sc.Context[Site]) -> sc.Result:
+        return sc.Done()
+
+    with pytest.raises(InputError, match="second reconciler of sites"):
+        sites.reconcile(first)
+
+
+@pytest.mark.parametrize("name", ["cdn", "example.com/", "Example.com/x", "example.com/a b"])
+def test_a_finalizer_without_a_domain_is_refused(name: str) -> None:
+    sites: sc.Controller[Site] = sc.Controller(sc.Resource("sites/v1", Site))
+    with pytest.raises(InputError, match="DOMAIN/NAME"):
+        sites.finalizer(name)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_a_requeue_needs_a_time(seconds: float) -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        sc.RequeueAfter(seconds=seconds)
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"timeout_s": 0}])
+def test_a_controller_needs_workers_and_time(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="is too small"):
+        sc.Controller(sc.Resource("sites/v1", Site), **options)
+
+
+# -- the command line's target
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("controller.py", "is not FILE:NAME or MODULE:NAME"),
+        ("controller.py:not-a-name", "is not FILE:NAME"),
+        ("missing.py:sites", "does not exist"),
+        ("no.such.module:sites", "cannot be imported"),
+        ("{}/good.py:site", "did you mean sites?"),
+        ("{}/good.py:other", "is not a Controller"),
+        ("{}/good.py:empty", "has no reconciler"),
+        ("{}/broken.py:sites", r"cannot be imported \(ZeroDivisionError"),
+        ("{}/syntax.py:sites", r"cannot be imported \(SyntaxError"),
+    ],
+)
+def test_a_target_that_names_no_controller_says_why(tmp_path: Path, target: str, problem: str) -> None:
+    good = "import shard_controller as sc\nother = 1\nempty = sc.Controller(sc.Resource('x/v1', dict))\n"
+    good += "sites = sc.Controller(sc.Resource('sites/v1', dict))\n@sites.reconcile\ndef f(ctx): return sc.Done()\n"
+    (tmp_path / "good.py").write_text(good)
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "syntax.py").write_text("def (\n")
+    with pytest.raises(InputError, match=problem):
+        load_controller(target.format(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pattern"),
+    [
+        (["run"], "Missing argument"),
+        (["run", "x.py:y", "--no-such-flag"], "No such option"),
+        (["dance"], "No such command"),
+        (["run", "x.py:y"], "error: CONTROLLER: 'x.py:y' names a file that does not exist"),
+        (
+            ["run", "examples/website/controller.py:websites", "--lease-duration-s", "0"],
+            "error: --lease-duration-s",
+        ),
+        (
+            ["run", "examples/website/controller.py:websites", "--kubeconfig", "/nope"],
+            "error: --kubeconfig: '/nope'",
+        ),
+        (
+            ["run", "examples/website/controller.py:websites", "--log-level", "loud"],
+            "error: --log-level: 'loud'",
+        ),
+        (
+            ["run", "examples/website/controller.py:websites", "--probes-bind", "here"],
+            "error: --probes-bind: 'here'",
+        ),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(arguments: list[str], pattern: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "shard_controller", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert pattern in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+# -- on a cluster
+
+Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+
+
+@pytest.mark.parametrize(
+    ("flags", "pattern"),
+    [
+        (("--ring", "nope"), "error: --ring: 'nope' does not exist"),
+        (("--member", "Not_A_Name"), "error: --member: 'Not_A_Name'"),
+        (("--lease-duration-s", "61"), "is longer than the ring's maxLeaseDurationSeconds 60"),
+    ],
+)
+async def test_what_does_not_fit_the_ring_is_one_message(
+    bench: Bench, flags: tuple[str, ...], pattern: str
+) -> None:
+    shard = await bench.start("web-0", flags=flags, wait=False)
+    assert await shard.ended() == 2
+    assert pattern in shard.log.read_text()
+    assert "Traceback" not in shard.log.read_text()
+
+
+async def test_a_controller_that_the_ring_does_not_distribute_is_refused(
+    bench: Bench, tmp_path: Path
+) -> None:
+    program = tmp_path / "other.py"
+    program.write_text(
+        "import shard_controller as sc\n"
+        "secrets = sc.Controller(sc.Resource('secrets/v1', dict))\n"
+        "@secrets.reconcile\nasync def f(ctx): return sc.Done()\n"
+    )
+    shard = await bench.start("web-0", program=f"{program}:secrets", wait=False)
+    assert await shard.ended() == 2
+    assert "does not distribute secrets (only websites.example.com)" in shard.log.read_text()
+
+
+async def test_the_website_example_publishes_its_page(bench: Bench) -> None:
+    shard = await bench.start(
+        "web-0", program="examples/website/controller.py:websites", env={"WEBSITE_WAIT_MS": "0-20"}
+    )
+    await bench.site("blog", "<h1>Hello</h1>", owner=shard)
+    configmaps = load(ROOT / "examples/website/controller.py").CONFIGMAPS
+    assert configmaps.text == "configmaps/v1"
+
+    async def is_ready() -> bool:
+        return bool((await bench.get("websites", "blog")).get("status", {}).get("configMap") == "blog")
+
+    await bench.until(is_ready)
+    status = (await bench.get("websites", "blog"))["status"]
+    assert status["observedGeneration"] == 1
+    assert [(c["type"], c["status"], c["observedGeneration"]) for c in status["conditions"]] == [
+        ("Ready", "True", 1)
+    ]
+    page = (await bench.get("configmaps", "blog"))["data"]["index.html"]
+    assert page == "<!doctype html><title>blog</title><body><h1>Hello</h1></body>"
+
+
+async def test_the_checksum_example_works_on_core_resources(bench: Bench) -> None:
+    shard = await bench.start("sums-0", program="examples/checksum/controller.py:checksums", mode="single")
+    await bench.secret("database", {"password": "Y29ycmVjdA=="})
+
+    async def has_sums() -> bool:
+        return bool(await bench.get("configmaps", "database-checksum"))
+
+    await bench.until(has_sums)
+    sums = (await bench.get("configmaps", "database-checksum"))["data"]
+    assert sums == {"password": "15a596e3c98c407e043751ff3b21ff0358a1bdfdf3fe948b1523893a8e5de2e8"}
+    assert shard.process.returncode is None
+
+
+@pytest.mark.parametrize("example", ["website", "checksum"])
+def test_an_example_is_short_and_complete(example: str) -> None:
+    folder = ROOT / "examples" / example
+    assert len((folder / "controller.py").read_text().splitlines()) < 150
+    assert {"README.md", "ring.yaml"} <= {path.name for path in folder.iterdir()}
+
+
+async def test_metrics_and_probes_are_served_under_known_names(bench: Bench, tmp_path: Path) -> None:
+    port_file = tmp_path / "port"
+    shard = await bench.start("web-0", flags=("--probes-port-file", str(port_file)))
+    await bench.site("blog", "publish hello\nready", owner=shard)
+
+    async def has_page() -> bool:
+        return bool(await bench.get("configmaps", "blog"))
+
+    await bench.until(has_page)
+    port = int(port_file.read_text())
+    metrics = await fetch(port, "/metrics")
+    for name in (
+        'controller_runtime_reconcile_total{controller="sites",result="success"}',
+        'controller_runtime_max_concurrent_reconciles{controller="sites"} 4.0',
+        'workqueue_depth{name="sites"}',
+        'ringleader_shard_objects{controller="sites",resource="websites.example.com"} 1.0',
+        'ringleader_shard_handoffs_total{controller="sites",kind="directed"} 0.0',
+    ):
+        assert name in metrics
+    assert "200" in (await fetch(port, "/readyz")).splitlines()[0]
+    assert "200" in (await fetch(port, "/healthz")).splitlines()[0]
+
+
+async def fetch(port: int, path: str) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    return answer
