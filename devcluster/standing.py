@@ -153,7 +153,7 @@ def _plane(kind: Kind, directory: Path) -> AbstractAsyncContextManager[ControlPl
     if kind == "real":
         from devcluster.real import real_plane
 
-        return real_plane(directory, audit=True)
+        return real_plane(directory)
     from devcluster.embedded import embedded_plane
 
     return embedded_plane(directory)

@@ -13,11 +13,10 @@ import pytest
 import pytest_asyncio
 
 from devcluster.plane import ControlPlane
-from devcluster.real import BinariesMissing, real_plane
+from devcluster.real import BinariesMissing, kubernetes_recipe, real_plane
+from devcluster.real.binaries import SERVERS, find_binaries
 from tests.contract.api import Api, api_from
-from tests.contract.definitions import DEFINITIONS, GADGETS, SITES, define
-
-SESSION = "session"
+from tests.contract.definitions import GADGETS, SITES, define
 
 
 @pytest_asyncio.fixture(
@@ -37,14 +36,11 @@ async def plane(
             yield embedded
         return
     try:
-        real = real_plane(directory, audit=True)
-        started = await real.__aenter__()
+        find_binaries(SERVERS, kubernetes_recipe())
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
-    try:
-        yield started
-    finally:
-        await real.__aexit__(None, None, None)
+    async with real_plane(directory, audit=True) as real:
+        yield real
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -83,8 +79,3 @@ def secrets_(namespace: str) -> str:
 @pytest.fixture
 def leases(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-
-
-@pytest.fixture
-def definitions() -> str:
-    return DEFINITIONS
