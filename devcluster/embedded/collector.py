@@ -13,20 +13,19 @@ from typing import Final
 
 import msgspec
 
-from devcluster.embedded.objects import OwnerReference
-from devcluster.embedded.paths import Target
-from devcluster.embedded.registry import Kind, Registry
-from devcluster.embedded.status import Refusal
-from devcluster.embedded.store import Entry, Event, Key
-from devcluster.embedded.writes import (
+from devcluster.embedded.deletion import (
     CRD_CLEANUP,
     FOREGROUND,
     ORPHAN,
     DeleteOptions,
     Preconditions,
-    Request,
-    Writes,
 )
+from devcluster.embedded.objects import OwnerReference
+from devcluster.embedded.paths import Target
+from devcluster.embedded.registry import Kind, Registry
+from devcluster.embedded.status import Refusal
+from devcluster.embedded.store import Entry, Event, Key
+from devcluster.embedded.writes import Request, Writes
 
 GARBAGE_COLLECTOR: Final = "system:serviceaccount:kube-system:generic-garbage-collector"
 NAMESPACE_CONTROLLER: Final = "system:serviceaccount:kube-system:namespace-controller"

@@ -16,21 +16,20 @@ from devcluster.embedded.accounts import Account
 from devcluster.embedded.builtin import add_builtins
 from devcluster.embedded.collector import Collector
 from devcluster.embedded.definitions import served_kind
+from devcluster.embedded.deletion import parse_delete_options
 from devcluster.embedded.objects import decode_body
-from devcluster.embedded.patches import APPLY_PATCH
 from devcluster.embedded.paths import Target, parse_target
 from devcluster.embedded.registry import Kind, Registry
 from devcluster.embedded.shapes import Shape, media_ranges, wanted_shape
 from devcluster.embedded.status import (
     bad_request,
     no_such_path,
-    unsupported_media,
     unsupported_verb,
 )
 from devcluster.embedded.store import Collection, Entry, Event, Versions
 from devcluster.embedded.watches import Watch
 from devcluster.embedded.writelog import WriteLog
-from devcluster.embedded.writes import Request, Writes, Written, parse_delete_options
+from devcluster.embedded.writes import Request, Writes, Written
 
 JSON: Final = "application/json"
 _IGNORED: Final = frozenset({"pretty", "timeout", "fieldManager", "force", "timeoutSeconds", "watch"})
@@ -149,15 +148,12 @@ class Endpoints:
             dry_run=is_dry_run(call.query.get("dryRun", "")),
             field_validation=call.query.get("fieldValidation", ""),
             content_type=call.content_type,
+            field_manager=call.query.get("fieldManager", ""),
+            force=call.query.get("force") in ("true", "1"),
         )
         if verb in ("delete", "deletecollection"):
             return self._serve_delete(call, target, verb, request, shape)
         if verb == "patch":
-            if call.content_type == APPLY_PATCH:
-                raise unsupported_media(
-                    "server-side apply (application/apply-patch+yaml) is not served by the embedded control plane; "
-                    "use a merge patch, a JSON Patch or client-side apply"
-                )
             written = self.writes.patch(target, request, call.body)
         else:
             doc = decode_body(call.body, call.content_type)

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from devcluster.embedded.accounts import ADMIN, issue_token
+from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
 from devcluster.embedded.faults import Fault
 from devcluster.embedded.kubeconfigs import write_kubeconfig
-from devcluster.embedded.process import ADDRESS, CA, KEY, KUBECONFIG, WRITES
 from devcluster.embedded.writelog import read_writes
 from devcluster.plane import Write
 

@@ -1,7 +1,6 @@
 """The child process: certificates, tokens and kubeconfig into its directory, then the server, until told to end.
 
-Files in the directory: `kubeconfig` (admin), `ca.pem`, `token.key`, `writes.jsonl`, `address` (the URL; written
-when it serves). Ends on SIGTERM, SIGINT and, with *die_with_stdin*, when its standard input closes: a pipe from
+Ends on SIGTERM, SIGINT and, with *die_with_stdin*, when its standard input closes: a pipe from
 the parent closes even when the parent is killed.
 """
 
@@ -10,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import random
 import secrets
 import signal
 import socket
 import ssl
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,23 +23,21 @@ import structlog
 import trustme
 
 from devcluster.embedded.accounts import ADMIN, issue_token
+from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
 from devcluster.embedded.kubeconfigs import write_kubeconfig
 from devcluster.embedded.server import Server
 from devcluster.embedded.writelog import WriteLog
 
+_OWN_PORTS: Final = range(20_000, 32_000)
 _log = structlog.get_logger("devcluster.embedded")
-ADDRESS: Final = "address"
-CA: Final = "ca.pem"
-KEY: Final = "token.key"
-KUBECONFIG: Final = "kubeconfig"
-WRITES: Final = "writes.jsonl"
 
 
 async def serve(
     directory: Path, *, port: int, bookmark_interval_s: float, history_limit: int, die_with_stdin: bool
 ) -> None:
     """Serve from *directory* until a signal or the end of standard input."""
-    port = port or free_port()
+    listener = bound_socket(port)
+    port = listener.getsockname()[1]
     url = f"https://127.0.0.1:{port}"
     authority = trustme.CA()
     ca_pem = authority.cert_pem.bytes()
@@ -53,7 +52,7 @@ async def serve(
         history_limit=history_limit,
         bookmark_interval_s=bookmark_interval_s,
         url=url,
-        port=port,
+        listener=listener,
     )
     await server.start()
     token = issue_token(key, ADMIN.user, ADMIN.groups)
@@ -69,12 +68,17 @@ async def serve(
         log.close()
 
 
-def free_port() -> int:
-    """A port that was free a moment ago: the URL must be known before the server listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def bound_socket(port: int) -> socket.socket:
+    """A listening socket on loopback, on *port* or (0) on a free one.
+
+    Never one of the ports that the kernel gives to outgoing connections: while a restart keeps the server away,
+    a client that knocks would sooner or later be given the very port it knocks at, and hold it.
+    """
+    candidates = [port] if port else random.sample(_OWN_PORTS, 200)
+    for candidate in candidates:
+        with suppress(OSError):
+            return socket.create_server(("127.0.0.1", candidate), backlog=1024)
+    raise OSError(f"no port of {candidates[0]}.. is free on 127.0.0.1")
 
 
 def _tls(authority: trustme.CA) -> ssl.SSLContext:

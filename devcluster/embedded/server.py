@@ -6,6 +6,7 @@ Runs on one event loop in a process of its own (`process`); owns connections, op
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from typing import Final
@@ -45,16 +46,17 @@ class Server:
         history_limit: int,
         bookmark_interval_s: float,
         url: str,
-        port: int,
+        listener: socket.socket,
     ) -> None:
         self._tls: Final = tls
         self._key: Final = key
-        self._port: Final = port
+        self._address: Final = listener.getsockname()
         self._bookmark_interval_s: Final = bookmark_interval_s
         self._faults: Final = Faults()
         self._connections: set[Connection] = set()
         self._accounts: dict[bytes, Account | None] = {}
         self._collector_scheduled = False
+        self._first_listener: Final = listener
         self._listener: asyncio.Server | None = None
         self._loop: Final = asyncio.get_running_loop()
         self._cut_off: set[tuple[str, Connection]] = set()
@@ -64,12 +66,12 @@ class Server:
 
     async def start(self) -> None:
         """Listen, and begin to send bookmarks."""
-        await self._listen()
+        await self._listen(self._first_listener)
         self._loop.call_later(self._bookmark_interval_s, self._send_bookmarks)
 
-    async def _listen(self) -> None:
+    async def _listen(self, listener: socket.socket) -> None:
         self._listener = await self._loop.create_server(
-            lambda: Connection(self), "127.0.0.1", self._port, ssl=self._tls, backlog=1024
+            lambda: Connection(self), sock=listener, ssl=self._tls, backlog=1024
         )
 
     # connections
@@ -289,7 +291,7 @@ class Server:
 
     async def _come_back(self, away_s: float) -> None:
         await asyncio.sleep(away_s)
-        await self._listen()
+        await self._listen(socket.create_server(self._address, backlog=1024))
 
     # timers
 

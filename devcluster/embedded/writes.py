@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import msgspec
 
-from devcluster.embedded import patches, protobuf
+from devcluster.embedded import apply, patches
+from devcluster.embedded.deletion import DeleteOptions, check_preconditions, finalizers_for
 from devcluster.embedded.objects import (
     Draft,
-    Metadata,
+    decode_body,
     prepare_create,
     prepare_update,
     read_draft,
@@ -44,9 +45,6 @@ from devcluster.embedded.writelog import WriteLog
 
 Doc = dict[str, Any]
 NamespaceOf = Callable[[str], Entry | None]
-ORPHAN: Final = "orphan"
-FOREGROUND: Final = "foregroundDeletion"
-CRD_CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -57,6 +55,8 @@ class Request(msgspec.Struct, frozen=True):
     dry_run: bool = False
     field_validation: str = ""
     content_type: str = "application/json"
+    field_manager: str = ""
+    force: bool = False
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -66,42 +66,6 @@ class Written(msgspec.Struct, frozen=True):
     code: int = 200
     removed: bool = False
     dropped: tuple[str, ...] = ()
-
-
-class Preconditions(msgspec.Struct, rename="camel"):
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-class DeleteOptions(msgspec.Struct, rename="camel"):
-    """What of meta.v1 DeleteOptions is served."""
-
-    preconditions: Preconditions | None = None
-    propagation_policy: str | None = None
-    orphan_dependents: bool | None = None
-    grace_period_seconds: int | None = None
-    dry_run: list[str] | None = None
-
-
-def parse_delete_options(body: bytes, query: dict[str, str]) -> DeleteOptions:
-    """Options of the body and the query. Raises: 400."""
-    try:
-        if protobuf.is_protobuf(body):
-            options = msgspec.convert(protobuf.decode_protobuf(body), DeleteOptions)
-        else:
-            options = msgspec.json.decode(body, type=DeleteOptions) if body.strip() else DeleteOptions()
-    except msgspec.DecodeError as error:
-        raise bad_request(f"error decoding DeleteOptions: {error}") from error
-    if policy := query.get("propagationPolicy"):
-        options.propagation_policy = policy
-    if options.orphan_dependents is not None and not options.propagation_policy:
-        options.propagation_policy = "Orphan" if options.orphan_dependents else "Background"
-    if options.propagation_policy not in (None, "", "Orphan", "Background", "Foreground"):
-        served = '"Background", "Foreground", "Orphan"'
-        message = f'"{options.propagation_policy}": supported values: {served}'
-        subject = Subject("meta.k8s.io", "deleteoptions", "DeleteOptions", "")
-        raise invalid(subject, [Cause("propagationPolicy", message, "FieldValueNotSupported")])
-    return options
 
 
 class Writes:
@@ -131,7 +95,8 @@ class Writes:
 
     def patch(self, target: Target, request: Request, body: bytes) -> Written:
         """Raises: 404, 409, 400, 415, 422."""
-        return self._logged(target, request, "patch", lambda: self._patch(target, request, body))
+        patch = self._apply if request.content_type == patches.APPLY_PATCH else self._patch
+        return self._logged(target, request, "patch", lambda: patch(target, request, body))
 
     def delete(self, target: Target, request: Request, options: DeleteOptions) -> Written:
         """Raises: 404, 409."""
@@ -180,7 +145,9 @@ class Writes:
                     message=message,
                 )
 
-    def _create(self, target: Target, request: Request, doc: Doc) -> Written:
+    def _create(
+        self, target: Target, request: Request, doc: Doc, *, managed: list[Doc] | None = None
+    ) -> Written:
         kind = target.kind
         self._check_namespace(target, doc)
         draft = read_draft(doc, kind, target.version.name)
@@ -197,6 +164,7 @@ class Writes:
             suffix=suffix,
             now=self._now(),
         )
+        draft.meta.managed_fields = managed
         _refuse_unknown(request, dropped)
         if kind.collection.get((target.namespace, draft.meta.name)) is not None:
             raise already_exists(kind.subject(draft.meta.name))
@@ -246,8 +214,33 @@ class Writes:
         )
         return self._succeed(target, request, old, read_draft(doc, kind, target.version.name), is_patch=True)
 
+    def _apply(self, target: Target, request: Request, body: bytes) -> Written:
+        """Server-side apply: as `apply.applied`, creating what is missing."""
+        kind = target.kind
+        old = kind.collection.get((target.namespace, target.name))
+        wanted = _checked_apply(target, request, decode_body(body, "application/yaml"), old)
+        doc, managed = apply.applied(
+            decoded_as(kind, target.version, old) if old else {},
+            wanted,
+            manager=request.field_manager,
+            force=request.force,
+            now=self._now(),
+            subject=kind.subject(target.name),
+        )
+        if old is None:
+            return self._create(target, request, wanted, managed=managed)
+        new = read_draft(doc, kind, target.version.name)
+        return self._succeed(target, request, old, new, is_patch=True, managed=managed)
+
     def _succeed(
-        self, target: Target, request: Request, old: Entry, new: Draft, *, is_patch: bool
+        self,
+        target: Target,
+        request: Request,
+        old: Entry,
+        new: Draft,
+        *,
+        is_patch: bool,
+        managed: list[Doc] | None = None,
     ) -> Written:
         """Store *new* as the successor of *old*, unless nothing changed."""
         kind = target.kind
@@ -257,6 +250,8 @@ class Writes:
         dropped = prepare_update(
             kind, target.version, before, new, subresource=target.subresource, is_patch=is_patch
         )
+        if managed is not None:
+            new.meta.managed_fields = managed
         _refuse_unknown(request, dropped)
         if new.meta == before.meta and new.rest == before.rest and old.raw.startswith(kind.stored_prefix):
             return Written(old, dropped=tuple(dropped))
@@ -271,9 +266,9 @@ class Writes:
         old = kind.collection.get((target.namespace, target.name))
         if old is None:
             raise not_found(kind.subject(target.name))
-        _check_preconditions(kind, old, options.preconditions)
+        check_preconditions(kind, old, options.preconditions)
         draft = stored_draft(old)
-        finalizers = _finalizers_for(kind, draft.meta, options)
+        finalizers = finalizers_for(kind, draft.meta, options)
         if not finalizers and not _holds_contents(kind, draft):
             if not request.dry_run:
                 kind.collection.remove(old)
@@ -315,6 +310,25 @@ class Writes:
         return entry
 
 
+def _checked_apply(target: Target, request: Request, wanted: Doc, old: Entry | None) -> Doc:
+    """*wanted*, if it can be applied. Raises: 400, 404, 409 (uid), 422."""
+    if not request.field_manager:
+        subject = Subject("meta.k8s.io", "patchoptions", "PatchOptions", "")
+        raise invalid(subject, [Cause("fieldManager", "is required for apply patch", "FieldValueRequired")])
+    meta = wanted.setdefault("metadata", {})
+    if meta.get("managedFields"):
+        raise bad_request("metadata.managedFields must be nil")
+    meta.setdefault("name", target.name)
+    subject = target.kind.subject(target.name)
+    uid = meta.get("uid")
+    if uid and (old is None or old.uid != uid):
+        found = f"found existing object with uid {old.uid}" if old else "no existing object was found"
+        raise conflict(subject, f"uid mismatch: the provided object specified uid {uid}, and {found}")
+    if old is None and (target.subresource or meta.get("resourceVersion")):
+        raise not_found(subject)
+    return wanted
+
+
 def _exact(raw: bytes) -> bytes:
     """A copy without the room that the encoder left behind it: what is kept for long should be no larger."""
     return bytes(memoryview(raw))
@@ -329,35 +343,3 @@ def _refuse_unknown(request: Request, dropped: list[str]) -> None:
 def _holds_contents(kind: Kind, draft: Draft) -> bool:
     """Whether a namespace still waits for its contents to go."""
     return kind.resource == "namespaces" and bool((draft.rest.get("spec") or {}).get("finalizers"))
-
-
-def _finalizers_for(kind: Kind, meta: Metadata, options: DeleteOptions) -> list[str]:
-    finalizers = list(meta.finalizers or [])
-    added = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(options.propagation_policy or "")
-    if added and added not in finalizers:
-        finalizers.append(added)
-    if (
-        kind.plural == "customresourcedefinitions"
-        and not meta.deletion_timestamp
-        and CRD_CLEANUP not in finalizers
-    ):
-        finalizers.append(CRD_CLEANUP)
-    return finalizers
-
-
-def _check_preconditions(kind: Kind, entry: Entry, wanted: Preconditions | None) -> None:
-    if wanted is None:
-        return
-    subject = kind.subject(entry.name)
-    if wanted.uid and wanted.uid != entry.uid:
-        raise conflict(
-            subject,
-            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({entry.uid}). "
-            "The object might have been deleted and then recreated",
-        )
-    if wanted.resource_version and wanted.resource_version != str(entry.version):
-        raise conflict(
-            subject,
-            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the "
-            f"ResourceVersion in record ({entry.version}). The object might have been modified",
-        )
