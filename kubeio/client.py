@@ -1,20 +1,18 @@
 """The only HTTP towards API servers: requests, streams, and the verbs on objects.
 
-Owns a pool of connections, deadlines, the answer to 401, and the translation of every failure into
-`kubeio.errors`. Decides no retries beyond that: callers know what may be repeated. Not for use from several
-event loops. Called by everything that talks to a cluster.
+Owns what is sent for each verb and how its answer is decoded. Connections, credentials and deadlines are
+`kubeio.transport`'s. Decides no retries: callers know what may be repeated. Not for use from several event
+loops. Called by everything that talks to a cluster.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import re
-import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 
@@ -22,15 +20,11 @@ from kubeio import answers
 from kubeio.answers import Page
 from kubeio.clock import Clock, SystemClock
 from kubeio.config import Cluster
-from kubeio.connection import Connection
-from kubeio.credentials import Credential
-from kubeio.dialer import Dialer
-from kubeio.errors import ApiError, InputError, ServerFailure, Unreachable
-from kubeio.exchange import Answer, Broken
-from kubeio.line_stream import Lines
+from kubeio.errors import InputError, ServerFailure
+from kubeio.exchange import Answer
 from kubeio.patch import ApplyPatch, Patch
-from kubeio.pool import Pool, PoolClosed
 from kubeio.resource import Resource
+from kubeio.transport import Call, Transport
 
 if TYPE_CHECKING:
     from kubeio.metrics import ClientMetrics
@@ -56,18 +50,6 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class _Call(msgspec.Struct, gc=False):
-    """One request, still without credentials; its path is quoted."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-    accept: str
-    body: bytes | None = None
-    content_type: str = _JSON
-    is_stream: bool = False
-
-
 class Client:
     """Requests to one cluster over at most *max_connections* kept connections; streams have their own.
 
@@ -85,14 +67,13 @@ class Client:
         metrics: ClientMetrics | None = None,
     ) -> None:
         self.cluster = cluster
-        self._clock = clock or SystemClock()
-        self._metrics = metrics
-        self._user_agent = user_agent
-        self._dialer = Dialer(cluster)
-        self._pool = Pool(self._dialer.dial, limit=max_connections)
-        self._streams: set[Connection] = set()
-        self._is_closed = False
-        self._head: tuple[Credential, str] | None = None
+        self._transport = Transport(
+            cluster,
+            max_connections=max_connections,
+            user_agent=user_agent,
+            clock=clock or SystemClock(),
+            metrics=metrics,
+        )
 
     async def __aenter__(self) -> Client:
         return self
@@ -107,11 +88,7 @@ class Client:
 
     async def close(self) -> None:
         """Close every connection; calls still under way fail."""
-        self._is_closed = True
-        await self._pool.close()
-        for connection in list(self._streams):
-            connection.abort()
-            await connection.wait_closed()
+        await self._transport.close()
 
     # -- requests ----------------------------------------------------------------------------------------
 
@@ -131,30 +108,24 @@ class Client:
         Repeated silently: a GET whose kept connection turned out closed before any byte of the answer; any
         request after 401, once, if other credentials were found.
         """
-        call = _Call(method, _quoted(path), query, accept, body, content_type)
-        answer = await self._answer(call, timeout_s)
+        call = Call(method, _quoted(path), query, accept, body, content_type)
+        answer = await self._transport.answer(call, timeout_s)
         return Response(answer.status, answer.headers(), answer.body)
 
-    @contextlib.asynccontextmanager
-    async def stream(
+    def stream(
         self,
         path: str,
         *,
         query: Mapping[str, str] = _NOTHING,
         accept: str = _JSON,
         connect_timeout_s: float = 30.0,
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """The lines of a watch, on a connection of its own; *connect_timeout_s* lasts until the answer begins.
 
         The iterator ends when the server ends the answer, and raises Unreachable when it is cut off.
         """
-        call = _Call("GET", _quoted(path), query, accept, is_stream=True)
-        connection, lines = await self._open_stream(call, connect_timeout_s)
-        try:
-            lines.translate = lambda broken: self._unreachable(call, broken)
-            yield lines
-        finally:
-            self._end_stream(connection)
+        call = Call("GET", _quoted(path), query, accept, is_stream=True)
+        return self._transport.stream(call, connect_timeout_s)
 
     # -- objects -----------------------------------------------------------------------------------------
 
@@ -170,7 +141,7 @@ class Client:
     ) -> T:
         """The object, by a consistent read. Raises NotFound."""
         path = _object_path(resource, namespace, name)
-        return await self._object(_Call("GET", path, _NOTHING, _accept(metadata_only)), type, timeout_s)
+        return await self._object(Call("GET", path, _NOTHING, _accept(metadata_only)), type, timeout_s)
 
     async def create(
         self,
@@ -185,7 +156,7 @@ class Client:
         """POST *obj* (anything msgspec encodes, or JSON bytes). Raises AlreadyExists."""
         path = resource.path(namespace=_segment("namespace", namespace))
         query = {"fieldManager": field_manager} if field_manager else _NOTHING
-        return await self._object(_Call("POST", path, query, _JSON, _body(obj)), type, timeout_s)
+        return await self._object(Call("POST", path, query, _JSON, _body(obj)), type, timeout_s)
 
     async def replace(
         self,
@@ -202,7 +173,7 @@ class Client:
         """PUT *obj*: a compare-and-swap if it carries a resourceVersion. Raises Conflict, NotFound."""
         path = _object_path(resource, namespace, name, subresource)
         query = {"fieldManager": field_manager} if field_manager else _NOTHING
-        return await self._object(_Call("PUT", path, query, _JSON, _body(obj)), type, timeout_s)
+        return await self._object(Call("PUT", path, query, _JSON, _body(obj)), type, timeout_s)
 
     async def patch(
         self,
@@ -222,7 +193,7 @@ class Client:
         query = _NOTHING
         if field_manager or isinstance(patch, ApplyPatch):
             query = _patch_query(patch, field_manager)
-        call = _Call("PATCH", path, query, _accept(metadata_only), patch.encode(), patch.content_type)
+        call = Call("PATCH", path, query, _accept(metadata_only), patch.encode(), patch.content_type)
         return await self._object(call, type, timeout_s)
 
     async def delete(
@@ -239,7 +210,7 @@ class Client:
         """Delete, with *uid* and *resource_version* as preconditions. Raises NotFound, Conflict."""
         path = _object_path(resource, namespace, name)
         body = _encode(_delete_options(uid, resource_version, propagation))
-        await self._answer(_Call("DELETE", path, _NOTHING, _JSON, body), timeout_s)
+        await self._transport.answer(Call("DELETE", path, _NOTHING, _JSON, body), timeout_s)
 
     async def list_page(
         self,
@@ -264,13 +235,13 @@ class Client:
             "resourceVersion": resource_version,
             "resourceVersionMatch": resource_version_match,
         }
-        call = _Call(
+        call = Call(
             "GET",
             resource.path(namespace=_segment("namespace", namespace)),
             {name: value for name, value in query.items() if value},
             _PARTIAL_LIST if metadata_only else _JSON,
         )
-        answer = await self._answer(call, timeout_s)
+        answer = await self._transport.answer(call, timeout_s)
         try:
             return answers.decode_page(answer.body)
         except answers.Unexpected as error:
@@ -312,178 +283,16 @@ class Client:
 
     # -- inside ------------------------------------------------------------------------------------------
 
-    async def _object(self, call: _Call, kind: type[T], timeout_s: float) -> T:
-        answer = await self._answer(call, timeout_s)
+    async def _object(self, call: Call, kind: type[T], timeout_s: float) -> T:
+        answer = await self._transport.answer(call, timeout_s)
         try:
             return answers.decode(answer.body, kind)
         except answers.Unexpected as error:
             raise self._unexpected(call, answer, error) from error
 
-    async def _answer(self, call: _Call, timeout_s: float) -> Answer:
-        """The answer, below 300. Observed in the metrics once per request sent."""
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        credential = self.cluster.credentials.current() or await self._renewed(call, deadline)
-        send = self._exchange if self._metrics is None else self._observed
-        answer = await send(call, credential, deadline)
-        if answer.status == 401:
-            other = await self._other(call, credential, deadline)
-            if other is not None:
-                answer = await send(call, other, deadline)
-        if answer.status >= 300:
-            raise self._failure(call, answer)
-        return answer
-
-    async def _observed(self, call: _Call, credential: Credential, deadline: float) -> Answer:
-        begun = time.perf_counter()
-        status = None
-        try:
-            answer = await self._exchange(call, credential, deadline)
-            status = answer.status
-        finally:
-            self._observe(status, call, begun)
-        return answer
-
-    def _observe(self, status: int | None, call: _Call, begun: float) -> None:
-        if self._metrics is not None:
-            host = self.cluster.endpoint.authority
-            self._metrics.observe(status, call.method, host, time.perf_counter() - begun)
-
-    async def _exchange(self, call: _Call, credential: Credential, deadline: float) -> Answer:
-        request = self._request_bytes(call, credential)
-        is_head = call.method == "HEAD"
-        fresh = False
-        while True:
-            connection = None if fresh else self._pool.take(credential.certificate)
-            if connection is None:
-                connection = await self._acquire(call, credential, deadline, fresh=fresh)
-            was_used = connection.exchanges > 0
-            try:
-                answer = await connection.exchange(request, deadline=deadline, head_only=is_head)
-            except BaseException:
-                self._pool.discard(connection)
-                raise
-            if isinstance(answer, Answer):
-                self._pool.release(connection)
-                return answer
-            self._pool.discard(connection)
-            if fresh or not was_used or answer.answered or answer.expired or call.method != "GET":
-                raise self._unreachable(call, answer)
-            fresh = True
-
-    async def _acquire(
-        self, call: _Call, credential: Credential, deadline: float, *, fresh: bool
-    ) -> Connection:
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await self._pool.acquire(credential.certificate, fresh=fresh)
-        except TimeoutError:
-            reason = "no connection in time"
-        except PoolClosed:
-            reason = "this client is closed"
-        except Broken as broken:
-            reason = broken.reason
-        raise Unreachable(self._attempted(call), reason, maybe_done=False)
-
-    async def _open_stream(self, call: _Call, timeout_s: float) -> tuple[Connection, Lines]:
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        credential = self.cluster.credentials.current() or await self._renewed(call, deadline)
-        answer, connection = await self._begin_stream(call, credential, deadline)
-        if answer.status == 401:
-            other = await self._other(call, credential, deadline)
-            if other is not None:
-                self._end_stream(connection)
-                answer, connection = await self._begin_stream(call, other, deadline)
-        if connection.lines is None:
-            self._end_stream(connection)
-            raise self._failure(call, answer)
-        return connection, connection.lines
-
-    async def _begin_stream(
-        self, call: _Call, credential: Credential, deadline: float
-    ) -> tuple[Answer, Connection]:
-        if self._is_closed:
-            raise Unreachable(self._attempted(call), "this client is closed", maybe_done=False)
-        begun = time.perf_counter()
-        connection: Connection | None = None
-        answer: Answer | Broken | None = None
-        try:
-            async with asyncio.timeout_at(deadline):
-                connection = await self._dialer.dial(credential.certificate)
-            self._streams.add(connection)
-            connection.on_lost(self._streams.discard)
-            answer = await connection.stream(self._request_bytes(call, credential), deadline=deadline)
-        except TimeoutError:
-            raise Unreachable(self._attempted(call), "no connection in time", maybe_done=False) from None
-        except Broken as broken:
-            raise self._unreachable(call, broken) from broken.__cause__
-        finally:
-            if connection is not None and not isinstance(answer, Answer):
-                self._end_stream(connection)
-            self._observe(answer.status if isinstance(answer, Answer) else None, call, begun)
-        if isinstance(answer, Broken):
-            raise self._unreachable(call, answer)
-        return answer, connection
-
-    def _end_stream(self, connection: Connection) -> None:
-        connection.abort()
-        self._streams.discard(connection)
-
-    async def _renewed(self, call: _Call, deadline: float) -> Credential:
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await self.cluster.credentials.renewed()
-        except TimeoutError:
-            reason = f"no credentials in time ({self.cluster.user})"
-            raise Unreachable(self._attempted(call), reason, maybe_done=False) from None
-
-    async def _other(self, call: _Call, refused: Credential, deadline: float) -> Credential | None:
-        """Credentials other than *refused*, if the source has any."""
-        credentials = self.cluster.credentials
-        credentials.reject(refused)
-        credential = credentials.current() or await self._renewed(call, deadline)
-        return None if credential == refused else credential
-
-    def _request_bytes(self, call: _Call, credential: Credential) -> bytes:
-        if self._head is None or self._head[0] is not credential:
-            self._head = (credential, self._static_head(credential))
-        path = call.path
-        query = "?" + urlencode(call.query) if call.query else ""
-        head = (
-            f"{call.method} {self.cluster.endpoint.base_path}{path}{query} HTTP/1.1\r\n{self._head[1]}"
-            f"Accept: {call.accept}\r\n"
-        )
-        body = call.body
-        if body is None:
-            # servers since 1.37 compress watches, too, if they may; nobody gains by it
-            encoding = "identity" if call.is_stream else "gzip"
-            return f"{head}Accept-Encoding: {encoding}\r\n\r\n".encode("latin-1")
-        return (
-            f"{head}Content-Type: {call.content_type}\r\nContent-Length: {len(body)}\r\n\r\n".encode(
-                "latin-1"
-            )
-            + body
-        )
-
-    def _static_head(self, credential: Credential) -> str:
-        lines = [f"Host: {self.cluster.endpoint.authority}", f"User-Agent: {self._user_agent}"]
-        if credential.authorization:
-            lines.append(f"Authorization: {credential.authorization}")
-        lines.extend(f"{name}: {value}" for name, value in self.cluster.impersonation)
-        return "".join(f"{line}\r\n" for line in lines)
-
-    def _attempted(self, call: _Call) -> str:
-        return f"{call.method} {call.path} on {self.cluster.server}"
-
-    def _failure(self, call: _Call, answer: Answer) -> ApiError:
-        return answers.failure(self._attempted(call), answer, now=self._clock.wall())
-
-    def _unexpected(self, call: _Call, answer: Answer, error: answers.Unexpected) -> ServerFailure:
-        return ServerFailure(
-            self._attempted(call), status=answer.status, reason="UnexpectedAnswer", message=str(error)
-        )
-
-    def _unreachable(self, call: _Call, broken: Broken) -> Unreachable:
-        return Unreachable(self._attempted(call), broken.reason, maybe_done=broken.sent)
+    def _unexpected(self, call: Call, answer: Answer, error: answers.Unexpected) -> ServerFailure:
+        attempted = self._transport.attempted(call)
+        return ServerFailure(attempted, status=answer.status, reason="UnexpectedAnswer", message=str(error))
 
 
 def _accept(metadata_only: bool) -> str:

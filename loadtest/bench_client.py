@@ -22,7 +22,6 @@ from typing import Any, cast
 
 import httptools
 import msgspec
-import trustme
 import uvloop
 import yaml
 
@@ -192,6 +191,8 @@ async def _spread(send: Send, requests: int, concurrency: int) -> None:
 
 def prepare(directory: Path) -> None:
     """Certificates of the stub."""
+    import trustme  # not in the processes whose memory is measured
+
     authority = trustme.CA()
     authority.cert_pem.write_to_path(directory / "ca.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(directory / "server.pem")
