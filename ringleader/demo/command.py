@@ -28,8 +28,9 @@ from ringleader.testing import commands
 from ringleader.testing.client import RequestFailedError
 from ringleader.testing.commands import FleetSpec, Mode
 from ringleader.testing.evidence import Evidence
-from ringleader.testing.fleet import Fleet, open_fleet, unwrapped
+from ringleader.testing.fleet import Fleet, NotConvergedError, open_fleet, unwrapped
 from ringleader.testing.replica import ReplicaFailedError
+from ringleader.testing.witness import TooFewReconcilesError
 
 LEASE_S = 3
 UPDATES_PER_S = 20.0
@@ -66,7 +67,11 @@ def run_demo(options: DemoOptions, *, is_headless: bool, form: Form | None) -> i
     directory = Path(tempfile.mkdtemp(prefix="ringleader-demo-"))
     demo = _Demo(options, directory, is_headless=is_headless, form=form)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        code = runner.run(demo.run())
+        try:
+            code = runner.run(demo.run())
+        except (NotConvergedError, ReplicaFailedError, TooFewReconcilesError) as error:
+            sys.stderr.write(f"FAILED: {error}\n")
+            code = 1
     if code == 0:
         shutil.rmtree(directory, ignore_errors=True)
     else:

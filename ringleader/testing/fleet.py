@@ -34,6 +34,8 @@ from ringleader.testing.replica import Replica, ReplicaFailedError
 from ringleader.testing.witness import Overlap
 
 _POLL_S = 0.2
+_IDLE = 5
+"""How much longer than a look at everything the pause after it is: looking must not slow down what is looked at."""
 _CRASHES = 3
 _TWIN = "-twin"
 _ADMINISTRATORS = (ADMINS,)
@@ -365,8 +367,10 @@ class Fleet:
         try:
             async with asyncio.timeout(within_s):
                 while left:
+                    asked_at = self.clock.now()
                     left = await missing()
-                    await asyncio.sleep(_POLL_S if left else 0)
+                    cost_s = self.clock.now() - asked_at
+                    await asyncio.sleep(max(_POLL_S, _IDLE * cost_s) if left else 0)
         except TimeoutError:
             raise NotConvergedError(f"after {within_s:g} s: {left}{self._crashes()}") from None
 
