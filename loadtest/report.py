@@ -97,7 +97,7 @@ def draw(samples: Sequence[Sample], path: Path, *, title: str) -> None:
         )
         spread.plot(waits, [(n + 1) / len(waits) for n in range(len(waits))], color=colours[kind])
     over_time.set(xlabel="seconds of load", ylabel="milliseconds", yscale="log")
-    over_time.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8, frameon=False)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     spread.set(
         xlabel="milliseconds", ylabel="share of waits that took no longer", xscale="log", ylim=(0, 1.02)
     )
