@@ -7,13 +7,13 @@ target lives. Called by `worker`, which keeps the root's key busy meanwhile.
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 import structlog
 
 from kubeio.errors import ApiError, Conflict, Invalid, NotFound, ServerFailure, Unreachable
 from kubeio.labels import RingKeys, json_pointer
-from kubeio.lease import Leases
-from kubeio.models import Meta
+from kubeio.models import Lease, Meta
 from kubeio.patch import JsonPatch
 from shard_controller.cache import Cache, Kind, version_of
 from shard_controller.errors import ShardError
@@ -52,6 +52,12 @@ def acknowledgement(meta: Meta, handoff: Handoff, keys: RingKeys) -> JsonPatch:
     return patch.remove(drain) if keys.drain in meta.labels else patch
 
 
+class LeaseReads(Protocol):
+    """The part of `kubeio.lease.Leases` that evidence needs."""
+
+    async def get(self, name: str) -> Lease: ...
+
+
 class Evidence:
     """Whether a shard's Lease is held, by a consistent read that begins after the question was asked.
 
@@ -59,7 +65,7 @@ class Evidence:
     is a read per round trip, not per object.
     """
 
-    def __init__(self, leases: Leases) -> None:
+    def __init__(self, leases: LeaseReads) -> None:
         self._leases = leases
         self._reading: dict[str, asyncio.Lock] = {}
         self._begun: dict[str, int] = {}

@@ -1,0 +1,301 @@
+"""The smaller rooms of the runtime: cache and trees, evidence, acknowledgements, gate, unanswered requests, journal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kubeio.clock import ManualClock
+from kubeio.errors import NotFound, ServerFailure, Unreachable
+from kubeio.labels import RingKeys
+from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
+from kubeio.resource import Resource
+from shard_controller.cache import Cache, Kind, Task, object_from
+from shard_controller.drain import Evidence, acknowledgement
+from shard_controller.gate import ShardGate
+from shard_controller.journal import FileJournal
+from shard_controller.ownership import Directed, Kept, Plain
+from shard_controller.tenure import Activity, Phase, Tenure
+from shard_controller.writes import Unanswered
+
+KEYS = RingKeys("sites")
+TREES = Resource("example.com", "v1", "trees", "Tree", namespaced=False)
+BRANCHES = Resource("example.com", "v1", "branches", "Branch")
+LEAVES = Resource("", "v1", "leaves", "Leaf")
+
+
+def cache() -> Cache:
+    clock = ManualClock()
+    return Cache(Kind(TREES, clock=clock), [Kind(BRANCHES, clock=clock), Kind(LEAVES, clock=clock)])
+
+
+def put(
+    kind: Kind,
+    name: str,
+    *,
+    version: int = 1,
+    namespace: str = "ns",
+    parent: tuple[Resource, str] | None = None,
+) -> Meta:
+    metadata: dict[str, object] = {
+        "name": name,
+        "uid": f"uid-{name}",
+        "resourceVersion": str(version),
+        "namespace": namespace if kind.resource.namespaced else "",
+    }
+    if parent is not None:
+        resource, owner = parent
+        metadata["ownerReferences"] = [
+            {
+                "apiVersion": resource.api_version,
+                "kind": resource.kind,
+                "name": owner,
+                "uid": f"uid-{owner}",
+                "controller": True,
+            }
+        ]
+    found = object_from(json.dumps({"metadata": metadata}).encode())
+    kind.store.put(found)
+    return found.meta
+
+
+def test_a_tree_is_given_up_from_its_leaves_to_its_root() -> None:
+    known = cache()
+    tree, branches, leaves = known
+    root = put(tree, "oak")
+    put(branches, "low", parent=(TREES, "oak"))
+    put(leaves, "green", parent=(BRANCHES, "low"))
+    put(leaves, "stray", parent=(BRANCHES, "elsewhere"))
+    assert [meta.name for _, meta in known.tree(root)] == ["green", "low"]
+
+
+def test_the_root_of_a_grandchild_is_the_cluster_scoped_object_at_the_top() -> None:
+    known = cache()
+    tree, branches, leaves = known
+    put(tree, "oak")
+    put(branches, "low", parent=(TREES, "oak"))
+    leaf = put(leaves, "green", parent=(BRANCHES, "low"))
+    assert known.root(leaves, leaf) == Task("trees.example.com", ObjectKey("", "oak"))
+
+
+def test_the_root_of_a_child_is_its_controller_even_if_that_is_not_in_the_cache() -> None:
+    known = cache()
+    branch = put(known.controlled[0], "low", parent=(TREES, "oak"))
+    assert known.root(known.controlled[0], branch) == Task("trees.example.com", ObjectKey("", "oak"))
+
+
+def test_an_object_that_nobody_controls_is_its_own_root() -> None:
+    known = cache()
+    branch = put(known.controlled[0], "low")
+    assert known.root(known.controlled[0], branch) == Task("branches.example.com", ObjectKey("ns", "low"))
+
+
+def test_owners_in_a_circle_end_somewhere() -> None:
+    known = cache()
+    branches, leaves = known.controlled
+    put(branches, "a", parent=(LEAVES, "b"))
+    leaf = put(leaves, "b", parent=(BRANCHES, "a"))
+    assert known.root(leaves, leaf).key.name in ("a", "b")
+    assert {meta.name for _, meta in known.tree(leaf)} == {"a"}
+
+
+def test_own_writes_are_read_until_the_watch_shows_them() -> None:
+    kind = Kind(LEAVES, clock=ManualClock())
+    put(kind, "green", version=5)
+    written = json.dumps(
+        {"metadata": {"name": "green", "namespace": "ns", "uid": "uid-green", "resourceVersion": "7"}}
+    )
+    key = ObjectKey("ns", "green")
+    kind.wrote(object_from(written.encode()))
+    assert kind.meta(key) is not None
+    assert _version(kind, key) == "7"
+    kind.shown(key, Meta(name="green", namespace="ns", resource_version="6"))
+    assert _version(kind, key) == "7"
+    kind.shown(key, None)
+    assert _version(kind, key) == "5"
+
+
+def test_an_own_write_that_the_watch_never_shows_is_forgotten_after_a_minute() -> None:
+    clock = ManualClock()
+    kind = Kind(LEAVES, clock=clock)
+    kind.wrote(object_from(b'{"metadata": {"name": "green", "namespace": "ns", "resourceVersion": "7"}}'))
+    clock.advance(61)
+    kind.sweep(streamed=0)
+    assert kind.get(ObjectKey("ns", "green")) is None
+
+
+def _version(kind: Kind, key: ObjectKey) -> str:
+    found = kind.get(key)
+    return found.meta.resource_version if found else ""
+
+
+# -- acknowledgements
+
+DRAINED = Meta(name="blog", resource_version="7", labels={KEYS.shard: "a-1", KEYS.drain: "b-2"})
+TEST = {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
+SHARD, DRAIN = "/metadata/labels/shard.ringleader.dev~1sites", "/metadata/labels/drain.ringleader.dev~1sites"
+
+
+@pytest.mark.parametrize(
+    ("handoff", "operations"),
+    [
+        (
+            Directed("b-2"),
+            [{"op": "replace", "path": SHARD, "value": "b-2"}, {"op": "remove", "path": DRAIN}],
+        ),
+        (Plain(), [{"op": "remove", "path": SHARD}, {"op": "remove", "path": DRAIN}]),
+        (Kept(), [{"op": "remove", "path": DRAIN}]),
+    ],
+)
+def test_an_acknowledgement_tests_the_version(
+    handoff: Directed | Plain | Kept, operations: list[object]
+) -> None:
+    assert json.loads(acknowledgement(DRAINED, handoff, KEYS).encode()) == [TEST, *operations]
+
+
+def test_a_child_without_a_drain_label_loses_only_what_it_has() -> None:
+    child = Meta(name="blog", resource_version="7", labels={KEYS.shard: "a-1"})
+    assert json.loads(acknowledgement(child, Plain(), KEYS).encode()) == [
+        TEST,
+        {"op": "remove", "path": SHARD},
+    ]
+
+
+class SlowLeases:
+    """Leases whose reads take a second of virtual time; `holder` is what the next read finds."""
+
+    def __init__(self) -> None:
+        self.holder: str | None = "b-2"
+        self.reads = 0
+        self.failure: Exception | None = None
+
+    async def get(self, name: str) -> Lease:
+        self.reads += 1
+        found, failure = self.holder, self.failure
+        await asyncio.sleep(1)
+        if failure is not None:
+            raise failure
+        if found is None:
+            raise NotFound("GET lease", status=404)
+        return Lease(metadata=Meta(name=name), spec=LeaseSpec(holder_identity=found))
+
+
+@pytest.mark.looptime
+async def test_evidence_is_a_read_that_began_after_the_question() -> None:
+    leases = SlowLeases()
+    evidence = Evidence(leases)
+    first = asyncio.create_task(evidence.is_held("b-2"))
+    await asyncio.sleep(0.5)
+    leases.holder = None  # it dies while the first read is under way
+    later = [asyncio.create_task(evidence.is_held("b-2")) for _ in range(20)]
+    assert await first is True
+    assert await asyncio.gather(*later) == [False] * 20
+    assert leases.reads == 2
+
+
+@pytest.mark.looptime
+async def test_without_an_answer_there_is_no_evidence() -> None:
+    leases = SlowLeases()
+    leases.failure = ServerFailure("GET lease", status=500)
+    with pytest.raises(ServerFailure):
+        await Evidence(leases).is_held("b-2")
+
+
+@pytest.mark.looptime
+async def test_a_released_lease_is_not_held() -> None:
+    leases = SlowLeases()
+    leases.holder = ""
+    assert await Evidence(leases).is_held("b-2") is False
+
+
+# -- gate
+
+
+class LoopClock:
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@pytest.mark.looptime
+async def test_the_gate_closes_by_the_clock_and_opens_even_if_nobody_says_so() -> None:
+    clock = LoopClock()
+    tenure, activity = Tenure(duration_s=15, sent_at=clock.now()), Activity()
+    gate = ShardGate(tenure, activity, clock)
+    await asyncio.sleep(10)
+    assert not gate.is_open()
+    assert not gate.start()
+    asyncio.get_running_loop().call_later(3, lambda: tenure.renewed(sent_at=clock.now()))
+    before = clock.now()
+    await gate.wait_open()
+    assert 3 <= clock.now() - before <= 4.6
+    assert gate.start()
+    assert activity.running == 1
+
+
+@pytest.mark.looptime
+async def test_the_gate_opens_at_once_when_the_heartbeat_says_so() -> None:
+    clock = LoopClock()
+    tenure = Tenure(duration_s=600, sent_at=clock.now() - 500)
+    gate = ShardGate(tenure, Activity(), clock)
+
+    def held_again() -> None:
+        tenure.renewed(sent_at=clock.now())
+        gate.follow(Phase.HELD)
+
+    asyncio.get_running_loop().call_later(3, held_again)
+    before = clock.now()
+    await gate.wait_open()
+    assert clock.now() - before == pytest.approx(3, abs=0.01)
+
+
+# -- requests without answers
+
+
+async def test_a_request_is_unsettled_while_it_is_under_way() -> None:
+    unanswered = Unanswered(ManualClock())
+    async with unanswered.request():
+        assert unanswered.settled_in_s() is None
+    assert unanswered.settled_in_s() == 0
+
+
+@pytest.mark.parametrize(("maybe_done", "settled_in_s"), [(True, 50.0), (False, 0.0)])
+async def test_a_lost_answer_is_settled_a_minute_after_it_was_sent(
+    maybe_done: bool, settled_in_s: float
+) -> None:
+    clock = ManualClock()
+    unanswered = Unanswered(clock)
+    with pytest.raises(Unreachable):
+        async with unanswered.request():
+            raise Unreachable("PATCH", "reset", maybe_done=maybe_done)
+    clock.advance(10)
+    assert unanswered.settled_in_s() == pytest.approx(settled_in_s)
+    clock.advance(51)
+    assert unanswered.settled_in_s() == 0
+
+
+def test_the_journal_has_a_line_per_record(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = FileJournal(path, shard="a-1", clock=ManualClock(5.0))
+    meta = Meta(name="blog", namespace="ns", uid="u", resource_version="7", generation=2)
+    journal.begin("websites.example.com", meta)
+    journal.end("websites.example.com", meta, "done")
+    journal.close()
+    begin, end = (json.loads(line) for line in path.read_text().splitlines())
+    assert begin == {
+        "e": "begin",
+        "t": 5.0,
+        "shard": "a-1",
+        "resource": "websites.example.com",
+        "key": "ns/blog",
+        "uid": "u",
+        "rv": "7",
+        "gen": 2,
+    }
+    assert end == {**begin, "e": "end", "outcome": "done"}
