@@ -150,7 +150,10 @@ class ListWatch:
         if isinstance(error, Expired) and isinstance(self.last_error, Unreachable):
             self._backoff.reset()  # the outage is over: what it taught about waiting does not count any more
         self.last_error = error
-        if isinstance(error, Expired) or (is_refused and self.failures % _RELIST_AFTER_FAILURES == 0):
+        # After silence a new watch might be as dead as the last one, and a quiet server looks the same: a list tells.
+        if isinstance(error, Expired | _Silent) or (
+            is_refused and self.failures % _RELIST_AFTER_FAILURES == 0
+        ):
             self._has_picture = False
         asked_s = error.retry_after_s if isinstance(error, ApiError) else None
         return Gap(error, self._backoff.failed(self._clock.now(), at_least_s=asked_s or 0.0))

@@ -42,6 +42,7 @@ class FakeServer:
         self.polite_end_after_s: float | None = None
         self.error_event: dict[str, Any] | None = None  # what the next watch says first
         self.torn_line = False
+        self.sends_bookmarks = True
         self._compacted = 0
         self._history: list[tuple[int, str, bytes]] = []
         self._snapshots: dict[int, dict[ObjectKey, bytes]] = {}
@@ -184,7 +185,8 @@ class FakeServer:
                 yield _line(kind, raw)[:-20] if torn else _line(kind, raw)
             elif loop.time() >= bookmark_at:
                 bookmark_at += BOOKMARK_S
-                yield _bookmark(since)
+                if self.sends_bookmarks:
+                    yield _bookmark(since)
             else:
                 await self._wait(min(bookmark_at, ends_at))
 

@@ -264,6 +264,7 @@ async def test_silent_watch_is_dead_and_is_started_again() -> None:
         await asyncio.sleep(2)
         assert stored(informer) == server.snapshot()
         assert server.open_streams == 1
+        assert server.requests == ["WATCHLIST", "LIST", "WATCH"]
 
 
 async def test_sign_of_life_stands_still_while_the_server_says_nothing() -> None:
@@ -276,6 +277,17 @@ async def test_sign_of_life_stands_still_while_the_server_says_nothing() -> None
         server.cut_streams()
         await asyncio.sleep(100)
         assert source.sign_of_life_at == pytest.approx(120, abs=1)
+
+
+async def test_quiet_server_that_sends_no_bookmarks_is_known_to_be_alive_by_lists() -> None:
+    server = FakeServer(has_watch_list=True)
+    server.sends_bookmarks = False
+    clock = LoopClock()
+    source = ListWatch(server.client, WEBSITES, clock=clock, rng=rng())
+    async with running(Informer(source).run):
+        for _ in range(600):
+            await asyncio.sleep(1)
+            assert clock.now() - source.sign_of_life_at < 92
 
 
 async def test_error_event_is_retried_with_backoff_from_the_same_version() -> None:
