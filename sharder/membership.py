@@ -40,7 +40,7 @@ from sharder.lives import (
 )
 from sharder.places import Candidate, Places, Wanted, plan_filler
 from sharder.silence import DURATIONS, NEVER, Sight, failing_members
-from sharder.view import Hold, LifeView, View, WaitReason
+from sharder.view import Hold, LifeView, View, WaitReason, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -223,7 +223,7 @@ class Membership:
         at = self._advance(at)
         lives = {life.name: self._life_view(life) for life in self._lives.values()}
         places = self._places.current()
-        fates = {name: life.state.is_live or (life.state is State.DEAD and 2) for name, life in lives.items()}
+        fates = {name: standing_of(life.state) for name, life in lives.items()}
         content = (fates, frozenset(self._foreign), places)
         if content != self._last_ring_content:
             self._ring_version += 1
@@ -374,7 +374,7 @@ class Membership:
         return self._orphan_checks.get(life.name, life.entered_at + ORPHAN_AFTER_S)
 
     def _shortest_s(self, *, default: float) -> float:
-        return min((life.facts.duration_s for life in self._lives.values()), default=default)
+        return min((life.facts.duration_s for life in self._lives.values() if life.is_held), default=default)
 
     def _hold(self, at: float) -> Hold | None:
         filled = sum(1 for place in self._places.current().values() if place.shard is not None)

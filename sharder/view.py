@@ -30,6 +30,13 @@ class Standing(StrEnum):
     UNKNOWN = "unknown"
 
 
+def standing_of(state: State) -> Standing:
+    """What the state of a name's Lease means for its objects."""
+    if state.is_live:
+        return Standing.LIVE
+    return Standing.DEAD if state is State.DEAD else Standing.CONTESTED
+
+
 class WaitReason(StrEnum):
     """Why an object is left as it is although it is not where it should be."""
 
@@ -136,9 +143,7 @@ class View:
         life = self.lives.get(name)
         if life is None:
             return Standing.DEAD if name in self.foreign or not is_shard_name(name) else Standing.UNKNOWN
-        if life.state.is_live:
-            return Standing.LIVE
-        return Standing.DEAD if life.state is State.DEAD else Standing.CONTESTED
+        return standing_of(life.state)
 
     def dead(self, name: str) -> bool:
         """Whether objects labelled *name* may be given away without a drain."""
