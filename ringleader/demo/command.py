@@ -33,6 +33,7 @@ from ringleader.testing.replica import ReplicaFailedError
 from ringleader.testing.witness import TooFewReconcilesError
 
 LEASE_S = 3
+HOLD_S = 20
 UPDATES_PER_S = 20.0
 WAIT_MS = "20"
 _PULSE_S = 0.5
@@ -53,7 +54,13 @@ class DemoOptions:
         environment = {commands.WAIT_MS: WAIT_MS}
         if not self.fenced:
             environment["RINGLEADER_UNSAFE_NO_FENCE"] = "1"
-        return FleetSpec(lease_s=LEASE_S, settle_s=2, environment=environment)
+        return FleetSpec(
+            lease_s=LEASE_S,
+            settle_s=2,
+            environment=environment,
+            shard_flags=("--hold",),  # replicas with lasting names, as of a StatefulSet
+            ring_spec={"holdSeconds": HOLD_S},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,7 @@ class _Demo:
                 await story.tell()
             await fleet.wait_quiet()
             outcome = await _read_all(fleet, story)
-            _say_end(outcome.document, screen)
+            _say_end(outcome, screen)
             await asyncio.sleep(2 * _PULSE_S)  # so that the last picture shows the end
             return outcome
 
@@ -197,7 +204,8 @@ async def _read_all(fleet: Fleet, story: Story) -> Outcome:
     return Outcome(shown, evidence)
 
 
-def _say_end(shown: Document, screen: Screen) -> None:
+def _say_end(outcome: Outcome, screen: Screen) -> None:
+    shown, longest = outcome.document, outcome.evidence.longest_unattended
     wrong = faults(shown)
     fresh = shown.objects - shown.stale
     screen.act(
@@ -205,8 +213,10 @@ def _say_end(shown: Document, screen: Screen) -> None:
     )
     screen.say(
         f"{shown.reconciles:,} reconciles, {shown.overlaps} overlaps; {shown.foreign_writes} foreign writes, "
-        f"{shown.refused_writes} refused; longest unattended {shown.max_unattended_s:.1f} s"
+        f"{shown.refused_writes} refused"
     )
+    if longest is not None:
+        screen.say(f"longest unattended: {longest.key} for {longest.length_s:.1f} s ({longest.reason})")
     screen.say(
         f"{fresh:,}/{shown.objects:,} up to date, read by an independent client",
         weight="bad" if wrong else "good",
@@ -214,8 +224,9 @@ def _say_end(shown: Document, screen: Screen) -> None:
 
 
 def _names(evidence: Evidence) -> list[str]:
-    """The first objects that went wrong, named."""
-    return [str(found) for found in [*evidence.foreign_writes, *evidence.overlaps][:_NAMED]]
+    """The first objects that went wrong, named; those that bore another's name before those that bore none."""
+    foreign = sorted(evidence.foreign_writes, key=lambda found: not found.label)
+    return [str(found) for found in [*foreign, *evidence.overlaps][:_NAMED]]
 
 
 def next_lines(options: DemoOptions, fleet: Fleet) -> list[str]:

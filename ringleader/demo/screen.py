@@ -92,7 +92,7 @@ class LineScreen(SilentScreen):
         shares = ", ".join(f"{member.name} {member.objects}" for member in pulse.members)
         self._print(
             f"   {shares}; unassigned {pulse.unassigned}, in flight {pulse.in_flight}, "
-            f"{pulse.rate:.0f} reconciles/s"
+            f"{pulse.rate:.0f} reconciles/s, {_rss(max((m.rss_bytes for m in pulse.members), default=0))} each"
         )
 
     def _print(self, line: str) -> None:

@@ -202,8 +202,10 @@ class Story:
             self.screen.say(
                 f"{what}: ACCEPTED, although it belongs to another: the fence is off", weight="bad"
             )
-        else:
-            self.screen.say(f"{what}: {first.code} {first.message[:110]}", weight="good")
+            return
+        self.screen.say(f"{what}: refused with {first.code}", weight="good")
+        if owner := (first.labels_before or {}).get(self.fleet.spec.keys.shard):
+            self.screen.say(f"because the object bears the name {owner} by now", weight="good")
 
     # -- 4, 5, 6 --------------------------------------------------------------------------------------------
 
