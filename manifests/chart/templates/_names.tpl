@@ -1,0 +1,129 @@
+{{/* Names, labels and images. */}}
+
+{{- define "ringleader.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "ringleader.fullname" -}}
+{{- $name := include "ringleader.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "ringleader.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: ringleader
+{{- end }}
+
+{{/* What pods are found by: never changes. */}}
+{{- define "ringleader.sharder.selector" -}}
+app.kubernetes.io/name: {{ include "ringleader.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: sharder
+{{- end }}
+
+{{/* The same for a controller: (dict "root" $ "controller" .) */}}
+{{- define "ringleader.controller.selector" -}}
+app.kubernetes.io/name: {{ .controller.name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: controller
+{{- end }}
+
+{{- define "ringleader.image" -}}
+{{- with .Values.image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "ringleader.sharder.name" -}}
+{{ include "ringleader.fullname" . }}-sharder
+{{- end }}
+
+{{- define "ringleader.sharder.account" -}}
+{{- with .Values.sharder.serviceAccount -}}
+{{- if .name }}{{ .name }}{{ else if .create }}{{ include "ringleader.sharder.name" $ }}{{ else }}default{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "ringleader.controller.account" -}}
+{{- $account := default dict .serviceAccount -}}
+{{- if $account.name }}{{ $account.name }}{{ else if eq (include "ringleader.isOn" $account.create) "true" }}{{ .name }}{{ else }}default{{ end -}}
+{{- end }}
+
+{{/* "true" unless the value is given and false. */}}
+{{- define "ringleader.isOn" -}}
+{{- if kindIs "invalid" . }}true{{ else }}{{ . }}{{ end -}}
+{{- end }}
+
+{{/* Pods prefer different nodes, then different zones; the scheduler is never stopped by it. */}}
+{{- define "ringleader.spread" -}}
+- maxSkew: 1
+  topologyKey: kubernetes.io/hostname
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- . | nindent 6 }}
+- maxSkew: 1
+  topologyKey: topology.kubernetes.io/zone
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- . | nindent 6 }}
+{{- end }}
+
+{{/* What the `restricted` Pod Security Standard asks for, and no writable root file system. */}}
+{{- define "ringleader.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "ringleader.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* Who the process is, from the pod itself. */}}
+{{- define "ringleader.podEnv" -}}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: POD_UID
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.uid
+{{- end }}
+
+{{/* A blocked loop is restarted after a minute; a process that waits for the API server is not ready, and left alone. */}}
+{{- define "ringleader.probes" -}}
+livenessProbe:
+  httpGet:
+    path: /livez
+    port: probes
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: probes
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end }}

@@ -1,0 +1,52 @@
+"""Helm and a real control plane for the tests of the chart; both may be missing, and then the reason is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devcluster.real import BinariesMissing, real_plane
+from devcluster.real.binaries import find_binaries, helm_recipe
+from devcluster.real.real_plane import RealPlane
+from ringleader.testing.client import IndependentClient
+from ringleader.testing.held import held
+from tests.chart.helm import Helm
+
+
+@pytest.fixture(scope="session")
+def helm_binary() -> Path:
+    try:
+        return find_binaries(["helm"], helm_recipe())["helm"]
+    except BinariesMissing as missing:
+        pytest.skip(f"{missing.reason}; {missing.remedy}")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealPlane]:
+    """etcd, kube-apiserver with the RBAC authorizer, kube-controller-manager for garbage and namespaces."""
+    try:
+        async with held(real_plane(tmp_path_factory.mktemp("plane"), audit=True)) as plane:
+            yield plane
+    except BinariesMissing as missing:
+        pytest.skip(f"{missing.reason}; {missing.remedy}")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def admin(plane: RealPlane) -> AsyncIterator[IndependentClient]:
+    async with IndependentClient(plane.kubeconfig) as client:
+        yield client
+
+
+@pytest.fixture
+def renderer(helm_binary: Path, tmp_path: Path) -> Helm:
+    """Helm without a cluster."""
+    return Helm(helm_binary, tmp_path)
+
+
+@pytest.fixture
+def helm(helm_binary: Path, tmp_path: Path, plane: RealPlane) -> Helm:
+    """Helm as the cluster's administrator."""
+    return Helm(helm_binary, tmp_path, plane.kubeconfig)

@@ -1,0 +1,73 @@
+"""The real `helm`, with state of its own: rendering, installing, removing. No template is compared as text."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "manifests" / "chart"
+Doc = dict[str, Any]
+
+
+class HelmFailed(Exception):
+    """Helm refused, and said why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Helm:
+    """Helm with *binary*, acting with *kubeconfig* if there is one; its files are in *directory*."""
+
+    binary: Path
+    directory: Path
+    kubeconfig: Path | None = None
+
+    async def lint(self, values: Doc) -> str:
+        return await self._run(["lint", "--strict", str(CHART), "-f", self._values(values)])
+
+    async def template(self, values: Doc, *, namespace: str = "ringleader-system") -> list[Doc]:
+        """Every object of the release `ringleader`."""
+        text = await self._run(
+            ["template", "ringleader", str(CHART), "-n", namespace, "-f", self._values(values)]
+        )
+        return [doc for doc in yaml.safe_load_all(text) if doc]
+
+    async def install(self, release: str, values: Doc, *, namespace: str) -> str:
+        """Install; the notes that a person reads."""
+        arguments = ["install", release, str(CHART), "-n", namespace, "--create-namespace"]
+        return await self._run([*arguments, "-f", self._values(values)])
+
+    async def upgrade(self, release: str, values: Doc, *, namespace: str) -> str:
+        return await self._run(["upgrade", release, str(CHART), "-n", namespace, "-f", self._values(values)])
+
+    async def uninstall(self, release: str, *, namespace: str) -> str:
+        return await self._run(["uninstall", release, "-n", namespace])
+
+    def _values(self, values: Doc) -> str:
+        path = self.directory / f"values-{len(list(self.directory.glob('values-*')))}.yaml"
+        path.write_text(json.dumps(values))
+        return str(path)
+
+    async def _run(self, arguments: Sequence[str]) -> str:
+        homes = {
+            f"HELM_{kind}_HOME": str(self.directory / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")
+        }
+        kubeconfig = str(self.kubeconfig) if self.kubeconfig else os.devnull
+        process = await asyncio.create_subprocess_exec(
+            str(self.binary),
+            *arguments,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.directory), "KUBECONFIG": kubeconfig, **homes},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        if process.returncode != 0:
+            raise HelmFailed(f"helm {arguments[0]}: {out.decode()}{err.decode()}")
+        return out.decode()

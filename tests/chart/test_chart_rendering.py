@@ -1,0 +1,288 @@
+"""What the chart renders, judged as objects: by a real API server where that is possible, never as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.real.real_plane import RealPlane
+from kubeio.client import Client
+from kubeio.config import load_cluster
+from kubeio.discovery import Discovery
+from kubeio.resource import CRDS, NAMESPACES
+from ringleader.assets import ring_crd
+from ringleader.testing.client import IndependentClient
+from tests.chart.helm import Helm, HelmFailed
+from tests.chart.pods import pod_of
+
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
+
+Doc = dict[str, Any]
+NAMESPACE = "sites"
+RESTRICTED = "pod-security.kubernetes.io/enforce"
+RING: Doc = {
+    "name": "websites",
+    "spec": {
+        "resources": [
+            {
+                "group": "example.com",
+                "resource": "websites",
+                "controlledResources": [{"group": "", "resource": "configmaps"}],
+            }
+        ]
+    },
+}
+CONTROLLER: Doc = {
+    "name": "websites",
+    "ring": "websites",
+    "image": "registry.example.com/websites:1",
+    "target": "/app/controller.py:websites",
+    "rules": [{"apiGroups": ["example.com"], "resources": ["websites/status"], "verbs": ["patch"]}],
+}
+EVERYTHING: Doc = {
+    "fullnameOverride": "sharding",
+    "image": {"repository": "registry.example.com/ringleader", "digest": f"sha256:{'0' * 64}"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "sharder": {
+        "replicas": 3,
+        "ringNames": ["websites"],
+        "resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}],
+        "leaseNamespaces": ["elsewhere"],
+        "extraArgs": ["--context=in-cluster"],
+        "env": [{"name": "TZ", "value": "UTC"}],
+        "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/role": "sharder"}},
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"team": "sites"},
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "system-cluster-critical",
+    },
+    "flowSchema": {"extraServiceAccounts": [{"namespace": "elsewhere", "name": "others"}]},
+    "rings": [{**RING, "keep": False}],
+    "controllers": [
+        {
+            **CONTROLLER,
+            "extraArgs": ["--workers=16"],
+            "env": [{"name": "TZ", "value": "UTC"}],
+            "envFrom": [{"secretRef": {"name": "websites"}}],
+            "resources": {"requests": {"memory": "64Mi"}},
+            "podLabels": {"team": "sites"},
+            "podAnnotations": {"a": "b"},
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"nodeAffinity": {}},
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+            ],
+            "priorityClassName": "high",
+            "volumes": [{"name": "more", "emptyDir": {}}],
+            "volumeMounts": [{"name": "more", "mountPath": "/more"}],
+            "podDisruptionBudget": {"maxUnavailable": "50%"},
+        },
+        {
+            "name": "others",
+            "ring": "elsewhere.example.com",
+            "leaseNamespace": "elsewhere",
+            "image": "registry.example.com/others:1",
+            "command": ["/others"],
+            "args": ["--shard=$(POD_NAME)"],
+            "probes": False,
+            "replicas": 0,
+            "serviceAccount": {"create": False, "name": "others"},
+            "podDisruptionBudget": {"enabled": False},
+        },
+    ],
+}
+ONLY_CONTROLLERS: Doc = {
+    "sharder": {"enabled": False},
+    "crds": {"enabled": False},
+    "rings": [RING],
+    "controllers": [CONTROLLER],
+}
+CASES = [
+    pytest.param({}, id="defaults"),
+    pytest.param(EVERYTHING, id="everything"),
+    pytest.param(ONLY_CONTROLLERS, id="only controllers"),
+]
+
+
+@pytest.mark.parametrize("values", CASES)
+async def test_helm_lint_finds_nothing(renderer: Helm, values: Doc) -> None:
+    assert "0 chart(s) failed" in await renderer.lint(values)
+
+
+@pytest.mark.parametrize("values", CASES)
+async def test_the_api_server_accepts_every_object_strictly(
+    renderer: Helm, admin: IndependentClient, plane: RealPlane, values: Doc
+) -> None:
+    """Unknown and duplicate fields included: what a template misspells does not pass."""
+    for namespace in (NAMESPACE, "elsewhere"):
+        await admin.create_if_absent(NAMESPACES, {"metadata": {"name": namespace}})
+    await admin.create_if_absent(CRDS, yaml.safe_load(ring_crd().read_text()))
+    async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
+        discovery = Discovery(client)
+        for obj in await renderer.template(values, namespace=NAMESPACE):
+            await dry_run(admin, discovery, obj)
+
+
+async def dry_run(admin: IndependentClient, discovery: Discovery, obj: Doc) -> None:
+    """Apply *obj* without effect. Raises what the server says against it."""
+    group = obj["apiVersion"].rpartition("/")[0]
+    resource = await discovery.resolve(f"{obj['kind']}.{group}" if group else obj["kind"])
+    meta = obj["metadata"]
+    await admin.request(
+        "PATCH",
+        resource.path(namespace=meta.get("namespace", "") if resource.namespaced else "", name=meta["name"]),
+        query={"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "test", "force": "true"},
+        body=obj,
+        content_type="application/apply-patch+yaml",
+    )
+
+
+async def test_every_pod_passes_the_restricted_standard(renderer: Helm, admin: IndependentClient) -> None:
+    await admin.create_if_absent(
+        NAMESPACES, {"metadata": {"name": "strict", "labels": {RESTRICTED: "restricted"}}}
+    )
+    workloads = [
+        obj
+        for obj in await renderer.template({"rings": [RING], "controllers": [CONTROLLER]}, namespace="strict")
+        if obj["kind"] in ("Deployment", "StatefulSet")
+    ]
+    assert len(workloads) == 2
+    for workload in workloads:
+        pod = pod_of(workload, "pod")
+        await admin.request("POST", "/api/v1/namespaces/strict/pods", query={"dryRun": "All"}, body=pod)
+        (container,) = pod["spec"]["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+async def test_the_crd_of_the_chart_is_the_projects_one(renderer: Helm) -> None:
+    source = yaml.safe_load(ring_crd().read_text())
+    for keep in (True, False):
+        (crd,) = kinds(await renderer.template({"crds": {"keep": keep}}), "CustomResourceDefinition")
+        assert crd["spec"] == source["spec"]
+        assert crd["metadata"]["name"] == source["metadata"]["name"]
+        assert (crd["metadata"]["annotations"].get("helm.sh/resource-policy") == "keep") is keep
+
+
+async def test_without_crds_none_is_rendered(renderer: Helm) -> None:
+    assert not kinds(await renderer.template({"crds": {"enabled": False}}), "CustomResourceDefinition")
+
+
+async def test_leases_are_granted_in_the_named_namespaces_and_nowhere_else(renderer: Helm) -> None:
+    values = {"sharder": {"leaseNamespaces": ["elsewhere"]}, "rings": [ring_in("sites")]}
+    objects = await renderer.template(values, namespace="ringleader-system")
+    roles = [role for role in kinds(objects, "Role") if grants(role, "leases")]
+    assert sorted(role["metadata"]["namespace"] for role in roles) == [
+        "elsewhere",
+        "ringleader-system",
+        "sites",
+    ]
+    assert not any(grants(role, "leases") for role in kinds(objects, "ClusterRole"))
+
+
+async def test_the_sharder_gets_no_more_than_its_rings_resources(renderer: Helm) -> None:
+    values = {
+        "rings": [RING],
+        "sharder": {"resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}]},
+    }
+    (role,) = kinds(await renderer.template(values), "ClusterRole")
+    granted = {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    labels = {"get", "list", "watch", "patch"}
+    assert granted == {
+        ("ringleader.dev", "controllerrings"): labels,
+        ("ringleader.dev", "controllerrings/status"): {"patch"},
+        ("", "namespaces"): {"list", "watch"},
+        ("events.k8s.io", "events"): {"create", "patch"},
+        ("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update", "delete"},
+        ("example.com", "websites"): labels,
+        ("", "configmaps"): labels,
+        ("apps", "deployments"): labels,
+    }
+
+
+async def test_service_monitors_find_the_services(renderer: Helm) -> None:
+    values = {"serviceMonitor": {"enabled": True}, "rings": [RING], "controllers": [CONTROLLER]}
+    objects = await renderer.template(values)
+    services = kinds(objects, "Service")
+    monitors = kinds(objects, "ServiceMonitor")
+    assert len(monitors) == 2
+    for monitor in monitors:
+        wanted = monitor["spec"]["selector"]["matchLabels"].items()
+        found = [service for service in services if wanted <= service["metadata"]["labels"].items()]
+        assert len(found) == 1
+        assert monitor["spec"]["endpoints"][0]["port"] == found[0]["spec"]["ports"][0]["name"]
+
+
+async def test_budgets_and_services_select_the_pods(renderer: Helm) -> None:
+    objects = await renderer.template({"rings": [RING], "controllers": [CONTROLLER]})
+    pods = [pod_of(obj, "pod") for kind in ("Deployment", "StatefulSet") for obj in kinds(objects, kind)]
+    selectors = [service["spec"]["selector"] for service in kinds(objects, "Service")]
+    selectors += [
+        budget["spec"]["selector"]["matchLabels"] for budget in kinds(objects, "PodDisruptionBudget")
+    ]
+    assert len(selectors) == 4
+    for selector in selectors:
+        assert sum(selector.items() <= pod["metadata"]["labels"].items() for pod in pods) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"sharder": {"replica": 3}}, ["/sharder", "'replica'"]),
+        ({"shader": {}}, ["'shader'"]),
+        ({"sharder": {"logLevel": "loud"}}, ["/sharder/logLevel"]),
+        ({"sharder": {"leaseDurationSeconds": "15s"}}, ["/sharder/leaseDurationSeconds", "integer"]),
+        ({"rings": [{"name": "Websites", "spec": RING["spec"]}]}, ["/rings/0/name"]),
+        ({"rings": [RING, RING]}, ["rings", '"websites"', "twice"]),
+        ({"rings": [RING], "controllers": [CONTROLLER, CONTROLLER]}, ["controllers", '"websites"', "twice"]),
+        ({"controllers": [{**CONTROLLER, "args": []}]}, ["/controllers/0", "oneOf"]),
+        ({"controllers": [{**CONTROLLER, "rulez": []}]}, ["/controllers/0", "'rulez'"]),
+        ({"controllers": [CONTROLLER]}, ["controllers[websites].leaseNamespace", "is missing"]),
+        (
+            {"rings": [RING], "controllers": [{**CONTROLLER, "leaseNamespace": "elsewhere"}]},
+            ["controllers[websites].leaseNamespace", '"elsewhere"', "leave it out"],
+        ),
+        (
+            {"rings": [RING], "controllers": [{**CONTROLLER, "leaseDurationSeconds": 61}]},
+            ["controllers[websites].leaseDurationSeconds", "61", "maxLeaseDurationSeconds", "60"],
+        ),
+    ],
+)
+async def test_wrong_values_are_refused_by_name(renderer: Helm, values: Doc, told: list[str]) -> None:
+    with pytest.raises(HelmFailed) as refused:
+        await renderer.template(values)
+    for part in told:
+        assert part in str(refused.value)
+
+
+async def test_values_are_documented_where_they_stand(renderer: Helm) -> None:
+    """Every default is in the schema, and everything the schema allows at the top is in values.yaml."""
+    chart = Path(__file__).parents[2] / "manifests" / "chart"
+    defaults = yaml.safe_load((chart / "values.yaml").read_text())
+    schema = yaml.safe_load((chart / "values.schema.json").read_text())
+    assert set(defaults) == set(schema["properties"]) - {"global"}
+    for name, section in schema["properties"].items():
+        if section.get("properties"):
+            assert set(defaults[name]) == set(section["properties"]), name
+
+
+def ring_in(namespace: str) -> Doc:
+    return {**RING, "spec": {**RING["spec"], "leaseNamespace": namespace}}
+
+
+def kinds(objects: list[Doc], kind: str) -> list[Doc]:
+    return [obj for obj in objects if obj["kind"] == kind]
+
+
+def grants(role: Doc, resource: str) -> bool:
+    return any(resource in rule["resources"] for rule in role["rules"])
