@@ -51,9 +51,7 @@ class Pool:
         return self._slots_used
 
     def take(self, identity: KeyPair | None) -> Connection | None:
-        """An idle connection opened with *identity*, if nobody waits for one; never blocks."""
-        if self._waiters:
-            return None
+        """An idle connection opened with *identity*, if there is one: then nobody waits. Never blocks."""
         while self._idle:
             connection = self._idle.pop()
             if connection.is_reusable and connection.identity == identity:
@@ -73,7 +71,7 @@ class Pool:
             return connection
         if fresh and self._idle and self._slots_used >= self._limit:
             self.discard(self._idle.pop(0))
-        if self._slots_used < self._limit and not self._waiters:
+        if self._slots_used < self._limit:  # then nobody waits: free slots go to waiters first
             self._slots_used += 1
         else:
             connection = await self._wait_turn()

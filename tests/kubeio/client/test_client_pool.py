@@ -413,6 +413,26 @@ async def test_idle_connection_that_dies_gives_its_slot_back(server: WireServer)
     await pool.close()
 
 
+@pytest.mark.parametrize("given", ["connection", "slot"])
+async def test_turn_that_comes_together_with_a_cancellation_is_passed_on(
+    server: WireServer, given: str
+) -> None:
+    pool = Pool(Dialer(server.cluster()).dial, limit=1)
+    connection = await pool.acquire(None)
+    await asyncio.sleep(0.01)
+    first, second = (asyncio.ensure_future(pool.acquire(None)) for _ in range(2))
+    await asyncio.sleep(0)
+    pool.release(connection) if given == "connection" else pool.discard(connection)
+    first.cancel()
+    got = await asyncio.wait_for(second, 2)
+    assert (got is connection) is (given == "connection")
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    pool.discard(got)
+    assert pool.slots_used == 0
+    await pool.close()
+
+
 async def test_storm_of_cancellations_leaves_no_slot_behind(server: WireServer) -> None:
     async def script(conversation: Conversation) -> None:
         while True:
