@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.server
 import json
 import os
+import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trustme
 
 from kubeio.clock import ManualClock, SystemClock
 from kubeio.config import Cluster, load_cluster
@@ -471,7 +476,7 @@ def jwt(expires: datetime) -> str:
     return f"{part({'alg': 'none'})}.{part(claims)}.sig"
 
 
-def oidc(token: str) -> dict[str, object]:
+def oidc(token: str) -> dict[str, Any]:
     config = {
         "id-token": token,
         "idp-issuer-url": "https://127.0.0.1:1",
@@ -494,6 +499,62 @@ async def test_oidc_token_that_cannot_be_refreshed_is_an_input_error(write: Writ
         await credentials.renewed()
     assert "auth-provider.config.idp-issuer-url" in caught.value.field
     assert "log in again" in caught.value.remedy
+
+
+async def test_oidc_token_is_refreshed_and_the_kubeconfig_is_not_written(
+    write: Write, tmp_path: Path
+) -> None:
+    fresh = jwt(datetime.now(UTC) + timedelta(hours=1))
+    authority = trustme.CA()
+    with issuer(authority, fresh) as (url, posted):
+        user = oidc(jwt(datetime.now(UTC) - timedelta(hours=1)))
+        config = user["auth-provider"]["config"]
+        config |= {"idp-issuer-url": url, "client-secret": "s"}
+        config["idp-certificate-authority-data"] = b64(authority.cert_pem.bytes())
+        path = write(user=user)
+        before = await asyncio.to_thread(path.read_bytes)
+        credentials = load_cluster(kubeconfig=str(path)).credentials
+        assert await credentials.renewed() == Credential(f"Bearer {fresh}")
+    assert "refresh_token=r" in posted[0]
+    assert await asyncio.to_thread(path.read_bytes) == before
+
+
+@contextlib.contextmanager
+def issuer(authority: trustme.CA, token: str) -> Iterator[tuple[str, list[str]]]:
+    """An OpenID Connect provider that gives *token* for any refresh token; its URL, and what was posted."""
+    posted: list[str] = []
+
+    class Provider(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer({"token_endpoint": f"{url}/token"})
+
+        def do_POST(self) -> None:
+            posted.append(self.rfile.read(int(self.headers["content-length"])).decode())
+            self._answer(
+                {"id_token": token, "refresh_token": "r2", "access_token": "a", "token_type": "Bearer"}
+            )
+
+        def _answer(self, document: dict[str, str]) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(document).encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            """Say nothing."""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with http.server.HTTPServer(("127.0.0.1", 0), Provider) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = f"https://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield url, posted
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_sources_are_all_of_one_kind(write: Write, tmp_path: Path, plugin: Exec) -> None:
