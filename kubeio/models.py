@@ -41,7 +41,10 @@ class Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The one ownerReference with `controller: true`, if any."""
-        return next((ref for ref in self.owner_references if ref.controller), None)
+        for ref in self.owner_references:
+            if ref.controller:
+                return ref
+        return None
 
 
 class ObjectKey(msgspec.Struct, frozen=True, gc=False, order=True):

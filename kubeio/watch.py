@@ -36,6 +36,7 @@ from kubeio.errors import (
     Unreachable,
 )
 from kubeio.models import Object
+from kubeio.patience import Patience
 from kubeio.resource import Resource
 from kubeio.versions import is_older, newest
 from kubeio.watch_events import (
@@ -205,30 +206,32 @@ class ListWatch:
         try:
             async with self._stream(_INITIAL_EVENTS) as lines:
                 yield ListStarted()
-                while not self._has_picture:
-                    event = decode_line(await self._initial_line(lines), self._attempted)
-                    self._is_alive()
-                    match event:
-                        case Changed(object=obj):
-                            batch.append(obj)
-                            if len(batch) == self._page_size:
+                with Patience(min(self._silence_s, _INITIAL_SILENCE_S)) as patience:
+                    while not self._has_picture:
+                        event = decode_line(await self._initial_line(lines, patience), self._attempted)
+                        self._is_alive()
+                        match event:
+                            case Changed(object=obj):
+                                batch.append(obj)
+                                if len(batch) == self._page_size:
+                                    yield Listed(batch)
+                                    batch = []
+                            case InitialEventsEnd(resource_version=version):
                                 yield Listed(batch)
                                 batch = []
-                        case InitialEventsEnd(resource_version=version):
-                            yield Listed(batch)
-                            batch = []
-                            yield self._picture_complete(version)
-                        case _:
-                            raise _NoStreamedList("the list is followed by no end mark")
-                while (line := await self._next_line(lines, self._silence_s)) is not None:
-                    yield self._seen(decode_line(line, self._attempted))
+                                yield self._picture_complete(version)
+                            case _:
+                                raise _NoStreamedList("the list is followed by no end mark")
+                with Patience(self._silence_s) as patience:
+                    while (line := await self._next_line(lines, patience)) is not None:
+                        yield self._seen(decode_line(line, self._attempted))
         except (BadRequest, Invalid, _Silent) as error:
             if self._has_picture:
                 raise
             raise _NoStreamedList(str(error)) from error
 
-    async def _initial_line(self, lines: AsyncIterator[bytes]) -> bytes:
-        line = await self._next_line(lines, min(self._silence_s, _INITIAL_SILENCE_S))
+    async def _initial_line(self, lines: AsyncIterator[bytes], patience: Patience) -> bytes:
+        line = await self._next_line(lines, patience)
         if line is None:
             raise Unreachable(self._attempted, "the stream ended amid the list", maybe_done=False)
         return line
@@ -255,9 +258,10 @@ class ListWatch:
         started_at = self._clock.now()
         said_nothing = True
         async with self._stream({"resourceVersion": self.resource_version}) as lines:
-            while (line := await self._next_line(lines, self._silence_s)) is not None:
-                said_nothing = False
-                yield self._seen(decode_line(line, self._attempted))
+            with Patience(self._silence_s) as patience:
+                while (line := await self._next_line(lines, patience)) is not None:
+                    said_nothing = False
+                    yield self._seen(decode_line(line, self._attempted))
         if said_nothing and self._clock.now() - started_at < _EMPTY_WATCH_S:
             raise Unreachable(self._attempted, "the watch ended as soon as it began", maybe_done=False)
 
@@ -287,13 +291,12 @@ class ListWatch:
             accept=_METADATA_ONLY if self._metadata_only else "application/json",
         )
 
-    async def _next_line(self, lines: AsyncIterator[bytes], silence_s: float) -> bytes | None:
-        """The next line; None when the server ended the stream. Raises _Silent after *silence_s* without one."""
+    async def _next_line(self, lines: AsyncIterator[bytes], patience: Patience) -> bytes | None:
+        """The next line; None when the server ended the stream. Raises _Silent when none came for too long."""
         try:
-            async with asyncio.timeout(silence_s):
-                return await anext(lines, None)
+            return await patience.next(lines)
         except TimeoutError as error:
-            raise _Silent(self._attempted, silence_s) from error
+            raise _Silent(self._attempted, patience.limit_s) from error
 
 
 class _Silent(Unreachable):
