@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -168,18 +169,15 @@ class Collector:
         return found
 
     def _end_namespace(self, kind: Kind, entry: Entry) -> None:
-        deleted = remaining = 0
         for other in self._registry:
             if not other.namespaced:
                 continue
+            contents = other.collection.at(other.collection.versions.current, namespace=entry.name)
+            for content in list(islice((one for one in contents if not one.deleting), self.BATCH)):
+                self._delete(other, content, NAMESPACE_CONTROLLER)
             version = other.collection.versions.current
-            for content in list(other.collection.at(version, namespace=entry.name)):
-                if not content.deleting and deleted < self.BATCH:
-                    self._delete(other, content, NAMESPACE_CONTROLLER)
-                    deleted += 1
-                remaining += other.collection.get(content.key) is not None
-        if remaining:  # each removal lists the namespace again
-            return
+            if next(other.collection.at(version, namespace=entry.name), None) is not None:
+                return  # each removal lists the namespace again
         patch = b'{"spec":{"finalizers":null}}'
         self._patch(kind, entry, patch, NAMESPACE_CONTROLLER)
 

@@ -20,7 +20,8 @@ from devcluster.embedded.status import Refusal, bad_request, too_large_body
 from devcluster.embedded.streams import WatchStream
 
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
-_GZIP_FROM_BYTES: Final = 128 * 1024
+_GZIP_BYTES: Final = range(128 * 1024, 16 * 1024 * 1024)
+"""Smaller is not worth it; larger would keep the loop, and with it everybody's Lease, waiting for a second."""
 _REASONS: Final = {
     200: "OK",
     201: "Created",
@@ -205,7 +206,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         body = answer.body
-        if len(body) > _GZIP_FROM_BYTES and b"gzip" in asked.get(b"accept-encoding", b""):
+        if len(body) in _GZIP_BYTES and b"gzip" in asked.get(b"accept-encoding", b""):
             body = gzip.compress(body, 1)
             extra += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
         for warning in answer.warnings:

@@ -5,7 +5,6 @@ Owns the list of active faults. `server` asks `on_request` for every request and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -104,13 +103,13 @@ class Faults:
         over = [id_ for id_, (_, until) in self._active.items() if until is not None and until <= now]
         return [self._active.pop(id_)[0] for id_ in over]
 
-    def hit(self, hit: Hit, *, now: float, only: Iterable[What] | None = None) -> list[Fault]:
-        """The faults that strike *hit*; each is counted, and gone after its last count."""
+    def hit(self, hit: Hit, *, now: float, only_id: str = "") -> list[Fault]:
+        """The faults (or just that one) that strike *hit*; each is counted, and gone after its last count."""
         struck = []
         for fault, until in list(self._active.values()):
             if (until is not None and until <= now) or not matches(fault, hit):
                 continue
-            if only is not None and fault.what not in only:
+            if only_id and fault.id != only_id:
                 continue
             struck.append(fault)
             fault.hits += 1
@@ -122,6 +121,9 @@ class Faults:
 def parse_fault(body: bytes) -> Fault:
     """Raises: 400 naming the wrong field."""
     try:
-        return msgspec.json.decode(body, type=Fault)
+        fault = msgspec.json.decode(body, type=Fault)
     except msgspec.DecodeError as error:
         raise bad_request(f"fault: {error}") from error
+    if fault.what == "partition" and fault.count is not None:
+        raise bad_request("fault: a partition ends by its time or by order, not by a count")
+    return fault

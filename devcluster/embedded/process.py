@@ -63,7 +63,10 @@ async def serve(
     _log.info("serving", url=url, kubeconfig=str(directory / KUBECONFIG))
     _tame_collector()
     try:
-        await _told_to_end(die_with_stdin=die_with_stdin)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(server.run(), name="server")
+            await _told_to_end(die_with_stdin=die_with_stdin)
+            running.cancel()
     finally:
         log.close()
 

@@ -9,7 +9,7 @@ import asyncio
 import socket
 import ssl
 import time
-from typing import Final
+from typing import Final, Never
 
 import msgspec
 import structlog
@@ -27,6 +27,10 @@ from devcluster.embedded.writelog import WriteLog
 Struck = dict[What, Fault]
 _log = structlog.get_logger("devcluster.embedded")
 _COLLECTOR_DELAY_S: Final = 0.02
+_ANSWERED_S: Final = 0.01
+"""Until the answer to an order for a restart is out."""
+_TIMER_GRAIN_S: Final = 0.005
+"""The loop's clock may run that much ahead: what expires must be over when its timer fires."""
 _ANONYMOUS_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
 
@@ -59,6 +63,7 @@ class Server:
         self._first_listener: Final = listener
         self._listener: asyncio.Server | None = None
         self._loop: Final = asyncio.get_running_loop()
+        self._restarts: Final[asyncio.Queue[float]] = asyncio.Queue()
         self._cut_off: set[tuple[str, Connection]] = set()
         self.endpoints: Final = Endpoints(
             log=log, history_limit=history_limit, url=url, wake_collector=self._wake_collector
@@ -68,6 +73,15 @@ class Server:
         """Listen, and begin to send bookmarks."""
         await self._listen(self._first_listener)
         self._loop.call_later(self._bookmark_interval_s, self._send_bookmarks)
+
+    async def run(self) -> Never:
+        """Carry out the restarts that are ordered, for ever."""
+        while True:
+            away_s = await self._restarts.get()
+            self._leave()
+            _log.info("restarting", away_s=away_s)
+            await asyncio.sleep(away_s)
+            await self._listen(socket.create_server(self._address, backlog=1024))
 
     async def _listen(self, listener: socket.socket) -> None:
         self._listener = await self._loop.create_server(
@@ -222,7 +236,7 @@ class Server:
                 return Answer(msgspec.json.encode(self._add_fault(parse_fault(request.body))), 201)
             case "POST", ["restart"]:
                 order = _restart_order(request.body)
-                self._loop.call_later(0.01, self._restart, order.away_s)
+                self._loop.call_later(_ANSWERED_S, self._restarts.put_nowait, order.away_s)
                 return Answer(b"{}", 202)
             case "DELETE", []:
                 for fault in self._faults.active():
@@ -239,9 +253,9 @@ class Server:
     def _add_fault(self, fault: Fault) -> Fault:
         added = self._faults.add(fault, now=self._now())
         if fault.for_s is not None:
-            self._loop.call_later(fault.for_s, self._expire_faults)
+            self._loop.call_later(fault.for_s + _TIMER_GRAIN_S, self._expire_faults)
         if fault.what in ("drop_watches", "mute_watches", "partition"):
-            for connection in self._watching(fault):
+            for connection in self._watching(added):
                 if fault.what == "drop_watches":
                     connection.abort()
                     continue
@@ -260,7 +274,7 @@ class Server:
                 continue
             target = stream.watch.target
             hit = Hit(stream.user, "watch", target.kind.resource, target.namespace, target.name)
-            if self._faults.hit(hit, now=self._now(), only=(fault.what,)):
+            if self._faults.hit(hit, now=self._now(), only_id=fault.id):
                 found.append(connection)
         return found
 
@@ -278,7 +292,7 @@ class Server:
 
     # restart
 
-    def _restart(self, away_s: float) -> None:
+    def _leave(self) -> None:
         """Connections and history are lost, the objects are kept."""
         if self._listener is not None:
             self._listener.close()
@@ -286,12 +300,6 @@ class Server:
             connection.abort()
         for kind in self.endpoints.registry:
             kind.collection.forget_history()
-        _log.info("restarting", away_s=away_s)
-        self._restarting = self._loop.create_task(self._come_back(away_s), name="restart")
-
-    async def _come_back(self, away_s: float) -> None:
-        await asyncio.sleep(away_s)
-        await self._listen(socket.create_server(self._address, backlog=1024))
 
     # timers
 
