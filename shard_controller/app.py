@@ -140,6 +140,7 @@ class Replica:
         self._metrics = ControllerMetrics(registry, controller=controller.name, workers=self._workers)
         self._pulse = Pulse()
         self._engine: Engine | None = None
+        self._writer: Writer | None = None
         self._gate: Gate = OpenGate()
 
     def can_stop(self) -> bool:
@@ -160,6 +161,9 @@ class Replica:
                 case Single():
                     return await self._work_alone()
         assert_never(mode)
+
+    def _has_all_answers(self) -> bool:
+        return self._writer is None or self._writer.unanswered.settled_in_s() == 0
 
     def _why_not_ready(self) -> str | None:
         if self._engine is None or not self._engine.is_synced:
@@ -219,7 +223,8 @@ class Replica:
             tenure=tenure,
             activity=activity,
             pulse=self._pulse,
-            progress_deadline_s=self._settings.progress_deadline_s,
+            # busy workers are not stuck before their reconciles are far beyond their time
+            progress_deadline_s=max(self._settings.progress_deadline_s, 2 * self._controller.timeout_s),
             clock=self._clock,
             rng=self._rng,
             on_phase=lambda phase: _call_soon(loop, follow, phase),
@@ -244,11 +249,12 @@ class Replica:
             keys=keys,
         )
         heartbeat.start()
-        may_release = True
+        may_release = False
         try:
-            may_release = False
             may_release = await self._run_engine(way, workers, polled_ring=keys.ring)
         finally:
+            # after a failure too: every task has ended by now, so only lost answers can stand against it
+            may_release = may_release or self._has_all_answers()
             await asyncio.to_thread(heartbeat.stop, release=may_release)
             if not may_release:
                 log.warning("lease kept: a request of ours may still be carried out", shard=born.name)
@@ -339,7 +345,7 @@ class Replica:
             workers.append(worker)
             return worker
 
-        self._gate, self._engine = way.gate, engine
+        self._gate, self._engine, self._writer = way.gate, engine, writer
         for kind in way.cache:
             self._metrics.watch_objects(kind.name, kind.store.__len__)
         async with asyncio.TaskGroup() as group:

@@ -71,9 +71,14 @@ class Kind:
             return found.meta if found else None
         return self.store.meta(key)
 
-    def wrote(self, answer: Object) -> None:
-        """Remember *answer* until the watch shows it, so that we read what we wrote."""
-        self._written[answer.meta.key] = (self._clock.now(), answer)
+    def wrote(self, answer: Object, *, is_new: bool = False) -> None:
+        """Remember *answer* until the watch shows it, so that we read what we wrote.
+
+        The answer to a change of an object that has left the cache meanwhile came too late: it is not kept.
+        """
+        key = answer.meta.key
+        if is_new or key in self._written or key in self.store:
+            self._written[key] = (self._clock.now(), answer)
 
     def shown(self, key: ObjectKey, meta: Meta | None) -> None:
         """The watch showed *key* in the version *meta*, or that it left: own writes up to that are settled."""

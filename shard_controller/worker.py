@@ -125,6 +125,7 @@ class Worker(Generic[M]):
                 await self._give_up(child)
             await self._look_at(task)
         except (KubeError, NotAcknowledged) as error:
+            # an unfinished child was put back, and waits as long as its root
             log.warning("handoff not finished", object=str(task), error=str(error))
             self._queue.add_rate_limited(task)
 
@@ -133,9 +134,15 @@ class Worker(Generic[M]):
         try:
             await self._look_at(task)
         except BaseException:
-            root = self._root_of(task)
-            self._drained.setdefault(root, set()).add(task)
+            self._put_back(task)
             raise
+
+    def _put_back(self, task: Task) -> Task:
+        """Note that *task* is to be looked at with its root, whose key is given."""
+        root = self._root_of(task)
+        if root != task:
+            self._drained.setdefault(root, set()).add(task)
+        return root
 
     def _root_of(self, task: Task) -> Task:
         kind = self._cache.kind(task.resource)
@@ -159,7 +166,7 @@ class Worker(Generic[M]):
             case Drop(reason=reason):
                 self._drop(task, reason)
             case Wait():
-                self._queue.add(task)
+                self._queue.add(self._put_back(task))
             case Acknowledge(handoff=handoff) if meta is not None:
                 await self._guard.hand_over(kind, meta, handoff)
                 self._queue.forget(task)

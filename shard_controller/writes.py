@@ -184,7 +184,7 @@ class Writer:
             except ServerFailure as error:
                 lost = error
             else:
-                kind.wrote(created)
+                kind.wrote(created, is_new=True)
                 return created
             found = await self._read_until_answered(kind, key)
             if found is not None:
@@ -215,7 +215,7 @@ class Writer:
             raise NotOurs(_name(kind, found.meta.key), controller=named)
         if not self.fence.guards(found.meta):
             await self._claim(kind, found.meta)
-        kind.wrote(found)
+        kind.wrote(found, is_new=True)
         return found
 
     async def _claim(self, kind: Kind, meta: Meta) -> None:

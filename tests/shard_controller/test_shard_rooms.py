@@ -119,10 +119,25 @@ def test_own_writes_are_read_until_the_watch_shows_them() -> None:
     assert _version(kind, key) == "5"
 
 
+def test_an_answer_that_comes_after_the_object_left_brings_it_not_back() -> None:
+    kind = Kind(LEAVES, clock=ManualClock())
+    put(kind, "green", version=5)
+    key = ObjectKey("ns", "green")
+    kind.store.remove(key)
+    late = object_from(b'{"metadata": {"name": "green", "namespace": "ns", "resourceVersion": "7"}}')
+    kind.wrote(late)
+    assert kind.get(key) is None
+    kind.wrote(late, is_new=True)
+    assert _version(kind, key) == "7"
+
+
 def test_an_own_write_that_the_watch_never_shows_is_forgotten_after_a_minute() -> None:
     clock = ManualClock()
     kind = Kind(LEAVES, clock=clock)
-    kind.wrote(object_from(b'{"metadata": {"name": "green", "namespace": "ns", "resourceVersion": "7"}}'))
+    kind.wrote(
+        object_from(b'{"metadata": {"name": "green", "namespace": "ns", "resourceVersion": "7"}}'),
+        is_new=True,
+    )
     clock.advance(61)
     kind.sweep(streamed=0)
     assert kind.get(ObjectKey("ns", "green")) is None
