@@ -40,7 +40,7 @@ from ringleader.testing.witness import (
 
 @dataclass(frozen=True)
 class Evidence:
-    """Journals, write log and what the parent saw of its processes, between *since* and *until*."""
+    """Journals, write log and what the parent saw of its processes, until *until*."""
 
     spec: FleetSpec
     records: Sequence[Record]
@@ -51,6 +51,9 @@ class Evidence:
     """Accounts of the shards."""
     demands: Sequence[Demand]
     since: float
+    """When the ring was created: from then on the witnesses look."""
+    settled_since: float
+    """When all objects were in their places for the first time: from then on nobody may be left alone."""
     until: float
 
     @cached_property
@@ -96,23 +99,23 @@ class Evidence:
     def working(self) -> dict[str, list[Span]]:
         """When each life could work: since its first mark, while its process ran and its Lease was not taken."""
         takes = lease_takes(self.writes, keys=self.spec.keys)
-        lives = [record for record in self.records if isinstance(record, Life)]
-        return {
-            life.shard: _clip(
-                self.processes.get(life.pid, [(life.t, math.inf)]),
-                begin=life.t,
-                end=takes.get(life.shard, math.inf),
+        found: dict[str, list[Span]] = {}
+        for life in sorted((r for r in self.records if isinstance(r, Life)), key=lambda life: life.t):
+            spans = self.processes.get(life.pid, [(life.t, math.inf)])
+            found.setdefault(life.shard, []).extend(
+                _clip(spans, begin=life.t, end=takes.get(life.shard, math.inf))
             )
-            for life in lives
-        }
+        return found
 
     @cached_property
     def longest_unattended(self) -> Stretch | None:
         """The longest time an object had no working owner, or its update was not reconciled."""
         deleted = {history.uid for history in self.histories if history.deleted_at < math.inf}
-        wanted = [demand for demand in self.demands if demand.t >= self.since and demand.uid not in deleted]
+        wanted = [
+            demand for demand in self.demands if demand.t >= self.settled_since and demand.uid not in deleted
+        ]
         stretches = [
-            unattended(self.histories, working=self.working, since=self.since, until=self.until),
+            unattended(self.histories, working=self.working, since=self.settled_since, until=self.until),
             waiting(wanted, self.records, until=self.until),
         ]
         return max((s for s in stretches if s), key=lambda stretch: stretch.length_s, default=None)

@@ -70,6 +70,7 @@ class Fleet:
         self.sharders: dict[str, Replica] = {}
         self.mode = Mode.SHARDED
         self.sharded_since = clock.now()
+        self.settled_since: float | None = None
         self._links = links
         self._tasks = tasks
         self._running: list[asyncio.Task[None]] = []
@@ -349,7 +350,9 @@ class Fleet:
             return await self._misplaced() or await self._behind(wanted)
 
         await self._wait_until_nothing(missing, within_s=within_s)
-        return self.clock.now() - began
+        now = self.clock.now()
+        self.settled_since = self.settled_since or now
+        return now - began
 
     async def wait_quiet(self, *, within_s: float = 60.0) -> None:
         """Wait until every object is in its place and shows its latest spec: for fleets without traffic."""
@@ -439,8 +442,8 @@ class Fleet:
 
     # -- judging --------------------------------------------------------------------------------------------
 
-    def evidence(self, *, since: float | None = None) -> Evidence:
-        """Everything recorded so far; *since* is when both witnesses begin to look."""
+    def evidence(self) -> Evidence:
+        """Everything recorded so far."""
         places = [*self.members.values(), *self.twins.values()]
         spans: dict[int, list[Span]] = {p.pid: p.working() for place in places for p in place.processes}
         return Evidence(
@@ -450,7 +453,8 @@ class Fleet:
             processes=spans,
             replicas=frozenset(self.members),
             demands=list(self.objects.demands),
-            since=self.sharded_since if since is None else since,
+            since=self.sharded_since,
+            settled_since=self.settled_since or self.clock.now(),
             until=self.clock.now(),
         )
 

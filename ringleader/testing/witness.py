@@ -86,7 +86,12 @@ def intervals(
     the take is not excused by it: such an interval is kept whole.
     """
     ordered = sorted(records, key=lambda record: record.t)
-    death_of = {life.shard: deaths.get(life.pid, math.inf) for life in ordered if isinstance(life, Life)}
+    deaths_of: dict[str, list[float]] = defaultdict(
+        list
+    )  # several, if a life was taken over by the next process
+    for life in ordered:
+        if isinstance(life, Life):
+            deaths_of[life.shard].append(deaths.get(life.pid, math.inf))
     ends: dict[tuple[str, str, str], deque[float]] = defaultdict(deque)
     for record in ordered:
         if isinstance(record, End):
@@ -97,14 +102,14 @@ def intervals(
             continue
         waiting = ends[record.shard, record.resource, record.uid]
         ended = waiting.popleft() if waiting else math.inf
-        died = death_of.get(record.shard, math.inf)
+        died = min((death for death in deaths_of[record.shard] if death >= record.t), default=math.inf)
         taken = takes.get(record.shard, math.inf)
         found.append(_interval(record, ended=ended, died=died, taken=taken))
     return found
 
 
 def _interval(begin: Begin, *, ended: float, died: float, taken: float) -> Interval:
-    limits: list[tuple[float, EndedBy]] = [(ended, "end"), (max(died, begin.t), "death")]
+    limits: list[tuple[float, EndedBy]] = [(ended, "end"), (died, "death")]
     if taken > begin.t:
         limits.append((taken, "take"))
     end, ended_by = min(limits, key=lambda limit: limit[0])

@@ -96,6 +96,12 @@ def test_a_reconcile_without_an_end_lasts_until_its_process_died() -> None:
     assert len(overlaps(intervals(history, deaths={71: 5.5}, takes={}))) == 1
 
 
+def test_a_life_that_the_next_process_takes_over_ends_each_reconcile_at_its_own_processs_death() -> None:
+    history: list[Record] = [Life(0, "a", "m", 71), begin(1, "a"), Life(3, "a", "m", 72), begin(4, "a")]
+    first, second = intervals(history, deaths={71: 2.0, 72: 6.0}, takes={})
+    assert (first.end, second.end) == (2.0, 6.0)
+
+
 def test_a_frozen_reconcile_ends_when_its_lease_is_taken() -> None:
     history: list[Record] = [begin(1, "a"), begin(8, "b"), end(9, "b"), end(20, "a")]
     assert len(overlaps(intervals(history, deaths={}, takes={"a": 8.5}))) == 1
