@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from kubeio.errors import InputError
-from shard_controller import app as replica
+from shard_controller import app
 from shard_controller.api import LeaderElected, Mode, Sharded, Single
 from shard_controller.config import Settings
 from shard_controller.target import load_controller
@@ -111,7 +111,7 @@ def run(
             log_level=log_level,
             progress_deadline_s=progress_deadline_s,
         )
-        code = replica.run(chosen, _mode(mode, ring or chosen.name, lease_name or chosen.name), settings)
+        code = app.run(chosen, _mode(mode, ring or chosen.name, lease_name or chosen.name), settings)
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
         code = 2

@@ -1,7 +1,7 @@
 """What this replica sees: per resource the store of its selected watch, and what it wrote itself a moment ago.
 
 Owns which resources belong together (`Kind`) and how to find the root of a tree of controlled objects.
-Writes nothing to the server. Filled by informers (in `app`) and `writes`; read by `worker`, `drain`, `context`.
+Writes nothing to the server. Filled by informers (in `engine`) and `writes`; read by `worker`, `drain`, `context`.
 """
 
 from __future__ import annotations

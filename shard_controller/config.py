@@ -1,7 +1,7 @@
 """What a replica is told: settings of the process, and what its ring says. No decisions beyond "can this be used".
 
 `Settings` come from flags or from `sc.run`; `RingView` is the part of a ControllerRing that a replica reads.
-Called by `app` and `__main__`.
+Called by `replica`, `app` and `__main__`.
 """
 
 from __future__ import annotations

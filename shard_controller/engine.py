@@ -1,6 +1,6 @@
 """One controller at work: informers, queue, workers, from the first list to the last answer.
 
-The same in every mode; what differs (selector, gate, guard, fence) is handed in. Built by `app`.
+The same in every mode; what differs (selector, gate, guard, fence) is handed in. Built by `replica`.
 """
 
 from __future__ import annotations

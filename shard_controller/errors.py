@@ -1,6 +1,6 @@
 """What can end a reconcile or a shard's life: one class per decision somebody takes.
 
-Raised by `context`, `writes`, `heartbeat` and users' reconcilers; decided upon in `worker` and `app`.
+Raised by `context`, `writes`, `heartbeat` and users' reconcilers; decided upon in `worker` and `replica`.
 """
 
 from __future__ import annotations

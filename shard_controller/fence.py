@@ -1,7 +1,7 @@
 """The fence: what every write of a reconcile tests on the server, and what its creates carry. Pure.
 
 A fenced write is a JSON Patch whose `test` operations run inside the server's compare-and-swap (protocol, 5.5).
-Used by `writes`; chosen by `app` according to the mode.
+Used by `writes`; chosen by `replica` according to the mode.
 """
 
 from __future__ import annotations

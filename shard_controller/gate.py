@@ -1,7 +1,7 @@
 """When reconciles may start and when they must stop: the main loop's side of the Lease.
 
 `ShardGate` follows a `Tenure` that the heartbeat's thread renews; `OpenGate` is for modes without a shard
-Lease. Asked by `worker` before anything starts; told by `app` when the phase changes.
+Lease. Asked by `worker` before anything starts; told by `replica` when the phase changes.
 """
 
 from __future__ import annotations

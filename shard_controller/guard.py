@@ -1,6 +1,6 @@
 """Ownership in the mode at hand: by labels on a ring, or simply ours outside one.
 
-Joins the pure decisions of `ownership` with the cache, the gate and the handover. Used by `worker`, built by `app`.
+Joins the pure decisions of `ownership` with the cache, the gate and the handover. Used by `worker`, built by `replica`.
 """
 
 from __future__ import annotations

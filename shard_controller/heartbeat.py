@@ -2,7 +2,7 @@
 
 `Heartbeat` is the logic, on whatever loop it is given; `HeartbeatThread` gives it a thread, an event loop and
 a connection of its own, so that a busy main loop does not delay it. Does not know what runs: `Activity` counts.
-Called by `app`.
+Called by `replica`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A witness for tests and demonstrations: unbuffered, O_APPEND, one write per record, CLOCK_BOOTTIME, so that
 the files of several processes can be laid side by side. Off unless a path is
-given. Called by `worker`, `writes`, `app`.
+given. Called by `worker`, `writes`, `replica`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One life of one process under a name that lives once: how a shard gets its Lease and gives it back.
 
-Owns the shape of the shard's Lease (protocol, 1 and 2). Does not renew: `heartbeat` does. Called by `app`.
+Owns the shape of the shard's Lease (protocol, 1 and 2). Does not renew: `heartbeat` does. Called by `replica`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of a replica: controller-runtime's names where they mean the same, `ringleader_shard_*` for what is ours.
 
-Labels come from closed sets. Filled by `worker`, `drain`, `writes` and `app`.
+Labels come from closed sets. Filled by `worker`, `drain`, `writes` and `replica`.
 """
 
 from __future__ import annotations

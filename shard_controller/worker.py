@@ -1,7 +1,7 @@
 """Takes keys from the queue, asks whether they are ours, and reconciles or hands over.
 
 Owns which reconciles run, how they end, and what happens to the key then. One `Worker` per controller, with as
-many consumers as the controller has workers. Knows nothing of processes and Leases: the gate does. Built by `app`.
+many consumers as the controller has workers. Knows nothing of processes and Leases: the gate does. Built by `replica`.
 """
 
 from __future__ import annotations

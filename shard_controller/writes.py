@@ -1,7 +1,7 @@
 """Every write that a reconcile makes, fenced; creates are settled. The only writer to objects besides `drain`.
 
 Owns the translation of the server's refusals (`Refused`, `Elsewhere`, `NotOurs`) and which requests are still
-unanswered. Knows no user code. Called by `context`, `drain` and `app`.
+unanswered. Knows no user code. Called by `context`, `drain` and `replica`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,413 @@
+"""One process of one controller: the parts for each mode, built in order and stopped in order.
+
+Owns the composition: which gate, guard, fence and selector a mode has, and when a Lease may be given back.
+Start: probes, ring, Lease with its heartbeat, informers, workers. Stop: intake, what runs, answers that are due,
+Lease, probes. Called by `app`, which owns signals and the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, assert_never
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from kubeio.client import Client
+from kubeio.clock import Clock
+from kubeio.config import Cluster
+from kubeio.discovery import Discovery
+from kubeio.election import LeadershipLost, leader_gauge, leadership
+from kubeio.errors import InputError, KubeError
+from kubeio.labels import RingKeys
+from kubeio.lease import Leases
+from kubeio.queue_metrics import QueueCollectors
+from kubeio.resource import Resource
+from kubeio.server import ProbeServer
+from kubeio.workqueue import WorkQueue
+from shard_controller import config, life, process
+from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single
+from shard_controller.cache import Cache, Kind, Task
+from shard_controller.config import RingView, Settings
+from shard_controller.context import Surroundings
+from shard_controller.drain import Evidence, Handover
+from shard_controller.engine import Engine
+from shard_controller.fence import Fence, ShardFence, Unfenced, VersionFence
+from shard_controller.gate import Gate, OpenGate, ShardGate
+from shard_controller.guard import Guard, RingGuard, SoleGuard
+from shard_controller.heartbeat import LOST_LEASE_EXIT, HeartbeatThread
+from shard_controller.journal import FileJournal, Journal, NoJournal
+from shard_controller.life import Life
+from shard_controller.metrics import ControllerMetrics
+from shard_controller.progress import Pulse
+from shard_controller.tenure import Activity, Phase, Tenure
+from shard_controller.worker import Worker
+from shard_controller.writes import Writer
+
+log = structlog.get_logger("shard_controller")
+
+_RING_POLL_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What the mode decides."""
+
+    cache: Cache
+    owned: dict[str, Resource]
+    fence: Fence
+    gate: Gate
+    guard: Callable[[Writer], Guard]
+    journal: Journal
+    selector: str
+    ring: str
+    shard: str
+    leases: Leases | None
+    keys: RingKeys | None
+
+
+class Replica:
+    """One process of one controller."""
+
+    def __init__(
+        self,
+        controller: Controller[Any],
+        settings: Settings,
+        cluster: Cluster,
+        client: Client,
+        *,
+        registry: CollectorRegistry,
+        clock: Clock,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._controller = controller
+        self._settings = settings
+        self._cluster = cluster
+        self._client = client
+        self._registry = registry
+        self._clock = clock
+        self._stopping = stopping
+        self._rng = random.Random()  # noqa: S311 - jitter and names, no secrets
+        self._workers = settings.workers or controller.workers
+        self._metrics = ControllerMetrics(registry, controller=controller.name, workers=self._workers)
+        self._pulse = Pulse()
+        self._engine: Engine | None = None
+        self._writer: Writer | None = None
+        self._gate: Gate = OpenGate()
+
+    def can_stop(self) -> bool:
+        """Whether there is something running that ends when asked."""
+        return self._engine is not None
+
+    async def work(self, mode: Mode) -> int:
+        """Do what *mode* says until asked to stop; the exit code."""
+        host, port = self._settings.probes_address
+        ready = {"work": self._why_not_ready}
+        async with ProbeServer(host, port, self._registry, {}, ready_checks=ready) as server:
+            _write_port(self._settings.probes_port_file, server.port)
+            match mode:
+                case Sharded(ring=ring):
+                    return await self._work_sharded(ring)
+                case LeaderElected(name=name):
+                    return await self._work_elected(name)
+                case Single():
+                    return await self._work_alone()
+        assert_never(mode)
+
+    def _has_all_answers(self) -> bool:
+        return self._writer is None or self._writer.unanswered.settled_in_s() == 0
+
+    def _why_not_ready(self) -> str | None:
+        if self._engine is None or not self._engine.is_synced:
+            return "caches are not filled yet"
+        return None if self._gate.is_open() else "the lease is not held"
+
+    # -- modes
+
+    async def _work_sharded(self, ring: str) -> int:
+        view = await config.read_ring(self._client, ring)
+        keys = RingKeys(ring, view.spec.label_domain)
+        cache, owned = await self._resources(view)
+        birth = self._birth(view, keys)
+        leases = Leases(self._client, view.spec.lease_namespace)
+        born = await life.begin_life(
+            leases,
+            birth,
+            namespace=view.spec.lease_namespace,
+            clock=self._clock,
+            rng=self._rng,
+            processes=process.LinuxProcesses(),
+        )
+        process.mark_children(born.name)
+        return await self._live(born, birth, cache, owned, leases)
+
+    async def _live(
+        self,
+        born: Life,
+        birth: life.Birth,
+        cache: Cache,
+        owned: dict[str, Resource],
+        leases: Leases,
+    ) -> int:
+        """The life of one shard: from its first renewal to its release."""
+        keys = birth.keys
+        structlog.contextvars.bind_contextvars(shard=born.name)
+        tenure = Tenure(duration_s=birth.duration_s, sent_at=born.sent_at)
+        activity = Activity()
+        gate = ShardGate(tenure, activity, self._clock)
+        journal = self._journal(born.name)
+        journal.life(member=birth.member)
+        self._metrics.watch_lease(lambda: tenure.age_s(self._clock.now()))
+        loop = asyncio.get_running_loop()
+        workers: list[Worker[Any]] = []
+
+        def follow(phase: Phase) -> None:
+            age_s = round(tenure.age_s(self._clock.now()), 2)
+            log.info("lease phase", shard=born.name, phase=phase.value, age_s=age_s)
+            gate.follow(phase)
+            if phase is not Phase.HELD:
+                for worker in workers:
+                    worker.interrupt("lease")
+
+        heartbeat = HeartbeatThread(
+            self._cluster,
+            born.lease,
+            tenure=tenure,
+            activity=activity,
+            pulse=self._pulse,
+            # busy workers are not stuck before their reconciles are far beyond their time
+            progress_deadline_s=max(self._settings.progress_deadline_s, 2 * self._controller.timeout_s),
+            clock=self._clock,
+            rng=self._rng,
+            on_phase=lambda phase: _call_soon(loop, follow, phase),
+        )
+        evidence = Evidence(leases)
+
+        def guard(writer: Writer) -> Guard:
+            handover = Handover(cache, writer, evidence, keys=keys, shard=born.name, metrics=self._metrics)
+            return RingGuard(handover, gate, keys=keys, shard=born.name)
+
+        way = _Way(
+            cache=cache,
+            owned=owned,
+            fence=self._fenced(ShardFence(keys, born.name)),
+            gate=gate,
+            guard=guard,
+            journal=journal,
+            selector=f"{keys.shard}={born.name}",
+            ring=keys.ring,
+            shard=born.name,
+            leases=leases,
+            keys=keys,
+        )
+        heartbeat.start()
+        may_release = False
+        try:
+            may_release = await self._run_engine(way, workers, polled_ring=keys.ring)
+        finally:
+            # after a failure too: every task has ended by now, so only lost answers can stand against it
+            may_release = may_release or self._has_all_answers()
+            await asyncio.to_thread(heartbeat.stop, release=may_release)
+            if not may_release:
+                log.warning("lease kept: a request of ours may still be carried out", shard=born.name)
+        return 0
+
+    async def _work_elected(self, name: str) -> int:
+        cache, owned = await self._resources(None)
+        namespace = self._settings.namespace or self._cluster.namespace
+        identity = life.fresh_name(self._settings.member_name, self._rng)
+        try:
+            async with leadership(
+                Leases(self._client, namespace),
+                name=name,
+                identity=identity,
+                lease_duration_s=self._settings.lease_duration_s,
+                renew_deadline_s=self._settings.lease_duration_s * 2 / 3,
+                retry_period_s=self._settings.lease_duration_s * 2 / 15,
+                clock=self._clock,
+                rng=self._rng,
+                on_waiting=lambda leader: log.info("waiting", leader=leader),
+                status=leader_gauge(self._registry),
+            ):
+                await self._run_engine(self._alone(cache, owned, identity), [], polled_ring="")
+        except LeadershipLost as error:
+            log.error("leadership lost", error=str(error))
+            return LOST_LEASE_EXIT
+        return 0
+
+    async def _work_alone(self) -> int:
+        cache, owned = await self._resources(None)
+        await self._run_engine(self._alone(cache, owned, self._settings.member_name), [], polled_ring="")
+        return 0
+
+    def _alone(self, cache: Cache, owned: dict[str, Resource], identity: str) -> _Way:
+        journal = self._journal(identity)
+        journal.life(member=self._settings.member_name)
+        return _Way(
+            cache=cache,
+            owned=owned,
+            fence=self._fenced(VersionFence()),
+            gate=OpenGate(),
+            guard=lambda _: SoleGuard(),
+            journal=journal,
+            selector="",
+            ring="",
+            shard=identity,
+            leases=None,
+            keys=None,
+        )
+
+    # -- parts
+
+    async def _run_engine(self, way: _Way, workers: list[Worker[Any]], *, polled_ring: str) -> bool:
+        """Work until asked to stop. True if every request that was sent is answered, or too old to matter."""
+        queue: WorkQueue[Task] = WorkQueue(
+            clock=self._clock,
+            rng=self._rng,
+            metrics=QueueCollectors(self._registry).named(self._controller.name),
+        )
+        writer = Writer(
+            self._client,
+            way.fence,
+            leases=way.leases,
+            shard_label=way.keys.shard if way.keys else "",
+            drain_label=way.keys.drain if way.keys else "",
+            shard=way.shard,
+            field_manager=self._controller.name,
+            journal=way.journal,
+            metrics=self._metrics,
+            may_create=way.gate.is_open,
+            clock=self._clock,
+            rng=self._rng,
+        )
+        engine = Engine(
+            self._client,
+            way.cache,
+            namespace=self._settings.namespace,
+            label_selector=way.selector,
+            queue=queue,
+            gate=way.gate,
+            pulse=self._pulse,
+            clock=self._clock,
+            rng=self._rng,
+        )
+
+        def build(tasks: asyncio.TaskGroup) -> Worker[Any]:
+            worker = self._worker(way, writer, queue, tasks)
+            workers.append(worker)
+            return worker
+
+        self._gate, self._engine, self._writer = way.gate, engine, writer
+        for kind in way.cache:
+            self._metrics.watch_objects(kind.name, kind.store.__len__)
+        async with asyncio.TaskGroup() as group:
+            poll = group.create_task(self._watch_ring(polled_ring, way.cache), name="ring poll")
+            stop = await engine.run(
+                build,
+                writer,
+                stopping=self._stopping,
+                timeout_s=self._controller.timeout_s,
+                stop_within_s=self._settings.stop_within_s,
+            )
+            poll.cancel()
+        return stop.is_settled
+
+    def _worker(
+        self, way: _Way, writer: Writer, queue: WorkQueue[Task], tasks: asyncio.TaskGroup
+    ) -> Worker[Any]:
+        by_resource = {kind.resource: kind for kind in way.cache}
+        around = Surroundings(
+            cache=way.cache,
+            kinds={text: by_resource[resource] for text, resource in way.owned.items()},
+            writer=writer,
+            client=self._client,
+            tasks=tasks,
+            ring=way.ring,
+            shard=way.shard,
+            fencing_token=way.shard,
+            wall=self._clock.wall,
+        )
+        return Worker(
+            self._controller,
+            way.cache,
+            around,
+            way.guard(writer),
+            workers=self._workers,
+            writer=writer,
+            gate=way.gate,
+            queue=queue,
+            journal=way.journal,
+            metrics=self._metrics,
+        )
+
+    async def _resources(self, view: RingView | None) -> tuple[Cache, dict[str, Resource]]:
+        """The declared resources as the server serves them, and with a ring all that it says is controlled."""
+        discovery = Discovery(self._client)
+        primary = await discovery.resolve(self._controller.resource.text)
+        owned = {declared.text: await discovery.resolve(declared.text) for declared in self._controller.owns}
+        controlled = list(dict.fromkeys(owned.values()))
+        if view is not None:
+            controlled = await config.controlled_resources(discovery, view.entry(primary), owned)
+        kinds = [Kind(resource, clock=self._clock) for resource in (primary, *controlled)]
+        return Cache(kinds[0], kinds[1:]), owned
+
+    def _birth(self, view: RingView, keys: RingKeys) -> life.Birth:
+        longest_s = view.spec.max_lease_duration_seconds
+        if self._settings.lease_duration_s > longest_s:
+            raise InputError(
+                "--lease-duration-s",
+                self._settings.lease_duration_s,
+                f"is longer than the ring's maxLeaseDurationSeconds {longest_s}",
+                f"use {longest_s} or less",
+            )
+        return life.Birth(
+            keys=keys,
+            member=life.check_member(self._settings.member_name),
+            duration_s=self._settings.lease_duration_s,
+            hold=self._settings.hold,
+            identity=process.this_process(),
+        )
+
+    def _fenced(self, fence: Fence) -> Fence:
+        if self._settings.is_fenced:
+            return fence
+        log.warning("fence is off: former owners can write", variable=config.NO_FENCE)
+        return Unfenced(fence)
+
+    def _journal(self, shard: str) -> Journal:
+        path = self._settings.journal
+        return FileJournal(path, shard=shard, clock=self._clock) if path else NoJournal()
+
+    async def _watch_ring(self, ring: str, cache: Cache) -> None:
+        """Stop once the ring is being deleted and nothing of it is ours any more."""
+        while ring:
+            await asyncio.sleep(_RING_POLL_S * self._rng.uniform(0.8, 1.2))
+            try:
+                view = await config.read_ring(self._client, ring)
+                is_ending = view.metadata.deletion_timestamp is not None
+            except InputError:
+                is_ending = True
+            except KubeError as error:
+                log.debug("ring not read", error=str(error))
+                continue
+            if is_ending and all(len(kind.store) == 0 for kind in cache):
+                log.info("ring is going away", ring=ring)
+                self._stopping.set()
+                return
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[Phase], None], phase: Phase) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(function, phase)
+
+
+def _write_port(path: Path | None, port: int) -> None:
+    """Make *port* known in one step: readers never see half a file."""
+    if path is not None:
+        fresh = path.with_name(f"{path.name}.new")
+        fresh.write_text(f"{port}\n")
+        fresh.replace(path)
