@@ -19,6 +19,7 @@ from pathlib import Path
 import aiohttp
 
 from devcluster.plane import ControlPlane
+from devcluster.real import BinariesMissing, real_plane
 from ringleader.demo.document import Document, document, faults
 from ringleader.demo.pulse import PulseTaker
 from ringleader.demo.screen import Screen, choose_screen
@@ -76,6 +77,9 @@ def run_demo(options: DemoOptions, *, is_headless: bool, form: Form | None) -> i
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             code = runner.run(demo.run())
+        except BinariesMissing as missing:
+            sys.stderr.write(f"error: --real: {missing.reason}; {missing.remedy}\n")
+            return 1
         except (NotConvergedError, ReplicaFailedError, TooFewReconcilesError) as error:
             sys.stderr.write(f"FAILED: {error}\n")
             code = 1
@@ -163,8 +167,6 @@ class _Demo:
 
 def _plane(directory: Path, *, is_real: bool) -> AbstractAsyncContextManager[ControlPlane]:
     if is_real:
-        from devcluster.real import real_plane
-
         return real_plane(directory, audit=True, controller_manager=False)
     from devcluster.embedded import embedded_plane
 

@@ -85,11 +85,6 @@ class PulseTaker:
             plane_rss_bytes=fleet.plane.rss_bytes(),
         )
 
-    def rate(self, member: str = "") -> float:
-        """Reconciles per second over the last two seconds, of one member or of all."""
-        rates = self._rates()
-        return (rates[member] if member else sum(rates.values())) / _WINDOW_S
-
     def _rates(self) -> Counter[str]:
         for name in self.fleet.members:
             records = self.fleet.member_records(name)

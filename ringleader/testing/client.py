@@ -115,7 +115,7 @@ class IndependentClient:
         items: list[Doc] = []
         while True:
             page = await self.request("GET", resource.path(namespace=namespace), query=query, accept=accept)
-            items.extend(page["items"])
+            items.extend(page["items"] or [])  # a real server says null for none
             token = page["metadata"].get("continue")
             if not token:
                 return items
