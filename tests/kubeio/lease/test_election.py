@@ -205,6 +205,37 @@ async def test_slow_api_server_costs_no_leadership() -> None:
 
 
 @pytest.mark.looptime
+async def test_renewal_counts_from_when_it_was_sent_and_not_from_its_answer() -> None:
+    async with Stage(1) as stage:
+        process = stage.processes[0]
+        process.link.latency_s = 3.0
+        await asyncio.sleep(60)
+        process.link.is_cut = True  # what is on its way still arrives and is answered
+        await asyncio.sleep(14)
+        sent_at = stage.server.writes[-1][0] - 3.0
+        assert sent_at > 50
+        assert process.terms[0][1] <= sent_at + 10.1
+
+
+@pytest.mark.looptime
+async def test_lease_made_anew_by_another_life_of_the_same_name_is_not_taken_for_ones_own() -> None:
+    async with Stage(1) as stage:
+        await asyncio.sleep(60)
+        process = stage.leader()
+        lease = stage.server.leases.pop(NAME)
+        spec = LeaseSpec(
+            holder_identity=process.identity,
+            lease_duration_seconds=15,
+            acquire_time="2026-01-01T01:00:00.000000Z",
+            renew_time="2026-01-01T01:00:00.000000Z",
+            lease_transitions=lease.spec.lease_transitions,
+        )
+        stage.server.create(Lease(Meta(name=NAME), spec), "twin")
+        await asyncio.sleep(2.5)
+        assert process.losses == [f"the Lease is held by {process.identity}"]
+
+
+@pytest.mark.looptime
 async def test_answers_that_get_lost_are_recognized_as_own_writes() -> None:
     async with Stage(1) as stage:
         await asyncio.sleep(10)
