@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.labels import RingKeys
     from kubeio.resource import Resource
+    from sharder.activation import Activation
     from sharder.keys import RingKinds
     from sharder.metrics import SharderMetrics
     from sharder.namespaces import Namespaces
@@ -33,6 +34,7 @@ class Duty:
     client: Client
     roster: Roster
     namespaces: Namespaces
+    activation: Activation
     objects: ObjectWriter
     metrics: SharderMetrics
     clock: Clock
@@ -48,4 +50,4 @@ class Duty:
 
     def terms(self) -> Terms:
         """What the ring allows at the moment."""
-        return Terms(paused=self.spec.paused, releasing=self.releasing)
+        return Terms(paused=self.spec.paused, activated=self.activation.is_granted, releasing=self.releasing)

@@ -263,11 +263,15 @@ class Membership:
         return buried is None or newer(version, buried[0])
 
     def _observe_stray(self, lease: Lease, life: Life | None, *, at: float) -> None:
-        """A Lease under a name of ours that is not of this ring (protocol: a name without a Lease)."""
+        """A Lease under a name of ours that is not of this ring (protocol: a name without a Lease).
+
+        One that is still contested is ours, whoever removed its label: its wait must not be cut short.
+        """
         if life is None:
             return
-        name = lease.metadata.name
-        if lease.metadata.labels.get(self._keys.ring_label) or holding_of(lease) is Holding.TAKEN:
+        name, meta = lease.metadata.name, lease.metadata
+        is_settled = holding_of(lease) is Holding.TAKEN and self._keys.contested not in meta.annotations
+        if meta.labels.get(self._keys.ring_label) or is_settled:
             del self._lives[name]
             self._foreign[name] = at
             return

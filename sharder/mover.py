@@ -27,7 +27,7 @@ from sharder.decisions import (
     UpdateDrain,
     Wait,
 )
-from sharder.keys import Controlled
+from sharder.keys import Controlled, Outsider
 from sharder.objects import Outcome
 from sharder.planner import ControllerSeen, Subject, plan
 from sharder.view import Standing
@@ -137,7 +137,7 @@ class Mover:
                 self._duty.roster.unknown_name_seen(name)
                 self._finish(waiting.work)
             case Drain() | UpdateDrain() | ReleaseDrain() | Nothing() | NeedController():
-                self._finish(waiting.work)  # a live owner has it: the next switch of the watch drops it
+                self._dismiss(waiting)
             case _:
                 assert_never(decision)
 
@@ -166,6 +166,19 @@ class Mover:
             return None
         life = view.lives.get(name)
         return max(waiting.since, life.since) if life is not None else waiting.since
+
+    def _dismiss(self, waiting: WaitingObject) -> None:
+        """Nobody has to be found for it. Forget it, unless only its namespace keeps it out of the ring.
+
+        A live owner's death switches the watch, and a change shows again what is no business of the ring's: both
+        bring it back. A namespace that is selected later does not.
+        """
+        owner = waiting.meta.labels.get(self._duty.keys.shard)
+        has_live_owner = owner is not None and self._duty.roster.view.standing(owner) is Standing.LIVE
+        role = self._duty.kinds.role(self._duty.resource(waiting.work), waiting.meta)
+        if has_live_owner or isinstance(role, Outsider):
+            self._waiting.drop_up_to(waiting.work, int(waiting.meta.resource_version))
+        self._finish(waiting.work)
 
     async def _settle(self, waiting: WaitingObject, decision: Assign | Strip, outcome: Outcome) -> None:
         work = waiting.work

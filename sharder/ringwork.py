@@ -17,6 +17,7 @@ from kubeio.errors import Forbidden, KubeError
 from kubeio.models import HasMeta
 from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import CONTROLLER_RINGS
+from sharder.activation import Activation
 from sharder.config import immutable_changes, parse_ring
 from sharder.duty import Duty
 from sharder.errors import RingRefused
@@ -175,6 +176,9 @@ class RingWork:
                 rebalance.nudge()
 
         namespaces = Namespaces(self._client, spec, on_change=look_again, clock=self._clock, rng=self._rng)
+        activation = Activation(
+            self._client, self.name, spec.activation, on_change=look_again, clock=self._clock
+        )
         duty = Duty(
             spec=spec,
             kinds=kinds,
@@ -182,6 +186,7 @@ class RingWork:
             client=self._client,
             roster=roster,
             namespaces=namespaces,
+            activation=activation,
             objects=ObjectWriter(self._client, spec.keys, self._metrics),
             metrics=self._metrics,
             clock=self._clock,
@@ -204,6 +209,7 @@ class RingWork:
         rooms.append(rebalance)
         reporter = Reporter(self._client, self.name, _mapping(self._document, "status"), clock=self._clock)
         tasks.create_task(namespaces.run(), name="namespaces")
+        tasks.create_task(activation.run(), name="activation")
         tasks.create_task(handoffs.run(), name="handoffs")
         tasks.create_task(unowned.run(), name="unowned")
         tasks.create_task(
@@ -214,7 +220,7 @@ class RingWork:
             reporter.run(lambda: self._status(duty, reporter, waiting, handoffs, rebalance)), name="status"
         )
         if releasing:
-            tasks.create_task(self._let_go(rebalance, roster), name="let go")
+            tasks.create_task(self._let_go(rebalance, roster, activation), name="let go")
         await namespaces.synced.wait()
         tasks.create_task(mover.run(), name="mover")
 
@@ -274,12 +280,13 @@ class RingWork:
             type=bytes,
         )
 
-    async def _let_go(self, rebalance: Rebalance, roster: Roster) -> None:
+    async def _let_go(self, rebalance: Rebalance, roster: Roster, activation: Activation) -> None:
         """The ring is being deleted: drop the finalizer once no object carries a label and no Lease is held."""
         while True:
             if rebalance.is_converged and rebalance.last_seen == 0 and not _held(roster):
                 break
             await asyncio.sleep(LOOK_S)
+        await activation.give_back()
         found = await self._client.get(CONTROLLER_RINGS, self.name, type=HasMeta)
         if FINALIZER not in found.metadata.finalizers:
             return

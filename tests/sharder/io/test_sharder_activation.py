@@ -1,0 +1,90 @@
+"""From an unsharded controller to a ring and back: its leader-election Lease decides (protocol, section 7)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kubeio.clock import SystemClock, micro_time
+from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.resource import CONTROLLER_RINGS
+from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
+
+FORMER = {"lease": {"namespace": "default", "name": "website-leader"}}
+
+
+async def former_lease(ground: Ground, holder: str) -> None:
+    now = micro_time(SystemClock().wall())
+    await ground.leases.create(Lease(Meta(name="website-leader"), LeaseSpec(holder, 2, now, now, 3)))
+
+
+async def holder(ground: Ground) -> str:
+    return (await ground.leases.get("website-leader")).spec.holder_identity or ""
+
+
+async def test_nothing_is_assigned_while_the_former_controller_leads(ground: Ground) -> None:
+    await ground.ring(activation=FORMER)
+    await former_lease(ground, "old-controller")
+    await ground.shard("a")
+    await ground.site("one")
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            lease = await ground.leases.get("website-leader")
+            lease.spec.renew_time = micro_time(SystemClock().wall())
+            await ground.leases.swap(lease)
+
+    renewing = asyncio.create_task(renew())
+    async with ground.sharder():
+        await asyncio.sleep(4.0)
+        assert (await ground.owners())["one"] == ""
+        assert await holder(ground) == "old-controller"
+        renewing.cancel()
+
+        async def assigned() -> bool:
+            return (await ground.owners())["one"] == "a-00000001"
+
+        await wait_until(assigned)
+        assert await holder(ground) == f"ringleader:{RING}"
+
+
+async def test_a_released_lease_is_taken_at_once_and_kept_over_a_fail_over(ground: Ground) -> None:
+    await ground.ring(activation=FORMER)
+    await former_lease(ground, "")
+    await ground.shard("a")
+    await ground.site("one")
+    async with ground.sharder("sharder-1"):
+        await wait_until(lambda: is_balanced(ground))
+    assert await holder(ground) == f"ringleader:{RING}"
+    async with ground.sharder("sharder-2"):
+        await ground.site("two")
+
+        async def assigned() -> bool:
+            return (await ground.owners())["two"] == "a-00000001"
+
+        await wait_until(assigned, within_s=5)
+
+
+async def test_the_lease_is_given_back_only_when_every_object_was_given_up(ground: Ground) -> None:
+    await ground.ring(activation=FORMER)
+    await former_lease(ground, "")
+    a = await ground.shard("a")
+    await ground.sites(3)
+    async with ground.sharder():
+        await wait_until(lambda: is_balanced(ground))
+        await ground.client.delete(CONTROLLER_RINGS, RING)
+
+        async def asked() -> bool:
+            return list((await ground.drains()).values()) == [""] * 3
+
+        await wait_until(asked)
+        assert await holder(ground) == f"ringleader:{RING}"
+        for name in await ground.drains():
+            await ground.acknowledge(name)
+        await a.release()
+
+        async def gone() -> bool:
+            return not await ground.exists(CONTROLLER_RINGS, RING)
+
+        await wait_until(gone)
+        assert await holder(ground) == ""
