@@ -418,6 +418,19 @@ def test_a_shard_whose_ring_label_was_removed_is_taken_contested_and_visible_to_
     assert story.view().standing("m1-00000001") is Standing.CONTESTED
 
 
+def test_a_contest_whose_lease_loses_its_ring_label_begins_anew_and_is_not_cut_short() -> None:
+    story = fleet(max_lease_duration_s=60)
+    story.delete("m1-00000001")
+    story.run(30)
+    story.edit_meta("m1-00000001", labels={})
+    story.machine.observe_one(story.leases["m1-00000001"], at=story.at)
+    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    story.run(59)
+    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    story.run(3)
+    assert story.view().dead("m1-00000001")
+
+
 def test_a_stray_lease_that_vanishes_before_the_take_gets_a_tombstone() -> None:
     story = fleet()
     story.acting = False
