@@ -15,6 +15,8 @@ import typer
 from kubeio.errors import KubeError
 from ringleader.failures import BAD_INPUT, FAILED, FailedAt, Failure, failure
 
+INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code; called by the installed script."""
@@ -37,10 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KubeError as error:
         return _tell(failure(error))
     except (KeyboardInterrupt, typer.Abort):
-        return _tell(Failure("interrupted", 130))
+        return _tell(Failure("interrupted", INTERRUPTED))
     except BrokenPipeError:  # the reader of our output went away: `ringleader status | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    if code == INTERRUPTED:  # typer turns Ctrl-C into this
+        return _tell(Failure("interrupted", INTERRUPTED))
     return code if isinstance(code, int) else 0
 
 

@@ -161,7 +161,7 @@ def _print(pictures: Sequence[RingPicture], form: Form | None) -> None:
         print_table(ring_table(shown), form=form)
         if shown.members:
             print_line()
-            print_table(member_table(shown), form=form)
+            print_table(member_table(shown, is_wide=form is Form.WIDE), form=form)
 
 
 def ring_table(shown: RingPicture) -> Table:
@@ -171,7 +171,11 @@ def ring_table(shown: RingPicture) -> Table:
     return Table(("RING", "OBJECTS", "UNOWNED", "IN FLIGHT", "PLACES", "READY", "BALANCED"), [row])
 
 
-def member_table(shown: RingPicture) -> Table:
+def member_table(shown: RingPicture, *, is_wide: bool) -> Table:
+    """One row per life; those that are over and own nothing are shown with `-o wide` only."""
+    members = [
+        each for each in shown.members if is_wide or each.objects or each.ideal or each.state != "dead"
+    ]
     return Table(
         ("MEMBER", "SHARD", "STATE", "LEASE AGE", "OBJECTS", "SHARE", "IDEAL", "IN FLIGHT"),
         [
@@ -185,7 +189,7 @@ def member_table(shown: RingPicture) -> Table:
                 f"{member.ideal:.1%}" if member.ideal else "-",
                 f"{member.in_flight:,}",
             ]
-            for member in shown.members
+            for member in members
         ],
         wide=("SHARD", "IN FLIGHT"),
     )

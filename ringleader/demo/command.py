@@ -118,7 +118,7 @@ class _Demo:
                 for line in next_lines(self.options, fleet):
                     print_line(line)
             if self.options.keep:
-                await asyncio.Event().wait()  # until Ctrl-C
+                await _until_interrupted()
             return code
 
     @asynccontextmanager
@@ -163,6 +163,15 @@ class _Demo:
         for line in [*wrong, *_names(outcome.evidence)]:
             sys.stderr.write(f"FAILED: {line}\n")
         return 1 if wrong else 0
+
+
+async def _until_interrupted() -> None:
+    """Wait for Ctrl-C, which then ends the fleet and is no failure."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
 
 
 def _plane(directory: Path, *, is_real: bool) -> AbstractAsyncContextManager[ControlPlane]:
@@ -242,12 +251,12 @@ def next_lines(options: DemoOptions, fleet: Fleet) -> list[str]:
             f"  {command} demo --no-fence      # the same without the fence: fails and names an object",
             f"  {command} devcluster up        # a control plane of your own",
         ]
-    where = f"--kubeconfig {fleet.plane.kubeconfig}"
     spec = fleet.spec
     return [
         "",
         "The fleet stays up; Ctrl-C ends it. Three commands for another terminal:",
-        f"  {command} status {where}",
-        f"  {command} where website/{LATECOMER} -n {spec.namespace} {where}",
-        f"  kubectl get websites -n {spec.namespace} -L {spec.keys.shard} {where}",
+        f"  export KUBECONFIG={fleet.plane.kubeconfig}",
+        f"  {command} status",
+        f"  {command} where website/{LATECOMER} -n {spec.namespace}",
+        f"  kubectl get websites -n {spec.namespace} -L {spec.keys.shard}",
     ]

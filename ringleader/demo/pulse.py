@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from ringleader.testing.commands import Mode
 from ringleader.testing.fleet import Fleet
-from ringleader.testing.journal import End
+from ringleader.testing.journal import End, Life
 
 _WINDOW_S = 2.0
 
@@ -52,38 +53,48 @@ class PulseTaker:
     _seen: Counter[str] = field(default_factory=Counter)
 
     async def take(self) -> Pulse:
-        """Look at everything once."""
+        """Look at everything once. An object counts for the member that its label names, dead or alive."""
         fleet, keys = self.fleet, self.fleet.spec.keys
         labels = await fleet.objects.labels()
-        owners = Counter(found.get(keys.shard, "") for found in labels.values())
-        leaving = Counter(found.get(keys.shard, "") for found in labels.values() if keys.drain in found)
         rates = self._rates()
+        member_of = self._member_of()
+        owners = [member_of.get(found.get(keys.shard, ""), "") for found in labels.values()]
+        leaving = [
+            member_of.get(found.get(keys.shard, ""), "") for found in labels.values() if keys.drain in found
+        ]
         rss = fleet.rss_bytes()
-        lives = {name: fleet.life(name) or "" for name in fleet.members}
-        known = {shard for shard in lives.values() if shard}
         members = tuple(
             MemberPulse(
                 name=name,
-                shard=shard,
+                shard=fleet.life(name) or "",
                 state=self._state(name),
-                objects=owners[shard] if shard else 0,
-                share=owners[shard] / len(labels) if labels and shard else 0.0,
+                objects=owners.count(name),
+                share=owners.count(name) / len(labels) if labels else 0.0,
                 rate=rates[name] / _WINDOW_S,
-                in_flight=leaving[shard],
+                in_flight=leaving.count(name),
                 rss_bytes=rss[name],
             )
-            for name, shard in lives.items()
+            for name in fleet.members
         )
         return Pulse(
             members=members,
             sharders=tuple((name, self._sharder_state(name), rss[name]) for name in fleet.sharders),
             objects=len(labels),
-            unassigned=sum(number for shard, number in owners.items() if shard not in known),
-            in_flight=leaving.total(),
+            unassigned=owners.count(""),
+            in_flight=len(leaving),
             rate=sum(rates.values()) / _WINDOW_S,
             updates=fleet.objects.updates,
             plane_rss_bytes=fleet.plane.rss_bytes(),
         )
+
+    def _member_of(self) -> dict[str, str]:
+        """The member of every shard that has ever made its mark."""
+        return {
+            record.shard: name
+            for name in self.fleet.members
+            for record in self.fleet.member_records(name)
+            if isinstance(record, Life)
+        }
 
     def _rates(self) -> Counter[str]:
         for name in self.fleet.members:
@@ -100,7 +111,9 @@ class PulseTaker:
             return "down" if place.is_wanted else "gone"
         if place.current.is_frozen:
             return "frozen"
-        return "working" if self.fleet.life(name) else "starting"
+        if self.fleet.life(name):
+            return "working"
+        return "idle" if self.fleet.mode is Mode.LEADER_ELECTED else "starting"
 
     def _sharder_state(self, name: str) -> str:
         place = self.fleet.sharders[name]

@@ -24,6 +24,7 @@ from ringleader.demo.pulse import MemberPulse, Pulse
 
 _MIB = 1 << 20
 _BAR = 24
+_LINES = 12
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_red", "bright_green", "bright_cyan")
 _STATES = {
     "working": "green",
@@ -32,6 +33,7 @@ _STATES = {
     "down": "bold red",
     "starting": "yellow",
     "gone": "dim",
+    "idle": "dim",
     "standby": "dim",
 }
 
@@ -108,7 +110,7 @@ class LiveScreen:
     title: str = "Starting"
     explanation: str = ""
     pulse: Pulse = field(default_factory=Pulse)
-    _lines: deque[Text] = field(default_factory=lambda: deque(maxlen=10))
+    _lines: deque[Text] = field(default_factory=lambda: deque(maxlen=_LINES))
     _began: float = field(default_factory=time.monotonic)
     _live: Live | None = None
 
@@ -147,6 +149,7 @@ class LiveScreen:
                 _totals(self.pulse),
                 Rule(style="dim"),
                 *self._lines,
+                *[Text()] * (_LINES - len(self._lines)),
             ),
             title="[bold]Ringleader[/bold]",
             subtitle="[dim]leases of 3 s; each reconcile waits 20 ms for an outside call[/dim]",

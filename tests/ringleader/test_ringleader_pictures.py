@@ -98,7 +98,7 @@ def test_tables_align_and_hide_what_is_only_wide() -> None:
         "RING       OBJECTS   UNOWNED   IN FLIGHT   PLACES   READY   BALANCED",
         "websites   1,250     0         0           1        True    Unknown",
     ]
-    narrow, wide = (member_table(shown).lines(is_wide=flag) for flag in (False, True))
+    narrow, wide = (member_table(shown, is_wide=flag).lines(is_wide=flag) for flag in (False, True))
     assert narrow[1] == "a        held    3s          1,250     100.0%   100.0%"
     assert "SHARD" in wide[0]
     assert "SHARD" not in narrow[0]
