@@ -10,10 +10,10 @@ from typing import Annotated, Final
 
 import typer
 
-from kubeio.address import parse_bind
 from kubeio.errors import InputError
 from kubeio.runtime import configure_logging
 from kubeio.runtime import run as run_until_stopped
+from kubeio.server import parse_bind
 from sharder.app import Settings
 from sharder.app import run as run_sharder
 

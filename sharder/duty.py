@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from kubeio.client import Client
     from kubeio.clock import Clock
+    from kubeio.events import EventRecorder, Regarding
     from kubeio.labels import RingKeys
     from kubeio.resource import Resource
     from sharder.activation import Activation
@@ -37,6 +38,8 @@ class Duty:
     activation: Activation
     objects: ObjectWriter
     metrics: SharderMetrics
+    events: EventRecorder
+    ring: Regarding
     clock: Clock
     releasing: bool = False
 

@@ -175,5 +175,12 @@ class Handoffs:
     def _tell(self, late: dict[str, int]) -> None:
         for owner, count in late.items():
             log.error("handoffs overdue", ring=self._duty.spec.name, shard=owner, objects=count)
+            self._duty.events.record(
+                self._duty.ring,
+                reason="DrainTimeout",
+                action="Drain",
+                note=f"shard {owner} has not passed objects on within {self._duty.spec.drain_timeout_s:g} s",
+                type="Warning",
+            )
             if self._duty.spec.drain_policy is DrainPolicy.FORCE:
                 self._duty.roster.force(owner)

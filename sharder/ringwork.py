@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kubeio.errors import Forbidden, KubeError
-from kubeio.models import HasMeta
-from kubeio.patch import JsonPatch, MergePatch
+from kubeio.events import EventRecorder, Regarding
 from kubeio.resource import CONTROLLER_RINGS
 from sharder.activation import Activation
 from sharder.config import immutable_changes, parse_ring
 from sharder.duty import Duty
 from sharder.errors import RingRefused
+from sharder.finalizer import keep_ring, let_go
 from sharder.handoffs import Handoffs
 from sharder.keys import RingKinds
 from sharder.lives import State
@@ -30,9 +30,9 @@ from sharder.objects import ObjectWriter
 from sharder.rebalance import Rebalance
 from sharder.reporter import Reporter
 from sharder.roster import Roster
+from sharder.selection import follow_membership
 from sharder.status import IMPLEMENTATION, Progress, plan_conditions, plan_status, refused_conditions
 from sharder.unowned import Unowned
-from sharder.view import WaitReason
 from sharder.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("sharder")
 
-FINALIZER: Final = "ringleader.dev/ring"
 RETRY_S: Final = 5.0
-LOOK_S: Final = 1.0
 
 
 class RingWork:
@@ -164,7 +162,7 @@ class RingWork:
     async def _act(self, spec: RingSpec, kinds: RingKinds, roster: Roster, tasks: asyncio.TaskGroup) -> None:
         releasing = _mapping(self._document, "metadata").get("deletionTimestamp") is not None
         if not releasing:
-            await self._hold_with_finalizer()
+            await keep_ring(self._client, self.name)
         waiting = Waiting()
         rooms: list[Rebalance] = []
         movers: list[Mover] = []
@@ -176,6 +174,9 @@ class RingWork:
                 rebalance.nudge()
 
         namespaces = Namespaces(self._client, spec, on_change=look_again, clock=self._clock, rng=self._rng)
+        events = EventRecorder(
+            self._client, reporter=IMPLEMENTATION, instance=self._identity, clock=self._clock, rng=self._rng
+        )
         activation = Activation(
             self._client, self.name, spec.activation, on_change=look_again, clock=self._clock
         )
@@ -189,6 +190,8 @@ class RingWork:
             activation=activation,
             objects=ObjectWriter(self._client, spec.keys, self._metrics),
             metrics=self._metrics,
+            events=events,
+            ring=regarding(self._document),
             clock=self._clock,
             releasing=releasing,
         )
@@ -210,6 +213,7 @@ class RingWork:
         reporter = Reporter(self._client, self.name, _mapping(self._document, "status"), clock=self._clock)
         tasks.create_task(namespaces.run(), name="namespaces")
         tasks.create_task(activation.run(), name="activation")
+        tasks.create_task(events.run(), name="events")
         tasks.create_task(handoffs.run(), name="handoffs")
         tasks.create_task(unowned.run(), name="unowned")
         tasks.create_task(
@@ -220,7 +224,7 @@ class RingWork:
             reporter.run(lambda: self._status(duty, reporter, waiting, handoffs, rebalance)), name="status"
         )
         if releasing:
-            tasks.create_task(self._let_go(rebalance, roster, activation), name="let go")
+            tasks.create_task(let_go(self._client, self.name, rebalance, roster, activation), name="let go")
         await namespaces.synced.wait()
         tasks.create_task(mover.run(), name="mover")
 
@@ -264,66 +268,12 @@ class RingWork:
             {"observedGeneration": generation, "sharder": IMPLEMENTATION, "conditions": conditions}
         )
 
-    # ---- the ring's own life ----------------------------------------------------------------------------------
 
-    async def _hold_with_finalizer(self) -> None:
-        """Keep the ring until its objects are given up: without it a deletion would orphan their labels."""
-        found = await self._client.get(CONTROLLER_RINGS, self.name, type=HasMeta)
-        if FINALIZER in found.metadata.finalizers or found.metadata.deletion_timestamp is not None:
-            return
-        finalizers = [*found.metadata.finalizers, FINALIZER]
-        version = found.metadata.resource_version
-        await self._client.patch(
-            CONTROLLER_RINGS,
-            self.name,
-            MergePatch({"metadata": {"resourceVersion": version, "finalizers": finalizers}}),
-            type=bytes,
-        )
-
-    async def _let_go(self, rebalance: Rebalance, roster: Roster, activation: Activation) -> None:
-        """The ring is being deleted: drop the finalizer once no object carries a label and no Lease is held."""
-        while True:
-            if rebalance.is_converged and rebalance.last_seen == 0 and not _held(roster):
-                break
-            await asyncio.sleep(LOOK_S)
-        await activation.give_back()
-        found = await self._client.get(CONTROLLER_RINGS, self.name, type=HasMeta)
-        if FINALIZER not in found.metadata.finalizers:
-            return
-        at = f"/metadata/finalizers/{found.metadata.finalizers.index(FINALIZER)}"
-        patch = JsonPatch().test(at, FINALIZER).remove(at)
-        await self._client.patch(CONTROLLER_RINGS, self.name, patch, type=bytes)
-        log.info("ring let go", ring=self.name)
-
-
-async def follow_membership(roster: Roster, unowned: Unowned, *, settle_s: float, clock: Clock) -> None:
-    """Keep the unowned watch on what is not dead, switched at most once per settle window.
-
-    A death switches it as soon as that allows; a join has time: the old selector shows a superset.
-    """
-    view = roster.view
-    while view.hold is not None and view.hold.reason is WaitReason.NOT_SYNCED:
-        view = await roster.wait_newer(view.version)
-    selected: frozenset[str] = view.not_dead
-    unowned.select(selected)
-    switched_at = clock.now()
-    while True:
-        view = await roster.wait_newer(view.version)
-        differs_since = clock.now()
-        while view.not_dead != selected:
-            has_died = not selected <= view.not_dead
-            due = max(switched_at + settle_s, differs_since) if has_died else differs_since + settle_s
-            try:
-                async with asyncio.timeout(max(0.0, due - clock.now())):
-                    view = await roster.wait_newer(view.version)
-            except TimeoutError:
-                selected = view.not_dead
-                unowned.select(selected)
-                switched_at = clock.now()
-
-
-def _held(roster: Roster) -> bool:
-    return any(life.is_held for life in roster.view.lives.values())
+def regarding(document: Mapping[str, object]) -> Regarding:
+    """The ring as what an Event is about."""
+    meta = _mapping(document, "metadata")
+    name, uid = str(meta.get("name", "")), str(meta.get("uid", ""))
+    return Regarding(CONTROLLER_RINGS.api_version, CONTROLLER_RINGS.kind, name, "", uid)
 
 
 def _generation(document: Mapping[str, object]) -> int:

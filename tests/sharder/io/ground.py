@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
@@ -22,7 +23,7 @@ from kubeio.labels import RingKeys
 from kubeio.lease import Leases
 from kubeio.models import HasMeta, Lease, LeaseSpec, Meta
 from kubeio.patch import JsonPatch, MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS, NAMESPACES, Resource
 from sharder.metrics import SharderMetrics
 from sharder.rings import Rings
 
@@ -239,6 +240,12 @@ class Ground:
                 running.cancel()
                 with suppress(asyncio.CancelledError):
                     await running
+
+    async def event_notes(self, reason: str) -> list[str]:
+        """Notes of the Events with *reason*."""
+        found = await self.client.request("GET", EVENTS.path())
+        items = msgspec.json.decode(found.body)["items"]
+        return [item["note"] for item in items if item["reason"] == reason]
 
     async def label_namespace(self, name: str, labels: dict[str, str]) -> None:
         await self.client.patch(NAMESPACES, name, MergePatch({"metadata": {"labels": labels}}), type=bytes)

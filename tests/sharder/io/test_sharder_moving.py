@@ -86,8 +86,12 @@ async def test_a_handoff_past_its_timeout_is_reported_and_gives_its_room_back(gr
             condition = await ground.condition("DrainStuck")
             return condition.get("status") == "True" and stuck.name in str(condition["message"])
 
+        async def told() -> bool:
+            return any(stuck.name in note for note in await ground.event_notes("DrainTimeout"))
+
         await wait_until(all_asked)
         await wait_until(reported)
+        await wait_until(told)
     assert set((await ground.owners()).values()) == {stuck.name}, "policy Wait takes nothing by force"
 
 
