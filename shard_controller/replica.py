@@ -130,6 +130,9 @@ class Replica:
 
     async def _work_sharded(self, ring: str) -> int:
         view = await config.read_ring(self._client, ring)
+        if view.metadata.deletion_timestamp is not None:
+            # A held Lease keeps the ring: replicas that are restarted for ever would never let it go.
+            raise InputError("--ring", ring, "is being deleted", "wait until it is gone, then create it anew")
         keys = RingKeys(ring, view.spec.label_domain)
         cache, owned = await self._resources(view)
         birth = self._birth(view, keys)

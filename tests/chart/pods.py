@@ -60,6 +60,7 @@ class PodProcess:
 
     pod: Doc
     address: str
+    kubeconfig: Path
     child: Child
 
     @property
@@ -144,6 +145,7 @@ async def start_pod(pod: Doc, *, kubeconfig: Path, directory: Path, address: str
     command = command_of(container, environment, address=address)
     name = pod["metadata"]["name"]
     log = directory / f"{name}-{pod['metadata']['uid'][:8]}.log"
-    log.write_text(f"{shlex.join(command)}\n")
+    with log.open("a") as file:
+        file.write(f"{shlex.join(command)}\n")
     child = await start_child(["/usr/bin/env", "-i", *settings, *command], name=name, log=log)
-    return PodProcess(pod, address, child)
+    return PodProcess(pod, address, kubeconfig, child)

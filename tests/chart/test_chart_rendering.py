@@ -174,14 +174,13 @@ async def test_without_crds_none_is_rendered(renderer: Helm) -> None:
 
 
 async def test_leases_are_granted_in_the_named_namespaces_and_nowhere_else(renderer: Helm) -> None:
-    values = {"sharder": {"leaseNamespaces": ["elsewhere"]}, "rings": [ring_in("sites")]}
+    former = {"lease": {"namespace": "legacy", "name": "former-leader"}}
+    rings = [ring_in("sites"), {"name": "other", "spec": {**RING["spec"], "activation": former}}]
+    values = {"sharder": {"leaseNamespaces": ["elsewhere"]}, "rings": rings}
     objects = await renderer.template(values, namespace="ringleader-system")
     roles = [role for role in kinds(objects, "Role") if grants(role, "leases")]
-    assert sorted(role["metadata"]["namespace"] for role in roles) == [
-        "elsewhere",
-        "ringleader-system",
-        "sites",
-    ]
+    namespaces = sorted(role["metadata"]["namespace"] for role in roles)
+    assert namespaces == ["elsewhere", "legacy", "ringleader-system", "sites"]
     assert not any(grants(role, "leases") for role in kinds(objects, "ClusterRole"))
 
 

@@ -39,6 +39,9 @@
 {{- $names := append .Values.sharder.leaseNamespaces .Release.Namespace }}
 {{- range .Values.rings }}
 {{- $names = append $names (include "ringleader.ring.leaseNamespace" (dict "root" $ "ring" .)) }}
+{{- with dig "activation" "lease" "namespace" "" .spec }}
+{{- $names = append $names . }}
+{{- end }}
 {{- end }}
 {{- $names | uniq | sortAlpha | toJson }}
 {{- end }}
