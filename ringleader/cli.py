@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ringleader.devcluster_command import app as devcluster
+from ringleader.devcluster_command import app as devcluster
 from ringleader.options import (
     DEFAULT_TIMEOUT,
     Context,
@@ -147,3 +148,6 @@ def crds(
     from ringleader.crds import run_crds
 
     return run_crds(connection(kubeconfig, context, request_timeout), is_applied=apply)
+
+
+app.add_typer(devcluster, name="devcluster")

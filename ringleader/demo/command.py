@@ -176,7 +176,7 @@ async def _until_interrupted() -> None:
 
 def _plane(directory: Path, *, is_real: bool) -> AbstractAsyncContextManager[ControlPlane]:
     if is_real:
-        return real_plane(directory, audit=True, controller_manager=False)
+        return real_plane(directory, audit=True)
     from devcluster.embedded import embedded_plane
 
     return embedded_plane(directory)

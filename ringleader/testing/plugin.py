@@ -26,7 +26,7 @@ def plane_context(directory: Path, *, is_real: bool) -> AbstractAsyncContextMana
         from devcluster.embedded import embedded_plane
 
         return embedded_plane(directory)
-    return real_plane(directory, audit=True, controller_manager=False)
+    return real_plane(directory, audit=True)
 
 
 @pytest_asyncio.fixture
