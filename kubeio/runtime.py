@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from kubeio.errors import InputError
+from kubeio.errors import InputError, KubeError
 from kubeio.logs import configure_logging
 
 __all__ = ["BAD_INPUT", "FAILURE", "configure_logging", "run"]
@@ -100,7 +100,10 @@ def _failed(error: BaseException) -> int:
         if isinstance(code, int):
             _log.error("stopped", reason=str(cause), exit_code=code)
             return code
-    _log.error("failed", error=str(error), exc_info=error)
+    if all(isinstance(cause, KubeError) for cause in causes):
+        _log.error("failed", errors=[str(cause) for cause in causes])  # an answer of the API, not a fault of ours
+    else:
+        _log.error("failed", error=str(error), exc_info=error)
     return FAILURE
 
 
