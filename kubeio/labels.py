@@ -41,6 +41,7 @@ class RingKeys:
         "pod_uid",
         "process",
         "protocol",
+        "released_by",
         "ring",
         "ring_label",
         "shard",
@@ -63,3 +64,4 @@ class RingKeys:
         self.pod_uid = f"{domain}/pod-uid"
         self.process = f"{domain}/process"
         self.contested = f"{domain}/contested"
+        self.released_by = f"{domain}/released-by"

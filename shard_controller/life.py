@@ -63,11 +63,6 @@ class Birth:
     hold: bool
     identity: Identity
 
-    @property
-    def released_by(self) -> str:
-        """Annotation: a later life released this Lease for its dead holder, so nobody takes it over."""
-        return f"{self.keys.domain}/released-by"
-
     def annotations(self) -> dict[str, str]:
         marks = {
             self.keys.member: self.member,
@@ -104,7 +99,7 @@ class Birth:
             lease.metadata.annotations.get(self.keys.member) == self.member
             and lease.metadata.annotations.get(self.keys.protocol) == PROTOCOL_VERSION
             and lease.spec.holder_identity in (None, "")
-            and self.released_by not in lease.metadata.annotations
+            and self.keys.released_by not in lease.metadata.annotations
             and self.keys.contested not in lease.metadata.annotations
         )
 
@@ -196,7 +191,7 @@ async def _create(leases: Leases, birth: Birth, *, namespace: str, clock: Clock,
 
 async def _release_for(leases: Leases, birth: Birth, lease: Lease, *, by: str) -> None:
     marks = {k: v for k, v in lease.metadata.annotations.items() if k != birth.keys.hold}
-    meta = msgspec.structs.replace(lease.metadata, annotations=marks | {birth.released_by: by})
+    meta = msgspec.structs.replace(lease.metadata, annotations=marks | {birth.keys.released_by: by})
     try:
         await leases.swap(msgspec.structs.replace(lease, metadata=meta, spec=_without_holder(lease.spec)))
     except KubeError as error:
