@@ -75,7 +75,7 @@ def test_only_a_lease_that_its_own_holder_released_is_worn_again() -> None:
     assert not birth().is_free(lease("web-0-0000000a"))
     assert not birth().is_free(lease("sharder-1"))
     assert not birth().is_free(lease("", marks={KEYS.contested: "true"}))
-    assert not birth().is_free(lease("", marks={birth().released_by: "web-0-0000000b"}))
+    assert not birth().is_free(lease("", marks={birth().keys.released_by: "web-0-0000000b"}))
     other = Birth(keys=KEYS, member="web-1", duration_s=15, hold=True, identity=ME)
     assert not other.is_free(lease(""))
 
