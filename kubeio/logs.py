@@ -18,6 +18,11 @@ from kubeio.errors import InputError
 FORMATS: Final = ("auto", "json", "console")
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
+_FRAMES: Final = structlog.processors.ExceptionRenderer(
+    # never the variables of the frames: they hold objects, and credentials
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+
 
 def configure_logging(*, format: str = "auto", level: str = "info") -> None:  # noqa: A002 - the flag's name
     """Send our events, and warnings of the libraries, to stderr. `auto` or empty: console on a terminal, else JSON.
@@ -36,7 +41,7 @@ def configure_logging(*, format: str = "auto", level: str = "info") -> None:  # 
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: list[Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [_FRAMES, structlog.processors.JSONRenderer()]
         if is_json
         else [
             structlog.dev.ConsoleRenderer(

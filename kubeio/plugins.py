@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -101,7 +102,7 @@ class ExecPlugin:
         return self._section.error("command", self._fields["command"], problem, remedy)
 
     def _shown_command(self) -> str:
-        return " ".join([str(self._fields["command"]), *self._section.texts("args")])
+        return shlex.join([str(self._fields["command"]), *self._section.texts("args")])
 
     def _checked_api_version(self) -> str:
         version = self._section.text("apiVersion")

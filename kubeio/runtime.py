@@ -18,6 +18,7 @@ from typing import Any, Final
 import structlog
 
 from kubeio.errors import InputError, KubeError
+from kubeio.failures import failure
 from kubeio.logs import configure_logging
 
 __all__ = ["BAD_INPUT", "FAILURE", "configure_logging", "run"]
@@ -101,7 +102,8 @@ def _failed(error: BaseException) -> int:
             _log.error("stopped", reason=str(cause), exit_code=code)
             return code
     if all(isinstance(cause, KubeError) for cause in causes):
-        _log.error("failed", errors=[str(cause) for cause in causes])  # an answer of the API, not a fault of ours
+        for told in {failure(cause).message: None for cause in causes if isinstance(cause, KubeError)}:
+            _log.error("failed", error=told)  # an answer of the API, not a fault of ours
     else:
         _log.error("failed", error=str(error), exc_info=error)
     return FAILURE

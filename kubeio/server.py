@@ -7,6 +7,7 @@ by every process of ours: `sharder.app`, `shard_controller.app`.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Final, cast
@@ -90,9 +91,9 @@ class ProbeServer:
             )
         except OSError as error:
             raise InputError(
-                "probes-bind",
+                "--probes-bind",
                 f"{self.bind}:{self.port}",
-                f"cannot be listened on ({error.strerror or error})",
+                f"cannot be listened on ({os.strerror(error.errno).lower() if error.errno else error})",
                 "choose a free port, or 0 for any",
             ) from error
         self.port = self._server.sockets[0].getsockname()[1]

@@ -21,6 +21,7 @@ from devcluster.embedded import embedded_plane
 from kubeio import runtime
 from kubeio.client import Client
 from kubeio.clock import SystemClock
+from kubeio.command_line import run_command
 from kubeio.config import load_cluster
 from kubeio.errors import InputError
 from kubeio.labels import RingKeys
@@ -247,15 +248,15 @@ def _print(report: dict[str, Any]) -> None:
     console.print(f"left behind: {report['left_behind']}", highlight=False)
 
 
-def main() -> None:
+def main() -> int:
     app = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.command()(loadtest)
-    app()
+    return run_command(app, name="python -m loadtest")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from kubeio.errors import InputError, KubeError
-from ringleader.failures import FailedAt
+from kubeio.failures import FailedAt
 from ringleader.output import Form
 
 if TYPE_CHECKING:

@@ -5,12 +5,14 @@ Owns the command line only. Bad input is one message and exit code 2, never a tr
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kubeio.command_line import run_command
 from kubeio.errors import InputError
 from shard_controller import app
 from shard_controller.api import LeaderElected, Mode, Sharded, Single
@@ -36,6 +38,7 @@ cli = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -48,7 +51,8 @@ def _root() -> None:
 @cli.command()
 def run(
     controller: Annotated[
-        str, typer.Argument(help="FILE.py:NAME or package.module:NAME of an sc.Controller.")
+        str,
+        typer.Argument(metavar="CONTROLLER", help="FILE.py:NAME or package.module:NAME of an sc.Controller."),
     ],
     *,
     namespace: Annotated[
@@ -128,10 +132,10 @@ def _mode(name: ModeName, ring: str, lease: str) -> Mode:
             return Single()
 
 
-def main() -> None:
+def main() -> int:
     """Entry point of `python -m shard_controller`."""
-    cli()
+    return run_command(cli, name="python -m shard_controller")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

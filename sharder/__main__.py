@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from kubeio.command_line import run_command
 from kubeio.errors import InputError
 from kubeio.runtime import configure_logging
 from kubeio.runtime import run as run_until_stopped
@@ -18,6 +20,7 @@ from sharder.app import Settings
 from sharder.app import run as run_sharder
 
 MIN_LEASE_S: Final = 1.0
+MAX_LEASE_S: Final = 3600.0
 
 
 class LogFormat(StrEnum):
@@ -83,9 +86,12 @@ def sharder(
 
 def check_duration(duration_s: float) -> float:
     """*duration_s* if a Lease can have it. Raises InputError."""
-    if not duration_s >= MIN_LEASE_S or duration_s != int(duration_s):
+    if not MIN_LEASE_S <= duration_s <= MAX_LEASE_S or not duration_s.is_integer():
         raise InputError(
-            "--lease-duration-s", duration_s, "cannot be a Lease's duration", "use whole seconds, at least 1"
+            "--lease-duration-s",
+            duration_s,
+            "cannot be a Lease's duration",
+            f"use whole seconds, {MIN_LEASE_S:.0f} to {MAX_LEASE_S:.0f}",
         )
     return duration_s
 
@@ -99,4 +105,4 @@ cli.command()(sharder)
 
 
 if __name__ == "__main__":
-    cli()
+    sys.exit(run_command(cli, name="python -m sharder"))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kubeio.errors import Forbidden, InputError, NotFound, Unauthorized, Unreachable
+from kubeio.failures import failure
 from ringleader.__main__ import main
-from ringleader.failures import failure
 from ringleader.options import duration_s
 
 

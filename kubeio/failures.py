@@ -1,7 +1,7 @@
 """What a person reads when a command cannot do its work: one message that says what failed and what helps. Pure.
 
-Owns the words and the exit codes (2: the input is wrong, 1: anything else that failed). `ringleader.__main__`
-prints them; an error that is not named here is a fault of ours and keeps its traceback.
+Owns the words and the exit codes (2: the input is wrong, 1: anything else that failed). `kubeio.command_line` and
+`kubeio.runtime` print them; an error that is not named here is a fault of ours and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _DENIED = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
     r' in API group "(?P<group>[^"]*)"(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
+_NAMESPACE = re.compile(r'namespaces? "(?P<name>[^"]*)" not found')
 _OUR_RESOURCE = re.compile(r"/apis/ringleader\.dev/|controllerrings")
 
 
@@ -35,7 +36,7 @@ class Failure:
     exit_code: int
 
 
-class FailedAt(Exception):
+class FailedAt(KubeError):
     """A request to *server* failed with *error*: the message names both."""
 
     def __init__(self, error: KubeError, server: str) -> None:
@@ -47,6 +48,8 @@ class FailedAt(Exception):
 def failure(error: KubeError, *, server: str = "") -> Failure:
     """The message for *error*; *server* is the URL that was asked, where one is known."""
     match error:
+        case FailedAt(error=inner, server=at):
+            return failure(inner, server=at)
         case InputError():
             return Failure(str(error), BAD_INPUT)
         case Unreachable():
@@ -57,6 +60,10 @@ def failure(error: KubeError, *, server: str = "") -> Failure:
             return Failure(_forbidden(error), FAILED)
         case NotFound() if _OUR_RESOURCE.search(error.attempted) and not _names_an_object(error):
             return Failure(_not_installed(server), FAILED)
+        case NotFound() if missing := _NAMESPACE.search(error.message):
+            name = missing["name"]
+            remedy = f"create it (kubectl create namespace {name}), or name another"
+            return Failure(f"{error.attempted}: namespace {name!r} does not exist; {remedy}", FAILED)
         case ApiError():
             return Failure(f"{error.attempted}: {error.status} {error.reason}: {error.message}", FAILED)
         case _:
@@ -64,10 +71,17 @@ def failure(error: KubeError, *, server: str = "") -> Failure:
 
 
 def _unreachable(error: Unreachable, server: str) -> str:
-    return (
-        f"{server or error.attempted}: no answer: {error.reason}; check that the server runs and that the "
-        "kubeconfig's context is the one you mean (kubectl config current-context), or give --context"
-    )
+    if "certificate" in error.reason:
+        remedy = (
+            "take certificate-authority-data from the cluster itself, and check that the kubeconfig's context is "
+            "the one you mean"
+        )
+    else:
+        remedy = (
+            "check that the server runs and that the kubeconfig's context is the one you mean "
+            "(kubectl config current-context), or give --context"
+        )
+    return f"{server or error.attempted}: no answer: {error.reason}; {remedy}"
 
 
 def _unauthorized(error: Unauthorized, server: str) -> str:
