@@ -14,8 +14,8 @@ async def judge(fleet: Fleet, *, at_least: int = 100, within_s: float = 60.0) ->
     await fleet.wait_converged(within_s=within_s)
     evidence = fleet.evidence()
     evidence.require_reconciles(at_least)
-    assert [str(overlap) for overlap in evidence.overlaps] == []
-    assert [str(foreign) for foreign in evidence.foreign_writes] == []
+    found = [*evidence.overlaps, *evidence.foreign_writes]
+    assert not found, "\n".join(map(str, found))
     return evidence
 
 

@@ -22,7 +22,7 @@ class Website(msgspec.Struct):
 WEBSITES = sc.Resource("websites.example.com/v1", Website)
 CONFIGMAPS = sc.Resource("configmaps/v1", dict)
 
-websites = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=30)
+websites = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=3)
 
 
 @websites.reconcile
