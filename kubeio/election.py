@@ -190,6 +190,7 @@ class _Candidate:
                 pass  # somebody was faster; the next read shows who
             except (KubeError, TimeoutError) as error:
                 if is_first and isinstance(error, _FINAL):
+                    self._claim = None  # refused for good: there is nothing to release
                     raise
                 asked_s = (error.retry_after_s if isinstance(error, ApiError) else None) or 0.0
                 _log.warning("election attempt failed", lease=self.held.name, error=str(error) or "timed out")

@@ -58,7 +58,7 @@ def failure(error: KubeError, *, server: str = "") -> Failure:
             return Failure(_unauthorized(error, server), FAILED)
         case Forbidden():
             return Failure(_forbidden(error), FAILED)
-        case NotFound() if _OUR_RESOURCE.search(error.attempted) and not _names_an_object(error):
+        case NotFound() if _OUR_RESOURCE.search(error.attempted) and not names_an_object(error):
             return Failure(_not_installed(server), FAILED)
         case NotFound() if missing := _NAMESPACE.search(error.message):
             name = missing["name"]
@@ -107,7 +107,7 @@ def _forbidden(error: Forbidden) -> str:
     )
 
 
-def _names_an_object(error: NotFound) -> bool:
+def names_an_object(error: NotFound) -> bool:
     """`controllerrings.ringleader.dev "x" not found` names an object; an unknown resource names none."""
     return '"' in error.message and "could not find the requested resource" not in error.message
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kubeio.errors import InputError
+
 DEFAULT_DOMAIN: Final = "ringleader.dev"
 PROTOCOL_VERSION: Final = "v1"
 MAX_NAME: Final = 63
 """Label values, and the part of a key after its slash."""
 
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
 _DNS_NAME = re.compile(r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
 
@@ -22,6 +25,16 @@ def is_label_value(value: str) -> bool:
 def is_shard_name(value: str) -> bool:
     """Whether *value* can be the name of a Lease and a label value at once."""
     return len(value) <= MAX_NAME and _DNS_NAME.match(value) is not None
+
+
+def check_namespace(field: str, name: str) -> str:
+    """*name*, if a namespace can be called so. Raises: InputError naming *field*."""
+    if _NAMESPACE.fullmatch(name) is None:
+        remedy = (
+            "use at most 63 lower-case letters, digits and '-', beginning and ending with a letter or digit"
+        )
+        raise InputError(field, name, "cannot be a namespace", remedy)
+    return name
 
 
 def json_pointer(*path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, cast
 from urllib.parse import unquote
@@ -51,6 +52,26 @@ def parse_bind(field: str, bind: str) -> tuple[str, int]:
         remedy = "write HOST:PORT, such as 127.0.0.1:8081 or [::1]:8081; port 0 picks a free one"
         raise InputError(field, bind, "is not an address", remedy)
     return bare or "0.0.0.0", int(port)
+
+
+def write_port(path: Path | None, port: int) -> None:
+    """Make *port* known in one step: readers never see half a file.
+
+    Raises: InputError if *path* cannot be written to.
+    """
+    if path is None:
+        return
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        fresh.write_text(f"{port}\n")
+        fresh.replace(path)
+    except OSError as error:
+        raise InputError(
+            "--probes-port-file",
+            str(path),
+            f"cannot be written to ({error.strerror})",
+            "name a file in a folder that exists",
+        ) from None
 
 
 class ProbeServer:

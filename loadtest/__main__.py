@@ -23,8 +23,11 @@ from kubeio.client import Client
 from kubeio.clock import SystemClock
 from kubeio.command_line import run_command
 from kubeio.config import load_cluster
+from kubeio.discovery import Discovery
 from kubeio.errors import InputError
+from kubeio.kubeconfig import nearest
 from kubeio.labels import RingKeys
+from kubeio.resource import CONTROLLER_RINGS, NAMESPACES
 from loadtest.observer import Observer, Sample
 from loadtest.report import KINDS, draw, requests_of, summary
 from ringleader.testing.commands import WEBSITES, FleetSpec
@@ -135,6 +138,7 @@ async def _measure(plan: Plan, kubeconfig: str, say: Console) -> tuple[dict[str,
     clock = SystemClock()
     cluster = load_cluster(kubeconfig=kubeconfig, context=plan.context or None)
     async with Client(cluster, user_agent="ringleader-loadtest") as client:
+        await _check(client, plan)
         observer = Observer(client, WEBSITES, shard_label=RingKeys(plan.ring).shard, clock=clock)
         watching = asyncio.create_task(observer.run(), name="observer")
         try:
@@ -157,6 +161,17 @@ async def _measure(plan: Plan, kubeconfig: str, say: Console) -> tuple[dict[str,
         "left_behind": left_behind,
     }
     return report, observer.samples
+
+
+async def _check(client: Client, plan: Plan) -> None:
+    """Raises KubeError if there is no such server, ring, namespace or kind: before a load runs against nothing."""
+    page = await client.list_page(CONTROLLER_RINGS, metadata_only=True)
+    names = [ring.meta.name for ring in page.objects]
+    if plan.ring not in names:
+        problem = f"is not a ring of {client.cluster.server}"
+        raise InputError("--ring", plan.ring, problem, f"name another: {nearest(plan.ring, names)}")
+    await Discovery(client).resolve(WEBSITES.group_resource)
+    await client.get(NAMESPACES, plan.namespace, type=bytes)
 
 
 async def _first(event: Coroutine[Any, Any, object], watching: asyncio.Task[None]) -> None:

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from ringleader.devcluster_command import app as devcluster
-from ringleader.devcluster_command import app as devcluster
 from ringleader.options import (
     DEFAULT_TIMEOUT,
     Context,
@@ -148,6 +147,3 @@ def crds(
     from ringleader.crds import run_crds
 
     return run_crds(connection(kubeconfig, context, request_timeout), is_applied=apply)
-
-
-app.add_typer(devcluster, name="devcluster")

@@ -14,6 +14,7 @@ import msgspec
 
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError
+from kubeio.kubeconfig import nearest
 from kubeio.labels import RingKeys
 from kubeio.resource import CONTROLLER_RINGS
 from ringleader.options import Connection, connected
@@ -80,8 +81,8 @@ async def _pictures(client: Client, name: str | None, *, timeout_s: float) -> li
 
     rings = await read_rings(client, timeout_s=timeout_s)
     if name is not None and name not in {ring.name for ring in rings}:
-        known = ", ".join(ring.name for ring in rings) or "there is none yet"
-        raise InputError("RING", name, "is not a ring of this cluster", f"choose one of these: {known}")
+        known = nearest(name, [ring.name for ring in rings])
+        raise InputError("RING", name, "is not a ring of this cluster", f"name another: {known}")
     discovery = Discovery(client)
     return [
         await _read_picture(client, discovery, ring, timeout_s=timeout_s)

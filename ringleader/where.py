@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubeio.errors import InputError
+from kubeio.errors import InputError, NotFound
+from kubeio.kubeconfig import nearest
 from kubeio.models import HasMeta, Meta, ObjectKey, OwnerReference
 from kubeio.resource import Resource
 from ring import Explanation, HashRing, object_key
@@ -105,11 +106,26 @@ async def _find(
     rings = await read_rings(client, timeout_s=timeout_s)
     ring = choose_ring(rings, resource, ring_name)
     namespace = key.namespace if resource.namespaced else ""
-    found = await client.get(
-        resource, key.name, namespace=namespace, type=HasMeta, metadata_only=True, timeout_s=timeout_s
-    )
+    try:
+        found = await client.get(
+            resource, key.name, namespace=namespace, type=HasMeta, metadata_only=True, timeout_s=timeout_s
+        )
+    except NotFound:
+        raise await _unknown(client, resource, key, timeout_s=timeout_s) from None
     target = Target(resource, found.metadata)
     return place(ring, target, await _key(discovery, ring, target), await read_lives(client, ring))
+
+
+async def _unknown(client: Client, resource: Resource, key: ObjectKey, *, timeout_s: float) -> InputError:
+    """The error that says what was perhaps meant by an object that is not there."""
+    namespace = key.namespace if resource.namespaced else ""
+    page = await client.list_page(resource, namespace=namespace, metadata_only=True, timeout_s=timeout_s)
+    place = f"namespace {namespace}" if namespace else "the cluster"
+    remedy = f"name another: {nearest(key.name, [found.meta.name for found in page.objects])}"
+    if namespace:
+        remedy += " (-n NAME looks in another namespace)"
+    shown = f"{resource.group_resource}/{key.name}"
+    return InputError("KIND/NAME", shown, f"does not exist in {place}", remedy)
 
 
 def choose_ring(rings: Sequence[Ring], resource: Resource, name: str | None) -> Ring:
@@ -117,6 +133,10 @@ def choose_ring(rings: Sequence[Ring], resource: Resource, name: str | None) -> 
 
     Raises: InputError naming what there is.
     """
+    if name is not None and name not in (all_names := [ring.name for ring in rings]):
+        raise InputError(
+            "--ring", name, "is not a ring of this cluster", f"name another: {nearest(name, all_names)}"
+        )
     wanted = Kind(resource.plural, resource.group)
     fitting = [ring for ring in rings if wanted in _kinds(ring) and name in (None, ring.name)]
     if len(fitting) == 1:

@@ -19,6 +19,7 @@ from kubeio.metrics import ClientMetrics
 from kubeio.runtime import run as run_process
 from shard_controller.api import Controller, Mode
 from shard_controller.config import Settings
+from shard_controller.journal import check_journal
 from shard_controller.replica import Replica
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ def run(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
 async def serve(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
     """Run on the present loop until cancelled; the exit code. Raises: InputError, KubeError."""
     _ = controller.reconciler, settings.probes_address  # bad input before anything starts
+    if settings.journal is not None:
+        check_journal(settings.journal)
     stopping = asyncio.Event()
     cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()

@@ -15,8 +15,10 @@ import msgspec
 
 from kubeio.client import Client
 from kubeio.discovery import Discovery
-from kubeio.errors import InputError, NotFound
-from kubeio.labels import DEFAULT_DOMAIN
+from kubeio.errors import InputError, KubeError, NotFound
+from kubeio.failures import names_an_object
+from kubeio.kubeconfig import nearest
+from kubeio.labels import DEFAULT_DOMAIN, check_namespace
 from kubeio.models import Meta
 from kubeio.resource import CONTROLLER_RINGS, Resource
 from kubeio.server import parse_bind
@@ -55,6 +57,8 @@ class Settings:
             raise InputError("--lease-duration-s", self.lease_duration_s, "is too short", "use 1 or more")
         if self.workers is not None and self.workers < 1:
             raise InputError("--workers", self.workers, "is too small", "use 1 or more")
+        if self.namespace:
+            check_namespace("--namespace", self.namespace)
         if not self.progress_deadline_s > 0:
             raise InputError(
                 "--progress-deadline-s", self.progress_deadline_s, "is too short", "use 1 or more"
@@ -119,15 +123,23 @@ async def read_ring(client: Client, name: str) -> RingView:
     """The ring *name*. Raises: InputError if it is missing or unreadable."""
     try:
         return await client.get(CONTROLLER_RINGS, name, type=RingView)
-    except NotFound:
-        raise InputError(
-            "--ring",
-            name,
-            f"does not exist on {client.cluster.server}",
-            "create it (kubectl apply -f ring.yaml) or install the ControllerRing CRD first",
-        ) from None
+    except NotFound as error:
+        if not names_an_object(error):
+            raise  # the resource itself is not installed
+        problem = f"does not exist on {client.cluster.server}"
+        raise InputError("--ring", name, problem, await _other_ring(client, name)) from None
     except msgspec.ValidationError as error:
         raise InputError("--ring", name, f"cannot be read ({error})", "correct the ring's spec") from error
+
+
+async def _other_ring(client: Client, name: str) -> str:
+    """Words for a remedy: which ring was perhaps meant by *name*."""
+    try:
+        page = await client.list_page(CONTROLLER_RINGS, metadata_only=True, limit=100)
+    except KubeError:  # a replica needs no right to list rings
+        return "create it (kubectl apply -f ring.yaml) or name another"
+    known = nearest(name, [ring.meta.name for ring in page.objects])
+    return f"create it (kubectl apply -f ring.yaml) or name another: {known}"
 
 
 async def controlled_resources(

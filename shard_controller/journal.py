@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from kubeio.clock import Clock
+from kubeio.errors import InputError
 from kubeio.models import Meta
 
 Outcome = Literal["done", "requeue", "error", "cancelled", "lost"]
@@ -39,7 +40,7 @@ class FileJournal:
     """Appends to *path*; several lives may share the file."""
 
     def __init__(self, path: Path, *, shard: str, clock: Clock) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = _open(path)
         self._shard = shard
         self._clock = clock
 
@@ -61,6 +62,23 @@ class FileJournal:
     def _write(self, *, e: str, **fields: object) -> None:
         record = {"e": e, "t": self._clock.now(), "shard": self._shard, **fields}
         os.write(self._fd, msgspec.json.encode(record) + b"\n")
+
+
+def check_journal(path: Path) -> None:
+    """Raises: InputError if *path* cannot be written to; it is made if need be."""
+    os.close(_open(path))
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise InputError(
+            "--journal",
+            str(path),
+            f"cannot be written to ({error.strerror})",
+            "name a file in a folder that exists",
+        ) from None
 
 
 def _identity(resource: str, meta: Meta) -> dict[str, object]:

@@ -37,7 +37,11 @@ class Life:
 
 def check_member(member: str) -> str:
     """*member*, if a Lease can be named after it. Raises: InputError."""
-    usable = is_shard_name(member[:_MEMBER_IN_NAME].rstrip("-.")) and len(member) <= _MAX_MEMBER
+    if len(member) > _MAX_MEMBER:
+        raise InputError(
+            "--member", f"{member[:20]}...", "is too long", f"use at most {_MAX_MEMBER} characters"
+        )
+    usable = is_shard_name(member[:_MEMBER_IN_NAME].rstrip("-."))
     if not usable or any(part.startswith("-") or part.endswith("-") for part in member.split(".")):
         raise InputError(
             "--member",

@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, assert_never
 
 import structlog
@@ -22,12 +21,12 @@ from kubeio.clock import Clock
 from kubeio.config import Cluster
 from kubeio.discovery import Discovery
 from kubeio.election import LeadershipLost, leader_gauge, leadership
-from kubeio.errors import InputError, KubeError
+from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.labels import RingKeys
 from kubeio.lease import Leases
 from kubeio.queue_metrics import QueueCollectors
 from kubeio.resource import Resource
-from kubeio.server import ProbeServer
+from kubeio.server import ProbeServer, write_port
 from kubeio.workqueue import WorkQueue
 from shard_controller import config, life, process
 from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single
@@ -108,7 +107,7 @@ class Replica:
         host, port = self._settings.probes_address
         ready = {"work": self._why_not_ready}
         async with ProbeServer(host, port, self._registry, {}, ready_checks=ready) as server:
-            _write_port(self._settings.probes_port_file, server.port)
+            write_port(self._settings.probes_port_file, server.port)
             match mode:
                 case Sharded(ring=ring):
                     return await self._work_sharded(ring)
@@ -392,7 +391,7 @@ class Replica:
             try:
                 view = await config.read_ring(self._client, ring)
                 is_ending = view.metadata.deletion_timestamp is not None
-            except InputError:
+            except (InputError, NotFound):
                 is_ending = True
             except KubeError as error:
                 log.debug("ring not read", error=str(error))
@@ -406,11 +405,3 @@ class Replica:
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[Phase], None], phase: Phase) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(function, phase)
-
-
-def _write_port(path: Path | None, port: int) -> None:
-    """Make *port* known in one step: readers never see half a file."""
-    if path is not None:
-        fresh = path.with_name(f"{path.name}.new")
-        fresh.write_text(f"{port}\n")
-        fresh.replace(path)

@@ -22,11 +22,11 @@ _FIELD = "CONTROLLER"
 def load_controller(text: str) -> Controller[Any]:
     """The controller that *text* names; it has a reconciler. Raises: InputError."""
     where, colon, attribute = text.rpartition(":")
-    if not colon or not where or not attribute.isidentifier():
+    if not colon or not where or not attribute.isidentifier() or ("/" in where and not where.endswith(".py")):
         raise InputError(
             _FIELD,
             text,
-            "is not FILE:NAME or MODULE:NAME",
+            "is not FILE.py:NAME or MODULE:NAME",
             "write e.g. controller.py:websites or app.main:websites",
         )
     module = _module_from_file(Path(where), text) if where.endswith(".py") else _module(where, text)
@@ -55,7 +55,7 @@ def _module_from_file(path: Path, text: str) -> ModuleType:
         spec.loader.exec_module(module)
     except InputError:
         raise
-    except Exception as error:  # whatever a user's file raises
+    except (Exception, SystemExit) as error:  # whatever a user's file raises
         raise _cannot_import(text, error) from error
     return module
 
@@ -65,11 +65,11 @@ def _module(name: str, text: str) -> ModuleType:
         return importlib.import_module(name)
     except InputError:
         raise
-    except Exception as error:  # whatever a user's module raises
+    except (Exception, SystemExit) as error:  # whatever a user's module raises
         raise _cannot_import(text, error) from error
 
 
-def _cannot_import(text: str, error: Exception) -> InputError:
+def _cannot_import(text: str, error: BaseException) -> InputError:
     shown = f"cannot be imported ({type(error).__name__}: {error})"
     return InputError(_FIELD, text, shown, "correct the file, or run it with python to see the whole error")
 

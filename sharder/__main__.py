@@ -13,6 +13,7 @@ import typer
 
 from kubeio.command_line import run_command
 from kubeio.errors import InputError
+from kubeio.labels import check_namespace
 from kubeio.runtime import configure_logging
 from kubeio.runtime import run as run_until_stopped
 from kubeio.server import parse_bind
@@ -70,7 +71,7 @@ def sharder(
             identity=identity or default_identity(),
             kubeconfig=kubeconfig,
             context=context,
-            election_namespace=lease_namespace,
+            election_namespace=check_namespace("--lease-namespace", lease_namespace),
             lease_duration_s=check_duration(lease_duration_s),
             probes_host=host,
             probes_port=port,

@@ -21,7 +21,7 @@ from kubeio.discovery import Discovery
 from kubeio.election import leader_gauge, leadership
 from kubeio.lease import Leases
 from kubeio.metrics import ClientMetrics
-from kubeio.server import ProbeServer
+from kubeio.server import ProbeServer, write_port
 from sharder.metrics import SharderMetrics
 from sharder.rings import Rings
 
@@ -69,8 +69,7 @@ async def run(settings: Settings) -> None:
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         server = ProbeServer(settings.probes_host, settings.probes_port, registry, {}, ready_checks=ready)
         async with server, asyncio.TaskGroup() as tasks:
-            if settings.probes_port_file is not None:
-                settings.probes_port_file.write_text(str(server.port))
+            write_port(settings.probes_port_file, server.port)
             tasks.create_task(rings.run(), name="rings")
             await rings.synced.wait()
             async with leadership(

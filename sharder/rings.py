@@ -10,6 +10,8 @@ import msgspec
 import structlog
 
 from kubeio.errors import NotFound
+from kubeio.failures import failure
+from kubeio.kubeconfig import nearest
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
 from sharder.ringwork import RingWork
@@ -89,13 +91,15 @@ class Rings:
             case ListDone():
                 for name in self._works.keys() - self._listing:
                     self._gone(name)
+                for name in sorted(self._names - self._listing):
+                    log.warning("ring does not exist", ring=name, remedy=nearest(name, self._listing))
                 self.synced.set()
             case Changed(object=item):
                 self._seen(item, tasks)
             case Removed(object=item):
                 self._gone(item.meta.name)
             case Gap(error=error):
-                log.warning("ring watch interrupted", error=str(error))
+                log.warning("ring watch interrupted", error=failure(error).message)
             case _:
                 pass
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import Forbidden, KubeError
+from kubeio.errors import KubeError
 from kubeio.events import EventRecorder, Regarding
+from kubeio.failures import failure
 from kubeio.resource import CONTROLLER_RINGS
 from sharder.activation import Activation
 from sharder.config import immutable_changes, parse_ring
@@ -110,8 +111,9 @@ class RingWork:
                 error = _first(raised)
                 if not isinstance(error, KubeError):
                     raise
-                log.error("ring cannot be worked", ring=self.name, error=str(error))
-                await self._report_refusal(type(error).__name__, _told(error))
+                told = failure(error).message
+                log.error("ring cannot be worked", ring=self.name, error=told)
+                await self._report_refusal(type(error).__name__, told)
             await asyncio.sleep(RETRY_S)
 
     async def _work_once(self) -> None:
@@ -295,12 +297,6 @@ def _mapping(document: Mapping[str, object], name: str) -> Mapping[str, object]:
 def _first(raised: Exception) -> Exception:
     """The first error inside *raised*, however deep the groups around it are."""
     return _first(raised.exceptions[0]) if isinstance(raised, ExceptionGroup) else raised
-
-
-def _told(error: Exception) -> str:
-    if isinstance(error, Forbidden):
-        return f"{error.message or error}: grant this to the sharder's account"
-    return str(error)
 
 
 async def _end(*tasks: asyncio.Task[object]) -> None:
