@@ -176,7 +176,7 @@ async def test_a_process_that_slept_through_its_lease_while_working_does_not_wak
     bench: Bench,
 ) -> None:
     shard = await bench.start("web-0")
-    await bench.site("blog", "sleep 3\npublish late", owner=shard)
+    await bench.site("blog", "sleep 30\npublish late", owner=shard)
     await bench.until(lambda: value(shard.reconciles("blog")))
     shard.signal(signal.SIGSTOP)
     await asyncio.sleep(4)
