@@ -138,7 +138,7 @@ def test_a_controller_needs_workers_and_time(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("target", "problem"),
     [
-        ("controller.py", "is not FILE:NAME or MODULE:NAME"),
+        ("controller.py", "is not FILE.py:NAME or MODULE:NAME"),
         ("controller.py:not-a-name", "is not FILE:NAME"),
         ("missing.py:sites", "does not exist"),
         ("no.such.module:sites", "cannot be imported"),
