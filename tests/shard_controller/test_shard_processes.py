@@ -179,7 +179,7 @@ async def test_a_process_that_slept_through_its_lease_while_working_does_not_wak
     await bench.site("blog", "sleep 30\npublish late", owner=shard)
     await bench.until(lambda: value(shard.reconciles("blog")))
     shard.signal(signal.SIGSTOP)
-    await asyncio.sleep(2.5)  # beyond the Lease, within the reconcile's own timeout
+    await asyncio.sleep(3.3)  # beyond the Lease, within the reconcile's own timeout
     shard.signal(signal.SIGCONT)
     assert await shard.ended(within_s=5) == 3
 
