@@ -93,6 +93,9 @@ def run(
     progress_deadline_s: Annotated[
         float, typer.Option(help="The process ends when its loop, streams or keys stand still for longer.")
     ] = 60.0,
+    silence_s: Annotated[
+        float, typer.Option(help="A watch that says nothing for longer is started again.")
+    ] = 90.0,
 ) -> None:
     """Run one replica of a controller until SIGTERM.
 
@@ -114,6 +117,7 @@ def run(
             log_format=log_format.value,
             log_level=log_level,
             progress_deadline_s=progress_deadline_s,
+            silence_s=silence_s,
         )
         code = app.run(chosen, _mode(mode, ring or chosen.name, lease_name or chosen.name), settings)
     except InputError as error:

@@ -48,6 +48,8 @@ class Settings:
     log_format: str = "auto"
     log_level: str = "info"
     progress_deadline_s: float = 60.0
+    silence_s: float = 90.0
+    """A watch without event or bookmark for longer is dead and is started again; bookmarks come once a minute."""
     stop_within_s: float = 25.0
     """On SIGTERM: how long lost answers are waited for before the process exits without releasing its Lease."""
     is_fenced: bool = field(default_factory=_is_fenced)
@@ -59,6 +61,10 @@ class Settings:
             raise InputError("--workers", self.workers, "is too small", "use 1 or more")
         if self.namespace:
             check_namespace("--namespace", self.namespace)
+        if not self.silence_s > 0:
+            raise InputError(
+                "--silence-s", self.silence_s, "is too short", "use 90, or more than a bookmark's interval"
+            )
         if not self.progress_deadline_s > 0:
             raise InputError(
                 "--progress-deadline-s", self.progress_deadline_s, "is too short", "use 1 or more"

@@ -27,8 +27,6 @@ from shard_controller.writes import Writer
 
 log = structlog.get_logger("shard_controller")
 
-SILENCE_S = 90.0
-"""Bookmarks come once a minute: a stream that says nothing for longer is dead, and its session restarts it."""
 _SWEEP_TICKS = 10
 
 
@@ -52,10 +50,12 @@ class Engine:
         queue: WorkQueue[Task],
         gate: Gate,
         pulse: Pulse,
+        silence_s: float,
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self._cache = cache
+        self._silence_s = silence_s
         self._queue = queue
         self._gate = gate
         self._pulse = pulse
@@ -69,7 +69,7 @@ class Engine:
                 kind.resource,
                 namespace=namespace if kind.resource.namespaced else "",
                 label_selector=label_selector,
-                silence_s=SILENCE_S,
+                silence_s=silence_s,
                 clock=clock,
                 rng=rng,
             )
@@ -163,7 +163,7 @@ class Engine:
             self._pulse.tick(
                 due=len(self._queue),
                 handed_over=worker.handed_over,
-                is_fresh=all(now - s.sign_of_life_at <= SILENCE_S for s in self._sources.values()),
+                is_fresh=all(now - s.sign_of_life_at <= self._silence_s for s in self._sources.values()),
                 is_held=self._gate.is_open(),
             )
             ticks += 1

@@ -294,6 +294,7 @@ class Replica:
             queue=queue,
             gate=way.gate,
             pulse=self._pulse,
+            silence_s=self._settings.silence_s,
             clock=self._clock,
             rng=self._rng,
         )
