@@ -283,8 +283,9 @@ async def test_uninstall_leaves_the_crd_and_the_objects(helm: Helm, admin: Indep
     await helm.uninstall(RELEASE, namespace=SYSTEM)
     await eventually(lambda: is_gone(admin, DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM), within_s=20)
     await admin.get(CRDS, CRD_NAME)
-    assert len(await admin.list_all(WEBSITES, namespace=SITES)) == OBJECTS
-    assert len(await admin.list_all(CONFIGMAPS, namespace=SITES, selector="!kubernetes")) >= OBJECTS
+    objects = await owners_by_object(admin)
+    assert len(objects) == 2 * OBJECTS
+    assert set(objects.values()) == {""}
 
 
 async def test_a_ring_outlives_its_release_and_comes_back_to_the_next_one(
@@ -296,6 +297,29 @@ async def test_a_ring_outlives_its_release_and_comes_back_to_the_next_one(
         await helm.uninstall(RELEASE, namespace=SYSTEM)
         ring = await admin.get(CONTROLLER_RINGS, KEYS.ring)
         assert "deletionTimestamp" not in ring["metadata"]
+
+
+async def test_a_ring_that_was_removed_after_its_sharder_goes_when_the_release_returns(
+    helm: Helm, pods: Pods, admin: IndependentClient
+) -> None:
+    """Helm deletes the sharder first; the ring's finalizer then holds it until a sharder runs again."""
+    removable = values(rings=[{**RING, "keep": False}], controllers=[])
+
+    async def is_held() -> bool:
+        return bool((await admin.get(CONTROLLER_RINGS, KEYS.ring))["metadata"].get("finalizers"))
+
+    async def is_finished() -> bool:
+        return await is_gone(admin, CONTROLLER_RINGS, KEYS.ring)
+
+    for life, is_reached in (("ringleader-sharder-c", is_held), ("ringleader-sharder-d", is_finished)):
+        await helm.install(RELEASE, removable, namespace=SYSTEM)
+        deployment = await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
+        await pods.start_all(deployment, [life])
+        await eventually(is_reached, within_s=WITHIN_S, told=pods.logs)
+        assert await pods.stop(life) == 0
+        await helm.uninstall(RELEASE, namespace=SYSTEM)
+        if is_reached is is_held:
+            assert (await admin.get(CONTROLLER_RINGS, KEYS.ring))["metadata"]["deletionTimestamp"]
 
 
 async def test_without_keep_the_ring_and_the_crd_go_with_the_release(
