@@ -248,6 +248,17 @@ async def test_a_blocked_main_loop_stops_the_heartbeat() -> None:
     assert life.leases.swaps[-1] - life.began_at <= 61
 
 
+async def test_a_loop_that_does_not_tick_is_noticed_at_the_deadline() -> None:
+    clock = LoopClock()
+    watchdog = Watchdog(Pulse(), deadline_s=60, clock=clock)
+    found = []
+    for _ in range(62):
+        clock.slept_s += 1
+        found.append(watchdog.check())
+    assert found[:60] == [None] * 60
+    assert found[60] == ("event loop did not tick", 61.0)
+
+
 def tick(
     pulse: Pulse, times: int, *, due: int = 0, moves: bool = False, fresh: bool = True, held: bool = True
 ) -> None:

@@ -38,6 +38,11 @@ class OneChild(NoProcesses):
         return True
 
 
+class OneProcess(NoProcesses):
+    def is_running(self, pid: int, started: int) -> bool:
+        return (pid, started) == (100, 4000)
+
+
 def birth(identity: Identity = ME) -> Birth:
     return Birth(keys=KEYS, member="web-0", duration_s=15, hold=True, identity=identity)
 
@@ -90,6 +95,11 @@ def test_another_pid_namespace_of_the_same_container_proves_the_end() -> None:
     assert not proves_end(
         old, life="x", mine=Identity("boot-1", "ns-0", 1, 10, "uid-1/main"), processes=NoProcesses()
     )
+
+
+def test_a_process_that_still_runs_has_not_ended() -> None:
+    old = Identity("boot-1", "ns-1", 100, 4000)
+    assert not proves_end(old, life="x", mine=ME, processes=OneProcess())
 
 
 def test_a_missing_process_of_the_same_boot_proves_the_end_unless_it_left_children() -> None:

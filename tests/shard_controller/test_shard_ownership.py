@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -185,6 +187,27 @@ def test_nothing_starts_without_a_lease_not_even_an_acknowledgement() -> None:
     for drain in (None, OTHER, ""):
         state = State(3, ME, drain)
         assert decide(state, shard=ME, floor=0, unanswered=False, held=False) == Wait()
+
+
+def test_an_object_that_was_asked_for_is_given_up_and_not_reconciled() -> None:
+    for drain, handoff in ((OTHER, Directed(OTHER)), ("", Plain()), (ME, Kept())):
+        state = State(3, ME, drain)
+        asked = decide(state, shard=ME, floor=0, unanswered=False, held=True)
+        assert asked == Acknowledge(state, handoff)
+
+
+def test_an_acknowledgement_on_its_way_counts_as_given() -> None:
+    floors: Floors[str] = Floors()
+    tested = State(7, ME, OTHER)
+    floors.acknowledging(KEY, tested=tested.version)
+    known: dict[str, Any] = {
+        "floor": floors.floor(KEY),
+        "unanswered": floors.is_unanswered(KEY),
+        "held": True,
+    }
+    assert decide(tested, shard=ME, **known) == Reread()
+    back = State(9, ME, None)
+    assert decide(back, shard=ME, **known) == Reconcile(back)
 
 
 def test_a_drain_label_decides_the_way() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, suppress
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from kubeio.clock import micro_time
 from kubeio.election import Leadership, LeadershipLost, leader_gauge, leadership
 from kubeio.errors import Forbidden, InputError, ServerFailure
 from kubeio.models import Lease, LeaseSpec, Meta
@@ -79,6 +81,17 @@ class Scene:
 
     def leave(self, identity: str) -> None:
         self.leaders.remove(identity)
+
+
+class SkewedClock(LoopClock):
+    """The clock of a machine whose wall clock is *behind_s* behind that of the others."""
+
+    def __init__(self, behind_s: float) -> None:
+        super().__init__()
+        self._behind_s = behind_s
+
+    def wall(self) -> datetime:
+        return super().wall() - timedelta(seconds=self._behind_s)
 
 
 class Stage:
@@ -190,6 +203,20 @@ async def test_process_that_was_suspended_finds_its_leadership_lost() -> None:
         assert not held.is_held(), "a last look before an act sees it at once"
         await asyncio.sleep(0.6)
         assert process.losses == ["not renewed for 10 s"]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("behind_s", [300, -300])
+async def test_a_leader_whose_wall_clock_is_behind_is_not_taken_for_silent(behind_s: float) -> None:
+    """Machines disagree by minutes: a candidate counts from what it saw itself, on its own clock."""
+    server, walls = LeaseServer(), SkewedClock(behind_s)
+    renew_time = micro_time(walls.wall())
+    spec = LeaseSpec("leader", 15, renew_time, renew_time, 0)
+    server.create(Lease(Meta(name=NAME), spec), "leader")
+    began = asyncio.get_running_loop().time()
+    async with alone(server):
+        waited_s = asyncio.get_running_loop().time() - began
+    assert 15 <= waited_s <= 15 + 2.4 + 0.1
 
 
 @pytest.mark.looptime

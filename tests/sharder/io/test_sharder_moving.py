@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from kubeio.models import HasMeta
 from kubeio.resource import CONTROLLER_RINGS
 from ring import HashRing
 from ring.key import object_key
@@ -159,6 +160,18 @@ async def test_a_paused_ring_moves_nothing_but_assigns_what_is_new(ground: Groun
         await wait_until(asked)
 
 
+async def test_a_ring_that_is_worked_carries_a_finalizer(ground: Ground) -> None:
+    await ground.ring()
+    async with ground.sharder():
+
+        async def is_worked() -> bool:
+            return (await ground.status()).get("sharder") is not None
+
+        await wait_until(is_worked)
+        found = await ground.client.get(CONTROLLER_RINGS, RING, type=HasMeta)
+        assert found.metadata.finalizers == ["ringleader.dev/ring"]
+
+
 async def test_a_deleted_ring_gives_every_object_up_and_goes_when_no_lease_is_held(ground: Ground) -> None:
     await ground.ring()
     a = await ground.shard("a")
@@ -173,7 +186,7 @@ async def test_a_deleted_ring_gives_every_object_up_and_goes_when_no_lease_is_he
         await wait_until(asked)
         for name in await ground.drains():
             await ground.acknowledge(name)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(4)
         assert await ground.exists(CONTROLLER_RINGS, RING), "a shard still holds its Lease"
         await a.release()
 

@@ -324,6 +324,17 @@ def test_a_lease_deleted_by_hand_is_contested_for_the_longest_duration_and_only_
     assert cleared_at - deleted_at >= 60
 
 
+def test_a_name_that_has_no_lease_gets_a_tombstone_and_its_objects_stay() -> None:
+    story = fleet(max_lease_duration_s=60)
+    story.machine.unknown_name_seen("m9-00000001", at=story.at)
+    assert story.view().standing("m9-00000001") is Standing.CONTESTED
+    story.run(59)
+    assert story.view().standing("m9-00000001") is Standing.CONTESTED
+    assert story.leases["m9-00000001"].spec.holder_identity == "sharder:sharder-1"
+    story.run(3)
+    assert story.view().dead("m9-00000001")
+
+
 def test_a_sharder_that_starts_during_the_wait_sees_it_through_itself() -> None:
     story = fleet(max_lease_duration_s=60)
     story.delete("m1-00000001")

@@ -70,6 +70,12 @@ def test_the_name_of_an_unrelated_lease_is_a_dead_owner() -> None:
     assert planned(website("x", shard="kube-scheduler"), view) == Assign("a-1", was="kube-scheduler")
 
 
+def test_an_owner_that_is_silent_for_long_but_not_taken_keeps_its_objects() -> None:
+    view = changed(TWO, b=State.UNCERTAIN)
+    assert planned(website(OF_A, shard="b-1"), view) == Wait(WaitReason.OWNER_SILENT)
+    assert planned(website(OF_B, shard="b-1"), view) == NOTHING
+
+
 @pytest.mark.parametrize("owner", ["c-contested", "c-missing"])
 @pytest.mark.parametrize("drain", [None, "", "b-1"])
 def test_objects_of_a_contested_owner_stay_where_they_are(owner: str, drain: str | None) -> None:

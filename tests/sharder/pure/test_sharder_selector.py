@@ -1,0 +1,127 @@
+"""What the unowned watch leaves out and when that changes: the protocol's 6.2, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import cast
+
+import pytest
+
+from sharder.lives import State
+from sharder.roster import Roster
+from sharder.selection import follow_membership
+from sharder.unowned import Unowned, unowned_selector
+from sharder.view import Hold, View, WaitReason
+from tests.sharder.pure.views import KEYS, make_view
+
+SETTLE_S = 2.0
+
+
+class LoopClock:
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Published:
+    """A roster that shows what the test says: views with growing versions."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._changed = asyncio.Condition()
+
+    async def show(self, *not_dead: str, dead: tuple[str, ...] = ()) -> None:
+        states = dict.fromkeys(not_dead, State.READY) | dict.fromkeys(dead, State.DEAD)
+        async with self._changed:
+            self.view = replace(make_view(states, {}), version=self.view.version + 1)
+            self._changed.notify_all()
+
+    async def wait_newer(self, version: int) -> View:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.view.version > version)
+            return self.view
+
+
+class Selected:
+    """An unowned watch that notes what it is told to leave out, and when."""
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self.switches: list[tuple[float, set[str]]] = []
+
+    def select(self, not_dead: Iterable[str]) -> None:
+        self.switches.append((round(asyncio.get_running_loop().time() - self._began, 3), set(not_dead)))
+
+
+def test_the_selector_names_whoever_is_not_dead() -> None:
+    assert unowned_selector(KEYS, ["b-1", "a-1"]) == f"{KEYS.shard} notin (a-1,b-1)"
+    assert unowned_selector(KEYS, []) == "", "without names there is no such selector: everything"
+
+
+async def followed(
+    *happenings: tuple[float, tuple[str, ...], tuple[str, ...]],
+) -> list[tuple[float, set[str]]]:
+    """The switches of a ring that begins with a, b and c, when at each instant others live or are dead."""
+    began = asyncio.get_running_loop().time()
+    roster, unowned = Published(make_view(dict.fromkeys(("a", "b", "c"), State.READY), {})), Selected(began)
+    following = asyncio.create_task(
+        follow_membership(cast(Roster, roster), cast(Unowned, unowned), settle_s=SETTLE_S, clock=LoopClock())
+    )
+    for at, live, dead in happenings:
+        await asyncio.sleep(began + at - asyncio.get_running_loop().time())
+        await roster.show(*live, dead=dead)
+    await asyncio.sleep(60)
+    following.cancel()
+    return unowned.switches
+
+
+@pytest.mark.looptime
+async def test_a_death_switches_the_watch_at_once_when_it_was_quiet() -> None:
+    switches = await followed((10, ("a", "b"), ("c",)))
+    assert switches == [(0, {"a", "b", "c"}), (10, {"a", "b"})]
+
+
+@pytest.mark.looptime
+async def test_deaths_switch_the_watch_once_per_window() -> None:
+    switches = await followed((10, ("a", "b"), ("c",)), (10.5, ("a",), ("b", "c")), (11, (), ("a", "b", "c")))
+    assert switches == [(0, {"a", "b", "c"}), (10, {"a", "b"}), (12, set())]
+
+
+@pytest.mark.looptime
+async def test_a_join_switches_the_watch_after_a_window() -> None:
+    switches = await followed((10, ("a", "b", "c", "d"), ()), (11, ("a", "b", "c", "d", "e"), ()))
+    assert switches == [(0, {"a", "b", "c"}), (12, {"a", "b", "c", "d", "e"})]
+
+
+@pytest.mark.looptime
+async def test_a_contested_name_stays_left_out() -> None:
+    began = asyncio.get_running_loop().time()
+    view = make_view({"a": State.READY, "b": State.CONTESTED, "c": State.MISSING, "d": State.DEAD}, {})
+    roster, unowned = Published(view), Selected(began)
+    following = asyncio.create_task(
+        follow_membership(cast(Roster, roster), cast(Unowned, unowned), settle_s=SETTLE_S, clock=LoopClock())
+    )
+    await asyncio.sleep(1)
+    following.cancel()
+    assert unowned.switches == [(0, {"a", "b", "c"})]
+
+
+@pytest.mark.looptime
+async def test_nothing_is_watched_before_the_leases_were_read() -> None:
+    unread = make_view({}, {}, hold=Hold(WaitReason.NOT_SYNCED))
+    roster, unowned = Published(unread), Selected(asyncio.get_running_loop().time())
+    following = asyncio.create_task(
+        follow_membership(cast(Roster, roster), cast(Unowned, unowned), settle_s=SETTLE_S, clock=LoopClock())
+    )
+    await asyncio.sleep(5)
+    assert unowned.switches == []
+    await roster.show("a")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0.001)
+    assert unowned.switches == [(5, {"a"})]
+    following.cancel()
