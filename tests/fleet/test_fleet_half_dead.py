@@ -5,10 +5,12 @@ Trap 21 of the protocol, section 9 (event loop blocked with a healthy heartbeat 
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from devcluster.embedded import EmbeddedPlane, Fault
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet
 from tests.fleet.judging import judge
@@ -19,7 +21,7 @@ STUMBLING = Path(__file__).with_name("controllers") / "stumbling.py"
 
 @pytest.fixture(scope="module")
 def fleet_spec() -> FleetSpec:
-    flags = ("--progress-deadline-s", "6")
+    flags = ("--progress-deadline-s", "6", "--silence-s", "4")
     return FleetSpec(controller=f"{STUMBLING}:websites", lease_s=2, settle_s=1, shard_flags=flags)
 
 
@@ -34,6 +36,29 @@ async def test_a_replica_whose_event_loop_is_blocked_ends_and_others_take_over(f
     assert not exits[-1].asked
     await fleet.update(ref, {"spec": {"html": "well again"}})
     await judge(fleet)
+
+
+async def test_a_watch_that_says_nothing_any_more_is_started_again(fleet: Fleet) -> None:
+    """The connection stands, nothing comes: the classic way to lose updates without an error."""
+    plane, victim = fleet.plane, "replica-2"
+    if not isinstance(plane, EmbeddedPlane):
+        pytest.skip("a real API server's watches cannot be made half dead; the embedded one runs this test")
+    await judge(fleet)
+    process = fleet.members[victim].current
+    fault = await plane.faults.add(Fault(what="mute_watches", user=victim))
+    await plane.faults.clear(fault)  # streams that were muted stay so
+    await asyncio.sleep(0.5)
+    await fleet.objects.update_all()
+    wanted = await fleet.objects.generations()
+    await asyncio.sleep(1.5)
+    assert await fleet.objects.behind(wanted), "the fault did not strike"
+
+    async def all_seen() -> bool:
+        return not await fleet.objects.behind(wanted)
+
+    await fleet.wait_for(all_seen, f"{victim} to notice", within_s=20)
+    await judge(fleet)
+    assert fleet.members[victim].current is process
 
 
 async def test_a_reconciler_that_raises_holds_up_its_own_object_only(fleet: Fleet) -> None:
