@@ -11,7 +11,7 @@ import pytest
 from devcluster.embedded import Fault
 from kubeio.models import Lease
 from kubeio.patch import MergePatch
-from kubeio.resource import LEASES, Resource
+from kubeio.resource import CONTROLLER_RINGS, LEASES, Resource
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -157,6 +157,18 @@ async def test_a_reconcile_that_outlasts_its_timeout_is_cut_off_at_sigterm(bench
     await bench.until(lambda: value(shard.reconciles("blog")))
     assert await shard.terminate(within_s=12) == 0
     assert (await bench.lease(shard))["spec"].get("holderIdentity", "") == ""
+
+
+async def test_a_ring_that_is_being_deleted_is_not_joined(bench: Bench) -> None:
+    """A held Lease keeps the ring: replicas that are restarted for ever would never let it go."""
+    holds = MergePatch({"metadata": {"finalizers": ["example.com/keep"]}})
+    await bench.client.patch(CONTROLLER_RINGS, bench.keys.ring, holds, type=dict)
+    await bench.client.delete(CONTROLLER_RINGS, bench.keys.ring)
+    shard = await bench.start("web-0", wait=False)
+    assert await shard.ended() == 2
+    assert "is being deleted" in shard.log.read_text()
+    leases = await bench.client.list_page(LEASES, namespace=NS)
+    assert not [lease for lease in leases.objects if lease.meta.name.startswith("web-0")]
 
 
 @pytest.mark.parametrize("how", ["taken", "deleted", "duration edited"])

@@ -197,3 +197,16 @@ async def test_objects_with_generated_names_and_in_deletion_are_assigned_too(gro
             return (await ground.owners())[name] == "a-00000001"
 
         await wait_until(has_owner)
+
+
+async def test_what_no_object_of_the_ring_controls_waits_for_nobody(ground: Ground) -> None:
+    """ConfigMaps are everywhere in a cluster: they must neither be held in memory nor keep the ring unbalanced."""
+    await ground.ring()
+    await ground.shard("a")
+    await ground.sites(3)
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "of-somebody-else"}}
+    await ground.client.create(CONFIGMAPS, document, namespace="default", type=bytes)
+    async with ground.sharder():
+        await wait_until(lambda: is_balanced(ground))
+        assert (await ground.status())["unassigned"] == 0
+    assert (await ground.owners(CONFIGMAPS))["of-somebody-else"] == ""
