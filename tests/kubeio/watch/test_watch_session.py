@@ -218,8 +218,10 @@ async def test_version_that_expired_leads_to_a_list_not_older_than_what_was_seen
         server.put("site-8")
         server.compact()
         server.is_down = False
+        came_back = len(server.requests)
         await asyncio.sleep(40)
         assert stored(informer) == server.snapshot()
+    assert server.requests[came_back:][:2] == ["WATCH", "LIST"], "the first answer of 410 leads to the list"
     lists = [q for verb, q in zip(server.requests, server.queries, strict=True) if verb == "LIST"]
     assert lists[0] == {"rv": seen, "match": "NotOlderThan", "limit": "3"}
     assert {change.key.name for change in changes} == {"site-1", "site-3", "site-8"}, "only differences"

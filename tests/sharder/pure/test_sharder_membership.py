@@ -552,7 +552,8 @@ def test_a_check_that_began_before_the_death_proves_nothing() -> None:
     story = fleet()
     begun_at = story.at
     story.release("m1-00000001")
-    story.run(61)
+    story.run(30)
+    assert story.state("m1-00000001") is State.DEAD
     story.machine.orphan_confirmed("m1-00000001", begun_at=begun_at)
     assert not [intent for intent in story.wishes() if isinstance(intent, DeleteOrphan)]
 

@@ -1,0 +1,238 @@
+"""Writes and handoffs of one shard against a real API server: fences, creates without answers, the order of a drain."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+
+import shard_controller as sc
+from devcluster.embedded import Fault
+from kubeio.client import Client
+from kubeio.clock import SystemClock, micro_time
+from kubeio.config import load_cluster
+from kubeio.errors import NotFound
+from kubeio.labels import RingKeys
+from kubeio.lease import Leases
+from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
+from kubeio.patch import JsonPatch
+from kubeio.resource import Resource
+from shard_controller.cache import Cache, Kind, object_from
+from shard_controller.context import Context, Surroundings
+from shard_controller.drain import Evidence, Handover
+from shard_controller.errors import Elsewhere, Refused
+from shard_controller.fence import ShardFence
+from shard_controller.journal import NoJournal
+from shard_controller.metrics import ControllerMetrics
+from shard_controller.ownership import Directed
+from shard_controller.writes import Writer
+
+WEBSITES = Resource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+PAGES = sc.Resource("configmaps/v1", dict)
+KEYS = RingKeys("sites")
+NS = "default"
+ME, OTHER = "web-0-0000000a", "web-1-0000000b"
+BLOG = ObjectKey(NS, "blog")
+Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+
+
+class Shard:
+    """The writing rooms of one shard with the name `ME`, under the account `web-0`; its cache is filled by the test."""
+
+    def __init__(self, bench: Bench, client: Client) -> None:
+        clock, metrics = SystemClock(), ControllerMetrics(CollectorRegistry(), controller="c", workers=1)
+        self.bench = bench
+        self.client = client
+        self.sites, self.pages = Kind(WEBSITES, clock=clock), Kind(CONFIGMAPS, clock=clock)
+        self.cache = Cache(self.sites, [self.pages])
+        leases = Leases(client, NS)
+        self.writer = Writer(
+            client,
+            ShardFence(KEYS, ME),
+            leases=leases,
+            shard_label=KEYS.shard,
+            drain_label=KEYS.drain,
+            shard=ME,
+            field_manager="test",
+            journal=NoJournal(),
+            metrics=metrics,
+            may_create=lambda: True,
+            clock=clock,
+            rng=random.Random(1),
+        )
+        self.handover = Handover(
+            self.cache, self.writer, Evidence(leases), keys=KEYS, shard=ME, metrics=metrics
+        )
+
+    async def knows(self, kind: Kind, key: ObjectKey) -> Meta:
+        """Show *key* to the cache as a watch would; gives its metadata."""
+        raw = await self.client.get(kind.resource, key.name, namespace=key.namespace, type=bytes)
+        found = object_from(raw)
+        kind.store.put(found)
+        return found.meta
+
+    async def create_page(self, site: Meta, *, is_wanted: bool = True) -> Object:
+        """Have the page of *site*, as its reconcile would."""
+        body = page_of(site, label=ME)
+        return await self.writer.create(
+            self.pages, body, key=BLOG, owner_uid=site.uid, is_wanted=lambda: is_wanted
+        )
+
+    def writes(self, verb: str, *, code: int) -> int:
+        return len(self.bench.writes("web-0", resource="configmaps", verb=verb, code=code))
+
+
+def page_of(site: Meta, *, label: str) -> dict[str, object]:
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "Website",
+        "name": site.name,
+        "uid": site.uid,
+        "controller": True,
+    }
+    meta = {"name": "blog", "namespace": NS, "labels": {KEYS.shard: label}, "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"page": "old"}}
+
+
+@asynccontextmanager
+async def shard_on(bench: Bench) -> AsyncIterator[Shard]:
+    kubeconfig = await bench.plane.kubeconfig_for("web-0")
+    async with Client(load_cluster(kubeconfig=str(kubeconfig))) as client:
+        yield Shard(bench, client)
+
+
+@pytest.fixture
+async def shard(bench: Bench) -> AsyncIterator[Shard]:
+    async with shard_on(bench) as shard:
+        await bench.site("blog", "", owner=ME)
+        yield shard
+
+
+async def existing_page(shard: Shard, *, label: str = ME) -> Meta:
+    """A page of the site, made by somebody else; the cache does not show it."""
+    site = await shard.knows(shard.sites, BLOG)
+    raw = await shard.bench.client.create(CONFIGMAPS, page_of(site, label=label), namespace=NS, type=bytes)
+    return object_from(raw).meta
+
+
+async def test_a_refused_write_is_told_and_not_sent_again(shard: Shard) -> None:
+    page = await existing_page(shard)
+    await shard.bench.label(CONFIGMAPS, "blog", shard=OTHER)
+    with pytest.raises(Refused):
+        await shard.writer.patch(shard.pages, page, JsonPatch().add("/data/page", "mine"))
+    assert shard.writes("patch", code=422) == 1
+    assert shard.writes("patch", code=200) == 0
+
+
+@pytest.mark.parametrize("stale", ["version", "uid"])
+async def test_a_delete_names_the_uid_and_the_version_that_was_seen(shard: Shard, stale: str) -> None:
+    page = await existing_page(shard)
+    if stale == "version":
+        await shard.bench.label(CONFIGMAPS, "blog", shard=OTHER)
+    else:
+        page = msgspec.structs.replace(page, uid="of-an-earlier-one")
+    with pytest.raises(Refused):
+        await shard.writer.delete(shard.pages, page)
+    assert await shard.bench.find(CONFIGMAPS, "blog") is not None
+
+
+async def test_a_child_that_the_cache_does_not_show_yet_is_adopted(shard: Shard) -> None:
+    page = await existing_page(shard)
+    site = await shard.knows(shard.sites, BLOG)
+    found = await shard.create_page(site)
+    assert found.meta.uid == page.uid
+    assert shard.writes("delete", code=200) == 0
+
+
+async def test_a_create_without_an_answer_is_settled_by_a_read(shard: Shard) -> None:
+    await shard.bench.plane.faults.add(
+        Fault(what="lose_answer", user="web-0", verb="create", resource="configmaps", count=1)
+    )
+    site = await shard.knows(shard.sites, BLOG)
+    created = await shard.create_page(site, is_wanted=False)
+    assert created.meta.controller is not None
+    assert shard.writes("create", code=201) == 1
+
+
+async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shard: Shard) -> None:
+    await shard.bench.plane.faults.add(
+        Fault(what="latency", user="web-0", verb="create", resource="configmaps", count=1, delay_s=1.0)
+    )
+    await shard.knows(shard.sites, BLOG)
+    current = shard.sites.get(BLOG)
+    assert current is not None
+    async with asyncio.TaskGroup() as tasks:
+        around = Surroundings(
+            cache=shard.cache,
+            kinds={PAGES.text: shard.pages},
+            writer=shard.writer,
+            client=shard.client,
+            tasks=tasks,
+            ring=KEYS.ring,
+            shard=ME,
+            fencing_token=ME,
+            wall=SystemClock().wall,
+        )
+        context = Context(None, current, around, structlog.get_logger())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await context.create(PAGES, "blog", {"data": {"page": "new"}})
+        assert await shard.bench.find(CONFIGMAPS, "blog") is None
+        await context.settled()
+        assert await shard.bench.find(CONFIGMAPS, "blog") is not None
+
+
+async def test_our_child_under_another_live_name_is_asked_for_by_a_drain_label(shard: Shard) -> None:
+    now = micro_time(SystemClock().wall())
+    lease = Lease(Meta(name=OTHER, namespace=NS), LeaseSpec(OTHER, 15, now, now, 0))
+    await Leases(shard.bench.client, NS).create(lease)
+    await existing_page(shard, label=OTHER)
+    site = await shard.knows(shard.sites, BLOG)
+    with pytest.raises(Elsewhere):
+        await shard.create_page(site)
+    assert await shard.bench.labels(CONFIGMAPS, "blog") == {KEYS.shard: OTHER, KEYS.drain: ME}
+
+
+async def test_our_child_under_a_dead_name_is_left_to_the_sharder(shard: Shard) -> None:
+    await existing_page(shard, label=OTHER)
+    site = await shard.knows(shard.sites, BLOG)
+    with pytest.raises(Elsewhere):
+        await shard.create_page(site)
+    assert await shard.bench.labels(CONFIGMAPS, "blog") == {KEYS.shard: OTHER}
+
+
+# -- handoffs
+
+
+async def test_children_are_passed_on_before_their_parent(shard: Shard) -> None:
+    await existing_page(shard)
+    await shard.knows(shard.pages, BLOG)
+    await shard.bench.label(WEBSITES, "blog", drain="")
+    site = await shard.knows(shard.sites, BLOG)
+    await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
+    given_up = [write.resource for write in shard.bench.writes("web-0", verb="patch", code=200)]
+    assert given_up == ["configmaps", "websites.example.com"]
+
+
+@pytest.mark.parametrize("holder", [None, "", "sharder:s-1"])
+async def test_a_drain_towards_a_name_that_no_read_shows_held_is_plain(
+    shard: Shard, holder: str | None
+) -> None:
+    leases = Leases(shard.bench.client, NS)
+    if holder is not None:
+        await leases.create(Lease(Meta(name=OTHER, namespace=NS), LeaseSpec(holder, 15)))
+    else:
+        with pytest.raises(NotFound):
+            await leases.get(OTHER)
+    await shard.bench.label(WEBSITES, "blog", drain=OTHER)
+    site = await shard.knows(shard.sites, BLOG)
+    await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
+    assert await shard.bench.labels(WEBSITES, "blog") == {}
