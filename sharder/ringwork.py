@@ -106,7 +106,7 @@ class RingWork:
             except RingRefused as refused:
                 log.error("ring refused", ring=self.name, problems=[str(p) for p in refused.problems])
                 await self._report_refusal("InvalidSpec", "; ".join(str(p) for p in refused.problems))
-                return
+                await asyncio.Event().wait()  # only another spec can help: `run` starts anew then
             except (KubeError, ExceptionGroup) as raised:
                 error = _first(raised)
                 if not isinstance(error, KubeError):

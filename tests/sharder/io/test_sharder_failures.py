@@ -175,6 +175,9 @@ async def test_a_ring_that_cannot_be_worked_names_the_field_in_its_status(ground
             return condition.get("reason") == "InvalidSpec" and "spec.key" in str(condition["message"])
 
         await wait_until(says_so)
+        await asyncio.sleep(0.5)
+        writes = [w for w in ground.plane.writes() if w.user == "sharder-1"]
+        assert len(writes) == 1, "a refused ring is told once and left until its spec changes"
 
 
 async def test_a_ring_worked_by_another_sharder_is_left_alone(ground: Ground) -> None:
