@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, assert_never
 
 import structlog
@@ -27,7 +28,7 @@ from sharder.decisions import (
     UpdateDrain,
     Wait,
 )
-from sharder.keys import Controlled, Outsider
+from sharder.keys import Controlled
 from sharder.objects import Outcome
 from sharder.planner import ControllerSeen, Subject, plan
 from sharder.view import Standing
@@ -143,7 +144,7 @@ class Mover:
 
     def _plan(self, waiting: WaitingObject, controller: ControllerSeen | None) -> Decision:
         duty = self._duty
-        view = duty.roster.view
+        view = replace(duty.roster.view, at=duty.clock.now())  # published at its last change
         role = duty.kinds.role(duty.resource(waiting.work), waiting.meta)
         subject = Subject(
             waiting.meta,
@@ -168,16 +169,12 @@ class Mover:
         return max(waiting.since, life.since) if life is not None else waiting.since
 
     def _dismiss(self, waiting: WaitingObject) -> None:
-        """Nobody has to be found for it. Forget it, unless only its namespace keeps it out of the ring.
+        """Nobody has to be found for it: a live owner has it, or it is no business of the ring's. Forget it.
 
-        A live owner's death switches the watch, and a change shows again what is no business of the ring's: both
-        bring it back. A namespace that is selected later does not.
+        What could change that shows it again: an owner's death switches the watch or is met by a pass, a change
+        of the object is an event, a change of the selected namespaces lists anew (`Unowned.refresh`).
         """
-        owner = waiting.meta.labels.get(self._duty.keys.shard)
-        has_live_owner = owner is not None and self._duty.roster.view.standing(owner) is Standing.LIVE
-        role = self._duty.kinds.role(self._duty.resource(waiting.work), waiting.meta)
-        if has_live_owner or isinstance(role, Outsider):
-            self._waiting.drop_up_to(waiting.work, int(waiting.meta.resource_version))
+        self._waiting.drop_up_to(waiting.work, int(waiting.meta.resource_version))
         self._finish(waiting.work)
 
     async def _settle(self, waiting: WaitingObject, decision: Assign | Strip, outcome: Outcome) -> None:

@@ -1,0 +1,256 @@
+"""What is given to whom, and on which evidence: the protocol's 6.3, on virtual time.
+
+The real mover, planner and ring; a roster and a server that do what the test says, and note what they were asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import cast
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kubeio.errors import ServerFailure
+from kubeio.models import Meta, ObjectKey
+from kubeio.resource import Resource
+from sharder.decisions import Assign
+from sharder.duty import Duty
+from sharder.evidence import Evidence
+from sharder.keys import ControllerName, RingKinds
+from sharder.lives import State
+from sharder.metrics import SharderMetrics
+from sharder.mover import Mover
+from sharder.objects import Outcome
+from sharder.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
+from sharder.spec import GroupResource, RingResource
+from sharder.view import View
+from sharder.waiting import Waiting, WorkKey
+from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
+
+pytestmark = pytest.mark.looptime
+
+SPEC = make_spec(
+    resources=(RingResource(GroupResource("example.com", "websites"), (GroupResource("", "configmaps"),)),)
+)
+TWO = make_view({"a-1": State.READY, "b-1": State.READY, "c-dead": State.DEAD}, {"a": "a-1", "b": "b-1"})
+OF_A = name_for(TWO, "a")
+
+
+class LoopClock:
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Roster:
+    """Shows *view*; evidence takes a tenth of a second and shows *held* as it was when the read began."""
+
+    def __init__(self, view: View, *held: str) -> None:
+        self.view = view
+        self.held = set(held)
+        self.reads: list[float] = []
+        self.fails = 0
+
+    async def evidence(self) -> Evidence:
+        began = asyncio.get_running_loop().time()
+        self.reads.append(began)
+        held = frozenset(self.held)
+        await asyncio.sleep(0.1)
+        if self.fails:
+            self.fails -= 1
+            raise ServerFailure("LIST leases", status=500)
+        return Evidence(held, began)
+
+    async def wait_newer(self, version: int) -> View:
+        await asyncio.Event().wait()
+        return self.view
+
+    def unknown_name_seen(self, name: str) -> None:
+        raise AssertionError(f"{name} is unknown")
+
+
+@dataclass
+class Sent:
+    at: float
+    name: str
+    version: str
+    to: str
+
+
+@dataclass
+class Objects:
+    """The server's objects: writes are conditional on the version, reads are consistent."""
+
+    objects: dict[str, Meta] = field(default_factory=dict)
+    sent: list[Sent] = field(default_factory=list)
+
+    def put(self, meta: Meta) -> Meta:
+        self.objects[meta.name] = meta
+        return meta
+
+    async def write(self, resource: Resource, meta: Meta, decision: object) -> Outcome:
+        assert isinstance(decision, Assign)
+        now = asyncio.get_running_loop().time()
+        self.sent.append(Sent(now, meta.name, meta.resource_version, decision.to))
+        current = self.objects[meta.name]
+        if current.resource_version != meta.resource_version:
+            return Outcome.STALE
+        version = str(int(meta.resource_version) + 100)
+        self.put(msgspec.structs.replace(meta, labels={KEYS.shard: decision.to}, resource_version=version))
+        return Outcome.DONE
+
+    async def read(self, resource: Resource, meta: Meta) -> Meta | None:
+        return self.objects.get(meta.name)
+
+    async def read_controller(self, controller: ControllerName) -> ControllerSeen:
+        found = self.objects.get(controller.name)
+        return ControllerSeen(found.labels.get(KEYS.shard)) if found else ControllerSeen(exists=False)
+
+
+class Everything:
+    """Namespaces of a ring that selects all."""
+
+    def selects(self, namespace: str) -> bool:
+        return True
+
+
+class Ring:
+    """What a mover knows of its ring: the part of `sharder.duty.Duty` that it reads."""
+
+    def __init__(self, roster: Roster) -> None:
+        self.spec = SPEC
+        self.keys = KEYS
+        self.kinds = RingKinds(
+            SPEC,
+            {GroupResource("example.com", "websites"): WEBSITES, GroupResource("", "configmaps"): CONFIGMAPS},
+        )
+        self.roster = roster
+        self.namespaces = Everything()
+        self.objects = Objects()
+        self.metrics = SharderMetrics(CollectorRegistry())
+        self.clock = LoopClock()
+        self.waiting = Waiting()
+        self.mover = Mover(cast(Duty, self), self.waiting, rng=random.Random(1))
+
+    def resource(self, work: WorkKey) -> Resource:
+        return WEBSITES if work.resource == WEBSITES.group_resource else CONFIGMAPS
+
+    def terms(self) -> Terms:
+        return Terms()
+
+    def shows(self, meta: Meta, resource: Resource = WEBSITES) -> None:
+        """The unowned watch shows *meta*."""
+        work = WorkKey(resource.group_resource, ObjectKey(meta.namespace, meta.name))
+        self.waiting.put(work, meta, at=self.clock.now())
+        self.mover.look_at(work)
+
+    def owner(self, name: str) -> str | None:
+        return self.objects.objects[name].labels.get(KEYS.shard)
+
+
+@asynccontextmanager
+async def moving(roster: Roster) -> AsyncIterator[Ring]:
+    ring = Ring(roster)
+    running = asyncio.create_task(ring.mover.run())
+    yield ring
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_nothing_is_written_for_a_name_that_evidence_does_not_show_held() -> None:
+    """The view lags: what a consistent read shows counts."""
+    async with moving(Roster(TWO, "b-1")) as ring:
+        ring.shows(ring.objects.put(make_meta(OF_A)))
+        await asyncio.sleep(5)
+        assert ring.objects.sent == []
+        ring.roster.held.add("a-1")
+        await asyncio.sleep(2)
+        assert ring.owner(OF_A) == "a-1"
+
+
+async def test_without_evidence_nothing_is_written_until_there_is_some() -> None:
+    roster = Roster(TWO, "a-1", "b-1")
+    roster.fails = 3
+    async with moving(roster) as ring:
+        ring.shows(ring.objects.put(make_meta(OF_A)))
+        await asyncio.sleep(5)
+        assert len(roster.reads) == 4
+        assert [sent.to for sent in ring.objects.sent] == ["a-1"]
+
+
+async def test_each_batch_has_evidence_that_begins_after_its_versions_were_read() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        for number in range(300):
+            ring.shows(ring.objects.put(make_meta(f"first-{number}")))
+        shown_at = ring.clock.now()
+        await asyncio.sleep(1)
+        assert len(ring.objects.sent) == 300
+        assert len(ring.roster.reads) == 2, "one read for a batch of up to 250"
+        assert ring.roster.reads[0] >= shown_at
+        ring.roster.held.clear()
+        ring.shows(ring.objects.put(make_meta("second")))
+        await asyncio.sleep(1)
+        assert ring.owner("second") is None, "what was held before says nothing"
+
+
+async def test_a_write_that_met_another_version_is_decided_anew_with_new_evidence() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.shows(make_meta(OF_A))
+        ring.objects.put(msgspec.structs.replace(make_meta(OF_A), resource_version="9"))
+        await asyncio.sleep(5)
+        assert [(sent.version, sent.to) for sent in ring.objects.sent] == [("7", "a-1"), ("9", "a-1")]
+        assert len(ring.roster.reads) == 2
+        assert ring.roster.reads[1] >= ring.objects.sent[0].at
+
+
+async def test_an_object_that_somebody_owns_by_now_is_left_to_it() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.shows(make_meta(OF_A))
+        owned = msgspec.structs.replace(make_meta(OF_A, shard="b-1"), resource_version="9")
+        ring.objects.put(owned)
+        await asyncio.sleep(5)
+        assert len(ring.objects.sent) == 1
+        assert ring.owner(OF_A) == "b-1"
+        assert len(ring.waiting) == 0
+
+
+async def dead_tree(ring: Ring) -> tuple[Meta, Meta]:
+    """A site and its page that carry a dead name; the watch has shown the page, and nobody looked at it yet."""
+    parent = ring.objects.put(make_meta(OF_A, shard="c-dead"))
+    child = ring.objects.put(msgspec.structs.replace(child_of(OF_A, shard="c-dead").meta, uid="child"))
+    work = WorkKey(CONFIGMAPS.group_resource, ObjectKey("ns", child.name))
+    ring.waiting.put(work, child, at=ring.clock.now())
+    ring.shows(parent)
+    return parent, child
+
+
+async def test_a_dead_shards_parent_goes_once_its_children_went() -> None:
+    async with moving(Roster(replace(TWO, at=0.0), "a-1", "b-1")) as ring:
+        parent, child = await dead_tree(ring)
+        await asyncio.sleep(0.5)
+        assert ring.objects.sent == [], "its child still carries the dead name"
+        ring.shows(child, CONFIGMAPS)
+        ring.mover.look_at(WorkKey(CONFIGMAPS.group_resource, ObjectKey("ns", child.name)))
+        await asyncio.sleep(1)
+        assert [sent.name for sent in ring.objects.sent] == [child.name, parent.name]
+
+
+async def test_a_dead_shards_parent_goes_after_ten_seconds_anyway_though_membership_stands_still() -> None:
+    async with moving(Roster(replace(TWO, at=0.0), "a-1", "b-1")) as ring:
+        began = ring.clock.now()
+        parent, _ = await dead_tree(ring)
+        await asyncio.sleep(30)
+        assert [sent.name for sent in ring.objects.sent] == [parent.name]
+        assert ring.objects.sent[0].at - began == pytest.approx(CHILDREN_FIRST_S, abs=0.3)
+        assert len(ring.roster.reads) <= 3, "it is not asked about in a circle"
