@@ -98,7 +98,11 @@ def loadtest(
 
 async def _run(plan: Plan, output: str) -> int:
     say = Console(stderr=True)
-    plan.out.mkdir(parents=True, exist_ok=True)
+    try:
+        plan.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"cannot be made ({error.strerror})"
+        raise InputError("--out", str(plan.out), problem, "name a folder that can be written to") from None
     try:
         async with _cluster(plan, say) as kubeconfig:
             report, samples = await _measure(plan, kubeconfig, say)
