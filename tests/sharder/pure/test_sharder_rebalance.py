@@ -1,0 +1,234 @@
+"""When a ring has converged: one whole circle, clean, under one ring version (the protocol's 6.4). On virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import cast
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kubeio.answers import Page
+from kubeio.models import Meta, Object, ObjectKey
+from kubeio.resource import Resource
+from sharder.budget import DrainBudget
+from sharder.decisions import Drain
+from sharder.duty import Duty
+from sharder.handoffs import Handoffs
+from sharder.keys import RingKinds
+from sharder.lives import State
+from sharder.metrics import SharderMetrics
+from sharder.mover import Mover
+from sharder.objects import Outcome
+from sharder.planner import Terms
+from sharder.rebalance import Rebalance
+from sharder.spec import GroupResource
+from sharder.view import View
+from sharder.waiting import Waiting, WorkKey
+from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.views import KEYS, WEBSITES, make_meta, make_view, name_for
+
+pytestmark = pytest.mark.looptime
+
+SPEC = make_spec()
+LIVES = {"a-1": State.READY, "b-1": State.READY}
+ONE, TWO = make_view(LIVES, {"a": "a-1"}), make_view(LIVES, {"a": "a-1", "b": "b-1"})
+OF_A, OF_B = name_for(TWO, "a"), name_for(TWO, "b")
+
+
+class LoopClock:
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Roster:
+    """Shows the views that the test publishes."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._changed = asyncio.Condition()
+
+    async def publish(self, view: View) -> None:
+        async with self._changed:
+            version = self.view.version + 1
+            self.view = replace(view, version=version, ring_version=version)
+            self._changed.notify_all()
+
+    async def wait_newer(self, version: int) -> View:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.view.version > version)
+            return self.view
+
+
+class Everything:
+    """Namespaces of a ring that selects all."""
+
+    def __init__(self) -> None:
+        self.synced = asyncio.Event()
+        self.synced.set()
+
+    def selects(self, namespace: str) -> bool:
+        return True
+
+
+class Server:
+    """Objects with an owner, listed one page per object and half a second; owners answer when the test says so."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Meta] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.circles = 0
+
+    def own(self, name: str, shard: str) -> None:
+        self.objects[name] = make_meta(name, shard=shard)
+
+    async def pages(self, resource: Resource, **_: object) -> AsyncIterator[Page]:
+        self.circles += 1
+        for meta in list(self.objects.values()):
+            yield Page([Object(meta, b"{}")], "1", "", None)
+            await asyncio.sleep(0.5)
+
+    async def write(self, resource: Resource, meta: Meta, decision: object) -> Outcome:
+        assert isinstance(decision, Drain)
+        self.asked.append((meta.name, decision.to))
+        labels = {**meta.labels, KEYS.drain: decision.to}
+        self.objects[meta.name] = msgspec.structs.replace(meta, labels=labels)
+        return Outcome.DONE
+
+
+class InFlight:
+    """The handoffs of one ring: the part of `sharder.handoffs.Handoffs` that a pass needs."""
+
+    def __init__(self) -> None:
+        self.budget = DrainBudget(max_in_flight=10, max_per_owner=10, timeout_s=60)
+        self.synced = asyncio.Event()
+        self.synced.set()
+        self.works: set[WorkKey] = set()
+
+    def __len__(self) -> int:
+        return len(self.works)
+
+    def __contains__(self, work: WorkKey) -> bool:
+        return work in self.works
+
+    def begin(self, work: WorkKey, owner: str) -> None:
+        self.works.add(work)
+        self.budget.begin(work, owner=owner, at=asyncio.get_running_loop().time())
+
+    def failed(self, work: WorkKey) -> None:
+        self.end(work)
+
+    def end(self, work: WorkKey) -> None:
+        self.works.discard(work)
+        self.budget.end(work)
+
+    async def wait_changed(self, *, at_most_s: float | None = None) -> None:
+        await asyncio.sleep(at_most_s or 0.1)
+
+
+class Ring:
+    """What a pass knows of its ring: the part of `sharder.duty.Duty` that it reads."""
+
+    def __init__(self, view: View) -> None:
+        self.spec = SPEC
+        self.keys = KEYS
+        self.kinds = RingKinds(SPEC, {GroupResource("example.com", "websites"): WEBSITES})
+        self.roster = Roster(view)
+        self.namespaces = Everything()
+        self.server = self.client = self.objects = Server()
+        self.metrics = SharderMetrics(CollectorRegistry())
+        self.clock = LoopClock()
+        self.releasing = False
+        self.paused = False
+        self.handoffs = InFlight()
+        duty, waiting = cast(Duty, self), Waiting()
+        mover = Mover(duty, waiting, rng=random.Random(1))
+        self.rebalance = Rebalance(duty, cast(Handoffs, self.handoffs), waiting, mover)
+
+    def resource(self, work: WorkKey) -> Resource:
+        return WEBSITES
+
+    def terms(self) -> Terms:
+        return Terms(paused=self.paused)
+
+    def has_converged(self) -> bool:
+        return self.rebalance.is_converged
+
+    def acknowledge(self, name: str) -> None:
+        """The owner passes *name* on."""
+        meta = self.server.objects[name]
+        self.server.own(name, meta.labels[KEYS.drain])
+        self.handoffs.end(WorkKey(WEBSITES.group_resource, ObjectKey("ns", name)))
+
+
+@asynccontextmanager
+async def passing(ring: Ring) -> AsyncIterator[None]:
+    running = asyncio.create_task(ring.rebalance.run())
+    yield
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_clean_circle_is_convergence_and_nothing_more_is_read() -> None:
+    ring = Ring(TWO)
+    ring.server.own(OF_A, "a-1")
+    ring.server.own(OF_B, "b-1")
+    async with passing(ring):
+        await asyncio.sleep(100)
+        assert ring.has_converged()
+        assert ring.rebalance.last_seen == 2
+        assert ring.server.circles == 1
+
+
+async def test_a_circle_that_found_something_is_no_convergence() -> None:
+    ring = Ring(TWO)
+    ring.paused = True
+    ring.server.own(OF_B, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(60)
+        assert not ring.has_converged()
+        assert ring.server.asked == []
+        ring.paused = False
+        await asyncio.sleep(60)
+        assert ring.server.asked == [(OF_B, "b-1")]
+        assert not ring.has_converged(), "it was asked for and is not there yet"
+        ring.acknowledge(OF_B)
+        await asyncio.sleep(60)
+        assert ring.has_converged()
+
+
+async def test_a_circle_during_which_the_ring_changed_is_no_convergence() -> None:
+    ring = Ring(ONE)
+    ring.server.own(OF_B, "a-1")
+    ring.server.own(OF_A, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(0.7)  # the first object was found at its place
+        await ring.roster.publish(TWO)
+        await asyncio.sleep(10)
+        assert ring.server.asked == [(OF_B, "b-1")]
+        assert not ring.has_converged()
+        ring.acknowledge(OF_B)
+        await asyncio.sleep(60)
+        assert ring.has_converged()
+
+
+async def test_a_change_of_the_ring_ends_convergence() -> None:
+    ring = Ring(ONE)
+    ring.server.own(OF_B, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(10)
+        assert ring.has_converged()
+        await ring.roster.publish(TWO)
+        assert not ring.has_converged()
+        await asyncio.sleep(10)
+        assert ring.server.asked == [(OF_B, "b-1")]
