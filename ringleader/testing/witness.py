@@ -216,14 +216,27 @@ def replica_changes(
 def foreign_writes(
     writes: Collection[Write], *, keys: RingKeys, resources: Collection[str], replicas: Collection[str]
 ) -> list[ForeignWrite]:
-    """Every change that the server accepted from a replica on an object that was not that replica's just before."""
+    """Every change that the server accepted from a replica on an object that was not that replica's just before.
+
+    The one change that a replica may make to another's object is to ask for it (protocol, 5.8): nothing but a
+    drain label with its own name is added.
+    """
     account_of = lives(writes, keys=keys)
     foreign = []
     for write in replica_changes(writes, resources=resources, replicas=replicas):
         label = (write.labels_before or {}).get(keys.shard, "")
-        if accepted(write) and account_of.get(label) != write.user:
-            foreign.append(ForeignWrite(write, label))
+        if not accepted(write) or account_of.get(label) == write.user or _is_request(write, keys, account_of):
+            continue
+        foreign.append(ForeignWrite(write, label))
     return foreign
+
+
+def _is_request(write: Write, keys: RingKeys, account_of: Mapping[str, str]) -> bool:
+    """Whether *write* did nothing but ask a live owner to pass the object on to the writer."""
+    before, after = write.labels_before or {}, write.labels_after or {}
+    asked = after.get(keys.drain, "")
+    is_own = bool(asked) and account_of.get(asked) == write.user
+    return is_own and not write.subresource and after == {**before, keys.drain: asked} != before
 
 
 def refused_writes(

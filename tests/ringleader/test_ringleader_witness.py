@@ -147,6 +147,23 @@ def test_a_write_under_anothers_name_or_none_is_foreign_and_says_so(label: str |
     )
 
 
+def test_asking_anothers_object_over_is_not_foreign_and_nothing_else_passes_as_that() -> None:
+    log = [
+        lease(1, "a-1", "a-1", user="a", verb="create"),
+        lease(1, "b-1", "b-1", user="b", verb="create"),
+    ]
+    ask = msgspec.structs.replace(
+        patch(2, "a", "b-1"), subresource="", labels_after={KEYS.shard: "b-1", KEYS.drain: "a-1"}
+    )
+    through_status = msgspec.structs.replace(ask, subresource="status")
+    for_another = msgspec.structs.replace(ask, labels_after={KEYS.shard: "b-1", KEYS.drain: "b-1"})
+    with_more = msgspec.structs.replace(ask, labels_after={KEYS.shard: "a-1", KEYS.drain: "a-1"})
+    again = msgspec.structs.replace(ask, labels_before=ask.labels_after)
+    for write, is_foreign in ((ask, 0), (through_status, 1), (for_another, 1), (with_more, 1), (again, 1)):
+        found = foreign_writes([*log, write], keys=KEYS, resources={SITES}, replicas={"a", "b"})
+        assert len(found) == is_foreign, write
+
+
 def test_what_the_server_refused_is_counted_and_is_not_foreign() -> None:
     log = [
         lease(1, "a-1", "a-1", user="a", verb="create"),
