@@ -174,7 +174,8 @@ class Rebalance:
                 if work not in self._handoffs:
                     self._deferred.setdefault(owner, deque()).append(Misplaced(work, meta, owner))
             case Assign() | Strip() | ReportUnknown() | NeedController():
-                circle.clean = False  # the unowned watch brings it to the mover
+                circle.clean = False
+                self._bring(work, meta)
             case Wait():
                 circle.clean = False
             case _:
@@ -260,8 +261,11 @@ class Rebalance:
         decision = self._plan(work, meta)
         if not isinstance(decision, Assign | Strip | NeedController | ReportUnknown):
             return False
-        if self._waiting.get(work) is not None:
-            return False
+        return self._bring(work, meta)
+
+    def _bring(self, work: WorkKey, meta: Meta) -> bool:
+        """Have the mover look at an object that no watch has shown it; true if it did not know it."""
+        is_news = self._waiting.get(work) is None
         if self._waiting.put(work, meta, at=self._duty.clock.now()):
             self._mover.look_at(work)
-        return True
+        return is_news

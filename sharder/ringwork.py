@@ -166,14 +166,12 @@ class RingWork:
         if not releasing:
             await keep_ring(self._client, self.name)
         waiting = Waiting()
-        rooms: list[Rebalance] = []
-        movers: list[Mover] = []
 
         def look_again() -> None:
-            for mover in movers:
-                mover.look_at_all()
-            for rebalance in rooms:
-                rebalance.nudge()
+            """Namespaces or activation changed: what was left alone may be wanted now."""
+            unowned.refresh()
+            mover.look_at_all()
+            rebalance.nudge()
 
         namespaces = Namespaces(self._client, spec, on_change=look_again, clock=self._clock, rng=self._rng)
         events = EventRecorder(
@@ -204,14 +202,13 @@ class RingWork:
             keys=spec.keys,
             waiting=waiting,
             on_work=mover.look_at,
+            on_listed=mover.look_at_all,
             clock=self._clock,
             rng=self._rng,
         )
         mover.unowned = unowned
         handoffs = Handoffs(duty, rng=self._rng)
         rebalance = Rebalance(duty, handoffs, waiting, mover)
-        movers.append(mover)
-        rooms.append(rebalance)
         reporter = Reporter(self._client, self.name, _mapping(self._document, "status"), clock=self._clock)
         tasks.create_task(namespaces.run(), name="namespaces")
         tasks.create_task(activation.run(), name="activation")

@@ -71,7 +71,11 @@ class _Session:
 
 
 class Unowned:
-    """Keeps *waiting* up to date for every resource of one ring."""
+    """Keeps *waiting* up to date for every resource of one ring.
+
+    *on_work* hears of each object that is new or changed, *on_listed* when all resources were listed after a switch:
+    only then is it known which parents still have controlled objects that wait.
+    """
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class Unowned:
         keys: RingKeys,
         waiting: Waiting,
         on_work: Callable[[WorkKey], None],
+        on_listed: Callable[[], None],
         clock: Clock,
         rng: random.Random,
     ) -> None:
@@ -89,6 +94,7 @@ class Unowned:
         self._keys = keys
         self._waiting = waiting
         self._on_work = on_work
+        self._on_listed = on_listed
         self._clock = clock
         self._rng = rng
         self._selector: str | None = None
@@ -101,6 +107,12 @@ class Unowned:
         selector = unowned_selector(self._keys, not_dead)
         if selector != self._selector:
             self._selector = selector
+            self.listed_at = None
+            self._switched.set()
+
+    def refresh(self) -> None:
+        """List everything once more under the present selector: what was dismissed may be wanted now."""
+        if self._selector is not None:
             self.listed_at = None
             self._switched.set()
 
@@ -124,6 +136,7 @@ class Unowned:
                 running = started
                 if selector == self._selector:
                     self.listed_at = self._clock.now()
+                    self._on_listed()
                     log.info("unowned watch switched", selector=selector, waiting=len(self._waiting))
                 await self._switched.wait()
 

@@ -32,7 +32,7 @@ async def test_a_name_without_a_lease_is_contested_before_its_objects_move(groun
             return (await ground.owners())["forged"] == "a-00000001"
 
         await wait_until(moved)
-        assert asyncio.get_running_loop().time() - began >= 1.8
+        assert 1.8 <= asyncio.get_running_loop().time() - began < 6.0
 
 
 async def test_a_label_that_names_a_foreign_lease_is_dead_and_that_lease_is_not_touched(
@@ -226,3 +226,22 @@ async def test_lost_events_are_found_by_the_audit(ground: Ground) -> None:
             return (await ground.owners())["unseen"] == "a-00000001"
 
         await wait_until(owned, within_s=15)
+
+
+async def test_a_pass_brings_what_the_unowned_watch_does_not_show(ground: Ground) -> None:
+    """An owner that lived and died between two switches of the watch: the pass meets its objects."""
+    await ground.ring()
+    await ground.shard("a")
+    async with ground.sharder():
+        await wait_until(lambda: is_balanced(ground))
+        dead = await ground.shard("b")
+        await dead.release()
+        await ground.plane.faults.add(Fault(what="mute_watches", resource="websites.example.com"))
+        await ground.site("left", labels={KEYS.shard: dead.name})
+
+        async def moved() -> bool:
+            return (await ground.owners())["left"] == "a-00000001"
+
+        await ground.shard("c")  # the ring changes: a pass begins
+        await ground.plane.faults.clear()
+        await wait_until(moved, within_s=20)

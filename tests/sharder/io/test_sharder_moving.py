@@ -197,7 +197,7 @@ async def test_a_deleted_ring_gives_every_object_up_and_goes_when_no_lease_is_he
     assert set((await ground.owners()).values()) == {""}
 
 
-async def test_objects_of_a_namespace_that_is_no_longer_selected_are_given_up(ground: Ground) -> None:
+async def test_objects_follow_the_selection_of_their_namespace(ground: Ground) -> None:
     await ground.namespace("in", {"ring": "yes"})
     await ground.namespace("out", {"ring": "no"})
     await ground.ring(namespaceSelector={"matchLabels": {"ring": "yes"}})
@@ -210,6 +210,13 @@ async def test_objects_of_a_namespace_that_is_no_longer_selected_are_given_up(gr
             return await ground.owners() == {"inside": "a-00000001", "outside": ""}
 
         await wait_until(only_inside)
+        await wait_until(lambda: is_balanced(ground))
+        await ground.label_namespace("out", {"ring": "yes"})
+
+        async def both() -> bool:
+            return await ground.owners() == {"inside": "a-00000001", "outside": "a-00000001"}
+
+        await wait_until(both)
         await ground.label_namespace("in", {"ring": "no"})
 
         async def released() -> bool:

@@ -1,0 +1,74 @@
+"""The unowned watch is switched while objects come and go: nothing is missed meanwhile (trap 12)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from devcluster.embedded.faults import Fault
+from kubeio.client import Client
+from kubeio.clock import SystemClock
+from kubeio.config import load_cluster
+from kubeio.models import ObjectKey
+from sharder.unowned import Unowned
+from sharder.waiting import Waiting, WorkKey
+from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
+
+
+def work(name: str) -> WorkKey:
+    return WorkKey(WEBSITES.group_resource, ObjectKey("default", name))
+
+
+@asynccontextmanager
+async def watching(ground: Ground) -> AsyncIterator[tuple[Unowned, Waiting]]:
+    """The unowned watch of the account `watcher`, which leaves nobody out yet."""
+    waiting = Waiting()
+    user = await ground.plane.kubeconfig_for("watcher")
+    async with Client(load_cluster(kubeconfig=str(user))) as client:
+        unowned = Unowned(
+            client,
+            [WEBSITES],
+            keys=KEYS,
+            waiting=waiting,
+            on_work=lambda _: None,
+            clock=SystemClock(),
+            rng=random.Random(1),
+        )
+        running = asyncio.create_task(unowned.run())
+        try:
+            yield unowned, waiting
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+async def test_objects_made_while_the_watch_switches_are_seen_at_once(ground: Ground) -> None:
+    async with watching(ground) as (unowned, waiting):
+        unowned.select({"a-00000001"})
+        await wait_until(lambda: unowned.listed_at)
+        await ground.plane.faults.add(
+            Fault(what="latency", user="watcher", resource="websites.example.com", delay_s=3.0, for_s=1.0)
+        )
+        unowned.select({"a-00000001", "b-00000001"})
+        await asyncio.sleep(0.2)
+        await ground.site("late")
+        await asyncio.sleep(0.8)
+        assert unowned.listed_at is None, "the switch took no time: the test proves nothing"
+        assert waiting.get(work("late")) is not None
+        await wait_until(lambda: unowned.listed_at)
+        assert waiting.get(work("late")) is not None
+
+
+async def test_a_switch_forgets_what_has_an_owner_now_and_finds_what_lost_its_own(ground: Ground) -> None:
+    await ground.site("of-a", labels={KEYS.shard: "a-00000001"})
+    await ground.site("of-b", labels={KEYS.shard: "b-00000001"})
+    async with watching(ground) as (unowned, waiting):
+        unowned.select({"a-00000001"})
+        await wait_until(lambda: unowned.listed_at)
+        assert [waiting.get(work(name)) is not None for name in ("of-a", "of-b")] == [False, True]
+        unowned.select({"b-00000001"})
+        await wait_until(lambda: unowned.listed_at)
+        assert [waiting.get(work(name)) is not None for name in ("of-a", "of-b")] == [True, False]
