@@ -40,11 +40,15 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env: dict[str, str] = {}
     faults: list[Fault] = []
 
+    @property
+    def shown(self) -> str:
+        return " ".join([*(f"{name}={value}" for name, value in self.env.items()), self.run])
+
 
 def all_cases() -> dict[str, Case]:
     groups = yaml.safe_load(CASES.read_text())["cases"]
     read = {group: msgspec.convert(cases, list[Case]) for group, cases in groups.items()}
-    return {f"{group}: {case.run}": case for group, cases in read.items() for case in cases}
+    return {f"{group}: {case.shown}": case for group, cases in read.items() for case in cases}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
