@@ -27,6 +27,7 @@ async def test_an_assigned_object_gets_its_child_and_one_status_write(bench: Ben
     child = await bench.find(CONFIGMAPS, "blog")
     assert child["metadata"]["labels"][bench.keys.shard] == shard.name
     assert child["metadata"]["ownerReferences"][0]["controller"] is True
+    assert child["data"]["token"] == shard.name, "systems outside the cluster can refuse a former owner"
     await asyncio.sleep(0.5)
     assert len(bench.writes("web-0", resource="websites.example.com")) == 1
     assert (await bench.find(WEBSITES, "blog"))["status"]["observedGeneration"] == 1
@@ -39,6 +40,14 @@ async def test_an_object_of_another_shard_is_never_seen(bench: Bench) -> None:
     await bench.until(lambda: bench.page("ours"))
     assert shard.reconciles("theirs") == []
     assert await bench.page("theirs") == ""
+
+
+async def test_objects_of_others_do_not_reach_a_shard_s_memory(bench: Bench) -> None:
+    for number in range(3):
+        await bench.site(f"theirs-{number}", "publish hello", owner="web-1-00000000")
+        await bench.site(f"nobodys-{number}", "publish hello")
+    shard = await bench.start("web-0")
+    assert shard.logged("working")[0]["objects"] == 0
 
 
 async def test_a_plain_drain_removes_both_labels_children_first(bench: Bench) -> None:
@@ -149,6 +158,18 @@ async def test_sigterm_ends_what_runs_releases_the_lease_and_exits_with_0(bench:
     assert await bench.page("blog") == "hello"
     assert [record["outcome"] for record in shard.records("end")] == ["done"]
     assert (await bench.lease(shard))["spec"].get("holderIdentity", "") == ""
+
+
+async def test_a_lost_answer_keeps_the_lease_at_sigterm(bench: Bench) -> None:
+    """What was sent may still be carried out for a minute: until then nobody may take the name for given back."""
+    shard = await bench.start("web-0")
+    await bench.plane.faults.add(
+        Fault(what="lose_answer", user="web-0", verb="patch", resource="websites.example.com", count=1)
+    )
+    await bench.site("blog", "ready", owner=shard)
+    await bench.until(lambda: value(len(shard.records("end")) > 1))
+    assert await shard.terminate() == 0
+    assert (await bench.lease(shard))["spec"]["holderIdentity"] == shard.name
 
 
 async def test_a_reconcile_that_outlasts_its_timeout_is_cut_off_at_sigterm(bench: Bench) -> None:

@@ -26,12 +26,12 @@ from kubeio.patch import JsonPatch
 from kubeio.resource import Resource
 from shard_controller.cache import Cache, Kind, object_from
 from shard_controller.context import Context, Surroundings
-from shard_controller.drain import Evidence, Handover
+from shard_controller.drain import Evidence, Handover, NotAcknowledged
 from shard_controller.errors import Elsewhere, Refused
 from shard_controller.fence import ShardFence
 from shard_controller.journal import NoJournal
 from shard_controller.metrics import ControllerMetrics
-from shard_controller.ownership import Directed
+from shard_controller.ownership import Directed, Plain
 from shard_controller.writes import Writer
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
@@ -236,3 +236,18 @@ async def test_a_drain_towards_a_name_that_no_read_shows_held_is_plain(
     site = await shard.knows(shard.sites, BLOG)
     await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
     assert await shard.bench.labels(WEBSITES, "blog") == {}
+
+
+async def test_an_object_that_is_gone_is_given_up(shard: Shard) -> None:
+    site = await shard.knows(shard.sites, BLOG)
+    await shard.bench.client.delete(WEBSITES, "blog", namespace=NS)
+    await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
+    assert shard.sites.get(BLOG) is None or not shard.sites.floors.is_unanswered(BLOG)
+
+
+async def test_an_object_that_changed_meanwhile_is_not_given_up_as_it_was(shard: Shard) -> None:
+    site = await shard.knows(shard.sites, BLOG)
+    await shard.bench.label(WEBSITES, "blog", drain=OTHER)
+    with pytest.raises(NotAcknowledged):
+        await shard.handover.hand_over(shard.sites, site, Plain())
+    assert await shard.bench.labels(WEBSITES, "blog") == {KEYS.shard: ME, KEYS.drain: OTHER}

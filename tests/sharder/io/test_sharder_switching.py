@@ -33,6 +33,7 @@ async def watching(ground: Ground) -> AsyncIterator[tuple[Unowned, Waiting]]:
             keys=KEYS,
             waiting=waiting,
             on_work=lambda _: None,
+            on_listed=lambda: None,
             clock=SystemClock(),
             rng=random.Random(1),
         )
