@@ -29,7 +29,8 @@ from ringleader.testing import commands
 from ringleader.testing.client import RequestFailedError
 from ringleader.testing.commands import FleetSpec, Mode
 from ringleader.testing.evidence import Evidence
-from ringleader.testing.fleet import Fleet, NotConvergedError, open_fleet, unwrapped
+from ringleader.testing.fleet import Fleet, open_fleet, unwrapped
+from ringleader.testing.onlooker import NotConvergedError
 from ringleader.testing.replica import ReplicaFailedError
 from ringleader.testing.witness import TooFewReconcilesError
 

@@ -1,0 +1,292 @@
+"""What is seen of a fleet: who lives, who owns what, what is still missing, and the evidence for the witnesses.
+
+Owns the reading and the waiting, not the processes: `Fleet` starts and breaks them. Reads as an outsider does: by
+an independent client, from journals, from the process table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from devcluster.plane import ControlPlane
+from kubeio.clock import Clock
+from kubeio.resource import CONTROLLER_RINGS, LEASES, Resource
+from ring import HashRing, object_key
+from ringleader.testing.attendance import Span
+from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
+from ringleader.testing.commands import FleetSpec, Mode
+from ringleader.testing.evidence import Evidence
+from ringleader.testing.journal import Journal, Life, Record
+from ringleader.testing.objects import Objects, Ref
+from ringleader.testing.replica import Replica, ReplicaFailedError
+from ringleader.testing.witness import Overlap
+
+_POLL_S = 0.2
+_IDLE = 5
+"""How much longer than a look at everything the pause after it is: looking must not slow down what is looked at."""
+_CRASHES = 3
+
+
+class NotConvergedError(AssertionError):
+    """The fleet did not reach the state it was waited for."""
+
+
+class Onlooker:
+    """The fleet on *plane*, seen from outside."""
+
+    def __init__(
+        self, plane: ControlPlane, *, spec: FleetSpec, client: IndependentClient, clock: Clock
+    ) -> None:
+        self.plane = plane
+        self.spec = spec
+        self.client = client
+        self.clock = clock
+        self.objects = Objects(client, namespace=spec.namespace, clock=clock, resource=spec.resource)
+        self.members: dict[str, Replica] = {}
+        self.twins: dict[str, Replica] = {}
+        """Second processes under the name of a member."""
+        self.sharders: dict[str, Replica] = {}
+        self.journals: dict[str, list[Journal]] = {}
+        self.mode = Mode.SHARDED
+        self.sharded_since = clock.now()
+        self.settled_since: float | None = None
+
+    # -- looking --------------------------------------------------------------------------------------------
+
+    def records(self) -> list[Record]:
+        """Every record of every journal so far."""
+        return [record for name in self.journals for record in self.member_records(name)]
+
+    def fresh_records(self, member: str) -> list[Record]:
+        """What *member* has written since the last look."""
+        return [record for journal in self.journals[member] for record in journal.read()]
+
+    def member_records(self, name: str) -> list[Record]:
+        """Every record of *name* so far."""
+        self.fresh_records(name)
+        return [record for journal in self.journals[name] for record in journal.records]
+
+    def life(self, member: str) -> str | None:
+        """The shard that the running process of *member* is; None before its first mark."""
+        return self.life_of(self.members[member])
+
+    def life_of(self, place: Replica) -> str | None:
+        """The shard that the running process of *place* is; None before its first mark."""
+        if place.current is None or not self.journals[place.name]:
+            return None
+        journal = self.journals[place.name][-1]
+        journal.read()
+        marks = [r.shard for r in journal.records if isinstance(r, Life) and r.pid == place.current.pid]
+        return marks[-1] if marks else None
+
+    def lives(self) -> dict[str, str]:
+        """Member of each shard that runs now and is not frozen."""
+        found = {self.life(name): name for name, place in self.members.items() if not place.is_frozen}
+        return {shard: name for shard, name in found.items() if shard is not None}
+
+    async def owners(self, *, resource: Resource | None = None) -> dict[str, str]:
+        """The shard that each object's label names, by the object's name; empty for an unowned one."""
+        labels = await self.objects.labels(resource=resource)
+        return {name: found.get(self.spec.keys.shard, "") for name, found in labels.items()}
+
+    async def owner(self, ref: Ref) -> str:
+        """The member that owns *ref* now; empty if none that runs does."""
+        doc = await self.objects.get(ref)
+        shard = (doc["metadata"].get("labels") or {}).get(self.spec.keys.shard, "")
+        return self.lives().get(shard, "")
+
+    async def leader(self) -> str:
+        """The sharder that acts now: the holder of the election Lease. Raises: ReplicaFailedError."""
+        for lease in await self.leases():
+            holder = (lease.get("spec") or {}).get("holderIdentity") or ""
+            if holder in self.sharders:
+                return str(holder)
+        raise ReplicaFailedError("no sharder leads")
+
+    async def ring(self) -> Doc:
+        """The ControllerRing as the server has it."""
+        return await self.client.get(CONTROLLER_RINGS, self.spec.ring)
+
+    async def leases(self) -> list[Doc]:
+        return await self.client.list_all(LEASES, namespace=self.spec.lease_namespace)
+
+    def desired(self, members: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+        """The member that the ring of *members* gives each of the objects *names*."""
+        ring = HashRing(sorted(members))
+        group, namespace = self.spec.resource.group, self.spec.namespace
+        return {name: ring.owner(object_key(group, namespace, name)) for name in names}
+
+    def rss_bytes(self) -> dict[str, int]:
+        """Resident memory of each place's process; 0 where none runs."""
+        places = {**self.sharders, **self.members}
+        return {
+            name: place.current.rss_bytes() if place.current is not None else 0
+            for name, place in places.items()
+        }
+
+    def logs(self, name: str) -> str:
+        """What the processes of *name* printed."""
+        return (self.members.get(name) or self.sharders[name]).log.read_text(errors="replace")
+
+    # -- waiting --------------------------------------------------------------------------------------------
+
+    async def wait_up(self, *, within_s: float = 60.0) -> None:
+        """Wait until every replica that should run has made its first mark.
+
+        Raises: ReplicaFailedError at once when one ends by itself again and again.
+        """
+
+        def all_up() -> bool:
+            places = [*self.sharders.values(), *self.members.values()]
+            if any(len(place.unasked_exits) >= _CRASHES for place in places):
+                raise ReplicaFailedError(f"the fleet does not come up{self._crashes()}")
+            return not self._not_up()
+
+        await self.wait_for(all_up, "every replica to be up", within_s=within_s)
+
+    def _not_up(self) -> list[str]:
+        wanted = [name for name, place in self.members.items() if place.is_wanted and not place.is_frozen]
+        missing = [name for name in wanted if self.life(name) is None]
+        if self.mode is Mode.LEADER_ELECTED and len(missing) < len(wanted):
+            return []  # those that wait for the lead make no mark
+        return missing
+
+    async def wait_converged(self, *, within_s: float = 60.0, fresh: bool = True) -> float:
+        """Wait until every object bears the name of the life at its place on the ring; gives the seconds it took.
+
+        With *fresh*, also until each has been reconciled at the generation that it has now, or later.
+        Raises: NotConvergedError saying what is missing.
+        """
+        began = self.clock.now()
+        wanted = await self.objects.generations() if fresh else {}
+
+        async def missing() -> str:
+            return await self._misplaced() or await self._behind(wanted)
+
+        await self._wait_until_nothing(missing, within_s=within_s)
+        now = self.clock.now()
+        self.settled_since = self.settled_since or now
+        return now - began
+
+    async def wait_quiet(self, *, within_s: float = 60.0) -> None:
+        """Wait until every object is in its place and shows its latest spec: for fleets without traffic."""
+
+        async def missing() -> str:
+            stale = await self.objects.stale()
+            return await self._misplaced() or (
+                f"{len(stale)} objects are stale, such as {stale[0]}" if stale else ""
+            )
+
+        await self._wait_until_nothing(missing, within_s=within_s)
+
+    async def _wait_until_nothing(self, missing: Callable[[], Awaitable[str]], *, within_s: float) -> None:
+        left = "nothing was read yet"
+        try:
+            async with asyncio.timeout(within_s):
+                while left:
+                    asked_at = self.clock.now()
+                    left = await missing()
+                    cost_s = self.clock.now() - asked_at
+                    await asyncio.sleep(max(_POLL_S, _IDLE * cost_s) if left else 0)
+        except TimeoutError:
+            raise NotConvergedError(f"after {within_s:g} s: {left}{self._crashes()}") from None
+
+    async def _misplaced(self) -> str:
+        """What keeps the labels from being as the ring says; empty if nothing does."""
+        if not_up := self._not_up():
+            return f"not up: {', '.join(not_up)}"
+        lives = {member: shard for shard, member in self.lives().items()}
+        labels = await self.objects.labels()
+        keys = self.spec.keys
+        wrong = [
+            name
+            for name, member in self.desired(lives, labels).items()
+            if labels[name].get(keys.shard) != lives[member] or keys.drain in labels[name]
+        ]
+        return f"{len(wrong)} of {len(labels)} objects misplaced, such as {wrong[0]}" if wrong else ""
+
+    async def _behind(self, wanted: Mapping[str, int]) -> str:
+        behind = await self.objects.behind(wanted) if wanted else []
+        return f"{len(behind)} objects not reconciled, such as {behind[0]}" if behind else ""
+
+    async def wait(self, ref: Ref, *, condition: str, within_s: float = 30.0) -> Doc:
+        """Wait until *condition* is True at the object's latest generation; gives the object."""
+        doc: Doc = {}
+
+        async def holds() -> bool:
+            doc.update(await self.objects.get(ref))
+            return _condition(doc, condition)
+
+        await self.wait_for(holds, f"{ref} to be {condition}", within_s=within_s)
+        return doc
+
+    async def wait_for(self, condition: Callable[[], Any], what: str, *, within_s: float = 30.0) -> None:
+        """Wait until *condition*, a coroutine function or a plain one, gives something true.
+
+        While the API server does not answer, the condition counts as false. Raises: NotConvergedError.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                # what is waited for happens in other processes: there is no event to wait for
+                while not await _ask(condition):  # noqa: ASYNC110
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise NotConvergedError(f"waited {within_s:g} s in vain for {what}{self._crashes()}") from None
+
+    def _crashes(self) -> str:
+        """Which processes ended by themselves, with their last words: for messages of failure."""
+        places = [*self.sharders.values(), *self.members.values()]
+        told = [
+            f"{place.name} ended by itself (exit {place.unasked_exits[-1].code}): {_last_line(place.log)}"
+            for place in places
+            if place.unasked_exits
+        ]
+        return "".join(f"; {line}" for line in told)
+
+    # -- judging --------------------------------------------------------------------------------------------
+
+    def evidence(self) -> Evidence:
+        """Everything recorded so far."""
+        places = [*self.members.values(), *self.twins.values()]
+        spans: dict[int, list[Span]] = {p.pid: p.working() for place in places for p in place.processes}
+        return Evidence(
+            spec=self.spec,
+            records=self.records(),
+            writes=self.plane.writes(),
+            processes=spans,
+            replicas=frozenset(self.members),
+            demands=list(self.objects.demands),
+            since=self.sharded_since,
+            settled_since=self.settled_since or self.clock.now(),
+            until=self.clock.now(),
+        )
+
+    def overlaps(self) -> list[Overlap]:
+        """Witness 1 so far: what must be empty."""
+        return self.evidence().overlaps
+
+
+async def _ask(condition: Callable[[], Any]) -> bool:
+    try:
+        answer = condition()
+        return bool(await answer if asyncio.iscoroutine(answer) else answer)
+    except (aiohttp.ClientError, RequestFailedError):
+        return False
+
+
+def _condition(doc: Doc, kind: str) -> bool:
+    status, meta = doc.get("status") or {}, doc["metadata"]
+    return status.get("observedGeneration") == meta.get("generation") and any(
+        condition["type"] == kind and condition["status"] == "True"
+        for condition in status.get("conditions") or []
+    )
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return lines[-1] if lines else "it printed nothing"
