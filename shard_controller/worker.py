@@ -198,7 +198,10 @@ class Worker(Generic[M]):
             self._metrics.results["error"].inc()
             self._metrics.errors.inc()
             bound.error(
-                "object does not fit the model", error=str(error), version=current.meta.resource_version
+                "object does not fit the model",
+                error=str(error),  # the field and its type; never the value: it may be a Secret's
+                version=current.meta.resource_version,
+                remedy="correct the object, or give the model's field a default",
             )
             self._queue.forget(task)
             return
@@ -250,6 +253,8 @@ class Worker(Generic[M]):
                 return "lost" if run.interrupted == "lease" else "cancelled"
             if scope.expired():
                 self._metrics.timeouts.inc()
+                told = f"not done after timeout_s, {self._controller.timeout_s:g} s: give its calls shorter timeouts"
+                return self._failed(task, TimeoutError(told), bound)
             return self._failed(task, error, bound)
         except (Refused, NotFound, LeaseNotHeld) as error:
             bound.info("ownership in doubt", error=str(error))
