@@ -63,7 +63,8 @@ def up(
     if output in (Form.JSON, Form.YAML):
         print_document(_described(record), form=output)
         return 0
-    print_line(f"{name} ({record.kind}) {'is up' if was_started else 'is up already'} at {record.url}")
+    said = f"{name} ({record.kind}) {'is up' if was_started else 'is up already'} at {record.url}"
+    typer.echo(said, err=True)  # stdout is for the shell: eval "$(ringleader devcluster up)"
     print_line(f"export KUBECONFIG={shlex.quote(record.kubeconfig)}")
     return 0
 

@@ -47,13 +47,13 @@ def listed(run: Run) -> dict[str, Any]:
 def test_up_prints_the_line_to_export_and_leaves_a_server(run: Run) -> None:
     first = run("up")
     assert first.returncode == 0, first.stderr
-    line = first.stdout.splitlines()[1]
+    line = first.stdout.strip()
     assert line.startswith("export KUBECONFIG=")
     assert Path(line.partition("=")[2]).is_file()
     assert listed(run)["default"]["up"] is True
     again = run("up")
-    assert "is up already" in again.stdout
-    assert again.stdout.splitlines()[1] == line
+    assert "is up already" in again.stderr
+    assert again.stdout.strip() == line
 
 
 def test_several_stand_side_by_side_under_their_names(run: Run) -> None:
@@ -83,7 +83,7 @@ def test_one_that_was_killed_is_shown_as_died_and_replaced_by_up(run: Run, tmp_p
     assert listed(run)["default"]["up"] is False
     assert " died " in run("status").stdout
     up = run("up")
-    assert "is up at" in up.stdout
+    assert "is up at" in up.stderr
     assert listed(run)["default"]["up"] is True
 
 

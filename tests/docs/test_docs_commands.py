@@ -63,7 +63,7 @@ def test_every_block_of_commands_is_run_or_says_why_not(document: Path) -> None:
 )
 def test_the_commands_of_a_document_do_what_it_says(document: Path, tmp_path: Path) -> None:
     """In one shell session per document: `cd`, variables and files carry over from block to block."""
-    script = ["set -u", f"cd {ROOT}"]
+    script = ["set -u -o pipefail", f"cd {ROOT}"]
     for number, block in enumerate(blocks_of(document.read_text())):
         if block.exit_code is not None:
             check = f"block {number} ended with $code, expected {block.exit_code}"
