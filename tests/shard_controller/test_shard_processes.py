@@ -217,6 +217,20 @@ async def test_a_process_that_slept_through_its_lease_while_working_does_not_wak
     assert await shard.ended(within_s=5) == 3
 
 
+async def test_what_runs_is_cut_off_when_the_lease_gets_too_old_and_goes_on_when_it_is_renewed(
+    bench: Bench,
+) -> None:
+    shard = await bench.start("web-0")
+    await bench.plane.faults.add(
+        Fault(what="error", user="web-0", resource="leases.coordination.k8s.io", for_s=5)
+    )
+    await bench.site("blog", "sleep 3.8\nready", owner=shard)
+    await bench.until(lambda: value(shard.records("end")))
+    assert [record["outcome"] for record in shard.records("end")] == ["lost"]
+    await bench.until(lambda: has_condition(bench, "blog"), within_s=15)
+    assert shard.process.returncode is None
+
+
 async def test_an_idle_process_that_slept_through_its_lease_goes_on_if_nobody_took_it(bench: Bench) -> None:
     shard = await bench.start("web-0")
     shard.signal(signal.SIGSTOP)
