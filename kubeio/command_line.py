@@ -64,6 +64,8 @@ def run_command(app: typer.Typer, *, name: str, arguments: Sequence[str] | None 
             )
         )
     except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # what typer makes of Ctrl-C
         return _tell(Failure("interrupted", INTERRUPTED))
     return code if isinstance(code, int) else 0
 

@@ -84,6 +84,10 @@ def run_demo(options: DemoOptions, *, is_headless: bool, form: Form | None) -> i
         except (NotConvergedError, ReplicaFailedError, TooFewReconcilesError) as error:
             sys.stderr.write(f"FAILED: {error}\n")
             code = 1
+        except KeyboardInterrupt:  # the fleet has ended by now
+            shutil.rmtree(directory, ignore_errors=True)
+            sys.stderr.write("the demo was interrupted; every process that it had started is gone\n")
+            raise
     if code == 0:
         shutil.rmtree(directory, ignore_errors=True)
     else:
@@ -243,7 +247,8 @@ def _names(evidence: Evidence) -> list[str]:
 
 def next_lines(options: DemoOptions, fleet: Fleet) -> list[str]:
     """Three commands to paste: into the fleet that stays, or to see more."""
-    command = str(Path(sys.argv[0]).with_name("ringleader")) if "/" in sys.argv[0] else "ringleader"
+    installed = Path(sys.argv[0]).with_name("ringleader")
+    command = str(installed) if "/" in sys.argv[0] and installed.is_file() else "ringleader"
     if not options.keep:
         return [
             "",
