@@ -17,20 +17,17 @@ from ring.hashing import hash_key
 from ringleader.demo.document import Event, What
 from ringleader.demo.pulse import PulseTaker
 from ringleader.demo.screen import Screen
+from ringleader.testing.caught import catch_writes
 from ringleader.testing.commands import Mode
 from ringleader.testing.fleet import Fleet
-from ringleader.testing.journal import Begin, End
+from ringleader.testing.journal import End
 from ringleader.testing.objects import Objects
-from ringleader.testing.replica import ReplicaFailedError
 from ringleader.testing.witness import accepted
 
 REPLICAS = 4
 LATECOMER = "website-of-the-last-act"
 _LOOK_S = 6.0
 """How long one leader, and then four replicas, are watched."""
-_MID_RECONCILE_S = 8.0
-_ON_THE_WAY_S = 0.25
-_TRIES = 5
 
 
 @dataclass
@@ -107,7 +104,7 @@ class Story:
         owned = await self._owned_by(victim)
         since = fleet.clock.now()
         async with self._event("freeze", ideal=len(owned)) as event:
-            held = await self._hold_writes(victim, owned)
+            held = await catch_writes(fleet, victim)
             fleet.freeze(victim)
             self.screen.say(f"{victim} frozen, {held} of its writes held in the network", weight="bad")
             await fleet.wait_converged()
@@ -131,52 +128,6 @@ class Story:
     async def _owned_by(self, member: str) -> list[str]:
         shard = self.fleet.life(member)
         return [name for name, owner in (await self.fleet.owners()).items() if owner == shard]
-
-    async def _hold_writes(self, victim: str, owned: list[str]) -> int:
-        """Hold the victim's traffic while writes of its reconciles are on their way; gives how many.
-
-        A reconcile whose write or answer had passed just before proves nothing: then it is tried again.
-        """
-        refs = [ref for ref in self.objects.refs if ref.name in set(owned)][: 16 * self.fleet.spec.workers]
-        for _ in range(_TRIES):
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.objects.update_all(refs), name="updates of the victim's objects")
-                await self._wait_busy(victim)
-                self.fleet.hold(victim)
-            await asyncio.sleep(_ON_THE_WAY_S)
-            if held := self._unanswered(victim):
-                return held
-            self.fleet.release(victim)
-            await asyncio.sleep(_ON_THE_WAY_S)
-        raise ReplicaFailedError(f"no write of {victim} could be caught on its way")
-
-    async def _wait_busy(self, victim: str) -> None:
-        async with asyncio.timeout(_MID_RECONCILE_S):
-            # its journal grows in another process: there is no event to wait for
-            while len(self._in_progress(victim)) < self.fleet.spec.workers:  # noqa: ASYNC110
-                await asyncio.sleep(0.002)
-
-    def _in_progress(self, member: str) -> dict[str, Begin]:
-        """The reconciles of *member* that have begun and not ended, by key."""
-        running: dict[str, Begin] = {}
-        for record in self.fleet.member_records(member):
-            if isinstance(record, Begin):
-                running[record.key] = record
-            elif isinstance(record, End):
-                running.pop(record.key, None)
-        return running
-
-    def _unanswered(self, member: str) -> int:
-        """Reconciles in progress of which the server has seen no write yet: theirs are on the way."""
-        running = self._in_progress(member)
-        seen = {
-            f"{write.namespace}/{write.name}"
-            for write in self.fleet.plane.writes()
-            if write.user == member
-            and f"{write.namespace}/{write.name}" in running
-            and write.t >= running[f"{write.namespace}/{write.name}"].t
-        }
-        return len(running.keys() - seen)
 
     def _late(self, member: str, since: float) -> list[Write]:
         """Writes of *member* that met an object which was no longer its own."""

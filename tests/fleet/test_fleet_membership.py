@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from ringleader.testing.caught import catch_writes
 from ringleader.testing.fleet import Fleet
 from tests.fleet.conftest import OBJECTS
 from tests.fleet.judging import judge, unattended_s
@@ -54,18 +55,20 @@ async def test_a_crashed_replica_that_is_back_at_once_keeps_its_place_under_a_ne
 
 
 async def test_a_replica_frozen_beyond_its_lease_writes_no_more_when_it_wakes(fleet: Fleet) -> None:
-    """Trap 8: the delayed write of a suspended process meets an object that has another owner by now."""
-    victim, process = "replica-3", fleet.members["replica-3"].current
+    """Trap 8: writes of a suspended process, delayed in the network, meet objects that have another owner by now."""
+    victim, since = "replica-3", fleet.clock.now()
     lost = fleet.life(victim)
+    assert await catch_writes(fleet, victim, reconcile_s=0.2) > 0
     fleet.freeze(victim)
     await fleet.wait_converged()
     assert lost not in (await fleet.owners()).values()
+    fleet.release(victim)
     fleet.wake(victim)
-    await fleet.wait_for(
-        lambda: process is not None and process.ended_at is not None, "it to end", within_s=20
-    )
-    assert fleet.members[victim].exits[-1].code == 3
-    await judge(fleet)
+    exits = fleet.members[victim].exits
+    await fleet.wait_for(lambda: exits and exits[-1].t > since, f"{victim} to end", within_s=20)
+    assert exits[-1].code == 3
+    evidence = await judge(fleet)
+    assert [w for w in evidence.refused_writes if w.user == victim and w.t > since]
     assert fleet.life(victim) not in (None, lost)
 
 
