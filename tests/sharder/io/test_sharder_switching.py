@@ -51,12 +51,12 @@ async def test_objects_made_while_the_watch_switches_are_seen_at_once(ground: Gr
         unowned.select({"a-00000001"})
         await wait_until(lambda: unowned.listed_at)
         await ground.plane.faults.add(
-            Fault(what="latency", user="watcher", resource="websites.example.com", delay_s=3.0, for_s=1.0)
+            Fault(what="latency", user="watcher", resource="websites.example.com", delay_s=4.0, for_s=2.0)
         )
         unowned.select({"a-00000001", "b-00000001"})
         await asyncio.sleep(0.2)
         await ground.site("late")
-        await asyncio.sleep(0.8)
+        await wait_until(lambda: waiting.get(work("late")), within_s=3)
         assert unowned.listed_at is None, "the switch took no time: the test proves nothing"
         assert waiting.get(work("late")) is not None
         await wait_until(lambda: unowned.listed_at)
