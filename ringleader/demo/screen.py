@@ -209,4 +209,5 @@ def choose_screen(*, is_headless: bool) -> Screen:
     if is_headless:
         return SilentScreen()
     console = Console()
-    return LiveScreen(console) if console.is_terminal else LineScreen()
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    return LiveScreen(console) if is_live else LineScreen()
