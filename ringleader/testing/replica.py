@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster.link import Link
-
 from kubeio.clock import Clock
 from ringleader.testing.process import Process, start_process
 
