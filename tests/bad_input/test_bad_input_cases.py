@@ -56,7 +56,7 @@ async def endings(
     request: pytest.FixtureRequest, place: Place
 ) -> AsyncIterator[Mapping[str, Awaitable[Ended]]]:
     """How each of the chosen commands ends; they run in order, a few at a time."""
-    chosen = {item.callspec.params["name"] for item in request.session.items if hasattr(item, "callspec")}
+    chosen = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
     cases = {name: case for name, case in all_cases().items() if name in chosen}
     async with held(_all_run(place, cases)) as endings:
         yield endings
@@ -85,7 +85,7 @@ async def _run(place: Place, case: Case, turns: asyncio.Semaphore) -> Ended:
         return await place.run(case.run, environment=environment, until=case.until)
 
 
-@pytest.mark.parametrize("name", list(all_cases()))
+@pytest.mark.parametrize("name", list(all_cases()), ids=lambda name: name.replace("python -m ", "")[:100])
 async def test_bad_input_is_told_with_field_value_and_remedy(
     name: str, place: Place, endings: Mapping[str, Awaitable[Ended]]
 ) -> None:

@@ -139,7 +139,7 @@ def test_a_controller_needs_workers_and_time(options: dict[str, Any]) -> None:
     ("target", "problem"),
     [
         ("controller.py", "is not FILE.py:NAME or MODULE:NAME"),
-        ("controller.py:not-a-name", "is not FILE:NAME"),
+        ("controller.py:not-a-name", "is not FILE.py:NAME"),
         ("missing.py:sites", "does not exist"),
         ("no.such.module:sites", "cannot be imported"),
         ("{}/good.py:site", "did you mean sites?"),
