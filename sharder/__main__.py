@@ -14,11 +14,6 @@ import typer
 from kubeio.command_line import run_command
 from kubeio.errors import InputError
 from kubeio.labels import check_namespace
-from kubeio.runtime import configure_logging
-from kubeio.runtime import run as run_until_stopped
-from kubeio.server import parse_bind
-from sharder.app import Settings
-from sharder.app import run as run_sharder
 
 MIN_LEASE_S: Final = 1.0
 MAX_LEASE_S: Final = 3600.0
@@ -64,6 +59,13 @@ def sharder(
     log_level: Annotated[LogLevel, typer.Option(help="Least level that is logged.")] = LogLevel.INFO,
 ) -> None:
     """Put every object of the rings' resources onto their replicas, and keep it so."""
+    # not above: help, and a flag that cannot be read, need none of it
+    from kubeio.runtime import configure_logging
+    from kubeio.runtime import run as run_until_stopped
+    from kubeio.server import parse_bind
+    from sharder.app import Settings
+    from sharder.app import run as run_sharder
+
     try:
         configure_logging(format=log_format.value, level=log_level.value)
         host, port = parse_bind("--probes-bind", probes_bind)
