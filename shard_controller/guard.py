@@ -51,8 +51,11 @@ class RingGuard:
         self._shard = shard
 
     def decide(self, kind: Kind, key: ObjectKey, meta: Meta | None) -> Decision:
+        state = state_of(meta, self._keys) if meta is not None else None
+        if state is not None:
+            kind.floors.shown(key, version=state.version)
         return decide(
-            state_of(meta, self._keys) if meta is not None else None,
+            state,
             shard=self._shard,
             floor=kind.floors.floor(key),
             unanswered=kind.floors.is_unanswered(key),

@@ -157,6 +157,12 @@ class Floors(Generic[K]):
             return
         self._raise_to(key, version, unanswered=False)
 
+    def shown(self, key: K, *, version: int) -> None:
+        """The cache has *version*. If that counts, an acknowledgement without an answer needs none any more."""
+        entry = self._floors.get(key)
+        if entry is not None and version >= entry.version:
+            entry.version, entry.unanswered = version, False
+
     def gone(self, key: K) -> None:
         """A consistent read found no such object: whatever was acknowledged, nothing older counts."""
         entry = self._floors.get(key)

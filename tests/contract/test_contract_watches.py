@@ -294,7 +294,7 @@ async def test_bookmark_tells_a_filtered_watch_of_changes_that_it_does_not_show(
     ) as watch:
         created = (await api.post(sites, site("a"))).check(201)
         events = await watch.until_end()
-    assert [event["type"] for event in events] == ["BOOKMARK"]
+    assert {event["type"] for event in events} == {"BOOKMARK"}, "one, or another one in the last two seconds"
     assert events[0]["object"]["kind"] == "Website"
     assert events[0]["object"]["metadata"]["resourceVersion"] == created.version
 

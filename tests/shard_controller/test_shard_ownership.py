@@ -55,8 +55,12 @@ class OneObject(RuleBasedStateMachine):
         return state if state.shard == ME else None
 
     def decision(self) -> Decision:
+        """As the guard decides: what the cache shows settles what it can settle."""
+        cached = self.cached()
+        if cached is not None:
+            self.floors.shown(KEY, version=cached.version)
         return decide(
-            self.cached(),
+            cached,
             shard=ME,
             floor=self.floors.floor(KEY),
             unanswered=self.floors.is_unanswered(KEY),
@@ -208,6 +212,19 @@ def test_an_acknowledgement_on_its_way_counts_as_given() -> None:
     assert decide(tested, shard=ME, **known) == Reread()
     back = State(9, ME, None)
     assert decide(back, shard=ME, **known) == Reconcile(back)
+
+
+def test_a_state_that_counts_answers_an_acknowledgement_whose_answer_was_lost() -> None:
+    """Else its floor would be remembered for ever."""
+    floors: Floors[str] = Floors()
+    floors.acknowledging(KEY, tested=7)
+    floors.shown(KEY, version=7)
+    assert floors.is_unanswered(KEY)
+    floors.shown(KEY, version=8)
+    assert not floors.is_unanswered(KEY)
+    floors.forget(9)
+    floors.forget(9)
+    assert len(floors) == 0
 
 
 def test_a_drain_label_decides_the_way() -> None:
