@@ -93,7 +93,9 @@ async def test_a_handoff_past_its_timeout_is_reported_and_gives_its_room_back(gr
         await wait_until(all_asked)
         await wait_until(reported)
         await wait_until(told)
-    assert set((await ground.owners()).values()) == {stuck.name}, "policy Wait takes nothing by force"
+        await asyncio.sleep(0.5)
+    assert await stuck.holder() == stuck.name, "policy Wait takes nothing by force"
+    assert set((await ground.owners()).values()) == {stuck.name}
 
 
 async def test_policy_force_takes_the_lease_contested_before_anything_moves(ground: Ground) -> None:
