@@ -25,6 +25,12 @@ DOCUMENTS = sorted(
 FENCE = re.compile(r"(?:<!-- (?P<tag>[^>]+) -->\n)?```(?:sh|bash|console|shell)\n(?P<body>.*?)```", re.DOTALL)
 TAG = re.compile(r"\Arun(?:: exit (?P<code>\d+))?\Z|\Anot run: .{8,}\Z", re.DOTALL)
 
+CLEAN_UP = (
+    "kill $(jobs -p) 2>/dev/null; for name in $(ringleader devcluster status -o name); do"
+    ' ringleader devcluster down --name "${name##*/}"; done'
+)
+"""Also when a block fails in the middle: what it started must not outlive the test."""
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -63,7 +69,7 @@ def test_every_block_of_commands_is_run_or_says_why_not(document: Path) -> None:
 )
 def test_the_commands_of_a_document_do_what_it_says(document: Path, tmp_path: Path) -> None:
     """In one shell session per document: `cd`, variables and files carry over from block to block."""
-    script = ["set -u -o pipefail", f"cd {ROOT}"]
+    script = [f"trap '{CLEAN_UP}' EXIT", "set -u -o pipefail", f"cd {ROOT}"]
     for number, block in enumerate(blocks_of(document.read_text())):
         if block.exit_code is not None:
             check = f"block {number} ended with $code, expected {block.exit_code}"
