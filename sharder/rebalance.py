@@ -230,15 +230,18 @@ class Rebalance:
                 await self._duty.roster.wait_newer(self._duty.roster.view.version)
 
     async def _wait_for_work(self) -> None:
-        """Converged: until the ring changes or somebody nudges, go over everything once per audit interval."""
-        due = self._duty.clock.now() + self._duty.spec.audit_interval_s
+        """Converged: until the ring changes or somebody nudges."""
         while not self._nudged.is_set() and self.converged_version == self._ring_version:
-            if self._duty.clock.now() >= due:
-                await self._audit()
-                return
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(1.0, self._duty.spec.audit_interval_s)):
+                async with asyncio.timeout(RETRY_S):
                     await self._duty.roster.wait_newer(self._duty.roster.view.version)
+
+    async def audit(self) -> None:
+        """Go over all objects once per audit interval, converged or not, until cancelled."""
+        await self._duty.namespaces.synced.wait()
+        while True:
+            await asyncio.sleep(self._duty.spec.audit_interval_s)
+            await self._audit()
 
     async def _audit(self) -> None:
         """One slow circle over all objects, labelled or not: what the watches should have shown is counted."""

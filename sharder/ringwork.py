@@ -219,6 +219,7 @@ class RingWork:
             follow_membership(roster, unowned, settle_s=spec.settle_s, clock=self._clock), name="selector"
         )
         tasks.create_task(rebalance.run(), name="rebalance")
+        tasks.create_task(rebalance.audit(), name="audit")
         tasks.create_task(
             reporter.run(lambda: self._status(duty, reporter, waiting, handoffs, rebalance)), name="status"
         )

@@ -228,6 +228,28 @@ async def test_lost_events_are_found_by_the_audit(ground: Ground) -> None:
         await wait_until(owned, within_s=15)
 
 
+async def test_the_audit_goes_on_while_the_ring_cannot_converge(ground: Ground) -> None:
+    """A paused ring with an object at the wrong place has always something left to do."""
+    await ground.ring(auditIntervalSeconds=1, paused=True)
+    a = await ground.shard("a")
+    await ground.shard("b")
+    for number in range(12):
+        await ground.site(f"site-{number}", labels={KEYS.shard: a.name})
+    async with ground.sharder():
+
+        async def paused() -> bool:
+            return (await ground.condition("Balanced")).get("reason") == "Paused"
+
+        await wait_until(paused)
+        await ground.plane.faults.add(Fault(what="mute_watches", resource="websites.example.com"))
+        await ground.site("unseen")
+
+        async def owned() -> bool:
+            return (await ground.owners())["unseen"] != ""
+
+        await wait_until(owned, within_s=15)
+
+
 async def test_a_pass_brings_what_the_unowned_watch_does_not_show(ground: Ground) -> None:
     """An owner that lived and died between two switches of the watch: the pass meets its objects."""
     await ground.ring()
