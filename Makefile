@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test lint format bench bench-ring loadtest mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test lint format bench bench-ring bench-client bench-embedded loadtest mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,10 +32,16 @@ lint: setup ## ruff, mypy strict, import-linter
 format: setup ## rewrite the code in the project's format
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: bench-ring ## every benchmark
+bench: bench-ring bench-client bench-embedded ## every benchmark
 
 bench-ring: setup ## ring against a plain ring and its best-kept peer
 	@$(BIN)/python -m loadtest.bench_ring $(ARGS)
+
+bench-client: setup ## our HTTP connection against aiohttp, PATCHes per second of a core
+	@$(BIN)/python -m loadtest.bench_client $(ARGS)
+
+bench-embedded: setup ## PATCHes per second and memory of the control plane in memory
+	@$(BIN)/python -m devcluster.embedded.bench $(ARGS)
 
 loadtest: setup ## one minute of load on the embedded control plane
 	@$(BIN)/python -m loadtest $(ARGS)

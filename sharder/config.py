@@ -68,11 +68,20 @@ def parse_ring(document: Mapping[str, object]) -> RingSpec:
     return ring
 
 
-def immutable_changes(old: RingSpec, new: RingSpec) -> list[FieldProblem]:
-    """What *new* changes although it may not: keys and Leases of running shards would be lost from sight."""
+def worked_as(spec: RingSpec) -> str:
+    """What may not change once a ring is worked, in a form that an annotation keeps."""
+    return f"{spec.label_domain} {spec.lease_namespace}"
+
+
+def immutable_changes(old: str, new: RingSpec) -> list[FieldProblem]:
+    """What *new* changes although it may not: keys and Leases of running shards would be lost from sight.
+
+    *old* is `worked_as` of the ring when it was first worked; empty if it never was.
+    """
+    domain, _, namespace = old.partition(" ")
     changes = {
-        "spec.labelDomain": (old.label_domain, new.label_domain),
-        "spec.leaseNamespace": (old.lease_namespace, new.lease_namespace),
+        "spec.labelDomain": (domain or new.label_domain, new.label_domain),
+        "spec.leaseNamespace": (namespace or new.lease_namespace, new.lease_namespace),
     }
     return [
         FieldProblem(field, after, f"was {before!r} and is immutable", "make a new ring, and delete this one")

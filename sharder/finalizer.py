@@ -20,17 +20,24 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 FINALIZER: Final = "ringleader.dev/ring"
+WORKED_AS: Final = "ringleader.dev/worked-as"
+"""Annotation of a ring: label domain and lease namespace under which its shards live (protocol, section 2)."""
 LOOK_S: Final = 1.0
 
 
-async def keep_ring(client: Client, name: str) -> None:
-    """Set the finalizer: without it a deletion would leave labels that nobody answers for. Raises KubeError."""
-    found = await client.get(CONTROLLER_RINGS, name, type=HasMeta)
-    if FINALIZER in found.metadata.finalizers or found.metadata.deletion_timestamp is not None:
+async def keep_ring(client: Client, name: str, *, worked_as: str) -> None:
+    """Set the finalizer, and write down what may not change any more (*worked_as*), over fail-overs too.
+
+    Without the finalizer a deletion would leave labels that nobody answers for. Raises KubeError.
+    """
+    found = (await client.get(CONTROLLER_RINGS, name, type=HasMeta)).metadata
+    if found.deletion_timestamp is not None:
         return
-    finalizers = [*found.metadata.finalizers, FINALIZER]
-    version = found.metadata.resource_version
-    patch = MergePatch({"metadata": {"resourceVersion": version, "finalizers": finalizers}})
+    if FINALIZER in found.finalizers and WORKED_AS in found.annotations:
+        return
+    finalizers = [*(f for f in found.finalizers if f != FINALIZER), FINALIZER]
+    changes = {"finalizers": finalizers, "annotations": {WORKED_AS: worked_as}}
+    patch = MergePatch({"metadata": {"resourceVersion": found.resource_version, **changes}})
     await client.patch(CONTROLLER_RINGS, name, patch, type=bytes)
 
 

@@ -33,7 +33,10 @@ class SharderMetrics:
             "ringleader_handoffs_in_flight", "Drains not answered yet.", ["ring"], registry=registry
         )
         self.overdue = Gauge(
-            "ringleader_handoffs_overdue", "Drains past drainTimeoutSeconds.", ["ring"], registry=registry
+            "ringleader_handoffs_overdue",
+            "Drains past drainTimeoutSeconds, by the shard that owes them.",
+            ["ring", "shard"],
+            registry=registry,
         )
         self.shards = Gauge(
             "ringleader_shards", "Shards by the state of their Lease.", ["ring", "state"], registry=registry

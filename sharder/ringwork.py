@@ -18,10 +18,10 @@ from kubeio.events import EventRecorder, Regarding
 from kubeio.failures import failure
 from kubeio.resource import CONTROLLER_RINGS
 from sharder.activation import Activation
-from sharder.config import immutable_changes, parse_ring
+from sharder.config import immutable_changes, parse_ring, worked_as
 from sharder.duty import Duty
 from sharder.errors import RingRefused
-from sharder.finalizer import keep_ring, let_go
+from sharder.finalizer import WORKED_AS, keep_ring, let_go
 from sharder.handoffs import Handoffs
 from sharder.keys import RingKinds
 from sharder.lives import State
@@ -73,7 +73,8 @@ class RingWork:
         self._rng = rng
         self._changed = asyncio.Event()
         self._is_leading = False
-        self._spec: RingSpec | None = None
+        self._worked_as = ""
+        self._late: set[str] = set()
         self._roster: Roster | None = None
         self.name = str(_mapping(document, "metadata").get("name", ""))
 
@@ -132,11 +133,12 @@ class RingWork:
 
     def _parse(self) -> RingSpec:
         spec = parse_ring(self._document)
-        if self._spec is not None:
-            problems = immutable_changes(self._spec, spec)
-            if problems:
-                raise RingRefused(self.name, problems)
-        self._spec = spec
+        annotations = _mapping(_mapping(self._document, "metadata"), "annotations")
+        before = str(annotations.get(WORKED_AS) or self._worked_as)
+        problems = immutable_changes(before, spec)
+        if problems:
+            raise RingRefused(self.name, problems)
+        self._worked_as = worked_as(spec)
         return spec
 
     def _take_roster(self, spec: RingSpec, kinds: RingKinds) -> Roster:
@@ -164,7 +166,7 @@ class RingWork:
     async def _act(self, spec: RingSpec, kinds: RingKinds, roster: Roster, tasks: asyncio.TaskGroup) -> None:
         releasing = _mapping(self._document, "metadata").get("deletionTimestamp") is not None
         if not releasing:
-            await keep_ring(self._client, self.name)
+            await keep_ring(self._client, self.name, worked_as=worked_as(spec))
         waiting = Waiting()
 
         def look_again() -> None:
@@ -251,7 +253,9 @@ class RingWork:
         metrics.unowned.labels(ring=self.name).set(progress.unassigned)
         metrics.oldest_unowned_s.labels(ring=self.name).set(oldest_s)
         metrics.in_flight.labels(ring=self.name).set(sum(progress.in_flight.values()))
-        metrics.overdue.labels(ring=self.name).set(sum(progress.late.values()))
+        for shard in self._late | progress.late.keys():
+            metrics.overdue.labels(ring=self.name, shard=shard).set(progress.late.get(shard, 0))
+        self._late = set(progress.late)
         metrics.converged.labels(ring=self.name).set(progress.is_converged)
         metrics.ring_version.labels(ring=self.name).set(view.ring_version)
         states = Counter(life.state for life in view.lives.values())

@@ -180,6 +180,23 @@ async def test_a_ring_that_cannot_be_worked_names_the_field_in_its_status(ground
         assert len(writes) == 1, "a refused ring is told once and left until its spec changes"
 
 
+async def test_what_is_immutable_stays_so_over_a_fail_over(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    async with ground.sharder("sharder-1"):
+        await wait_until(lambda: is_balanced(ground))
+    await ground.ring(leaseNamespace="elsewhere")
+    async with ground.sharder("sharder-2"):
+
+        async def says_so() -> bool:
+            condition = await ground.condition("Ready")
+            return condition.get("reason") == "InvalidSpec" and "spec.leaseNamespace" in str(
+                condition["message"]
+            )
+
+        await wait_until(says_so)
+
+
 async def test_a_ring_worked_by_another_sharder_is_left_alone(ground: Ground) -> None:
     """Trap 23: two sharder kinds on one ring."""
     await ground.ring()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sharder.config import immutable_changes, parse_ring
+from sharder.config import immutable_changes, parse_ring, worked_as
 from sharder.errors import FieldProblem, RingRefused
 from sharder.spec import (
     DrainPolicy,
@@ -313,8 +313,8 @@ def test_one_child_kind_may_belong_to_two_parents() -> None:
 
 def test_domain_and_lease_namespace_are_immutable() -> None:
     old = make_spec()
-    assert immutable_changes(old, make_spec(eps=0.5, paused=True)) == []
-    changed = immutable_changes(old, make_spec(label_domain="x.io", lease_namespace="other"))
+    assert immutable_changes(worked_as(old), make_spec(eps=0.5, paused=True)) == []
+    changed = immutable_changes(worked_as(old), make_spec(label_domain="x.io", lease_namespace="other"))
     assert [problem.field for problem in changed] == ["spec.labelDomain", "spec.leaseNamespace"]
 
 
