@@ -68,11 +68,6 @@ class RingKinds:
         """Whether the ring distributes *resource* itself."""
         return _named(resource) in self._mains
 
-    def children_of(self, resource: Resource) -> tuple[Resource, ...]:
-        """The controlled kinds of main *resource*."""
-        name = (resource.group, resource.kind)
-        return tuple(child for child in self.resources if name in self._controllers.get(_named(child), {}))
-
     def role(self, resource: Resource, meta: Meta) -> Role:
         """What one object is to the ring, and its key."""
         if self.is_main(resource):

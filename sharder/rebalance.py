@@ -114,6 +114,13 @@ class Rebalance:
 
     def _converge(self, circle: Circle) -> None:
         if self.converged_version != circle.ring_version:
+            members = ", ".join(sorted(self._duty.roster.view.ring_members)) or "nobody"
+            self._duty.events.record(
+                self._duty.ring,
+                reason="Converged",
+                action="Rebalance",
+                note=f"every object with an owner is at its place; on the ring: {members}",
+            )
             log.info(
                 "ring converged",
                 ring=self._duty.spec.name,

@@ -175,10 +175,6 @@ def expired(message: str, *, continue_: str = "") -> Refusal:
     return Refusal(410, "Expired", message, continue_=continue_)
 
 
-def too_old(version: int, current: int) -> Refusal:
-    return expired(f"too old resource version: {version} ({current})")
-
-
 def too_large(version: int, current: int) -> Refusal:
     """A version from the future: the real server waits for it, then gives up like this."""
     return Refusal(

@@ -40,6 +40,11 @@ async def test_a_join_asks_for_what_belongs_to_the_newcomer_and_nothing_else(gro
         for name in expected:
             await ground.acknowledge(name)
         await wait_until(lambda: is_balanced(ground))
+
+        async def told() -> bool:
+            return any(note.endswith("on the ring: a, b") for note in await ground.event_notes("Converged"))
+
+        await wait_until(told)
     writes = [
         w for w in ground.plane.writes() if w.user == "sharder-1" and w.name in expected and w.code == 200
     ]

@@ -76,8 +76,3 @@ def test_an_object_without_a_controller_of_the_ring_is_an_outsider() -> None:
 def test_a_ring_s_resources_are_its_mains_and_then_each_controlled_kind_once() -> None:
     assert RING.resources == (WEBSITES, CLUSTERS, SECRETS, CONFIGMAPS)
     assert [RING.is_main(kind) for kind in KINDS] == [True, True, True, False]
-
-
-def test_children_are_known_by_their_parents() -> None:
-    assert RING.children_of(WEBSITES) == (CONFIGMAPS,)
-    assert RING.children_of(SECRETS) == ()

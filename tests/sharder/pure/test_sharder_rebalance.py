@@ -15,6 +15,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeio.answers import Page
+from kubeio.client import Client
+from kubeio.events import EventRecorder, Regarding
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.resource import Resource
 from sharder.budget import DrainBudget
@@ -147,6 +149,14 @@ class Ring:
         self.server = self.client = self.objects = Server()
         self.metrics = SharderMetrics(CollectorRegistry())
         self.clock = LoopClock()
+        self.ring = Regarding("ringleader.dev/v1alpha1", "ControllerRing", SPEC.name)
+        self.events = EventRecorder(
+            cast(Client, None),  # nothing is written before `run`
+            reporter="test",
+            instance="test",
+            clock=self.clock,
+            rng=random.Random(1),
+        )
         self.releasing = False
         self.paused = False
         self.handoffs = InFlight()
