@@ -17,6 +17,7 @@ import typer
 
 from kubeio.errors import KubeError
 from kubeio.failures import BAD_INPUT, FAILED, Failure, failure
+from kubeio.installation import check_packages
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 
@@ -39,6 +40,7 @@ def run_command(app: typer.Typer, *, name: str, arguments: Sequence[str] | None 
     """Run *app*, called *name* in its messages, with *arguments* (None: the process's own); the exit code."""
     _open_standard_streams()
     try:
+        check_packages()
         command = typer.main.get_command(app)
         code = command.main(
             args=None if arguments is None else list(arguments), prog_name=name, standalone_mode=False

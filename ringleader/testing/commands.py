@@ -17,6 +17,8 @@ WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 WAIT_MS = "WEBSITE_WAIT_MS"
 """Environment of the example's controller: how long each reconcile waits, `20` or `0-200`."""
+_PYTHON = (sys.executable, "-P", "-m")
+"""Without the folder that the fleet is started in: what is called `ring.py` there is not our `ring`."""
 
 
 class Mode(StrEnum):
@@ -85,7 +87,7 @@ def shard_command(
 ) -> list[str]:
     """One replica of the controller."""
     return [
-        *(sys.executable, "-m", "shard_controller", "run", spec.controller),
+        *(*_PYTHON, "shard_controller", "run", spec.controller),
         *("--kubeconfig", str(kubeconfig), "--namespace", spec.namespace),
         *("--ring", spec.ring, "--member", member, "--mode", mode.value),
         *("--lease-duration-s", str(spec.lease_s), "--workers", str(spec.workers), *spec.shard_flags),
@@ -97,7 +99,7 @@ def shard_command(
 def sharder_command(spec: FleetSpec, *, identity: str, kubeconfig: Path, ports: Path) -> list[str]:
     """One sharder; all of them compete for one election Lease."""
     return [
-        *(sys.executable, "-m", "sharder", "--kubeconfig", str(kubeconfig), "--identity", identity),
+        *(*_PYTHON, "sharder", "--kubeconfig", str(kubeconfig), "--identity", identity),
         *("--lease-namespace", spec.lease_namespace, "--lease-duration-s", str(spec.lease_s)),
         *("--ring", spec.ring, "--log-format", "console"),
         *("--probes-bind", "127.0.0.1:0", "--probes-port-file", str(ports)),
