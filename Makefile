@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test lint format bench bench-ring bench-client bench-embedded loadtest mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test lint format bench bench-ring bench-client bench-embedded loadtest failover mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ bench-embedded: setup ## PATCHes per second and memory of the control plane in m
 
 loadtest: setup ## one minute of load on the embedded control plane
 	@$(BIN)/python -m loadtest $(ARGS)
+
+failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,000 objects
+	@RINGLEADER_FAILOVER_OBJECTS=20000 $(BIN)/python -m pytest -q tests/sharder/io/test_sharder_failover.py
 
 mutants: setup ## break each protocol rule in a copy: the named test must turn red
 	@$(BIN)/python scripts/mutants.py $(ARGS)

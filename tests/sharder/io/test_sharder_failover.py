@@ -1,0 +1,257 @@
+"""The leading sharder is killed or suspended in mid-rebalance, again and again: the standby goes on.
+
+The sharders are real processes; the shards are Leases of this test, and one task passes objects on as owners do. The
+judge is the server's own log of writes: under one ring version an object changes its owner at most once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from devcluster.embedded.faults import Fault
+from devcluster.plane import Write
+from kubeio.clock import SystemClock
+from kubeio.errors import Conflict, Invalid, NotFound
+from kubeio.models import Meta
+from kubeio.patch import JsonPatch
+from kubeio.watch import Changed, Listed, ListWatch
+from ring import HashRing
+from ring.key import object_key
+from ringleader.testing.commands import FleetSpec, sharder_command
+from ringleader.testing.process import Process, start_process
+from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+OBJECTS = int(os.environ.get("RINGLEADER_FAILOVER_OBJECTS", "4000"))
+"""`make failover` sets 20,000; the everyday run has what takes seconds."""
+ELECTION = "ringleader-sharder"
+SLOW = Fault(what="latency", verb="patch", resource="websites.example.com", delay_s=0.15)
+"""So that the last step lasts long enough to be interrupted."""
+
+
+class Sharders:
+    """Two sharder processes; whoever ends is started again."""
+
+    def __init__(self, ground: Ground, directory: Path, tasks: asyncio.TaskGroup) -> None:
+        self._ground = ground
+        self._directory = directory
+        self._tasks = tasks
+        self._spec = FleetSpec(ring=RING, lease_namespace="default", lease_s=4)
+        self._count = 0
+        self.running: dict[str, Process] = {}
+
+    async def start(self) -> None:
+        self._count += 1
+        name = f"sharder-{self._count}"
+        command = sharder_command(
+            self._spec,
+            identity=name,
+            kubeconfig=await self._ground.plane.kubeconfig_for(name),
+            ports=self._directory / f"{name}.port",
+        )
+        log = self._directory / f"{name}.log"
+        process = await start_process(command, name=name, log=log, environment={}, clock=SystemClock())
+        self.running[name] = process
+        self._tasks.create_task(self._start_again(name, process), name=name)
+
+    async def _start_again(self, name: str, process: Process) -> None:
+        """A sharder that lost its leadership on a busy machine ends itself: as a kubelet would, start another."""
+        await process.wait()
+        if self.running.get(name) is process:
+            del self.running[name]
+            await self.start()
+
+    async def leader(self) -> str:
+        async def leads() -> str:
+            with suppress(NotFound):
+                holder = (await self._ground.leases.get(ELECTION)).spec.holder_identity or ""
+                return holder if holder in self.running else ""
+            return ""
+
+        await wait_until(leads, within_s=20)
+        return await leads() or await self.leader()
+
+    async def kill_leader(self) -> None:
+        """SIGKILL, and a new standby in its place."""
+        self.running.pop(await self.leader()).kill()
+        await self.start()
+
+    async def suspend_leader(self) -> Process:
+        """SIGSTOP beyond its Lease; it is somebody else's work now."""
+        process = self.running.pop(await self.leader())
+        process.freeze()
+        await self.start()
+        return process
+
+    def stop(self) -> None:
+        ended, self.running = self.running, {}
+        for process in ended.values():
+            process.kill()
+
+
+@asynccontextmanager
+async def two_sharders(ground: Ground, directory: Path) -> AsyncIterator[Sharders]:
+    async with asyncio.TaskGroup() as tasks:
+        sharders = Sharders(ground, directory, tasks)
+        try:
+            await sharders.start()
+            await sharders.start()
+            yield sharders
+        finally:
+            sharders.stop()
+
+
+@asynccontextmanager
+async def owners_that_pass_on(ground: Ground) -> AsyncIterator[None]:
+    """Every drain is acknowledged as its owner would, at the version that carried it."""
+    slots = asyncio.Semaphore(16)
+
+    async def acknowledge(meta: Meta) -> None:
+        shard, drain = (f"/metadata/labels/{key.replace('/', '~1')}" for key in (KEYS.shard, KEYS.drain))
+        patch = JsonPatch().test("/metadata/resourceVersion", meta.resource_version)
+        patch = patch.replace(shard, meta.labels[KEYS.drain]).remove(drain)
+        async with slots:
+            with suppress(Invalid, Conflict, NotFound):
+                await ground.client.patch(
+                    WEBSITES, meta.name, patch, namespace=meta.namespace, type=bytes, metadata_only=True
+                )
+
+    async def watch() -> None:
+        drains = ListWatch(
+            ground.client,
+            WEBSITES,
+            label_selector=KEYS.drain,
+            metadata_only=True,
+            clock=SystemClock(),
+            rng=random.Random(3),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            async for event in drains.events():
+                match event:
+                    case Listed(objects=objects):
+                        for item in objects:
+                            tasks.create_task(acknowledge(item.meta))
+                    case Changed(object=item):
+                        tasks.create_task(acknowledge(item.meta))
+                    case _:
+                        pass
+
+    owners = asyncio.create_task(watch(), name="owners")
+    try:
+        yield
+    finally:
+        owners.cancel()
+        with suppress(asyncio.CancelledError):
+            await owners
+
+
+class Judge:
+    """Reads the server's log of writes, phase by phase: one phase is one set of members."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._seen = 0
+
+    def fresh(self) -> list[Write]:
+        """Accepted changes of the owner since the last phase ended."""
+        return [write for write in self._ground.plane.writes()[self._seen :] if changes_owner(write)]
+
+    def end_phase(self) -> Counter[str]:
+        """Every object changed its owner at most once in it; gives how often each did."""
+        changes = Counter(write.name for write in self.fresh())
+        twice = {name: count for name, count in changes.items() if count > 1}
+        assert not twice, f"changed their owner more than once under one ring: {twice}"
+        self._seen = len(self._ground.plane.writes())
+        return changes
+
+    async def reached(self, changed: int) -> None:
+        """Return when so many objects have changed their owner in this phase."""
+        await wait_until(lambda: len(self.fresh()) >= changed, within_s=120)
+
+    def assert_unfinished(self, changes: int) -> None:
+        """What was broken just now was broken in the middle of the work."""
+        assert len(self.fresh()) < changes, "the leader had finished before: the test proves nothing"
+
+
+def changes_owner(write: Write) -> bool:
+    if write.resource != WEBSITES.group_resource or write.code != 200 or write.labels_after is None:
+        return False
+    before = (write.labels_before or {}).get(KEYS.shard)
+    return write.labels_after.get(KEYS.shard) != before
+
+
+def desired(members: Sequence[str], *, names: Sequence[str]) -> dict[str, str]:
+    ring = HashRing(members)
+    return {name: f"{ring.owner(object_key('example.com', 'default', name))}-00000001" for name in names}
+
+
+async def create_sites(ground: Ground, count: int) -> list[str]:
+    slots = asyncio.Semaphore(32)
+
+    async def create(name: str) -> None:
+        async with slots:
+            await ground.site(name)
+
+    names = [f"site-{number}" for number in range(count)]
+    async with asyncio.TaskGroup() as tasks:
+        for name in names:
+            tasks.create_task(create(name))
+    return names
+
+
+async def test_whoever_leads_may_die_or_freeze_in_mid_rebalance_and_no_object_moves_twice(
+    ground: Ground, tmp_path: Path
+) -> None:
+    rng = random.Random(OBJECTS)
+    await ground.ring(maxInFlight=200, settleSeconds=1, maxLeaseDurationSeconds=10)
+    shards = {member: await ground.shard(member, duration_s=6) for member in ("a", "b", "c")}
+    names = await create_sites(ground, OBJECTS)
+    judge = Judge(ground)
+    async with two_sharders(ground, tmp_path) as sharders, owners_that_pass_on(ground):
+        # Everything is new: the leader dies at two points of the first assignment.
+        for point in sorted(rng.sample(range(OBJECTS // 10, OBJECTS * 9 // 10), 2)):
+            await judge.reached(point)
+            await sharders.kill_leader()
+            judge.assert_unfinished(OBJECTS)
+        await wait_until(lambda: at_their_places(ground, ["a", "b", "c"], names), within_s=120)
+        assert len(judge.end_phase()) == OBJECTS
+
+        # One joins: the leader is suspended while objects are handed over, and wakes when all is done.
+        shards["d"] = await ground.shard("d", duration_s=6)
+        moving = sum(owner == "d-00000001" for owner in desired("abcd", names=names).values())
+        await judge.reached(rng.randrange(moving // 10, moving * 9 // 10))
+        asleep = await sharders.suspend_leader()
+        judge.assert_unfinished(moving)
+        await wait_until(lambda: at_their_places(ground, ["a", "b", "c", "d"], names), within_s=120)
+        asleep.wake()
+        await wait_until(lambda: asleep.ended_at is not None, within_s=20)
+        assert asleep.exit_code != 0, "it lost its leadership and says so"
+        await asyncio.sleep(2)
+        assert await at_their_places(ground, ["a", "b", "c", "d"], names)
+        assert len(judge.end_phase()) == moving
+
+        # One dies: the leader dies while its objects are taken over.
+        lost = sum(owner == "b-00000001" for owner in desired("abcd", names=names).values())
+        await ground.plane.faults.add(SLOW)
+        await shards["b"].fall_silent()
+        await judge.reached(rng.randrange(lost // 10, lost * 9 // 10))
+        await sharders.kill_leader()
+        judge.assert_unfinished(lost)
+        await ground.plane.faults.clear()
+        await wait_until(lambda: at_their_places(ground, ["a", "c", "d"], names), within_s=120)
+        await wait_until(lambda: is_balanced(ground), within_s=30)
+        changes = judge.end_phase()
+        assert len(changes) >= lost
+
+
+async def at_their_places(ground: Ground, members: Sequence[str], names: Sequence[str]) -> bool:
+    return await ground.owners() == desired(members, names=names)
