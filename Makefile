@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 ARGS ?=
+VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test lint format bench bench-ring bench-client bench-embedded loadtest failover mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded loadtest failover mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,6 +26,9 @@ demo-broken: setup ## the same with the fence switched off: must exit 1 and name
 
 test: setup ## lint, unit, property, fleet and integration tests
 	@VENV="$(VENV)" scripts/test $(ARGS)
+
+test-real: setup ## the tests on kube-apiserver VERSION=1.34, 1.35 or 1.36, built once into your cache
+	@VENV="$(VENV)" scripts/test-real "$(VERSION)" $(ARGS)
 
 lint: setup ## ruff, mypy strict, import-linter
 	@VENV="$(VENV)" scripts/lint

@@ -49,15 +49,14 @@ class Recipe:
 
 def kubernetes_recipe(version: str | None = None) -> Recipe:
     """etcd, kube-apiserver, kube-controller-manager and kubectl, at *version*, or at the one that
-    RINGLEADER_KUBERNETES_VERSION names.
+    RINGLEADER_KUBERNETES_VERSION names: `1.36.3`, or `1.36` for the newest one of it that is pinned.
 
     Raises: InputError if no such version is pinned.
     """
     asked = version or os.environ.get(VERSION_VARIABLE)
-    chosen = asked or DEFAULT_KUBERNETES
-    module = _HERE / "gomod" / chosen.removeprefix("v")
-    if not (module / "go.mod").is_file():
-        known = ", ".join(sorted(folder.name for folder in (_HERE / "gomod").iterdir() if folder.is_dir()))
+    module = _pinned((asked or DEFAULT_KUBERNETES).removeprefix("v"))
+    if module is None:
+        known = ", ".join(folder.name for folder in _pinned_modules())
         raise InputError(VERSION_VARIABLE, asked, "is not a pinned Kubernetes version", f"use one of {known}")
     return Recipe(
         name="kubernetes",
@@ -72,6 +71,22 @@ def kubernetes_recipe(version: str | None = None) -> Recipe:
         linker_flags=_kubernetes_linker_flags(module.name),
         is_chosen=asked is not None,
     )
+
+
+def _pinned_modules() -> list[Path]:
+    """Folders of the pinned Kubernetes versions, oldest first."""
+    folders = [folder for folder in (_HERE / "gomod").iterdir() if (folder / "go.mod").is_file()]
+    return sorted(folders, key=lambda folder: [int(part) for part in folder.name.split(".")])
+
+
+def _pinned(version: str) -> Path | None:
+    """The module of *version*, or the newest of the minor version that it is."""
+    fitting = [
+        folder
+        for folder in _pinned_modules()
+        if folder.name == version or folder.name.startswith(f"{version}.")
+    ]
+    return fitting[-1] if fitting and version.count(".") >= 1 else None
 
 
 def helm_recipe(version: str = DEFAULT_HELM) -> Recipe:

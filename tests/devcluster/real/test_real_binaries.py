@@ -118,13 +118,35 @@ def test_version_that_a_person_chose_is_never_taken_from_path(
 
 def test_version_that_is_not_pinned_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VERSION_VARIABLE, "1.12.0")
-    with pytest.raises(InputError, match=r"RINGLEADER_KUBERNETES_VERSION: '1\.12\.0'.*use one of 1\.36\.3"):
+    with pytest.raises(
+        InputError, match=r"RINGLEADER_KUBERNETES_VERSION: '1\.12\.0'.*use one of 1\.34\..*1\.36\.3"
+    ):
         kubernetes_recipe()
 
 
-@pytest.mark.parametrize("recipe", [kubernetes_recipe("v1.36.3"), helm_recipe()], ids=lambda one: one.name)
+@pytest.mark.parametrize("minor", ["1.34", "1.35", "1.36"])
+def test_a_minor_version_is_the_newest_of_it_that_is_pinned(minor: str) -> None:
+    recipe = kubernetes_recipe(minor)
+    assert recipe.version.startswith(f"{minor}.")
+    assert recipe == kubernetes_recipe(f"v{recipe.version}")
+    assert f"k8s.io/kubernetes v{recipe.version}\n" in (recipe.module / "go.mod").read_text()
+    part = recipe.version.removeprefix("1.")
+    assert f"k8s.io/apiserver => k8s.io/apiserver v0.{part}\n" in (recipe.module / "go.mod").read_text()
+
+
+@pytest.mark.parametrize("version", ["1", "1.3", "1.36.", "36"])
+def test_half_a_version_is_bad_input(version: str) -> None:
+    with pytest.raises(InputError, match="is not a pinned Kubernetes version"):
+        kubernetes_recipe(version)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [*map(kubernetes_recipe, ("1.34", "1.35", "1.36")), helm_recipe()],
+    ids=lambda one: f"{one.name} {one.version}",
+)
 def test_recipe_pins_every_module_that_it_builds_from(recipe: Recipe) -> None:
-    assert recipe.go_needed >= (1, 26)
+    assert recipe.go_needed >= (1, 24)
     sums = (recipe.module / "go.sum").read_text().splitlines()
     pinned = {line.split()[0] for line in sums if "/go.mod " not in line}
     for package in recipe.packages.values():
