@@ -19,15 +19,13 @@ import pytest
 from devcluster.embedded.faults import Fault
 from devcluster.plane import Write
 from kubeio.clock import SystemClock
-from kubeio.errors import Conflict, Invalid, NotFound
-from kubeio.models import Meta
-from kubeio.patch import JsonPatch
-from kubeio.watch import Changed, Listed, ListWatch
+from kubeio.errors import NotFound
 from ring import HashRing
 from ring.key import object_key
 from ringleader.testing.commands import FleetSpec, sharder_command
 from ringleader.testing.process import Process, start_process
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
+from tests.sharder.io.owners import owners_that_pass_on
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -108,50 +106,6 @@ async def two_sharders(ground: Ground, directory: Path) -> AsyncIterator[Sharder
             yield sharders
         finally:
             sharders.stop()
-
-
-@asynccontextmanager
-async def owners_that_pass_on(ground: Ground) -> AsyncIterator[None]:
-    """Every drain is acknowledged as its owner would, at the version that carried it."""
-    slots = asyncio.Semaphore(16)
-
-    async def acknowledge(meta: Meta) -> None:
-        shard, drain = (f"/metadata/labels/{key.replace('/', '~1')}" for key in (KEYS.shard, KEYS.drain))
-        patch = JsonPatch().test("/metadata/resourceVersion", meta.resource_version)
-        patch = patch.replace(shard, meta.labels[KEYS.drain]).remove(drain)
-        async with slots:
-            with suppress(Invalid, Conflict, NotFound):
-                await ground.client.patch(
-                    WEBSITES, meta.name, patch, namespace=meta.namespace, type=bytes, metadata_only=True
-                )
-
-    async def watch() -> None:
-        drains = ListWatch(
-            ground.client,
-            WEBSITES,
-            label_selector=KEYS.drain,
-            metadata_only=True,
-            clock=SystemClock(),
-            rng=random.Random(3),
-        )
-        async with asyncio.TaskGroup() as tasks:
-            async for event in drains.events():
-                match event:
-                    case Listed(objects=objects):
-                        for item in objects:
-                            tasks.create_task(acknowledge(item.meta))
-                    case Changed(object=item):
-                        tasks.create_task(acknowledge(item.meta))
-                    case _:
-                        pass
-
-    owners = asyncio.create_task(watch(), name="owners")
-    try:
-        yield
-    finally:
-        owners.cancel()
-        with suppress(asyncio.CancelledError):
-            await owners
 
 
 class Judge:
