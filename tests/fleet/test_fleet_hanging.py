@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -54,7 +53,7 @@ def hanging(fleet: Fleet, shard: str, *, names: Collection[str] = ()) -> Iterato
     told = Path(fleet.spec.environment["HANG_FILE"])
     draft = told.with_suffix(".draft")
     draft.write_text(json.dumps({"shard": shard, "names": sorted(names)}))
-    os.replace(draft, told)
+    draft.replace(told)
     try:
         yield
     finally:
