@@ -109,7 +109,6 @@ def _name(top: Fields, problems: Problems) -> str:
 
 def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
     members = dict(_members(spec))
-    _refuse_unworked(spec)
     return RingSpec(
         name=name,
         resources=_resources(spec, problems),
@@ -132,6 +131,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         drain_policy=DrainPolicy(spec.choice("drainPolicy", "Wait", of={"Wait": "", "Force": ""})),
         audit_interval_s=spec.number("auditIntervalSeconds", 3600, least=1, most=7 * _DAY_S),
         paused=spec.boolean("paused"),
+        assign_at_admission=spec.boolean("assignAtAdmission"),
         activation=_activation(spec),
     )
 
@@ -144,14 +144,6 @@ def _check_ring(ring: RingSpec, problems: Problems) -> None:
             HashRing(weights, virtual_nodes=1, eps=ring.eps)
         except InvalidRing as error:
             problems.add(f"spec.{error.field}", error.value, error.problem, error.remedy)
-
-
-def _refuse_unworked(spec: Fields) -> None:
-    """Fields of the API that are known and not worked yet: refused unless they ask for nothing."""
-    if spec.boolean("assignAtAdmission"):
-        spec.problem(
-            "assignAtAdmission", "is not worked yet", "leave it out: the sharder assigns by its watch"
-        )
 
 
 def _domain(spec: Fields) -> str:

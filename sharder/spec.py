@@ -124,6 +124,7 @@ class RingSpec:
     drain_policy: DrainPolicy = DrainPolicy.WAIT
     audit_interval_s: float = 3600.0
     paused: bool = False
+    assign_at_admission: bool = False
     activation: LeaseRef | None = None
 
     @property

@@ -85,7 +85,7 @@ def test_every_field_arrives() -> None:
             maxInFlightPerOwner=5,
             drainTimeoutSeconds=20,
             drainPolicy="Force",
-            assignAtAdmission=False,
+            assignAtAdmission=True,
             auditIntervalSeconds=600,
             paused=True,
             activation={"lease": {"namespace": "shop", "name": "shop-controller"}},
@@ -111,6 +111,7 @@ def test_every_field_arrives() -> None:
         drain_policy=DrainPolicy.FORCE,
         audit_interval_s=600,
         paused=True,
+        assign_at_admission=True,
         activation=LeaseRef("shop", "shop-controller"),
     )
     covered = {field.name for field in dataclasses.fields(RingSpec)} - {"algorithm", "key"}
@@ -149,7 +150,6 @@ def test_every_field_arrives() -> None:
         ({"key": "Namespace"}, "spec.key", "not worked yet", "use Object"),
         ({"key": "object"}, "spec.key", "not known", "did you mean 'Object'"),
         ({"drainPolicy": "Forced"}, "spec.drainPolicy", "not known", "did you mean 'Force'"),
-        ({"assignAtAdmission": True}, "spec.assignAtAdmission", "not worked yet", "leave it out"),
         ({"assignAtAdmission": "no"}, "spec.assignAtAdmission", "a string, not a boolean", "true or false"),
         ({"virtualNode": 5}, "spec.virtualNode", "not a field", "did you mean 'virtualNodes'"),
         ({"zzz": 5}, "spec.zzz", "not a field", "known here: "),
