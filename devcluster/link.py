@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from enum import Enum
 from types import TracebackType
 from typing import Self
 
@@ -17,11 +18,20 @@ _CHUNKS_ON_THE_WAY = 64
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
+class _End(Enum):
+    """How one direction of a connection ended."""
+
+    CLOSED = "closed"
+    RESET = "reset"  # by its source; whatever that had sent before has arrived
+    UNWANTED = "unwanted"  # its sink is gone; the other direction may still have something on its way
+
+
 class Link:
     """A way to `target_host:target_port`; open from entry to exit, on a port that stays the same.
 
-    `hold` lets connections stand and bytes wait, as a dead network does; `cut` refuses and resets, as a dead
-    server does. `delay_s` is added in each direction, and may be changed at any time.
+    `hold` lets connections stand and bytes wait, as a dead network does, also when their sender is gone by then;
+    `cut` refuses and resets, as a dead server does. `delay_s` is added in each direction, and may be changed at
+    any time.
     """
 
     def __init__(self, target_host: str, target_port: int, *, delay_s: float = 0.0) -> None:
@@ -118,43 +128,64 @@ class Link:
             server.setblocking(False)
             try:
                 await loop.sock_connect(server, self._target)
-                async with asyncio.TaskGroup() as directions:
-                    directions.create_task(self._pass_on(client, server), name="link upstream")
-                    directions.create_task(self._pass_on(server, client), name="link downstream")
-                is_whole = True
-            except* OSError:
-                pass  # the side that broke knows; the other learns by the reset
+                is_whole = await self._both_ways(client, server)
+            except OSError:
+                pass  # the server is away: the client learns by the reset
             finally:
                 if not is_whole:
                     for side in (client, server):
                         side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
 
-    async def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
-        """Bytes of *source* to *sink*, each `delay_s` after it came, none while held; then the end."""
-        way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_ON_THE_WAY)
+    async def _both_ways(self, client: socket.socket, server: socket.socket) -> bool:
+        """Whether both sides closed in order. What one side had sent before it broke still arrives."""
+        async with asyncio.TaskGroup() as directions:
+            upstream = directions.create_task(self._pass_on(client, server), name="link upstream")
+            downstream = directions.create_task(self._pass_on(server, client), name="link downstream")
+            left = {upstream, downstream}
+            while left:
+                ended, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                if any(way.result() is _End.RESET for way in ended):  # and nothing on its way before it
+                    for way in left:
+                        way.cancel()
+                    return False
+        return upstream.result() is downstream.result() is _End.CLOSED
+
+    async def _pass_on(self, source: socket.socket, sink: socket.socket) -> _End:
+        """Bytes of *source* to *sink*, each `delay_s` after it came, none while held; then how *source* ended."""
+        way: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(_CHUNKS_ON_THE_WAY)
         async with asyncio.TaskGroup() as ends:
-            ends.create_task(self._receive(source, way), name="link receive")
-            ends.create_task(self._send(way, sink), name="link send")
+            receiving = ends.create_task(self._receive(source, way), name="link receive")
+            end = await self._send(way, sink)
+            receiving.cancel()
+        return end
 
-    async def _receive(self, source: socket.socket, way: asyncio.Queue[tuple[float, bytes]]) -> None:
+    async def _receive(self, source: socket.socket, way: asyncio.Queue[tuple[float, bytes | None]]) -> None:
+        """Put what *source* sends on its *way*: then b"" for its end, or None for a reset, which waits its turn too."""
         loop = asyncio.get_running_loop()
-        while True:
-            chunk = await loop.sock_recv(source, _CHUNK_BYTES)
+        chunk: bytes | None = b"-"
+        while chunk:
+            try:
+                chunk = await loop.sock_recv(source, _CHUNK_BYTES)
+            except OSError:
+                chunk = None
             await way.put((loop.time() + self.delay_s, chunk))
-            if not chunk:
-                return
 
-    async def _send(self, way: asyncio.Queue[tuple[float, bytes]], sink: socket.socket) -> None:
+    async def _send(self, way: asyncio.Queue[tuple[float, bytes | None]], sink: socket.socket) -> _End:
         loop = asyncio.get_running_loop()
         while True:
             due, chunk = await way.get()
             if (wait_s := due - loop.time()) > 0:
                 await asyncio.sleep(wait_s)
             await self._open.wait()
-            if not chunk:
-                sink.shutdown(socket.SHUT_WR)
-                return
-            await loop.sock_sendall(sink, chunk)
+            if chunk is None:
+                return _End.RESET
+            try:
+                if not chunk:
+                    sink.shutdown(socket.SHUT_WR)
+                    return _End.CLOSED
+                await loop.sock_sendall(sink, chunk)
+            except OSError:
+                return _End.UNWANTED
 
 
 def _bound_socket(port: int) -> socket.socket:

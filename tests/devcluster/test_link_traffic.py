@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
 import time
 from collections.abc import AsyncIterator
 
@@ -96,6 +98,69 @@ async def test_held_bytes_wait_and_then_arrive_in_order(server_port: int, tls: s
         link.release()
         assert [await caller.hear(), await caller.hear()] == [b"first\n", b"second\n"]
         caller.hang_up()
+
+
+class Listener:
+    """A plain server: what it heard, and how the last connection ended."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+        self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while chunk := await reader.read(1024):
+                self.heard += chunk
+                writer.write(b"answer")
+            self.end.set_result("closed")
+        except ConnectionResetError:
+            self.end.set_result("reset")
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("ending", ["closed", "reset"])
+async def test_what_was_sent_arrives_after_its_sender_is_gone(ending: str) -> None:
+    listener = Listener()
+    server = await asyncio.start_server(listener.listen, "127.0.0.1", 0)
+    async with server, Link("127.0.0.1", server.sockets[0].getsockname()[1]) as link:
+        reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
+        writer.write(b"one")
+        assert await reader.read(16) == b"answer"
+        link.hold()
+        writer.write(b"two")
+        await asyncio.sleep(0.05)  # the link has it
+        if ending == "reset":
+            raw = writer.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        await asyncio.sleep(0.1)
+        assert (listener.heard, listener.end.done()) == (b"one", False)
+        link.release()
+        assert await asyncio.wait_for(listener.end, 5) == ending
+        assert listener.heard == b"onetwo"
+
+
+async def test_what_the_server_sends_to_a_sender_that_is_gone_does_not_stop_what_that_had_sent() -> None:
+    got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send without a pause, as a watch does; hear one message."""
+        writer.write(b"-" * 1_000_000)
+        got.set_result(await reader.read(16))
+        writer.transport.abort()
+
+    server = await asyncio.start_server(flood, "127.0.0.1", 0)
+    async with server, Link("127.0.0.1", server.sockets[0].getsockname()[1]) as link:
+        link.hold()
+        _, writer = await asyncio.open_connection("127.0.0.1", link.port)
+        await asyncio.sleep(0.1)
+        link.delay_s = 0.3  # so that the server's bytes meet the closed door first
+        writer.write(b"late")
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        link.release()
+        assert await asyncio.wait_for(got, 5) == b"late"
 
 
 async def test_new_connection_across_a_held_link_stands_but_shakes_no_hands(
