@@ -1,0 +1,282 @@
+"""What is kept of an object that waits, and how much of it: `sharder.waiting` against a plain model."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import tracemalloc
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubeio.models import Meta, ObjectKey, OwnerReference
+from sharder.agenda import Agenda
+from sharder.packing import NO_UID, packed_uid, text_uid
+from sharder.waiting import Lane, Waiting, WorkKey
+from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
+
+KEPT = (KEYS.shard, KEYS.drain)
+
+
+def work(name: str, resource: str = WEBSITES.group_resource) -> WorkKey:
+    return WorkKey(resource, ObjectKey("ns", name))
+
+
+def meta(name: str, version: int = 7, *, uid: str = "", labels: dict[str, str] | None = None) -> Meta:
+    uid = uid or str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+    return Meta(name=name, namespace="ns", uid=uid, resource_version=str(version), labels=labels or {})
+
+
+def controlled(name: str, parent: str) -> Meta:
+    found = meta(name)
+    others = OwnerReference("v1", "Other", "other", "uid-of-other")
+    found.owner_references = [
+        others,
+        OwnerReference("example.com/v1", "Website", parent, f"uid-of-{parent}", controller=True),
+    ]
+    return found
+
+
+def test_an_object_comes_out_as_it_went_in_but_for_what_no_decision_needs() -> None:
+    waiting = Waiting(labels=KEPT)
+    seen = controlled("page", "site")
+    seen.labels = {KEYS.shard: "dead-1", "app": "shop"}
+    seen.annotations = {"note": "long"}
+    assert waiting.put(work("page"), seen, at=100.25)
+    found = waiting.get(work("page"))
+    assert found is not None
+    assert found.work == work("page")
+    assert found.meta == Meta(
+        name="page",
+        namespace="ns",
+        uid=seen.uid,
+        resource_version="7",
+        labels={KEYS.shard: "dead-1"},
+        owner_references=[seen.owner_references[1]],
+    )
+    assert found.since == pytest.approx(100.25, abs=0.001)
+
+
+def test_without_a_list_of_labels_all_are_kept() -> None:
+    waiting = Waiting()
+    waiting.put(work("a"), meta("a", labels={"app": "shop", KEYS.drain: ""}), at=0)
+    found = waiting.get(work("a"))
+    assert found is not None
+    assert found.meta.labels == {"app": "shop", KEYS.drain: ""}
+
+
+@pytest.mark.parametrize(
+    "uid",
+    ["", "uid-1", "0" * 36, str(uuid.UUID(int=0)), str(uuid.UUID(int=2**128 - 1)), str(uuid.uuid4()).upper()],
+)
+def test_any_uid_comes_out_as_it_went_in(uid: str) -> None:
+    waiting = Waiting(labels=KEPT)
+    seen = meta("a")
+    seen.uid = uid
+    waiting.put(work("a"), seen, at=0)
+    found = waiting.get(work("a"))
+    assert found is not None
+    assert found.meta.uid == uid
+    assert not waiting.put(work("a"), seen, at=1), "the same object and version"
+
+
+@given(st.uuids())
+def test_a_uuid_fits_into_16_bytes(uid: uuid.UUID) -> None:
+    packed = packed_uid(str(uid))
+    assert packed == NO_UID or text_uid(packed) == str(uid)
+    assert uid.int == 0 or len(packed) == 16 and packed != NO_UID
+
+
+def test_only_a_later_version_is_news_and_it_keeps_its_age() -> None:
+    waiting = Waiting()
+    assert waiting.put(work("a"), meta("a", 7), at=10)
+    assert not waiting.put(work("a"), meta("a", 7), at=11)
+    assert not waiting.put(work("a"), meta("a", 6), at=11)
+    assert waiting.put(work("a"), meta("a", 8), at=12)
+    found = waiting.get(work("a"))
+    assert found is not None
+    assert (found.meta.resource_version, found.since) == ("8", 10)
+    assert waiting.oldest_s(20) == pytest.approx(10)
+
+
+def test_a_namesake_begins_anew_and_inherits_no_controller() -> None:
+    waiting = Waiting()
+    waiting.put(work("a"), controlled("a", "site"), at=10)
+    assert [child.work for child in waiting.controlled_by("uid-of-site")] == [work("a")]
+    assert waiting.put(work("a"), meta("a", 9, uid=str(uuid.uuid4())), at=12)
+    found = waiting.get(work("a"))
+    assert found is not None
+    assert found.since == 12
+    assert found.meta.controller is None
+    assert waiting.controlled_by("uid-of-site") == []
+
+
+def test_a_newer_version_survives_the_removal_of_an_older_one() -> None:
+    waiting = Waiting()
+    waiting.put(work("a"), meta("a", 9), at=0)
+    waiting.drop_up_to(work("a"), 8)
+    assert waiting.get(work("a")) is not None
+    waiting.drop_up_to(work("a"), 9)
+    assert waiting.get(work("a")) is None
+
+
+def test_more_kinds_of_labels_than_there_are_numbers_are_kept_all_the_same() -> None:
+    waiting = Waiting()
+    for number in range(70_000):
+        waiting.put(work(f"o-{number}"), meta(f"o-{number}", uid="u", labels={"n": str(number)}), at=0)
+    for number in (0, 65_533, 65_534, 65_535, 69_999):
+        found = waiting.get(work(f"o-{number}"))
+        assert found is not None
+        assert found.meta.labels == {"n": str(number)}
+
+
+# ---- lists ----------------------------------------------------------------------------------------------------
+
+
+def listed(waiting: Waiting, *names: str, version: int = 7) -> list[bool]:
+    return [
+        waiting.put_listed(waiting.name(work(name)), meta(name, version), at=0, lane=Lane.BACKLOG)
+        for name in names
+    ]
+
+
+def waits(waiting: Waiting) -> list[str]:
+    return sorted(found.work.key.name for found in waiting)
+
+
+def test_what_a_complete_list_did_not_show_no_longer_waits_unless_it_is_newer() -> None:
+    waiting = Waiting()
+    for name, version in (("a", 5), ("b", 5), ("later", 30)):
+        waiting.put(work(name), meta(name, version), at=0)
+    other = work("a", CONFIGMAPS.group_resource)
+    waiting.put(other, meta("a", 1), at=0)
+    waiting.begin_list(WEBSITES)
+    listed(waiting, "b", "c")
+    waiting.end_list(WEBSITES, version=20)
+    assert waits(waiting) == ["a", "b", "c", "later"]
+    assert waiting.get(other) is not None, "another resource's list says nothing about it"
+    assert waiting.get(work("a")) is None
+
+
+def test_a_list_that_did_not_end_counts_for_nothing() -> None:
+    waiting = Waiting()
+    waiting.begin_list(WEBSITES)
+    listed(waiting, "a", "b")
+    waiting.begin_list(WEBSITES)
+    listed(waiting, "b")
+    waiting.end_list(WEBSITES, version=20)
+    assert waits(waiting) == ["b"]
+
+
+def test_what_was_settled_while_a_list_is_read_is_not_decided_again_at_the_same_version() -> None:
+    waiting = Waiting()
+    waiting.put(work("m"), meta("m", 5), at=0)
+    waiting.begin_list(WEBSITES)
+    waiting.drop_up_to(work("m"), 5)  # the old session's object was assigned
+    assert listed(waiting, "a", "m", version=5) == [True, False]
+    assert waits(waiting) == ["a"]
+
+
+def test_what_was_settled_is_news_again_at_a_later_version() -> None:
+    waiting = Waiting()
+    waiting.begin_list(WEBSITES)
+    waiting.drop_up_to(work("m"), 5)
+    assert listed(waiting, "m", version=6) == [True]
+
+
+def test_a_second_watch_that_lags_shows_nothing_twice() -> None:
+    waiting = Waiting()
+    waiting.begin_list(WEBSITES)
+    listed(waiting, "z")
+    name = waiting.name(work("new"))
+    assert waiting.put_seen(name, meta("new", 9), at=0, lane=Lane.NEW)
+    waiting.drop_up_to(work("new"), 9)
+    assert not waiting.put_seen(name, meta("new", 9), at=0, lane=Lane.NEW)
+    waiting.overlap(WEBSITES, False)
+    assert waiting.remembered == 0, "behind the list's place, and one watch left"
+
+
+def test_what_the_list_brought_itself_is_not_remembered() -> None:
+    """Else a first assignment would keep a hundred thousand names."""
+    waiting = Waiting()
+    waiting.begin_list(WEBSITES)
+    waiting.overlap(WEBSITES, False)
+    for number in range(1000):
+        listed(waiting, f"o-{number:04}")
+        waiting.drop_up_to(work(f"o-{number:04}"), 7)
+    assert waiting.remembered == 0
+    waiting.drop_up_to(work("zz"), 7)
+    assert waiting.remembered == 1
+    waiting.end_list(WEBSITES, version=7)
+    assert waiting.remembered == 0
+
+
+# ---- against a model ------------------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "drop", "take", "drop_up_to"]),
+        st.integers(0, 4),
+        st.integers(1, 9),
+        st.sampled_from(["uid-1", "", str(uuid.UUID(int=77))]),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_it_holds_what_a_plain_dict_would_hold(steps: list[tuple[str, int, int, str]]) -> None:
+    waiting, model = Waiting(), dict[str, Meta]()
+    agenda = Agenda(waiting, rng=random.Random(1))
+    for step, number, version, uid in steps:
+        name = f"o-{number}"
+        known = model.get(name)
+        match step:
+            case "put":
+                seen = meta(name, version, uid=uid or str(uuid.UUID(int=number + 1)))
+                is_news = known is None or known.uid != seen.uid or int(known.resource_version) < version
+                assert waiting.put(work(name), seen, at=0) == is_news
+                if is_news:
+                    model[name] = seen
+                    agenda.add(waiting.name(work(name)))
+            case "drop":
+                waiting.drop(work(name))
+                model.pop(name, None)
+            case "drop_up_to":
+                waiting.drop_up_to(work(name), version)
+                if known is not None and int(known.resource_version) <= version:
+                    del model[name]
+            case "take":
+                taken = agenda.take(agenda.covered())
+                assert taken is None or waiting.knows(taken)
+                if taken is not None:
+                    agenda.done(taken)
+    assert {found.work.key.name: found.meta for found in waiting} == model
+    assert len(waiting) == len(model)
+
+
+def test_an_object_that_waits_takes_at_most_200_bytes() -> None:
+    """Measured as the sharder holds it: in `Waiting` and on the agenda, names and uids like real ones."""
+    count = 100_000
+    rng = random.Random(1)
+    uids = [str(uuid.UUID(int=rng.getrandbits(128), version=4)) for _ in range(count)]
+    gc.collect()
+    tracemalloc.start()
+    waiting = Waiting(labels=KEPT)
+    agenda = Agenda(waiting, rng=rng)
+    before, _ = tracemalloc.get_traced_memory()
+    for number, uid in enumerate(uids):
+        name = waiting.name(WorkKey("websites.example.com", ObjectKey("default", f"website-{number:06}")))
+        waiting.put_named(
+            name, Meta(uid=uid, resource_version=str(10**7 + number)), at=1.0, lane=Lane.BACKLOG
+        )
+        agenda.add(name)
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(waiting) == len(agenda) == count
+    per_object = (after - before) / count
+    print(f"{per_object:.0f} bytes per waiting object", file=sys.stderr)
+    assert per_object <= 200
