@@ -100,6 +100,11 @@ class RealPlane:
         return f"https://127.0.0.1:{self._port}"
 
     @property
+    def etcd_url(self) -> str:
+        """`http://127.0.0.1:PORT`: where the state is, for those who measure or damage it."""
+        return f"http://127.0.0.1:{self._etcd_port}"
+
+    @property
     def pids(self) -> list[int]:
         return [child.pid for child in self._children.values() if child.is_running]
 

@@ -1,0 +1,188 @@
+"""What all rows stand on: a control plane with both kinds, namespaces, accounts and one ring, and a watch over it.
+
+Owns their beginning and their end. The accounts of sharder, replicas and wrk are alike: bearer tokens without the
+privileges of an administrator, so that the server queues them alike. Called by `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from devcluster.embedded import embedded_plane
+from devcluster.plane import ControlPlane
+from devcluster.real import RealPlane, ensure_binaries, kubernetes_recipe, real_plane
+from devcluster.real.binaries import SERVERS
+from kubeio.client import Client
+from kubeio.clock import Clock, SystemClock
+from kubeio.config import Cluster, load_cluster
+from kubeio.labels import RingKeys
+from kubeio.lease import Leases
+from kubeio.resource import LEASES, Resource
+from loadtest.sharder_bench.etcd import Etcd
+from loadtest.sharder_bench.sightings import LeaseSightings, Sightings
+from loadtest.sharder_bench.stand_ins import StandIns
+from loadtest.sharder_bench.stock import ApiWriter, EtcdWriter, Stock, Writer
+from ringleader.testing.client import IndependentClient
+from ringleader.testing.commands import FleetSpec
+from ringleader.testing.fleet import unwrapped
+from ringleader.testing.ground import prepare_kinds, prepare_namespaces, prepare_ring
+
+RING: Final = "websites"
+OBJECTS_IN: Final = "bench-objects"
+LEASES_IN: Final = "bench-leases"
+MEMBERS: Final = ("stand-in-1", "stand-in-2", "stand-in-3")
+STAND_IN_LEASE_S: Final = 5
+_SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+_BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Somebody who may do everything and is queued like everybody."""
+
+    kubeconfig: Path
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Everything that a row needs and does not own."""
+
+    plane: ControlPlane
+    directory: Path
+    spec: FleetSpec
+    client: Client
+    cluster: Cluster
+    sharder: Account
+    replica: Account
+    sightings: Sightings
+    leases: LeaseSightings
+    stock: Stock
+    stand_ins: StandIns
+    clock: Clock
+
+    @property
+    def keys(self) -> RingKeys:
+        return self.spec.keys
+
+    @property
+    def resource(self) -> Resource:
+        return self.spec.resource
+
+    @property
+    def is_real(self) -> bool:
+        return isinstance(self.plane, RealPlane)
+
+
+@asynccontextmanager
+async def open_ground(directory: Path, *, is_real: bool, objects: int, lease_s: int) -> AsyncIterator[Ground]:
+    """A control plane with a ring and no shards, ended with the block. Raises: BinariesMissing."""
+    spec = FleetSpec(
+        controller=f"{Path(__file__).with_name('noop.py')}:websites",
+        ring=RING,
+        controlled=(),
+        namespace=OBJECTS_IN,
+        lease_namespace=LEASES_IN,
+        lease_s=lease_s,
+        settle_s=2,
+        workers=8,
+        ring_spec={"maxLeaseDurationSeconds": 60},
+    )
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        plane = await stack.enter_async_context(_plane(directory / "plane", is_real=is_real))
+        administrator = await stack.enter_async_context(IndependentClient(plane.kubeconfig))
+        await prepare_kinds(administrator, spec=spec)
+        await prepare_namespaces(administrator, spec=spec)
+        await prepare_ring(administrator, spec=spec)
+        cluster = load_cluster(kubeconfig=str(plane.kubeconfig))
+        client = await stack.enter_async_context(Client(cluster, user_agent="ringleader-bench"))
+        sightings = Sightings(client, spec.resource, keys=spec.keys, clock=clock)
+        leases = LeaseSightings(client, LEASES_IN, clock=clock)
+        stand_ins = StandIns(
+            client,
+            spec.resource,
+            keys=spec.keys,
+            lease_namespace=LEASES_IN,
+            lease_s=STAND_IN_LEASE_S,
+            clock=clock,
+        )
+        writer = await _writer(plane, client, spec, stack)
+        await stack.enter_async_context(unwrapped())
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        loops = [
+            tasks.create_task(loop.run(), name=f"{type(loop).__name__} loop")
+            for loop in (sightings, leases, stand_ins)
+        ]
+        stack.callback(lambda: [loop.cancel() for loop in loops])
+        await sightings.listed.wait()
+        yield Ground(
+            plane=plane,
+            directory=directory,
+            spec=spec,
+            client=client,
+            cluster=cluster,
+            sharder=await _account(plane, client, "sharder"),
+            replica=await _account(plane, client, "replica"),
+            sightings=sightings,
+            leases=leases,
+            stock=Stock(writer, sightings, objects),
+            stand_ins=stand_ins,
+            clock=clock,
+        )
+
+
+async def forget_shards(ground: Ground) -> None:
+    """Delete every Lease: the next row begins with members of its own only. No sharder may run."""
+    await ground.stand_ins.leave()
+    leases = Leases(ground.client, LEASES_IN)
+    found, _ = await leases.list()
+    for lease in found:
+        await ground.client.delete(LEASES, lease.metadata.name, namespace=LEASES_IN)
+
+
+@asynccontextmanager
+async def _plane(directory: Path, *, is_real: bool) -> AsyncIterator[ControlPlane]:
+    if is_real:
+        await asyncio.to_thread(ensure_binaries, SERVERS, kubernetes_recipe())
+        # no controllers: nothing may work on the server but what is measured
+        async with real_plane(directory, controller_manager=False) as real:
+            yield real
+    else:
+        async with embedded_plane(directory) as embedded:
+            yield embedded
+
+
+async def _writer(plane: ControlPlane, client: Client, spec: FleetSpec, stack: AsyncExitStack) -> Writer:
+    if isinstance(plane, RealPlane):
+        etcd = await stack.enter_async_context(Etcd(plane.etcd_url))
+        return EtcdWriter(etcd, client, spec.resource, spec.namespace, spec.keys)
+    return ApiWriter(client, spec.resource, spec.namespace, spec.keys)
+
+
+async def _account(plane: ControlPlane, client: Client, name: str) -> Account:
+    if isinstance(plane, RealPlane):
+        await client.create(_SERVICE_ACCOUNTS, {"metadata": {"name": name}}, namespace=LEASES_IN, type=bytes)
+        binding = {
+            "metadata": {"name": f"bench-{name}"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
+            "subjects": [{"kind": "ServiceAccount", "namespace": LEASES_IN, "name": name}],
+        }
+        await client.request("POST", _BINDINGS, body=json.dumps(binding).encode())
+        kubeconfig = await plane.service_account_kubeconfig(LEASES_IN, name)
+    else:
+        kubeconfig = await plane.kubeconfig_for(name)
+    user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
+    return Account(kubeconfig, user["token"])

@@ -1,0 +1,178 @@
+"""Goes through the chosen rows on one control plane: who needs which fleet, and what a failed row means.
+
+Called by `__main__`. A row that fails is told in its lines of the table, and the next one begins from a state of
+its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from kubeio.errors import KubeError
+from loadtest.sharder_bench.failures import measure_leader
+from loadtest.sharder_bench.fleet import owners_on, replicas_of, sharding
+from loadtest.sharder_bench.goals import GOALS, Figure, figure
+from loadtest.sharder_bench.ground import Ground, forget_shards, open_ground
+from loadtest.sharder_bench.latency import measure_new_objects
+from loadtest.sharder_bench.limit import Limit, measure_limit
+from loadtest.sharder_bench.machine import command_line, read_machine, read_versions
+from loadtest.sharder_bench.processes import Ended
+from loadtest.sharder_bench.replicas import Join, join_row, measure_restart, measure_term, own_all, watch_join
+from loadtest.sharder_bench.report import Document
+from loadtest.sharder_bench.resting import measure_cpu, measure_rest
+from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row
+from loadtest.sharder_bench.sightings import NotSeen
+from loadtest.sharder_bench.throughput import measure_assignment, measure_takeover, set_owners
+from loadtest.sharder_bench.wrk import WrkFailed
+
+LINES: Final = {
+    "assign": ("assign",),
+    "new": ("new-p50", "new-p99"),
+    "leader": ("leader-kill", "leader-term"),
+    "cpu": ("cpu",),
+    "takeover": ("takeover",),
+    "rest": ("rest",),
+    "join": ("join", "join-moves", "join-in-flight"),
+    "term": ("term",),
+    "restart": ("restart",),
+}
+"""The lines of the table that each row fills."""
+PEAK_OF: Final = ("assign", "takeover", "join", "new")
+"""Rows whose peak memory is judged: those above it in the table of goals."""
+_FAILURES: Final = (NotSeen, Ended, WrkFailed, KubeError, TimeoutError)
+
+
+async def run(options: Options, directory: Path, meter: Meter) -> Document:
+    """Measure what *options* asks for. Raises: BinariesMissing, and what makes every row impossible."""
+    started = time.monotonic()
+    started_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    machine = read_machine()
+    async with open_ground(
+        directory, is_real=options.is_real, objects=options.objects, lease_s=options.lease_s
+    ) as ground:
+        versions = await read_versions(ground.plane, ground.client)
+        bench = Bench(ground, meter, options)
+        await bench.make_objects()
+        await bench.with_stand_ins()
+        await bench.with_replicas()
+    return Document(
+        command=command_line(),
+        started_at=started_at,
+        took_s=round(time.monotonic() - started, 1),
+        plane="real" if options.is_real else "embedded",
+        objects=options.objects,
+        machine=machine,
+        versions=versions,
+        rows=bench.rows,
+        peak_rss_mb={row: round(mb, 1) for row, mb in bench.peaks.by_row.items()},
+        figures=bench.figures(),
+    )
+
+
+class Bench:
+    """One run over one ground."""
+
+    def __init__(self, ground: Ground, meter: Meter, options: Options) -> None:
+        self._ground = ground
+        self._meter = meter
+        self._options = options
+        self.rows: list[Row] = []
+        self.peaks = Peaks()
+
+    def figures(self) -> list[Figure]:
+        """Every line of the table that was asked for, in its order."""
+        found = {one.key: one for row in self.rows for one in row.figures}
+        judged = {row: mb for row, mb in self.peaks.by_row.items() if row in PEAK_OF}
+        if judged:
+            how = ", ".join(f"{row} {mb:.1f}" for row, mb in judged.items())
+            found["peak"] = figure("peak", max(judged.values()), f"{how}; processes: {self.peaks.processes}")
+        return [found[key] for key in GOALS if key in found]
+
+    async def make_objects(self) -> None:
+        """Create all objects, without owners."""
+        with self._meter.counting("creating the objects", self._options.objects) as tick:
+            await self._ground.stock.set({}, tick)
+
+    async def with_stand_ins(self) -> None:
+        """The rows whose shards only hold Leases."""
+        ground, meter, options, peaks = self._ground, self._meter, self._options, self.peaks
+        await self._row("assign", lambda: measure_assignment(ground, meter, options, peaks))
+        await self._row("new", lambda: measure_new_objects(ground, meter, options, peaks))
+        await self._row("leader", lambda: measure_leader(ground, meter, options, peaks))
+        await self._row("cpu", lambda: measure_cpu(ground, meter, options, peaks))
+        await self._row("takeover", lambda: measure_takeover(ground, meter, options, peaks))
+        await self._row("rest", lambda: measure_rest(ground, meter, options, peaks))
+        await forget_shards(ground)
+
+    async def with_replicas(self) -> None:
+        """The rows with real replicas: one fleet for all of them."""
+        asked = [key for key in ("join", "term", "restart") if key in self._options.rows]
+        if not asked:
+            return
+        with self._told(*asked):
+            limits = [await self._limit()] if "join" in asked else []
+            join = await self._with_fleet()
+            if join is not None:
+                await forget_shards(self._ground)
+                limits.append(await self._limit())
+                self.rows.append(join_row(join, limits))
+
+    async def _with_fleet(self) -> Join | None:
+        ground, meter = self._ground, self._meter
+        join = None
+        async with replicas_of(ground, 3) as replicas:
+            await own_all(ground, meter, replicas)
+            async with sharding(ground, self.peaks, row="join") as sharder:
+                if "join" in self._options.rows:
+                    join = await watch_join(ground, meter, replicas, sharder)
+                await self._row("term", lambda: measure_term(ground, meter, replicas, sharder))
+                await self._row("restart", lambda: measure_restart(ground, meter, replicas, sharder))
+        return join
+
+    async def _limit(self) -> Limit:
+        """What wrk reaches when it gives objects without owner to shards that nobody is."""
+        ground = self._ground
+        await set_owners(ground, self._meter, {})
+        owners = owners_on(ground, {f"nobody-{number}": f"nobody-{number}" for number in range(3)})
+        return await measure_limit(ground, self._meter, self._options, owners, ground.stock.names)
+
+    async def _row(self, key: str, measure: Callable[[], Awaitable[Row]]) -> None:
+        """Measure the row *key*, if it was asked for."""
+        if key not in self._options.rows:
+            return
+        began = time.monotonic()
+        with self._told(key):
+            row = await measure()
+            row.took_s = round(time.monotonic() - began, 1)
+            self.rows.append(row)
+            for one in row.figures:
+                self._meter.say(f"{one.what}: {one.shown} ({one.goal}): {one.verdict.value}; {one.how}")
+
+    @contextmanager
+    def _told(self, *keys: str) -> Iterator[None]:
+        """A failure of what is measured becomes lines of the table that say so; a fault of ours goes on."""
+        try:
+            yield
+        except Exception as error:
+            leaves = list(_leaves(error))
+            if not all(isinstance(leaf, _FAILURES) for leaf in leaves):
+                raise
+            problem = str(leaves[0]) or type(leaves[0]).__name__
+            self._meter.say(f"{', '.join(keys)}: not measured: {problem}")
+            for key in keys:
+                if all(row.key != key for row in self.rows):
+                    lines = [figure(line, None, problem) for line in LINES[key]]
+                    self.rows.append(Row(key=key, figures=lines, problem=problem))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -1,0 +1,132 @@
+"""Shards that only hold Leases and answer drains: what a sharder is measured against where shards do not matter.
+
+They cost next to nothing, so that the server's two cores belong to the sharder as they belonged to wrk. A real
+replica would list, watch and reconcile; rows that are about replicas start real ones. Called by the rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from kubeio.client import Client
+from kubeio.clock import Clock, micro_time
+from kubeio.errors import Conflict, Invalid, NotFound
+from kubeio.labels import RingKeys
+from kubeio.lease import Leases
+from kubeio.models import Lease, Meta
+from kubeio.resource import Resource
+from kubeio.watch import Changed, Listed, ListWatch
+from shard_controller.drain import acknowledgement
+from shard_controller.life import Birth, fresh_name, release
+from shard_controller.ownership import decide_handoff
+from shard_controller.process import Identity
+
+
+class StandIns:
+    """Members `stand-in-1` ... of one ring. `run` keeps their Leases and answers their drains."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        *,
+        keys: RingKeys,
+        lease_namespace: str,
+        lease_s: int,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._keys = keys
+        self._leases = Leases(client, lease_namespace)
+        self._namespace = lease_namespace
+        self._lease_s = lease_s
+        self._clock = clock
+        self._held: dict[str, Lease] = {}
+        self.shards: dict[str, str] = {}
+        """Shard by member, of those that live."""
+
+    async def join(self, members: Sequence[str]) -> None:
+        """Let each of *members* live, unless it does."""
+        for member in members:
+            if member in self.shards:
+                continue
+            birth = Birth(
+                keys=self._keys,
+                member=member,
+                duration_s=self._lease_s,
+                hold=False,
+                identity=Identity("", "", 0, 0),
+            )
+            name = fresh_name(member, random.Random())  # noqa: S311 - a name, no secret
+            self._held[name] = await self._leases.create(birth.lease(name, self._namespace, self._clock))
+            self.shards[member] = name
+
+    def die(self, member: str) -> str:
+        """Stop renewing, as a process that was killed; gives the shard's name."""
+        name = self.shards.pop(member)
+        del self._held[name]
+        return name
+
+    async def leave(self) -> None:
+        """Release every Lease."""
+        for name in list(self._held):
+            lease = self._held.pop(name)
+            await release(self._leases, lease)
+        self.shards.clear()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._renew(), name="stand-in leases")
+            tasks.create_task(self._answer_drains(tasks), name="stand-in drains")
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            for name, lease in list(self._held.items()):
+                if (renewed := await self._renew_one(lease)) is not None and name in self._held:
+                    self._held[name] = renewed
+
+    async def _renew_one(self, lease: Lease) -> Lease | None:
+        spec = msgspec.structs.replace(lease.spec, renew_time=micro_time(self._clock.wall()))
+        try:
+            return await self._leases.swap(msgspec.structs.replace(lease, spec=spec))
+        except Conflict:  # the sharder wrote its label
+            return await self._leases.get(lease.metadata.name)
+
+    async def _answer_drains(self, tasks: asyncio.TaskGroup) -> None:
+        watch = ListWatch(
+            self._client,
+            self._resource,
+            label_selector=self._keys.drain,
+            metadata_only=True,
+            clock=self._clock,
+            rng=random.Random(0),  # noqa: S311 - jitter
+        )
+        async for event in watch.events():
+            match event:
+                case Listed(objects=objects):
+                    for item in objects:
+                        tasks.create_task(self._answer(item.meta), name="stand-in answer")
+                case Changed(object=item):
+                    tasks.create_task(self._answer(item.meta), name="stand-in answer")
+                case _:
+                    pass
+
+    async def _answer(self, meta: Meta) -> None:
+        owner = meta.labels.get(self._keys.shard, "")
+        if owner not in self._held:
+            return
+        handoff = decide_handoff(meta.labels[self._keys.drain], shard=owner)
+        patch = acknowledgement(meta, handoff, self._keys)
+        try:
+            await self._client.patch(
+                self._resource, meta.name, patch, namespace=meta.namespace, type=bytes, metadata_only=True
+            )
+        except (Conflict, Invalid, NotFound):
+            return  # it changed: the watch shows it again

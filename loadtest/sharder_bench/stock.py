@@ -1,0 +1,185 @@
+"""The objects of the benchmark: made, set back to "no owner", or given to owners, all of them at once.
+
+Never used while something is measured. On a real control plane the values go straight into etcd, on the embedded
+one through the API; either way the API server serves them like all others, and a run begins only when the watch
+has seen every one in the wanted state. Called by the rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from kubeio.client import Client
+from kubeio.errors import AlreadyExists
+from kubeio.labels import RingKeys
+from kubeio.models import HasMeta
+from kubeio.patch import MergePatch
+from kubeio.resource import Resource
+from loadtest.sharder_bench.etcd import Etcd
+from loadtest.sharder_bench.sightings import Sightings, wait_for
+from sharder.decisions import Assign
+from sharder.objects import FIELD_MANAGER
+from sharder.patches import patch_of
+
+Tick = Callable[[int], None]
+Owners = Mapping[str, str]
+"""Shard by object's name; an object that is missing has no owner."""
+
+_AT_ONCE: Final = 32
+_FILLING: Final = "x" * 620
+"""Makes an object of about 1.2 KB, metadata included."""
+_TEMPLATE: Final = "site-template"
+_PLACEHOLDER: Final = "owner-of-the-template"
+
+
+def object_names(count: int) -> list[str]:
+    return [f"site-{index:07d}" for index in range(count)]
+
+
+def document(resource: Resource, namespace: str, name: str) -> dict[str, object]:
+    """One object as a client creates it."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"html": f"<h1>{name}</h1>{_FILLING}"},
+    }
+
+
+class Writer(Protocol):
+    """A way to put objects into a state."""
+
+    async def write(self, names: Sequence[str], owners: Owners, tick: Tick) -> None:
+        """Let each of *names* exist, with the owner that *owners* gives it and no drain label."""
+
+
+class EtcdWriter:
+    """Writes what the API server wrote for one object, with other names, uids and owners."""
+
+    def __init__(
+        self, etcd: Etcd, client: Client, resource: Resource, namespace: str, keys: RingKeys
+    ) -> None:
+        self._etcd = etcd
+        self._client = client
+        self._resource = resource
+        self._namespace = namespace
+        self._keys = keys
+        self._templates: tuple[bytes, bytes] | None = None
+        self._uid = ""
+
+    async def write(self, names: Sequence[str], owners: Owners, tick: Tick) -> None:
+        bare, owned = await self._read_templates()
+        pairs = (
+            (self._key(name), self._value(owned if name in owners else bare, name, owners.get(name, "")))
+            for name in names
+        )
+        await self._etcd.put_all(pairs, tick=tick)
+        await self._etcd.compact()
+
+    def _key(self, name: str) -> str:
+        return f"/registry/{self._resource.group}/{self._resource.plural}/{self._namespace}/{name}"
+
+    def _value(self, template: bytes, name: str, owner: str) -> bytes:
+        value = template.replace(_TEMPLATE.encode(), name.encode())
+        value = value.replace(_PLACEHOLDER.encode(), owner.encode())
+        return value.replace(self._uid.encode(), _uid(self._namespace, name).encode())
+
+    async def _read_templates(self) -> tuple[bytes, bytes]:
+        """One object as the API server stores it: as created, and after the patch that gives it an owner."""
+        if self._templates is None:
+            body = document(self._resource, self._namespace, _TEMPLATE)
+            made = await self._client.create(
+                self._resource, body, namespace=self._namespace, type=HasMeta, field_manager="bench"
+            )
+            self._uid = made.metadata.uid
+            bare = await self._etcd.get(self._key(_TEMPLATE))
+            patch = patch_of(Assign(_PLACEHOLDER), made.metadata, keys=self._keys)
+            await self._client.patch(
+                self._resource,
+                _TEMPLATE,
+                patch,
+                namespace=self._namespace,
+                type=bytes,
+                field_manager=FIELD_MANAGER,
+            )
+            owned = await self._etcd.get(self._key(_TEMPLATE))
+            await self._client.delete(self._resource, _TEMPLATE, namespace=self._namespace)
+            self._templates = bare, owned
+        return self._templates
+
+
+class ApiWriter:
+    """Writes through the API server, one object at a time."""
+
+    def __init__(self, client: Client, resource: Resource, namespace: str, keys: RingKeys) -> None:
+        self._client = client
+        self._resource = resource
+        self._namespace = namespace
+        self._keys = keys
+
+    async def write(self, names: Sequence[str], owners: Owners, tick: Tick) -> None:
+        left = iter(names)
+
+        async def writer() -> None:
+            for name in left:
+                await self._write_one(name, owners.get(name))
+                tick(1)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_AT_ONCE):
+                tasks.create_task(writer(), name=f"api-writer-{number}")
+
+    async def _write_one(self, name: str, owner: str | None) -> None:
+        labels = {self._keys.shard: owner, self._keys.drain: None}
+        body = document(self._resource, self._namespace, name)
+        try:
+            await self._client.create(
+                self._resource, body, namespace=self._namespace, type=bytes, field_manager="bench"
+            )
+            if owner is None:
+                return
+        except AlreadyExists:
+            pass
+        await self._client.patch(
+            self._resource,
+            name,
+            MergePatch({"metadata": {"labels": labels}}),
+            namespace=self._namespace,
+            type=bytes,
+            field_manager=FIELD_MANAGER,
+        )
+
+
+class Stock:
+    """*count* objects, and what they should look like before a row begins."""
+
+    def __init__(self, writer: Writer, sightings: Sightings, count: int) -> None:
+        self._writer = writer
+        self._sightings = sightings
+        self.names = object_names(count)
+
+    def unlike(self, owners: Owners) -> list[str]:
+        """Objects that are missing, being drained, or not owned as *owners* says."""
+        seen = self._sightings.objects
+        return [
+            name
+            for name in self.names
+            if name not in seen or seen[name].drain is not None or seen[name].owner != owners.get(name, "")
+        ]
+
+    async def set(self, owners: Owners, tick: Tick) -> None:
+        """Let every object have its owner in *owners*, and wait until the watch has seen it.
+
+        Only what is not so is written; those are then again as they were when they were made.
+        """
+        await self._writer.write(self.unlike(owners), owners, tick)
+        wanted = Counter({"": len(self.names) - len(owners)}) + Counter(owners.values())
+        await wait_for(lambda: self._sightings.has_owners(wanted), "the objects to be set back", within_s=120)
+
+
+def _uid(namespace: str, name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{namespace}/{name}"))

@@ -1,0 +1,167 @@
+"""The limit: what a C load generator (wrk) reaches with the very patches that the sharder sends.
+
+Owns the Lua script, the files of requests and the run of the program. Does not measure: the rate is read from the
+same watch that measures the sharder, so that both are counted alike. Called by `throughput`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kubeio.errors import InputError
+
+THREADS: Final = 2
+FILLER: Final = "/livez"
+"""What a thread asks for when its patches are used up, until it is stopped."""
+
+SCRIPT: Final = """
+local threads = 0
+
+function setup(thread)
+   thread:set("number", threads)
+   threads = threads + 1
+end
+
+function init(args)
+   lines = assert(io.open(args[1] .. "." .. number, "r")):lines()
+   headers = {}
+   for line in io.lines(args[1] .. ".headers") do
+      local name, value = line:match("^(.-): (.*)$")
+      headers[name] = value
+   end
+end
+
+function request()
+   local line = lines and lines()
+   local path, body = (line or ""):match("^(.-)\\t(.*)$")
+   if not path then
+      if not line then lines = nil end
+      return wrk.format("GET", "FILLER", headers)
+   end
+   return wrk.format("PATCH", path, headers, body)
+end
+
+function done(summary, latency, requests)
+   local errors = summary.errors
+   io.stderr:write(string.format(
+      '{"requests":%d,"took_us":%d,"bad_statuses":%d,"broken":%d,"p50_us":%d,"p99_us":%d}',
+      summary.requests, summary.duration, errors.status,
+      errors.connect + errors.read + errors.write + errors.timeout,
+      latency:percentile(50), latency:percentile(99)))
+end
+""".replace("FILLER", FILLER)
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """What wrk itself counted."""
+
+    requests: int
+    took_us: int
+    bad_statuses: int
+    broken: int
+    p50_us: int
+    p99_us: int
+
+
+class WrkFailed(Exception):
+    """wrk did not run, or many of its requests were refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One patch: the path with its query, and the body on one line."""
+
+    path: str
+    body: bytes
+
+
+def find_wrk() -> str:
+    """Path of the program. Raises: InputError naming the package that has it."""
+    found = shutil.which("wrk")
+    if found is None:
+        raise InputError(
+            "wrk",
+            "",
+            "is not installed: the limit is what this C load generator reaches",
+            "install the package `wrk` (Debian and Ubuntu: apt-get install wrk; Fedora: dnf install wrk)",
+        )
+    return found
+
+
+class Wrk:
+    """One run of wrk: `tally` is known when it has ended."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.tally: Tally | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    async def end(self) -> Tally:
+        """Stop it, if it still runs, and read its count. Raises: WrkFailed."""
+        if self.is_running:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGINT)
+        out, errors = await self._process.communicate()
+        start = errors.rfind(b"{")
+        try:
+            self.tally = msgspec.json.decode(errors[start:], type=Tally)
+        except (msgspec.DecodeError, ValueError):
+            said = (errors or out).decode(errors="replace").strip()[-300:]
+            raise WrkFailed(f"wrk ended with {self._process.returncode}: {said}") from None
+        return self.tally
+
+
+@asynccontextmanager
+async def sending(
+    requests: Iterable[Request],
+    directory: Path,
+    *,
+    url: str,
+    headers: Mapping[str, str],
+    connections: int,
+    at_most_s: float,
+) -> AsyncIterator[Wrk]:
+    """wrk at work on *requests*, each sent once; it is gone when the block ends."""
+    program = find_wrk()
+    stem = directory / "patches"
+    _write(stem, requests, headers)
+    process = await asyncio.create_subprocess_exec(
+        *(program, "-t", str(THREADS), "-c", str(max(connections, THREADS)), "-d", f"{at_most_s:.0f}s"),
+        *("--timeout", "30s", "-s", str(stem.with_suffix(".lua")), url, "--", str(stem)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Wrk(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _write(stem: Path, requests: Iterable[Request], headers: Mapping[str, str]) -> None:
+    """The script, the headers, and one file of requests for each thread."""
+    stem.with_suffix(".lua").write_text(SCRIPT)
+    header_file = stem.with_suffix(".headers")
+    header_file.touch(mode=0o600)  # it holds a token
+    header_file.write_text("".join(f"{name}: {value}\n" for name, value in headers.items()))
+    shares: list[list[bytes]] = [[] for _ in range(THREADS)]
+    for index, request in enumerate(requests):
+        shares[index % THREADS].append(request.path.encode() + b"\t" + request.body + b"\n")
+    for number, share in enumerate(shares):
+        # wrk asks the first thread for one request that it never sends: an empty line is given away
+        stem.with_suffix(f".{number}").write_bytes(b"\n" + b"".join(share))
