@@ -44,7 +44,7 @@ class Activation:
     ) -> None:
         self.is_granted = former is None
         self._former = former
-        self._holder = f"ringleader:{ring}"
+        self._holder = holder_of(ring)
         self._leases = Leases(client, former.namespace) if former else None
         self._on_change = on_change
         self._clock = clock
@@ -125,6 +125,11 @@ class Activation:
             self.is_granted = granted
             log.info("activation changed", granted=granted, lease=self._former.name if self._former else "")
             self._on_change()
+
+
+def holder_of(ring: str) -> str:
+    """Who holds the former Lease once *ring* is activated, whichever sharder acts."""
+    return f"ringleader:{ring}"
 
 
 def duration_s(lease: Lease) -> int:

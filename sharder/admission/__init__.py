@@ -1,0 +1,6 @@
+"""Assignment at admission, an option (protocol, section 6.7): an object is created with its owner, in one write.
+
+A mutating webhook that every sharder serves, and that the API server passes by when it does not answer in time. What
+it leaves alone is assigned the ordinary way, by the unowned watch. Why this is safe: docs/adr/0007.
+Called by `sharder.app` (the server) and `sharder.ringwork` (a desk for each ring).
+"""

@@ -1,0 +1,135 @@
+"""The webhook as one sharder runs it: server, keys, and a desk for each ring that asks for it.
+
+Composed by `sharder.app`; leader and standbys serve alike, only the leader writes (keys here, configurations in
+`sharder.admission.publication`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from kubeio.https import PostServer
+from kubeio.lease import Leases
+from sharder.admission.desk import Desk
+from sharder.admission.front import DEADLINE_S, Front
+from sharder.admission.keeper import Keeper, server_context
+from sharder.admission.keyring import Lifetimes
+from sharder.admission.proofs import LeaseReads
+from sharder.namespaces import Namespaces
+from sharder.scope import EVERYWHERE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kubeio.client import Client
+    from kubeio.clock import Clock
+    from sharder.admission.hook import Target
+    from sharder.admission.metrics import AdmissionMetrics
+    from sharder.keys import ControllerName, RingKinds
+    from sharder.planner import ControllerSeen
+    from sharder.roster import Roster
+    from sharder.spec import RingSpec
+
+FLAG: Final = "--webhook-bind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """Where it listens, where the API server finds it, and the Secret with its keys."""
+
+    host: str
+    port: int
+    target: Target
+    namespace: str
+    secret: str = "ringleader-webhook"  # noqa: S105 - the name of a Secret
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+
+
+class Webhook:
+    """Serves while the scope lasts. *client* is its own: proofs never queue behind patches."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: WebhookSettings,
+        *,
+        metrics: AdmissionMetrics,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self.target: Final = settings.target
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._front = Front(metrics=metrics, clock=clock)
+        tls = server_context()
+        self._server = PostServer(settings.host, settings.port, self._front.answer, tls, flag=FLAG)
+        self.keeper: Final = Keeper(
+            client,
+            namespace=settings.namespace,
+            name=settings.secret,
+            names=(settings.target.host,),
+            lifetimes=settings.lifetimes,
+            clock=clock,
+            tls=tls,
+            expires_at=metrics.certificate_expires_at,
+        )
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Webhook:
+        await self._stack.enter_async_context(self._server)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(exc_type, exc, traceback)
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    async def attend(
+        self,
+        spec: RingSpec,
+        kinds: RingKinds,
+        roster: Roster,
+        *,
+        read_controller: Callable[[ControllerName], Awaitable[ControllerSeen]],
+        releasing: bool,
+    ) -> None:
+        """Answer for one ring until cancelled. Raises KubeError if namespaces cannot be watched."""
+        namespaces = Namespaces(
+            self._client, spec, scope=EVERYWHERE, on_change=_nothing_to_do, clock=self._clock, rng=self._rng
+        )
+        former = spec.activation.namespace if spec.activation is not None else spec.lease_namespace
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(namespaces.run(), name=f"admission namespaces {spec.name}")
+            desk = Desk(
+                spec=spec,
+                kinds=kinds,
+                roster=roster,
+                namespaces=namespaces,
+                read_controller=read_controller,
+                proofs=LeaseReads(self._leases(spec.lease_namespace), tasks=tasks),
+                former=LeaseReads(self._leases(former), tasks=tasks),
+                clock=self._clock,
+                releasing=releasing,
+            )
+            with self._front.open(spec.keys, desk):
+                await asyncio.Event().wait()
+
+    def _leases(self, namespace: str) -> Leases:
+        return Leases(self._client, namespace, timeout_s=DEADLINE_S)
+
+
+def _nothing_to_do() -> None:
+    """What was created unlabelled meanwhile is the unowned watch's."""
