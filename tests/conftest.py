@@ -1,14 +1,61 @@
-"""What all tests share."""
+"""What all tests share: no event loop but those that tests ask for, and how tests are dealt out to workers."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+
+import pytest
+
+from tests import distribution
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", action="store_true", help="Keep how long each group of tests took.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """No event loop but those that tests ask for.
 
     Before Python 3.14 pytest-asyncio asks for the current loop once, which creates one that nobody closes: the
     first async test after a plain one would fail for a ResourceWarning.
     """
     asyncio.set_event_loop(None)
+    if config.getoption("--record") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(), "recorder of durations")
+
+
+@pytest.hookimpl(trylast=True)  # after pytest's own order of fixtures
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker: group by group, the longest first. All workers find the same order."""
+    if not hasattr(config, "workerinput"):
+        return
+    groups = {item.nodeid: distribution.group_of(item.nodeid) for item in items}
+    rank = distribution.longest_first(groups.values(), distribution.recorded())
+    items.sort(key=lambda item: rank[groups[item.nodeid]])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Whole groups to a worker, in the order of the collection."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+        def _split_scope(self, nodeid: str) -> str:
+            return distribution.group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
+
+
+class Recorder:
+    """Sums what each group took, all phases, and keeps it when the run ends."""
+
+    def __init__(self) -> None:
+        self._durations: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._durations[distribution.group_of(report.nodeid)] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        distribution.record(self._durations)
