@@ -41,7 +41,7 @@ def read_file(field: str, path: Path) -> bytes:
 def parse_document(field: str, path: Path, content: bytes) -> dict[str, object]:
     """The one mapping that *content* of the file at *path* is. Raises InputError."""
     try:
-        documents = [doc for doc in yaml.load_all(content, Loader=_Loader) if doc is not None]  # noqa: S506 - a safe loader
+        documents = [doc for doc in yaml.load_all(content, Loader=_Loader) if doc is not None]
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(
             field, str(path), f"is not YAML{_place(error)}", "write it as for kubectl apply -f"

@@ -37,6 +37,12 @@ def check_namespace(field: str, name: str) -> str:
     return name
 
 
+def split_namespaces(text: str, *, field: str = "--namespaces") -> tuple[str, ...]:
+    """The namespaces in `a,b,c`, each once; none for an empty text. Raises: InputError naming *field*."""
+    names = [name.strip() for name in text.split(",")] if text else []
+    return tuple(dict.fromkeys(check_namespace(field, name) for name in names))
+
+
 def json_pointer(*path: str) -> str:
     """RFC 6901 pointer to *path*: `json_pointer("metadata", "labels", "a/b")` is `/metadata/labels/a~1b`."""
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)

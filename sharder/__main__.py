@@ -13,8 +13,9 @@ import typer
 
 from kubeio.command_line import run_command
 from kubeio.errors import InputError
-from kubeio.labels import check_namespace
+from kubeio.labels import check_namespace, split_namespaces
 
+DEFAULT_NAMESPACE: Final = "ringleader-system"
 MIN_LEASE_S: Final = 1.0
 MAX_LEASE_S: Final = 3600.0
 
@@ -43,8 +44,12 @@ def sharder(
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     identity: Annotated[str, typer.Option(help="Name of this sharder; the pod's name by default.")] = "",
     lease_namespace: Annotated[
-        str, typer.Option(help="Namespace of the sharders' own election Lease.")
-    ] = "ringleader-system",
+        str,
+        typer.Option(
+            help="Namespace of the sharders' own election Lease. Default: ringleader-system; "
+            "with --ring-file the ring's leaseNamespace.",
+        ),
+    ] = "",
     lease_duration_s: Annotated[
         float, typer.Option(help="Seconds without a renewal after which a standby takes over.")
     ] = 15.0,
@@ -55,6 +60,19 @@ def sharder(
         Path | None, typer.Option(help="File that the probes' port is written to.")
     ] = None,
     ring: Annotated[list[str] | None, typer.Option(help="Work only this ring; may be repeated.")] = None,
+    ring_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Work the ring in this file: needs neither ControllerRings nor the right to read them."
+        ),
+    ] = None,
+    namespaces: Annotated[
+        str, typer.Option(help="With --ring-file: only objects in these namespaces, a,b,c. Default: all.")
+    ] = "",
+    release: Annotated[
+        bool,
+        typer.Option("--release", help="With --ring-file: have every object given up, then end."),
+    ] = False,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log.")] = LogFormat.AUTO,
     log_level: Annotated[LogLevel, typer.Option(help="Least level that is logged.")] = LogLevel.INFO,
 ) -> None:
@@ -65,26 +83,53 @@ def sharder(
     from kubeio.server import parse_bind
     from sharder.app import Settings
     from sharder.app import run as run_sharder
+    from sharder.ringfile import RingFile
+    from sharder.scope import Scope
 
     try:
         configure_logging(format=log_format.value, level=log_level.value)
         host, port = parse_bind("--probes-bind", probes_bind)
+        scope = Scope(split_namespaces(namespaces))
+        check_file_flags(ring_file, rings=ring, namespaces=namespaces, release=release)
+        file = RingFile(ring_file, scope=scope) if ring_file is not None else None
+        own = file.spec.lease_namespace if file is not None else DEFAULT_NAMESPACE
         settings = Settings(
             identity=identity or default_identity(),
             kubeconfig=kubeconfig,
             context=context,
-            election_namespace=check_namespace("--lease-namespace", lease_namespace),
+            election_namespace=check_namespace("--lease-namespace", lease_namespace or own),
             lease_duration_s=check_duration(lease_duration_s),
             probes_host=host,
             probes_port=port,
             probes_port_file=probes_port_file,
             rings=tuple(ring or ()),
+            ring_file=file,
+            scope=scope,
+            release=release,
         )
         code = run_until_stopped(run_sharder(settings))
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
         code = 2
     raise typer.Exit(code)
+
+
+def check_file_flags(
+    ring_file: Path | None, *, rings: list[str] | None, namespaces: str, release: bool
+) -> None:
+    """Raises InputError if flags are mixed that do not go together."""
+    if ring_file is not None and rings:
+        raise InputError(
+            "--ring", rings[0], "goes with ControllerRings only", "leave it out: the file has one ring"
+        )
+    for flag, value in (("--namespaces", namespaces), ("--release", release)):
+        if ring_file is None and value:
+            remedy = "add --ring-file ring.yaml"
+            if flag == "--namespaces":
+                remedy += ", or select namespaces by the ring's spec.namespaceSelector"
+            else:
+                remedy += ", or delete the ring: kubectl delete controllerring NAME"
+            raise InputError(flag, value, "goes with --ring-file only", remedy)
 
 
 def check_duration(duration_s: float) -> float:

@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from kubeio.client import Client
-from kubeio.clock import SystemClock
+from kubeio.clock import Clock, SystemClock
 from kubeio.config import load_cluster
 from kubeio.discovery import Discovery
 from kubeio.election import leader_gauge, leadership
@@ -23,7 +23,9 @@ from kubeio.lease import Leases
 from kubeio.metrics import ClientMetrics
 from kubeio.server import ProbeServer, write_port
 from sharder.metrics import SharderMetrics
+from sharder.ringfile import FileRing, RingFile
 from sharder.rings import Rings
+from sharder.scope import EVERYWHERE, Scope
 
 log = structlog.get_logger("sharder")
 
@@ -43,6 +45,16 @@ class Settings:
     probes_port: int = 0
     probes_port_file: Path | None = None
     rings: tuple[str, ...] = ()
+    ring_file: RingFile | None = None
+    """A ring that stands in a file, instead of the cluster's."""
+    scope: Scope = EVERYWHERE
+    release: bool = False
+    """Give the file's ring up and end."""
+
+    @property
+    def election_lease(self) -> str:
+        """Sharders of different files do not compete."""
+        return f"{ELECTION_LEASE}-{self.ring_file.spec.name}" if self.ring_file else ELECTION_LEASE
 
 
 async def run(settings: Settings) -> None:
@@ -57,15 +69,7 @@ async def run(settings: Settings) -> None:
         Client(cluster, user_agent="ringleader-sharder", clock=clock, metrics=client_metrics) as client,
         Client(cluster, max_connections=2, user_agent="ringleader-sharder-election", clock=clock) as election,
     ):
-        rings = Rings(
-            client,
-            Discovery(client),
-            identity=settings.identity,
-            names=settings.rings,
-            metrics=SharderMetrics(registry),
-            clock=clock,
-            rng=rng,
-        )
+        rings = _rings(settings, client, SharderMetrics(registry), clock, rng)
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         server = ProbeServer(settings.probes_host, settings.probes_port, registry, {}, ready_checks=ready)
         async with server, asyncio.TaskGroup() as tasks:
@@ -74,7 +78,7 @@ async def run(settings: Settings) -> None:
             await rings.synced.wait()
             async with leadership(
                 Leases(election, settings.election_namespace),
-                name=ELECTION_LEASE,
+                name=settings.election_lease,
                 identity=settings.identity,
                 lease_duration_s=settings.lease_duration_s,
                 renew_deadline_s=settings.lease_duration_s * 2 / 3,
@@ -85,4 +89,30 @@ async def run(settings: Settings) -> None:
             ):
                 log.info("leading", identity=settings.identity)
                 rings.lead()
-                await asyncio.Event().wait()
+                await rings.ended.wait()
+
+
+def _rings(
+    settings: Settings, client: Client, metrics: SharderMetrics, clock: Clock, rng: random.Random
+) -> Rings | FileRing:
+    if settings.ring_file is not None:
+        return FileRing(
+            client,
+            Discovery(client),
+            settings.ring_file,
+            identity=settings.identity,
+            scope=settings.scope,
+            release=settings.release,
+            metrics=metrics,
+            clock=clock,
+            rng=rng,
+        )
+    return Rings(
+        client,
+        Discovery(client),
+        identity=settings.identity,
+        names=settings.rings,
+        metrics=metrics,
+        clock=clock,
+        rng=rng,
+    )

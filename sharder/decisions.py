@@ -85,3 +85,20 @@ Write = Assign | Drain | UpdateDrain | ReleaseDrain | Strip
 Decision = Write | Wait | ReportUnknown | NeedController | Nothing
 
 NOTHING = Nothing()
+
+
+def reason_of(decision: Write) -> str:
+    """Why an object moves, in one of six words: the label of a metric."""
+    match decision:
+        case Assign(was=""):
+            return "new"
+        case Assign():
+            return "owner_dead"
+        case Drain():
+            return "rebalance"
+        case UpdateDrain():
+            return "redirect"
+        case ReleaseDrain():
+            return "release"
+        case Strip():
+            return "strip"

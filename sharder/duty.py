@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from kubeio.labels import RingKeys
     from kubeio.resource import Resource
     from sharder.activation import Activation
+    from sharder.denials import Denials
     from sharder.keys import RingKinds
     from sharder.metrics import SharderMetrics
     from sharder.namespaces import Namespaces
     from sharder.objects import ObjectWriter
     from sharder.roster import Roster
+    from sharder.scope import Scope
     from sharder.spec import RingSpec
     from sharder.waiting import WorkKey
 
@@ -33,6 +35,8 @@ class Duty:
     kinds: RingKinds
     by_name: Mapping[str, Resource]
     client: Client
+    scope: Scope
+    denials: Denials
     roster: Roster
     namespaces: Namespaces
     activation: Activation

@@ -1,4 +1,7 @@
-"""The ring's own end: a finalizer keeps it until its objects are given up and no Lease of it is held."""
+"""What stands on a ring so that it can be worked and ended: finalizer, immutable terms, resources once distributed.
+
+The finalizer keeps the ring until its objects are given up and no Lease of it is held.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +10,103 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.models import HasMeta
-from kubeio.patch import JsonPatch, MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.errors import KubeError, NotFound
+from sharder.config import worked_as
+from sharder.home import FINALIZER
+from sharder.worked import limited, read_worked, united, written
 
 if TYPE_CHECKING:
-    from kubeio.client import Client
+    from collections.abc import Sequence
+
     from sharder.activation import Activation
+    from sharder.home import Home, Record
     from sharder.rebalance import Rebalance
     from sharder.roster import Roster
+    from sharder.scope import Scope
+    from sharder.spec import RingResource, RingSpec
 
 log = structlog.get_logger("sharder")
 
-FINALIZER: Final = "ringleader.dev/ring"
 WORKED_AS: Final = "ringleader.dev/worked-as"
 """Annotation of a ring: label domain and lease namespace under which its shards live (protocol, section 2)."""
 LOOK_S: Final = 1.0
 
 
-async def keep_ring(client: Client, name: str, *, worked_as: str) -> None:
-    """Set the finalizer, and write down what may not change any more (*worked_as*), over fail-overs too.
+async def keep_ring(home: Home, spec: RingSpec) -> tuple[RingResource, ...]:
+    """Make the ring fit to be worked, and give what it distributed so far, *spec* included. Raises KubeError.
 
-    Without the finalizer a deletion would leave labels that nobody answers for. Raises KubeError.
+    The finalizer: without it a deletion would leave labels that nobody answers for. What may not change any more,
+    and what is distributed, are written down before the first label is, so that they outlive fail-overs.
     """
-    found = (await client.get(CONTROLLER_RINGS, name, type=HasMeta)).metadata
-    if found.deletion_timestamp is not None:
-        return
-    if FINALIZER in found.finalizers and WORKED_AS in found.annotations:
-        return
-    finalizers = [*(f for f in found.finalizers if f != FINALIZER), FINALIZER]
-    changes = {"finalizers": finalizers, "annotations": {WORKED_AS: worked_as}}
-    patch = MergePatch({"metadata": {"resourceVersion": found.resource_version, **changes}})
-    await client.patch(CONTROLLER_RINGS, name, patch, type=bytes)
+    found = await home.read()
+    worked = united(read_worked(found.status), spec.resources)
+    if found.metadata.deletion_timestamp is not None:
+        return worked
+    if FINALIZER not in found.metadata.finalizers or WORKED_AS not in found.metadata.annotations:
+        finalizers = [*(f for f in found.metadata.finalizers if f != FINALIZER), FINALIZER]
+        changes = {"finalizers": finalizers, "annotations": {WORKED_AS: worked_as(spec)}}
+        found = await home.merge(changes, version=found.metadata.resource_version)
+    if worked != read_worked(found.status):
+        await _write_worked(home, found, worked)
+    return worked
 
 
-async def let_go(
-    client: Client, name: str, rebalance: Rebalance, roster: Roster, activation: Activation
-) -> None:
-    """Wait until no object carries a label of the ring and no Lease is held; then drop the finalizer."""
+async def forget_former(home: Home, spec: RingSpec) -> None:
+    """No object of what *spec* does not name carries a label any more. Raises KubeError.
+
+    What another version of the ring names is left: it was edited meanwhile, and that has yet to be worked.
+    """
+    found = await home.read()
+    newest = [entry.value for entry in found.spec.resources]
+    before = read_worked(found.status)
+    now = limited(before, united(spec.resources, newest))
+    if now != before:
+        await _write_worked(home, found, now)
+
+
+async def _write_worked(home: Home, found: Record, worked: Sequence[RingResource]) -> None:
+    """Only on the version that was read: nobody's addition is lost."""
+    await home.merge_status({"worked": written(worked)}, version=found.metadata.resource_version)
+
+
+async def watch_former(home: Home, spec: RingSpec, rebalance: Rebalance) -> None:
+    """Once the resources that the ring gave up are free of labels: forget them. Returns then."""
+    await rebalance.former_free.wait()
+    while True:
+        try:
+            await forget_former(home, spec)
+        except NotFound:
+            return
+        except KubeError as error:
+            log.warning("what was released could not be forgotten", ring=spec.name, error=str(error))
+            await asyncio.sleep(LOOK_S)
+        else:
+            log.info("removed resources released", ring=spec.name)
+            return
+
+
+async def watch_former_namespaces(home: Home, spec: RingSpec, scope: Scope, rebalance: Rebalance) -> None:
+    """Once the namespaces that the ring gave up are free of labels: forget them. Returns then."""
+    while True:
+        if rebalance.is_converged:
+            try:
+                await home.merge_status({"namespaces": list(scope.names)})
+            except KubeError as error:
+                log.warning("what was released could not be forgotten", ring=spec.name, error=str(error))
+            else:
+                log.info("removed namespaces released", ring=spec.name, namespaces=list(scope.former))
+                return
+        await asyncio.sleep(LOOK_S)
+
+
+async def let_go(home: Home, name: str, rebalance: Rebalance, roster: Roster, activation: Activation) -> None:
+    """Wait until no object carries a label of the ring and no Lease is held; then let the ring go."""
     while True:
         if rebalance.is_converged and rebalance.last_seen == 0 and not _is_held(roster):
             break
         await asyncio.sleep(LOOK_S)
     await activation.give_back()
-    found = await client.get(CONTROLLER_RINGS, name, type=HasMeta)
-    if FINALIZER not in found.metadata.finalizers:
-        return
-    at = f"/metadata/finalizers/{found.metadata.finalizers.index(FINALIZER)}"
-    await client.patch(CONTROLLER_RINGS, name, JsonPatch().test(at, FINALIZER).remove(at), type=bytes)
+    await home.leave()
     log.info("ring let go", ring=name)
 
 

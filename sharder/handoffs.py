@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from kubeio.errors import KubeError
 from kubeio.models import Meta
-from kubeio.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
+from kubeio.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.budget import DrainBudget
-from sharder.decisions import ReleaseDrain, UpdateDrain
+from sharder.decisions import ReleaseDrain, Strip, UpdateDrain
 from sharder.planner import Subject, plan
 from sharder.spec import DrainPolicy
 from sharder.waiting import WorkKey
+from sharder.watching import watch_objects
 
 if TYPE_CHECKING:
     from kubeio.resource import Resource
     from sharder.duty import Duty
 
 log = structlog.get_logger("sharder")
+
+FORMER_RETRY_S: Final = 30.0
 
 
 class Handoffs:
@@ -41,8 +46,10 @@ class Handoffs:
         self._duty = duty
         self._rng = rng
         self._metas: dict[WorkKey, Meta] = {}
-        self._listing: dict[str, set[WorkKey]] = {}
-        self._listed: set[str] = set()
+        self._listing: dict[tuple[str, str], set[WorkKey]] = {}
+        self._listed: set[tuple[str, str]] = set()
+        self._denied: set[tuple[str, str]] = set()
+        """Resources and namespaces that cannot be watched for now: the others do not wait for them."""
         self._changed = asyncio.Event()
         self._stirred = asyncio.Event()
         self._reported: dict[str, int] = {}
@@ -52,6 +59,12 @@ class Handoffs:
 
     def __contains__(self, work: WorkKey) -> bool:
         return work in self._metas
+
+    def is_free_of_former(self) -> bool:
+        """Whether no object of a resource that the ring gave up carries a drain label, as far as they can be seen."""
+        names = {resource.group_resource for resource in self._duty.kinds.former}
+        former = {(name, namespace) for name in names for namespace in self._duty.scope.namespaces}
+        return former <= self._listed and not any(work.resource in names for work in self._metas)
 
     def begin(self, work: WorkKey, owner: str) -> None:
         """A drain is about to be sent: it counts before the watch shows it."""
@@ -79,38 +92,59 @@ class Handoffs:
             pass
 
     async def run(self) -> None:
+        self._note_synced()
         async with asyncio.TaskGroup() as tasks:
-            for resource in self._duty.kinds.resources:
-                tasks.create_task(self._watch(resource), name=f"handoffs {resource.group_resource}")
+            for namespace in self._duty.scope.namespaces:
+                for resource in self._duty.kinds.resources:
+                    name = f"handoffs {resource.group_resource} {namespace}".rstrip()
+                    tasks.create_task(self._watch(resource, namespace), name=name)
+                for resource in self._duty.kinds.former:
+                    name = f"handoffs {resource.group_resource} {namespace}".rstrip()
+                    tasks.create_task(self._watch_former(resource, namespace), name=name)
             tasks.create_task(self._redirect(), name="redirect handoffs")
             tasks.create_task(self._report(), name="report handoffs")
 
-    async def _watch(self, resource: Resource) -> None:
-        watch = ListWatch(
+    async def _watch(self, resource: Resource, namespace: str) -> None:
+        def on_denied() -> None:
+            self._denied.add((resource.group_resource, namespace))
+            self._note_synced()
+
+        events = watch_objects(
             self._duty.client,
             resource,
+            namespace=namespace,
             label_selector=self._duty.keys.drain,
-            metadata_only=True,
+            denials=self._duty.denials,
+            on_denied=on_denied,
             clock=self._duty.clock,
             rng=self._rng,
         )
-        async for event in watch.events():
-            self._handle(resource, event)
+        async with aclosing(events):
+            async for event in events:
+                self._handle(resource, namespace, event)
 
-    def _handle(self, resource: Resource, event: WatchEvent) -> None:
+    async def _watch_former(self, resource: Resource, namespace: str) -> None:
+        """A resource that the ring gave up may be out of reach by now: that must not stop the others."""
+        while True:
+            try:
+                await self._watch(resource, namespace)
+            except KubeError as error:
+                log.warning("removed resource cannot be watched", ring=self._duty.spec.name, error=str(error))
+                await asyncio.sleep(FORMER_RETRY_S)
+
+    def _handle(self, resource: Resource, namespace: str, event: WatchEvent) -> None:
         name = resource.group_resource
+        where = name, namespace
         match event:
             case ListStarted():
-                self._listing[name] = set()
+                self._listing[where] = set()
             case Listed(objects=objects):
                 for item in objects:
-                    self._listing[name].add(self._seen(name, item.meta))
+                    self._listing[where].add(self._seen(name, item.meta))
             case ListDone():
-                for work in [w for w in self._metas if w.resource == name and w not in self._listing[name]]:
-                    self._ended(work)
-                self._listed.add(name)
-                if len(self._listed) == len(self._duty.kinds.resources):
-                    self.synced.set()
+                self._end_unlisted(where)
+                self._listed.add(where)
+                self._note_synced()
             case Changed(object=item):
                 self._seen(name, item.meta)
             case Removed(object=item):
@@ -118,6 +152,21 @@ class Handoffs:
             case _:
                 return
         self._changed.set()
+
+    def _end_unlisted(self, where: tuple[str, str]) -> None:
+        """A list is complete: what it did not show is handed over, or gone."""
+        name, namespace = where
+        for work in list(self._metas):
+            is_here = work.resource == name and namespace in ("", work.key.namespace)
+            if is_here and work not in self._listing[where]:
+                self._ended(work)
+
+    def _note_synced(self) -> None:
+        known = self._listed | self._denied
+        namespaces = self._duty.scope.namespaces
+        names = [resource.group_resource for resource in self._duty.kinds.resources]
+        if all((name, namespace) in known for name in names for namespace in namespaces):
+            self.synced.set()
 
     def _seen(self, resource: str, meta: Meta) -> WorkKey:
         work = WorkKey(resource, meta.key)
@@ -147,7 +196,9 @@ class Handoffs:
             meta, duty.kinds.role(resource, meta), selected=duty.namespaces.selects(meta.namespace)
         )
         decision = plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
-        if isinstance(decision, UpdateDrain | ReleaseDrain):
+        if isinstance(decision, UpdateDrain | ReleaseDrain) or (
+            isinstance(decision, Strip) and resource in duty.kinds.former  # no unowned watch shows it
+        ):
             await duty.objects.write(resource, meta, decision)
 
     async def _wait_stirred_or_newer(self, ring_version: int) -> None:

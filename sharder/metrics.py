@@ -1,65 +1,89 @@
-"""What the sharder counts; label values come from closed sets (ring names, decisions, states, reasons)."""
+"""What the sharder counts; label values come from closed sets (ring names, decisions, states, reasons).
+
+The only exception is `ringleader_handoffs_overdue`, which names the shards that are late, as long as they are.
+docs/metrics.md has every one of them. Filled by the rooms; what a ring left behind is forgotten with it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+_PATCH_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ASSIGN_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
 
 class SharderMetrics:
     """The sharder's collectors in one *registry*."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.writes = Counter(
-            "ringleader_object_writes",
-            "Label writes to objects, by decision and outcome.",
-            ["ring", "kind", "outcome"],
-            registry=registry,
+        self._registry = registry
+        # what is written
+        self.writes = self._counter(
+            "object_writes", "Label writes to objects, by decision and outcome.", "kind", "outcome"
         )
-        self.unowned = Gauge(
-            "ringleader_unowned_objects", "Objects that wait for an owner.", ["ring"], registry=registry
+        self.moves = self._counter(
+            "moves", "Writes that give an object to somebody, or ask for it, by reason.", "reason"
         )
-        self.oldest_unowned_s = Gauge(
-            "ringleader_oldest_unowned_seconds",
-            "How long the oldest object has waited for an owner.",
-            ["ring"],
-            registry=registry,
+        self.patch_s = self._histogram(
+            "patch_seconds", "From sending a label patch to its answer.", "kind", buckets=_PATCH_S
         )
-        self.in_flight = Gauge(
-            "ringleader_handoffs_in_flight", "Drains not answered yet.", ["ring"], registry=registry
-        )
-        self.overdue = Gauge(
-            "ringleader_handoffs_overdue",
-            "Drains past drainTimeoutSeconds, by the shard that owes them.",
-            ["ring", "shard"],
-            registry=registry,
-        )
-        self.shards = Gauge(
-            "ringleader_shards", "Shards by the state of their Lease.", ["ring", "state"], registry=registry
-        )
-        self.ring_version = Gauge(
-            "ringleader_ring_version", "Version of the ring this sharder works.", ["ring"], registry=registry
-        )
-        self.converged = Gauge(
-            "ringleader_ring_converged",
-            "1 when a whole pass found every object at its place.",
-            ["ring"],
-            registry=registry,
-        )
-        self.assign_s = Histogram(
-            "ringleader_assignment_seconds",
+        self.assign_s = self._histogram(
+            "assignment_seconds",
             "From seeing an object without an owner to its assignment.",
-            ["ring"],
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
-            registry=registry,
+            buckets=_ASSIGN_S,
         )
-        self.audit_found = Counter(
-            "ringleader_audit_found",
-            "Objects that an audit found without the watch having shown them.",
-            ["ring"],
-            registry=registry,
+        self.audit_found = self._counter(
+            "audit_found", "Objects that an audit found without the watch having shown them."
+        )
+        # what is still to be done
+        self.unowned = self._gauge("unowned_objects", "Objects that wait for an owner.")
+        self.oldest_unowned_s = self._gauge(
+            "oldest_unowned_seconds", "How long the oldest object has waited for an owner."
+        )
+        self.misplaced = self._gauge(
+            "misplaced_objects", "Objects not at their place that wait for room to be handed over."
+        )
+        self.in_flight = self._gauge("handoffs_in_flight", "Drains not answered yet.")
+        self.overdue = self._gauge(
+            "handoffs_overdue", "Drains past drainTimeoutSeconds, by the shard that owes them.", "shard"
+        )
+        self.missing_rights = self._gauge(
+            "missing_rights", "Rights on distributed resources that the API server refuses."
+        )
+        self.ring_file_refused = self._gauge(
+            "ring_file_refused", "1 while the ring file cannot be used and an older version of it is worked."
+        )
+        # the ring and its members
+        self.shards = self._gauge("shards", "Shards by the state of their Lease.", "state")
+        self.state_changes = self._counter("shard_state_changes", "Leases that came into a state.", "state")
+        self.ring_changes = self._counter("ring_changes", "Members that joined or left the ring.", "change")
+        self.ring_version = self._gauge("ring_version", "Version of the ring this sharder works.")
+        self.converged = self._gauge("ring_converged", "1 when a whole pass found every object at its place.")
+        self.convergence_s = self._gauge(
+            "last_convergence_seconds", "How long it took the last time until every object was at its place."
+        )
+        self.converged_at_s = self._gauge(
+            "last_convergence_timestamp_seconds", "When that was, in seconds since 1970."
+        )
+
+    def forget(self, ring: str) -> None:
+        """Drop every series of *ring*: it is gone."""
+        for collector in vars(self).values():
+            if isinstance(collector, Counter | Gauge | Histogram):
+                collector.remove_by_labels({"ring": ring})
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"ringleader_{name}", text, ["ring", *labels], registry=self._registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"ringleader_{name}", text, ["ring", *labels], registry=self._registry)
+
+    def _histogram(self, name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(
+            f"ringleader_{name}", text, ["ring", *labels], buckets=buckets, registry=self._registry
         )

@@ -1,7 +1,8 @@
-"""Gives every waiting object to its owner: evidence per batch, one conditional patch each.
+"""Gives every waiting object to its owner: evidence that is young enough, one conditional patch each.
 
-Owns the queue of objects to look at and the concurrency of the writes. What to write is `sharder.planner`'s
-decision; a write that met another version is decided anew on a fresh read and with fresh evidence.
+Owns the path of an object from its turn on the agenda to the answer of the server. What to write is
+`sharder.planner`'s decision, whose turn it is `sharder.agenda`'s, how many at once `sharder.pace`'s, and on which
+evidence `sharder.proofs`'. A write that met another version is decided anew on a fresh read and with fresh evidence.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import structlog
 
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey
-from kubeio.workqueue import WorkQueue
+from sharder.agenda import Agenda
 from sharder.decisions import (
     Assign,
     Decision,
@@ -30,50 +31,69 @@ from sharder.decisions import (
 )
 from sharder.keys import Controlled
 from sharder.objects import Outcome
+from sharder.pace import Pace
 from sharder.planner import ControllerSeen, Subject, plan
+from sharder.proofs import Proof, Proofs
 from sharder.view import Standing
 from sharder.waiting import WaitingObject, WorkKey
 
 if TYPE_CHECKING:
     from sharder.duty import Duty
-    from sharder.evidence import Evidence
     from sharder.unowned import Unowned
     from sharder.waiting import Waiting
 
 log = structlog.get_logger("sharder")
 
-BATCH: Final = 250
-"""Objects per evidence read: about 250 ms of writes at the rate a server takes them."""
-WRITES_AT_ONCE: Final = 64
 LOOK_AGAIN_S: Final = 0.5
 
 
 class Mover:
-    """Works off *waiting* until cancelled."""
+    """Works off *waiting* until cancelled. Inside, objects go by their names in *waiting*."""
 
-    def __init__(self, duty: Duty, waiting: Waiting, *, rng: random.Random) -> None:
+    def __init__(
+        self, duty: Duty, waiting: Waiting, *, rng: random.Random, pace: Pace | None = None
+    ) -> None:
         self._duty = duty
         self._waiting = waiting
-        self._queue: WorkQueue[WorkKey] = WorkQueue(
-            clock=duty.clock, base_delay_s=0.05, max_delay_s=10.0, rng=rng
-        )
-        self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._agenda = Agenda(waiting, rng=rng)
+        self._pace = pace or Pace(clock=duty.clock, rng=rng)
+        self._proofs = Proofs(duty, self._agenda, self._pace, rng=rng)
+        self._due_changed = asyncio.Event()
+        self._waited_s = duty.metrics.assign_s.labels(ring=duty.spec.name)
         self.unowned: Unowned | None = None
+
+    def to_do(self) -> int:
+        """How much is to be looked at now."""
+        return len(self._agenda)
 
     def look_at(self, work: WorkKey) -> None:
         """Decide about *work* soon."""
-        self._queue.add(work)
+        self.look_at_name(self._waiting.name(work))
+
+    def look_at_name(self, name: str) -> None:
+        """`look_at` by the object's name in *waiting*."""
+        self._agenda.add(name)
+        self._proofs.stir()
 
     def look_at_all(self) -> None:
         """Decide about everything that waits: membership, namespaces or terms changed."""
-        for waiting in self._waiting:
-            self._queue.add(waiting.work)
+        self._agenda.add_all()
+        self._proofs.stir()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_views(), name="replan on view")
+            tasks.create_task(self._proofs.run(), name="evidence")
+            tasks.create_task(self._wake_when_due(), name="look again")
             while True:
-                await self._work_batch(await self._next_batch(), tasks)
+                await self._proofs.next()
+                await self._pace.enter()
+                proof = self._proofs.current  # the turn may have come late
+                name = self._agenda.take(proof.covered) if proof is not None else None
+                if proof is None or name is None:
+                    self._pace.leave()
+                else:
+                    tasks.create_task(self._work(name, proof), name="assign")
 
     async def _follow_views(self) -> None:
         version = self._duty.roster.view.version
@@ -82,76 +102,74 @@ class Mover:
             version = view.version
             self.look_at_all()
 
-    async def _next_batch(self) -> list[WaitingObject]:
-        """What is due, as it is known now: versions are read before the evidence begins."""
-        works = [await self._queue.get()]
-        while len(works) < BATCH and len(self._queue):
-            works.append(await self._queue.get())
-        batch = []
-        for work in works:
-            waiting = self._waiting.get(work)
+    async def _wake_when_due(self) -> None:
+        while True:
+            now = self._duty.clock.now()
+            self._agenda.wake(now)
+            self._proofs.stir()
+            self._due_changed.clear()
+            due_at = self._agenda.next_due_at
+            try:
+                async with asyncio.timeout(None if due_at is None else due_at - now):
+                    await self._due_changed.wait()
+            except TimeoutError:
+                pass
+
+    # ---- one object, in its turn ------------------------------------------------------------------------------
+
+    async def _work(self, name: str, proof: Proof) -> None:
+        try:
+            waiting = self._waiting.by_name(name)
             if waiting is None:
-                self._finish(work)
+                self._agenda.done(name)
             else:
-                batch.append(waiting)
-        return batch
-
-    async def _work_batch(self, batch: list[WaitingObject], tasks: asyncio.TaskGroup) -> None:
-        if not batch:
-            return
-        try:
-            evidence = await self._duty.roster.evidence()
+                await self._decide_and_write(name, waiting, proof)
         except KubeError as error:
-            log.warning("no evidence about leases", ring=self._duty.spec.name, error=str(error))
-            for waiting in batch:
-                self._retry(waiting.work)
-            return
-        for waiting in batch:
-            await self._slots.acquire()
-            tasks.create_task(self._work(waiting, evidence), name="assign")
-
-    async def _work(self, waiting: WaitingObject, evidence: Evidence) -> None:
-        try:
-            await self._decide_and_write(waiting, evidence)
-        except KubeError as error:
-            log.warning("object could not be read", object=str(waiting.work), error=str(error))
-            self._retry(waiting.work)
+            log.warning("object could not be read", object=str(self._waiting.work(name)), error=str(error))
+            self._retry(name)
         finally:
-            self._slots.release()
+            self._pace.leave()
+            if self.unowned is not None:
+                self.unowned.look_for_room()
 
-    async def _decide_and_write(self, waiting: WaitingObject, evidence: Evidence) -> None:
+    async def _decide_and_write(self, name: str, waiting: WaitingObject, proof: Proof) -> None:
         decision = self._plan(waiting, None)
         if isinstance(decision, NeedController):
             seen = await self._duty.objects.read_controller(decision.controller)
             decision = self._plan(waiting, seen)
         match decision:
-            case Assign(to=to) if to not in evidence.held:
-                self._later(waiting.work, LOOK_AGAIN_S)
+            case Assign(to=to) if to not in proof.evidence.held:
+                self._later(name, self._duty.clock.now() + LOOK_AGAIN_S)
+            case Assign() if not proof.is_valid(self._duty.clock.now()):
+                self._agenda.done(name)
+                self.look_at_name(name)
             case Assign() | Strip():
                 resource = self._duty.resource(waiting.work)
-                outcome = await self._duty.objects.write(resource, waiting.meta, decision)
-                await self._settle(waiting, decision, outcome)
+                outcome = await self._duty.objects.write_in_turn(resource, waiting.meta, decision)
+                await self._settle(name, waiting, decision, outcome)
             case Wait(until=until):
-                now = self._duty.clock.now()
-                self._later(waiting.work, None if until is None else max(0.0, until - now))
-            case ReportUnknown(name=name):
-                self._duty.roster.unknown_name_seen(name)
-                self._finish(waiting.work)
+                self._later(name, until)
+            case ReportUnknown(name=unknown):
+                self._duty.roster.unknown_name_seen(unknown)
+                self._agenda.done(name)
             case Drain() | UpdateDrain() | ReleaseDrain() | Nothing() | NeedController():
-                self._dismiss(waiting)
+                self._dismiss(name, waiting)
             case _:
                 assert_never(decision)
 
     def _plan(self, waiting: WaitingObject, controller: ControllerSeen | None) -> Decision:
         duty = self._duty
-        view = replace(duty.roster.view, at=duty.clock.now())  # published at its last change
+        view = duty.roster.view
+        children_since = self._held_back_since(waiting)
+        if children_since is not None:
+            view = replace(view, at=duty.clock.now())  # it was published at its last change
         role = duty.kinds.role(duty.resource(waiting.work), waiting.meta)
         subject = Subject(
             waiting.meta,
             role,
             selected=duty.namespaces.selects(waiting.meta.namespace),
             controller=controller,
-            children_since=self._held_back_since(waiting),
+            children_since=children_since,
         )
         return plan(subject, view=view, terms=duty.terms(), keys=duty.keys)
 
@@ -161,81 +179,77 @@ class Mover:
         name = waiting.meta.labels.get(keys.shard)
         if name is None or waiting.meta.controller is not None or view.standing(name) is not Standing.DEAD:
             return None
-        is_listing = self.unowned is not None and self.unowned.listed_at is None
+        are_known = self.unowned is None or self.unowned.knows_controlled
         children = self._waiting.controlled_by(waiting.meta.uid)
-        if not is_listing and not any(child.meta.labels.get(keys.shard) == name for child in children):
+        if are_known and not any(child.meta.labels.get(keys.shard) == name for child in children):
             return None
         life = view.lives.get(name)
         return max(waiting.since, life.since) if life is not None else waiting.since
 
-    def _dismiss(self, waiting: WaitingObject) -> None:
+    # ---- what came of it --------------------------------------------------------------------------------------
+
+    def _dismiss(self, name: str, waiting: WaitingObject) -> None:
         """Nobody has to be found for it: a live owner has it, or it is no business of the ring's. Forget it.
 
         What could change that shows it again: an owner's death switches the watch or is met by a pass, a change
         of the object is an event, a change of the selected namespaces lists anew (`Unowned.refresh`).
         """
-        self._waiting.drop_up_to(waiting.work, int(waiting.meta.resource_version))
-        self._finish(waiting.work)
+        self._waiting.drop_named_up_to(name, int(waiting.meta.resource_version))
+        self._agenda.done(name)
 
-    async def _settle(self, waiting: WaitingObject, decision: Assign | Strip, outcome: Outcome) -> None:
-        work = waiting.work
+    async def _settle(
+        self, name: str, waiting: WaitingObject, decision: Assign | Strip, outcome: Outcome
+    ) -> None:
         match outcome:
             case Outcome.DONE:
-                self._tell(waiting, decision)
-                self._waiting.drop_up_to(work, int(waiting.meta.resource_version))
+                self._waited_s.observe(self._duty.clock.now() - waiting.since)
+                self._waiting.drop_named_up_to(name, int(waiting.meta.resource_version))
                 self._look_at_controller(waiting)
-                self._finish(work)
+                self._agenda.done(name)
             case Outcome.GONE:
-                self._waiting.drop_up_to(work, int(waiting.meta.resource_version))
-                self._finish(work)
+                self._waiting.drop_named_up_to(name, int(waiting.meta.resource_version))
+                self._agenda.done(name)
             case Outcome.STALE:
-                await self._read_again(waiting)
+                await self._read_again(name, waiting)
             case Outcome.LATER:
-                self._retry(work)
+                self._retry(name)
             case _:
                 assert_never(outcome)
 
-    async def _read_again(self, waiting: WaitingObject) -> None:
+    async def _read_again(self, name: str, waiting: WaitingObject) -> None:
         meta = await self._duty.objects.read(self._duty.resource(waiting.work), waiting.meta)
         if meta is None:
-            self._waiting.drop(waiting.work)
-            self._finish(waiting.work)
+            self._waiting.drop_named(name)
+            self._agenda.done(name)
             return
         owner = meta.labels.get(self._duty.keys.shard)
         if owner is not None and self._duty.roster.view.standing(owner) is Standing.LIVE:
-            self._waiting.drop_up_to(waiting.work, int(meta.resource_version))
-            self._finish(waiting.work)
+            self._waiting.drop_named_up_to(name, int(meta.resource_version))
+            self._agenda.done(name)
             return
         self._waiting.put(waiting.work, meta, at=self._duty.clock.now())
-        self._retry(waiting.work)
+        self._retry(name)
 
     def _look_at_controller(self, waiting: WaitingObject) -> None:
         """A child was moved: its parent may have been held back for it."""
+        if waiting.meta.controller is None:
+            return
         role = self._duty.kinds.role(self._duty.resource(waiting.work), waiting.meta)
         if isinstance(role, Controlled):
             parent = WorkKey(
                 role.controller.resource.group_resource,
                 ObjectKey(role.controller.namespace, role.controller.name),
             )
-            if self._waiting.get(parent) is not None:
-                self._queue.add(parent)
+            self.look_at(parent)
 
-    def _tell(self, waiting: WaitingObject, decision: Assign | Strip) -> None:
-        waited_s = self._duty.clock.now() - waiting.since
-        self._duty.metrics.assign_s.labels(ring=self._duty.spec.name).observe(waited_s)
-        to = decision.to if isinstance(decision, Assign) else None
-        log.debug("object assigned", object=str(waiting.work), to=to, waited_s=round(waited_s, 3))
+    def _later(self, name: str, due_at: float | None) -> None:
+        """Look again at *due_at*; None: when something changes."""
+        if due_at is None:
+            self._agenda.done(name)
+        else:
+            self._agenda.done_until(name, due_at)
+            self._due_changed.set()
 
-    def _finish(self, work: WorkKey) -> None:
-        self._queue.forget(work)
-        self._queue.done(work)
-
-    def _later(self, work: WorkKey, delay_s: float | None) -> None:
-        """Look again after *delay_s*; None: when something changes."""
-        self._finish(work)
-        if delay_s is not None:
-            self._queue.add_after(work, delay_s)
-
-    def _retry(self, work: WorkKey) -> None:
-        self._queue.done(work)
-        self._queue.add_rate_limited(work)
+    def _retry(self, name: str) -> None:
+        self._agenda.failed(name, now=self._duty.clock.now())
+        self._due_changed.set()

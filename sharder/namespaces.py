@@ -1,4 +1,7 @@
-"""Which namespaces belong to a ring: one metadata-only watch, and only if the ring selects any."""
+"""Which namespaces belong to a ring: one metadata-only watch, and only if the ring selects any.
+
+Without cluster rights they are named on the command line, and nothing is watched.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kubeio.resource import NAMESPACES
 from kubeio.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
+from sharder.scope import EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from kubeio.client import Client
     from kubeio.clock import Clock
     from kubeio.models import Object
+    from sharder.scope import Scope
     from sharder.spec import RingSpec
 
 
@@ -26,12 +31,14 @@ class Namespaces:
         client: Client,
         spec: RingSpec,
         *,
+        scope: Scope = EVERYWHERE,
         on_change: Callable[[], None],
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self._client = client
         self._spec = spec
+        self._scope = scope
         self._on_change = on_change
         self._clock = clock
         self._rng = rng
@@ -43,6 +50,8 @@ class Namespaces:
 
     def selects(self, namespace: str) -> bool:
         """Whether objects of *namespace* belong to the ring; cluster-scoped ones (empty) always do."""
+        if self._scope.names:
+            return self._scope.wants(namespace)
         return self._spec.namespace_selector is None or not namespace or namespace in self._selected
 
     async def run(self) -> None:

@@ -63,9 +63,9 @@ class ControllerSeen:
 class Subject:
     """One object to plan for.
 
-    `selected`: its resource and its namespace belong to the ring. `controller`: for controlled objects, if it was
-    read; needed for unlabelled ones only (`NeedController` asks for it). `children_since`: for a parent of a dead
-    shard, since when it is held back because controlled objects of it still carry the dead name.
+    `selected`: its namespace belongs to the ring. `controller`: for controlled objects, if it was read; needed for
+    unlabelled ones (`NeedController` asks for it), and to tell one that was left behind. `children_since`: for a
+    parent of a dead shard, since when it is held back because controlled objects of it still carry the dead name.
     """
 
     meta: Meta
@@ -79,7 +79,7 @@ def plan(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> Decis
     """What to write to *subject*, or why nothing."""
     owner = subject.meta.labels.get(keys.shard)
     drain = subject.meta.labels.get(keys.drain)
-    if isinstance(subject.role, Outsider) or terms.releasing or not subject.selected:
+    if is_given_up(subject, terms):
         return _plan_release(subject, owner, drain, view=view)
     if owner is None:
         return _plan_unowned(subject, view=view, terms=terms)
@@ -92,6 +92,29 @@ def plan(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> Decis
             return _unknown(owner, view=view)
         case Standing.LIVE:
             return _plan_owned(subject, owner, drain, view=view, terms=terms)
+
+
+def is_given_up(subject: Subject, terms: Terms) -> bool:
+    """Whether the ring does not want *subject*, or no longer."""
+    if terms.releasing or not subject.selected or isinstance(subject.role, Outsider):
+        return True
+    return subject.role.given_up
+
+
+def may_be_left_behind(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> bool:
+    """Whether *subject* is a controlled object that its live owner keeps although its controller may be elsewhere.
+
+    Nothing is planned for such a one unless `Subject.controller` is given: its owner passes it with its controller.
+    """
+    owner, drain = subject.meta.labels.get(keys.shard), subject.meta.labels.get(keys.drain)
+    if not isinstance(subject.role, Controlled) or owner is None or view.standing(owner) is not Standing.LIVE:
+        return False
+    if not view.lives[owner].hands_over:
+        return False
+    if is_given_up(subject, terms):
+        return drain != ""
+    desired = view.desired(subject.role.key)
+    return drain is None and desired is not None and desired.shard not in (None, owner)
 
 
 def _unknown(owner: str, *, view: View) -> Decision:
@@ -165,9 +188,12 @@ def _plan_owned_child(
     subject: Subject, owner: str, drain: str | None, desired: Desired | None, *, view: View, terms: Terms
 ) -> Decision:
     """Its owner passes it with its parent; only one left behind, its parent having arrived, is sent after it."""
-    parent = subject.controller.owner if subject.controller else None
-    if drain is not None or desired is None or parent is None:
+    seen = subject.controller
+    if drain is not None or desired is None or seen is None or desired.shard == owner:
         return NOTHING
+    parent = seen.owner
+    if parent is None:
+        return Wait(WaitReason.CONTROLLER_UNOWNED) if seen.exists else NOTHING
     if parent != desired.shard or parent == owner:
         return NOTHING
     return _plan_move(owner, parent, view=view, terms=terms)

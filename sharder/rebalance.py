@@ -8,26 +8,30 @@ what a lost event or a stale write left.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from kubeio.errors import Expired, KubeError
+from kubeio.errors import Expired, Forbidden, KubeError
 from sharder.decisions import (
     Assign,
     Decision,
     Drain,
     NeedController,
+    Nothing,
     ReleaseDrain,
     ReportUnknown,
     Strip,
     Wait,
 )
+from sharder.denials import Right
+from sharder.keys import Controlled, ControllerName, Outsider
 from sharder.objects import Outcome
-from sharder.planner import Subject, plan
+from sharder.planner import Subject, may_be_left_behind, plan
 from sharder.waiting import WorkKey
 
 if TYPE_CHECKING:
@@ -44,27 +48,47 @@ PAGE: Final = 500
 WRITES_AT_ONCE: Final = 32
 MAX_DEFERRED: Final = 5000
 """Objects remembered while their owners have no room for another handoff; then the pass waits."""
+MAX_DISPLACED: Final = 10_000
+"""Roots remembered as not at their place, a megabyte; with more, what they control waits for a later circle."""
 AUDIT_PAUSE_S: Final = 0.2
 RETRY_S: Final = 1.0
 LONGEST_RETRY_S: Final = 30.0
 
 
 class Misplaced(NamedTuple):
-    """An object to be handed over by *owner*."""
+    """An object to be handed over by *owner*; *controller*: only if that one, read anew, is elsewhere."""
 
     work: WorkKey
     meta: Meta
     owner: str
+    controller: ControllerName | None = None
 
 
 @dataclass(slots=True)
 class Circle:
-    """What one circle found; *clean* if nothing had to be done or waited for."""
+    """What one circle found. *clean*: nothing had to be done or waited for; *whole*: nothing was left out.
+
+    *former* counts labelled objects that the ring gave up with their kind. *displaced* are the uids of what is not at
+    its place: what such an object controls moves with it, and is not looked at.
+    """
 
     ring_version: int
     seen: int = 0
     asked: int = 0
+    former: int = 0
     clean: bool = True
+    whole: bool = True
+    displaced: set[str] = field(default_factory=set)
+
+    def displace(self, uid: str) -> None:
+        """An object is not at its place."""
+        if len(self.displaced) <= MAX_DISPLACED:
+            self.displaced.add(uid)
+
+    @property
+    def knows_displaced(self) -> bool:
+        """Whether *displaced* is complete."""
+        return len(self.displaced) <= MAX_DISPLACED
 
 
 class Rebalance:
@@ -80,17 +104,30 @@ class Rebalance:
         self._nudged = asyncio.Event()
         self.converged_version: int | None = None
         """The ring version under which the last whole circle was clean."""
-        self.last_seen = 0
-        """Objects with an owner in that circle."""
+        self.converged_at = 0.0
+        """When that circle ended, on the sharder's clock."""
+        self.last_seen: int | None = None
+        """Objects with an owner in that circle; None if not all could be read."""
+        self.former_free = asyncio.Event()
+        """Set once no object that the ring gave up with its kind carries a label."""
 
     @property
     def is_converged(self) -> bool:
         """Whether every object with a live owner was found at its place under the present ring."""
         return self.converged_version == self._duty.roster.view.ring_version
 
+    @property
+    def misplaced(self) -> int:
+        """Objects that wait for room to be handed over."""
+        return sum(map(len, self._deferred.values()))
+
     def nudge(self) -> None:
         """Look again although the ring is the same: namespaces changed."""
         self.converged_version = None
+        self._nudged.set()
+
+    def look_again(self) -> None:
+        """One more circle, without doubt about what the last one found."""
         self._nudged.set()
 
     async def run(self) -> None:
@@ -103,14 +140,19 @@ class Rebalance:
                 circle = await self._circle()
             except* KubeError as group:
                 log.warning("pass interrupted", ring=self._duty.spec.name, error=str(group.exceptions[0]))
-                circle = Circle(self._ring_version, clean=False)
+                circle = Circle(self._ring_version, clean=False, whole=False)
+            self._note_former(circle)
             if circle.clean and not len(self._handoffs) and circle.ring_version == self._ring_version:
                 self._converge(circle)
-                await self._wait_for_work()
+                await self._wait_for_work(at_most_s=None if circle.whole else LONGEST_RETRY_S)
             else:
                 is_idle = not circle.asked and not len(self._handoffs)
                 idle = idle + 1 if is_idle and circle.ring_version == self._ring_version else 0
                 await self._wait_for_progress(circle, idle)
+
+    def _note_former(self, circle: Circle) -> None:
+        if circle.whole and not circle.former and self._handoffs.is_free_of_former():
+            self.former_free.set()
 
     def _converge(self, circle: Circle) -> None:
         if self.converged_version != circle.ring_version:
@@ -127,8 +169,9 @@ class Rebalance:
                 objects=circle.seen,
                 ring_version=circle.ring_version,
             )
+            self.converged_at = self._duty.clock.now()
         self.converged_version = circle.ring_version
-        self.last_seen = circle.seen
+        self.last_seen = circle.seen if circle.whole else None
 
     @property
     def _ring_version(self) -> int:
@@ -137,64 +180,118 @@ class Rebalance:
     async def _circle(self) -> Circle:
         circle = Circle(self._ring_version)
         async with asyncio.TaskGroup() as tasks:
-            for resource in self._duty.kinds.resources:
-                await self._pass(resource, circle, tasks)
+            for resource in self._duty.kinds.labelled:
+                if resource in self._duty.kinds.former:
+                    await self._pass_former(resource, circle, tasks)
+                else:
+                    await self._pass_allowed(resource, circle, tasks)
             while self._deferred and circle.ring_version == self._ring_version:
                 self._send_what_has_room(circle, tasks)
                 if self._deferred:
                     await self._handoffs.wait_changed()
+        circle.whole = circle.whole and circle.ring_version == self._ring_version
         self._deferred.clear()
         return circle
 
-    async def _pass(self, resource: Resource, circle: Circle, tasks: asyncio.TaskGroup) -> None:
-        if not self._duty.kinds.is_main(resource) and not self._asks_for_each_object():
-            return
+    async def _pass_former(self, resource: Resource, circle: Circle, tasks: asyncio.TaskGroup) -> None:
+        """A resource that the ring gave up may be out of reach by now: that must not stop the others."""
+        try:
+            for namespace in self._duty.scope.namespaces:
+                await self._pass(resource, namespace, circle, tasks)
+        except KubeError as error:
+            circle.whole = False
+            log.warning("removed resource cannot be listed", ring=self._duty.spec.name, error=str(error))
+
+    async def _pass_allowed(self, resource: Resource, circle: Circle, tasks: asyncio.TaskGroup) -> None:
+        """Where the right to list is missing, the others go on; such a circle proves nothing."""
+        for namespace in self._duty.scope.namespaces:
+            right = Right("list", resource.group_resource, namespace)
+            try:
+                await self._pass(resource, namespace, circle, tasks)
+            except Forbidden as error:
+                self._duty.denials.denied(right, error)
+                circle.clean = circle.whole = False
+            else:
+                self._duty.denials.granted(right)
+
+    async def _pass(
+        self, resource: Resource, namespace: str, circle: Circle, tasks: asyncio.TaskGroup
+    ) -> None:
         pages = self._duty.client.pages(
-            resource, label_selector=self._duty.keys.shard, limit=PAGE, metadata_only=True
+            resource,
+            namespace=namespace,
+            label_selector=self._duty.keys.shard,
+            limit=PAGE,
+            metadata_only=True,
         )
         with suppress(Expired):
             async for page in pages:
                 for item in page.objects:
                     self._look(resource, item.meta, circle)
                 self._send_what_has_room(circle, tasks)
-                while sum(map(len, self._deferred.values())) > MAX_DEFERRED:
+                while self.misplaced > MAX_DEFERRED:
                     await self._handoffs.wait_changed()
                     self._send_what_has_room(circle, tasks)
                 if circle.ring_version != self._ring_version:
                     return
             return
-        circle.clean = False  # the list expired while we waited for room: the next circle sees the rest
-
-    def _asks_for_each_object(self) -> bool:
-        """Whether some shard does not pass its controlled objects on by itself, or everything is given up."""
-        view = self._duty.roster.view
-        return self._duty.releasing or any(
-            life.state.is_live and not life.hands_over for life in view.lives.values()
-        )
+        circle.clean = circle.whole = False  # the list expired while we waited: the next circle sees the rest
 
     def _look(self, resource: Resource, meta: Meta, circle: Circle) -> None:
         work = WorkKey(resource.group_resource, meta.key)
         circle.seen += 1
-        match self._plan(work, meta):
+        subject = self._subject(work, meta)
+        role = subject.role
+        if not isinstance(role, Outsider) and role.given_up:
+            circle.former += 1
+        if isinstance(role, Controlled) and self._may_be_left_behind(subject):
+            self._look_at_left_behind(Misplaced(work, meta, self._owner(meta), role.controller), circle)
+            return
+        match self._plan(subject):
             case Drain(owner=owner) | ReleaseDrain(owner=owner):
-                circle.clean = False
                 if work not in self._handoffs:
-                    self._deferred.setdefault(owner, deque()).append(Misplaced(work, meta, owner))
+                    self._defer(Misplaced(work, meta, owner))
             case Assign() | Strip() | ReportUnknown() | NeedController():
-                circle.clean = False
                 self._bring(work, meta)
             case Wait():
-                circle.clean = False
-            case _:
                 pass
+            case _:
+                if self._duty.keys.drain in meta.labels:
+                    circle.displace(meta.uid)
+                return
+        circle.clean = False
+        circle.displace(meta.uid)
 
-    def _plan(self, work: WorkKey, meta: Meta) -> Decision:
+    def _look_at_left_behind(self, misplaced: Misplaced, circle: Circle) -> None:
+        """Only its controller can tell: one that is on its way takes it along."""
+        controller = misplaced.controller
+        is_taken_along = controller is not None and controller.uid in circle.displaced
+        if is_taken_along or not circle.knows_displaced:
+            circle.clean = False
+        elif misplaced.work not in self._handoffs:
+            self._defer(misplaced)
+        circle.displace(misplaced.meta.uid)
+
+    def _may_be_left_behind(self, subject: Subject) -> bool:
         duty = self._duty
-        subject = Subject(
+        return may_be_left_behind(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
+
+    def _owner(self, meta: Meta) -> str:
+        return meta.labels.get(self._duty.keys.shard, "")
+
+    def _defer(self, misplaced: Misplaced) -> None:
+        self._deferred.setdefault(misplaced.owner, deque()).append(misplaced)
+
+    def _subject(self, work: WorkKey, meta: Meta) -> Subject:
+        duty = self._duty
+        return Subject(
             meta,
             duty.kinds.role(duty.resource(work), meta),
             selected=duty.namespaces.selects(meta.namespace),
         )
+
+    def _plan(self, subject: Subject) -> Decision:
+        duty = self._duty
         return plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
 
     def _send_what_has_room(self, circle: Circle, tasks: asyncio.TaskGroup) -> None:
@@ -204,22 +301,35 @@ class Rebalance:
             while queue and room > 0:
                 misplaced = queue.popleft()
                 self._handoffs.begin(misplaced.work, owner)
-                circle.asked += 1
                 room -= 1
-                tasks.create_task(self._ask(misplaced), name="drain")
+                tasks.create_task(self._ask(misplaced, circle), name="drain")
             if not queue:
                 del self._deferred[owner]
 
-    async def _ask(self, misplaced: Misplaced) -> None:
+    async def _ask(self, misplaced: Misplaced, circle: Circle) -> None:
         """Send one request, planned anew: the ring may have changed while it waited for room."""
+        outcome = Outcome.STALE
         async with self._slots:
-            decision = self._plan(misplaced.work, misplaced.meta)
-            outcome = Outcome.STALE
-            if isinstance(decision, Drain | ReleaseDrain):
-                resource = self._duty.resource(misplaced.work)
-                outcome = await self._duty.objects.write(resource, misplaced.meta, decision)
+            try:
+                decision = await self._decide(misplaced)
+            except KubeError as error:
+                log.warning("object could not be read", object=str(misplaced.work), error=str(error))
+                circle.clean = False
+            else:
+                if isinstance(decision, Drain | ReleaseDrain):
+                    circle.asked += 1
+                    resource = self._duty.resource(misplaced.work)
+                    outcome = await self._duty.objects.write(resource, misplaced.meta, decision)
+                circle.clean = circle.clean and isinstance(decision, Nothing)
         if outcome is not Outcome.DONE:
             self._handoffs.failed(misplaced.work)
+
+    async def _decide(self, misplaced: Misplaced) -> Decision:
+        subject = self._subject(misplaced.work, misplaced.meta)
+        if misplaced.controller is not None:
+            seen = await self._duty.objects.read_controller(misplaced.controller)
+            subject = replace(subject, controller=seen)
+        return self._plan(subject)
 
     # ---- between two circles ----------------------------------------------------------------------------------
 
@@ -236,9 +346,12 @@ class Rebalance:
             async with asyncio.timeout(min(RETRY_S * 2 ** min(idle, 10), LONGEST_RETRY_S)):
                 await self._duty.roster.wait_newer(self._duty.roster.view.version)
 
-    async def _wait_for_work(self) -> None:
+    async def _wait_for_work(self, *, at_most_s: float | None) -> None:
         """Converged: until the ring changes or somebody nudges."""
+        until = self._duty.clock.now() + at_most_s if at_most_s is not None else math.inf
         while not self._nudged.is_set() and self.converged_version == self._ring_version:
+            if self._duty.clock.now() >= until:
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S):
                     await self._duty.roster.wait_newer(self._duty.roster.view.version)
@@ -254,9 +367,8 @@ class Rebalance:
         """One slow circle over all objects, labelled or not: what the watches should have shown is counted."""
         found = 0
         for resource in self._duty.kinds.resources:
-            pages = self._duty.client.pages(resource, limit=PAGE, metadata_only=True)
             with suppress(Expired, KubeError):
-                async for page in pages:
+                async for page in self._duty.scope.pages(self._duty.client, resource, limit=PAGE):
                     for item in page.objects:
                         found += self._audit_one(resource, item.meta)
                     await asyncio.sleep(AUDIT_PAUSE_S)
@@ -268,7 +380,7 @@ class Rebalance:
 
     def _audit_one(self, resource: Resource, meta: Meta) -> bool:
         work = WorkKey(resource.group_resource, meta.key)
-        decision = self._plan(work, meta)
+        decision = self._plan(self._subject(work, meta))
         if not isinstance(decision, Assign | Strip | NeedController | ReportUnknown):
             return False
         return self._bring(work, meta)

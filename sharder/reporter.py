@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kubeio.errors import KubeError, NotFound
-from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
 from sharder.status import Condition, with_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kubeio.client import Client
     from kubeio.clock import Clock
+    from sharder.home import Home
 
 log = structlog.get_logger("sharder")
 
@@ -26,8 +24,8 @@ INTERVAL_S: Final = 1.0
 class Reporter:
     """The one writer of the status of *ring*. *before* is the status as it was found."""
 
-    def __init__(self, client: Client, ring: str, before: Mapping[str, object], *, clock: Clock) -> None:
-        self._client = client
+    def __init__(self, home: Home, ring: str, before: Mapping[str, object], *, clock: Clock) -> None:
+        self._home = home
         self._ring = ring
         self._clock = clock
         self._written: Mapping[str, object] = before
@@ -44,14 +42,7 @@ class Reporter:
         if status == self._written:
             return
         try:
-            await self._client.patch(
-                CONTROLLER_RINGS,
-                self._ring,
-                MergePatch({"status": status}),
-                subresource="status",
-                type=bytes,
-                field_manager="ringleader-sharder",
-            )
+            await self._home.merge_status(status)
         except NotFound:
             return
         except KubeError as error:

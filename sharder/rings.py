@@ -14,7 +14,9 @@ from kubeio.failures import failure
 from kubeio.kubeconfig import nearest
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
+from sharder.home import ClusterHome
 from sharder.ringwork import RingWork
+from sharder.scope import EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,6 +57,8 @@ class Rings:
         self._listing: set[str] = set()
         self._is_leading = False
         self.synced = asyncio.Event()
+        self.ended = asyncio.Event()
+        """Never set: another ring may come."""
 
     def lead(self) -> None:
         """This sharder acts from now on, on every ring."""
@@ -116,6 +120,8 @@ class Rings:
             self._discovery,
             document,
             identity=self._identity,
+            home=ClusterHome(self._client, name, uid=item.meta.uid),
+            scope=EVERYWHERE,
             metrics=self._metrics,
             clock=self._clock,
             rng=self._rng,
@@ -129,4 +135,5 @@ class Rings:
         found = self._works.pop(name, None)
         if found is not None:
             found[1].cancel()
+            self._metrics.forget(name)
             log.info("ring gone", ring=name)

@@ -7,24 +7,23 @@ work impossible (a resource that is not served, a right that is missing) becomes
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import KubeError
-from kubeio.events import EventRecorder, Regarding
+from kubeio.errors import InputError, KubeError
+from kubeio.events import EventRecorder
 from kubeio.failures import failure
-from kubeio.resource import CONTROLLER_RINGS
 from sharder.activation import Activation
 from sharder.config import immutable_changes, parse_ring, worked_as
+from sharder.denials import Denials, try_again
 from sharder.duty import Duty
 from sharder.errors import RingRefused
-from sharder.finalizer import WORKED_AS, keep_ring, let_go
+from sharder.finalizer import WORKED_AS, keep_ring, let_go, watch_former, watch_former_namespaces
 from sharder.handoffs import Handoffs
 from sharder.keys import RingKinds
-from sharder.lives import State
 from sharder.mover import Mover
 from sharder.namespaces import Namespaces
 from sharder.objects import ObjectWriter
@@ -32,18 +31,24 @@ from sharder.rebalance import Rebalance
 from sharder.reporter import Reporter
 from sharder.roster import Roster
 from sharder.selection import follow_membership
-from sharder.status import IMPLEMENTATION, Progress, plan_conditions, plan_status, refused_conditions
+from sharder.status import IMPLEMENTATION, refused_conditions
+from sharder.survey import Survey
 from sharder.unowned import Unowned
 from sharder.waiting import Waiting
+from sharder.worked import read_worked, united
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kubeio.client import Client
     from kubeio.clock import Clock
     from kubeio.discovery import Discovery
+    from kubeio.resource import Resource
+    from sharder.denials import Right
+    from sharder.home import Home
     from sharder.metrics import SharderMetrics
-    from sharder.spec import RingSpec
+    from sharder.scope import Scope
+    from sharder.spec import GroupResource, RingResource, RingSpec
 
 log = structlog.get_logger("sharder")
 
@@ -60,6 +65,8 @@ class RingWork:
         document: Mapping[str, object],
         *,
         identity: str,
+        home: Home,
+        scope: Scope,
         metrics: SharderMetrics,
         clock: Clock,
         rng: random.Random,
@@ -68,13 +75,14 @@ class RingWork:
         self._discovery = discovery
         self._document = document
         self._identity = identity
+        self._home = home
+        self._scope = scope
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
         self._changed = asyncio.Event()
         self._is_leading = False
         self._worked_as = ""
-        self._late: set[str] = set()
         self._roster: Roster | None = None
         self.name = str(_mapping(document, "metadata").get("name", ""))
 
@@ -119,17 +127,38 @@ class RingWork:
 
     async def _work_once(self) -> None:
         spec = self._parse()
-        by_kind = {
-            kind: await self._discovery.resolve(str(kind))
-            for entry in spec.resources
-            for kind in (entry.main, *entry.controlled)
-        }
-        kinds = RingKinds(spec, by_kind)
+        resolved = await self._resolve(spec.resources, all_of_them=not self._is_deleted())
+        is_acting = self._is_leading and self._is_ours()
+        if is_acting:
+            worked = await keep_ring(self._home, spec)
+        else:
+            worked = united(read_worked(_mapping(self._document, "status")), spec.resources)
+        resolved |= await self._resolve(worked, all_of_them=False)
+        kinds = RingKinds(spec, resolved, worked=worked)
+        self._scope.check(self.name, kinds.labelled)
         roster = self._take_roster(spec, kinds)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(roster.run(), name=f"roster {self.name}")
-            if self._is_leading and self._is_ours():
-                await self._act(spec, kinds, roster, tasks)
+            if is_acting:
+                has_former = worked != united((), spec.resources)
+                await self._act(spec, kinds, roster, tasks, has_former=has_former)
+
+    async def _resolve(
+        self, entries: Iterable[RingResource], *, all_of_them: bool
+    ) -> dict[GroupResource, Resource]:
+        """What the server serves of *entries*; raises InputError if that must be *all_of_them*."""
+        found = {}
+        for kind in dict.fromkeys(kind for entry in entries for kind in (entry.main, *entry.controlled)):
+            try:
+                found[kind] = await self._discovery.resolve(str(kind))
+            except InputError:
+                if all_of_them:
+                    raise
+                log.info("removed resource is not served any more", ring=self.name, resource=str(kind))
+        return found
+
+    def _is_deleted(self) -> bool:
+        return _mapping(self._document, "metadata").get("deletionTimestamp") is not None
 
     def _parse(self) -> RingSpec:
         spec = parse_ring(self._document)
@@ -147,12 +176,13 @@ class RingWork:
             self._roster = Roster(
                 self._client,
                 spec,
-                kinds.resources,
+                kinds.labelled,
                 identity=self._identity,
+                scope=self._scope,
                 clock=self._clock,
                 rng=self._rng,
             )
-        self._roster.configure(spec, kinds.resources)
+        self._roster.configure(spec, kinds.labelled)
         self._roster.act(self._is_leading and self._is_ours())
         return self._roster
 
@@ -163,19 +193,39 @@ class RingWork:
             log.warning("ring is worked by another sharder", ring=self.name, sharder=worked_by)
         return worked_by == IMPLEMENTATION
 
-    async def _act(self, spec: RingSpec, kinds: RingKinds, roster: Roster, tasks: asyncio.TaskGroup) -> None:
-        releasing = _mapping(self._document, "metadata").get("deletionTimestamp") is not None
-        if not releasing:
-            await keep_ring(self._client, self.name, worked_as=worked_as(spec))
+    async def _act(
+        self,
+        spec: RingSpec,
+        kinds: RingKinds,
+        roster: Roster,
+        tasks: asyncio.TaskGroup,
+        *,
+        has_former: bool,
+    ) -> None:
+        releasing = self._is_deleted()
         waiting = Waiting()
 
         def look_again() -> None:
-            """Namespaces or activation changed: what was left alone may be wanted now."""
+            """Namespaces, activation or rights changed: what was left alone may be wanted now."""
             unowned.refresh()
             mover.look_at_all()
             rebalance.nudge()
 
-        namespaces = Namespaces(self._client, spec, on_change=look_again, clock=self._clock, rng=self._rng)
+        def on_right(right: Right, is_missing: bool) -> None:
+            log.log(
+                logging.ERROR if is_missing else logging.INFO,
+                "right is missing" if is_missing else "right is there again",
+                ring=self.name,
+                right=str(right),
+            )
+            if not is_missing and right.verb == "patch":
+                mover.look_at_all()
+                rebalance.nudge()
+
+        denials = Denials(now=self._clock.now, on_change=on_right)
+        namespaces = Namespaces(
+            self._client, spec, scope=self._scope, on_change=look_again, clock=self._clock, rng=self._rng
+        )
         events = EventRecorder(
             self._client, reporter=IMPLEMENTATION, instance=self._identity, clock=self._clock, rng=self._rng
         )
@@ -185,15 +235,17 @@ class RingWork:
         duty = Duty(
             spec=spec,
             kinds=kinds,
-            by_name={resource.group_resource: resource for resource in kinds.resources},
+            by_name={resource.group_resource: resource for resource in kinds.labelled},
             client=self._client,
+            scope=self._scope,
+            denials=denials,
             roster=roster,
             namespaces=namespaces,
             activation=activation,
-            objects=ObjectWriter(self._client, spec.keys, self._metrics),
+            objects=ObjectWriter(self._client, spec.keys, denials=denials, metrics=self._metrics),
             metrics=self._metrics,
             events=events,
-            ring=regarding(self._document),
+            ring=self._home.regarding,
             clock=self._clock,
             releasing=releasing,
         )
@@ -211,7 +263,8 @@ class RingWork:
         mover.unowned = unowned
         handoffs = Handoffs(duty, rng=self._rng)
         rebalance = Rebalance(duty, handoffs, waiting, mover)
-        reporter = Reporter(self._client, self.name, _mapping(self._document, "status"), clock=self._clock)
+        reporter = Reporter(self._home, self.name, _mapping(self._document, "status"), clock=self._clock)
+        survey = Survey(duty, waiting, handoffs, rebalance)
         tasks.create_task(namespaces.run(), name="namespaces")
         tasks.create_task(activation.run(), name="activation")
         tasks.create_task(events.run(), name="events")
@@ -222,62 +275,32 @@ class RingWork:
         )
         tasks.create_task(rebalance.run(), name="rebalance")
         tasks.create_task(rebalance.audit(), name="audit")
+        tasks.create_task(survey.follow(), name="survey")
         tasks.create_task(
-            reporter.run(lambda: self._status(duty, reporter, waiting, handoffs, rebalance)), name="status"
+            reporter.run(lambda: survey.status(reporter, generation=_generation(self._document))),
+            name="status",
         )
+        tasks.create_task(try_again(denials, mover), name="missing rights")
+        if has_former and not releasing:
+            tasks.create_task(watch_former(self._home, spec, rebalance), name="former resources")
+        if self._scope.former and not releasing:
+            tasks.create_task(
+                watch_former_namespaces(self._home, spec, self._scope, rebalance), name="former namespaces"
+            )
         if releasing:
-            tasks.create_task(let_go(self._client, self.name, rebalance, roster, activation), name="let go")
+            tasks.create_task(let_go(self._home, self.name, rebalance, roster, activation), name="let go")
         await namespaces.synced.wait()
         tasks.create_task(mover.run(), name="mover")
-
-    def _status(
-        self, duty: Duty, reporter: Reporter, waiting: Waiting, handoffs: Handoffs, rebalance: Rebalance
-    ) -> Mapping[str, object]:
-        view = duty.roster.view
-        now = self._clock.now()
-        late = Counter(handoff.owner for handoff in handoffs.budget.overdue(at=now).values())
-        progress = Progress(
-            unassigned=len(waiting),
-            in_flight=handoffs.budget.in_flight(),
-            late=late,
-            is_converged=rebalance.is_converged,
-            paused=duty.spec.paused,
-        )
-        self._measure(duty, progress, oldest_s=waiting.oldest_s(now))
-        generation = _generation(self._document)
-        conditions = reporter.dated(plan_conditions(view, progress), generation=generation)
-        return plan_status(view, progress, generation=generation, conditions=conditions)
-
-    def _measure(self, duty: Duty, progress: Progress, *, oldest_s: float) -> None:
-        metrics, view = self._metrics, duty.roster.view
-        metrics.unowned.labels(ring=self.name).set(progress.unassigned)
-        metrics.oldest_unowned_s.labels(ring=self.name).set(oldest_s)
-        metrics.in_flight.labels(ring=self.name).set(sum(progress.in_flight.values()))
-        for shard in self._late | progress.late.keys():
-            metrics.overdue.labels(ring=self.name, shard=shard).set(progress.late.get(shard, 0))
-        self._late = set(progress.late)
-        metrics.converged.labels(ring=self.name).set(progress.is_converged)
-        metrics.ring_version.labels(ring=self.name).set(view.ring_version)
-        states = Counter(life.state for life in view.lives.values())
-        for state in State:
-            metrics.shards.labels(ring=self.name, state=state.value).set(states[state])
 
     async def _report_refusal(self, reason: str, message: str) -> None:
         if not self._is_leading or not self._is_ours():
             return
-        reporter = Reporter(self._client, self.name, _mapping(self._document, "status"), clock=self._clock)
+        reporter = Reporter(self._home, self.name, _mapping(self._document, "status"), clock=self._clock)
         generation = _generation(self._document)
         conditions = reporter.dated(refused_conditions(reason, message), generation=generation)
         await reporter.write(
             {"observedGeneration": generation, "sharder": IMPLEMENTATION, "conditions": conditions}
         )
-
-
-def regarding(document: Mapping[str, object]) -> Regarding:
-    """The ring as what an Event is about."""
-    meta = _mapping(document, "metadata")
-    name, uid = str(meta.get("name", "")), str(meta.get("uid", ""))
-    return Regarding(CONTROLLER_RINGS.api_version, CONTROLLER_RINGS.kind, name, "", uid)
 
 
 def _generation(document: Mapping[str, object]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import structlog
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kubeio.client import Client
     from kubeio.clock import Clock
     from kubeio.models import Lease
+    from sharder.scope import Scope
     from sharder.spec import RingSpec
     from sharder.view import View
 
@@ -54,6 +56,7 @@ class Roster:
         resources: Sequence[Resource],
         *,
         identity: str,
+        scope: Scope,
         clock: Clock,
         rng: random.Random,
     ) -> None:
@@ -64,6 +67,7 @@ class Roster:
         self._keys = spec.keys
         self._resources = resources
         self._identity = identity
+        self._scope = scope
         self._clock = clock
         self._rng = rng
         self._acting = False
@@ -284,12 +288,14 @@ class Roster:
     async def _check_orphan(self, name: str) -> None:
         begun_at = self._clock.now()
         for resource in self._resources:
-            page = await self._client.list_page(
-                resource, label_selector=f"{self._keys.shard}={name}", limit=1, metadata_only=True
+            named = self._scope.pages(
+                self._client, resource, label_selector=f"{self._keys.shard}={name}", limit=1
             )
-            if page.objects:
-                self.membership.orphan_refuted(name, at=self._clock.now())
-                return
+            async with aclosing(named):
+                async for page in named:
+                    if page.objects:
+                        self.membership.orphan_refuted(name, at=self._clock.now())
+                        return
         self.membership.orphan_confirmed(name, begun_at=begun_at)
 
     async def _observe_now(self, name: str) -> None:

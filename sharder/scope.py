@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sharder.errors import FieldProblem, RingRefused
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, Iterable
 
     from kubeio.client import Client, Page
     from kubeio.resource import Resource
@@ -22,14 +24,36 @@ class Scope:
 
     names: tuple[str, ...] = ()
 
+    former: tuple[str, ...] = ()
+    """Looked at as well, so that objects in there are released: once worked, and no longer named."""
+
     @property
     def namespaces(self) -> tuple[str, ...]:
         """What `namespace=` of a request is, one request after the other; empty text means everywhere."""
-        return self.names or ("",)
+        return (*self.names, *self.former) or ("",)
+
+    def wants(self, namespace: str) -> bool:
+        """Whether objects of *namespace* belong to the ring, as far as the command line says."""
+        return not self.names or namespace in self.names
+
+    def check(self, ring: str, resources: Iterable[Resource]) -> None:
+        """Raises RingRefused if one of *resources* has no namespaces, and only some are looked at."""
+        problems = [
+            FieldProblem(
+                "spec.resources",
+                resource.group_resource,
+                "is cluster-scoped: no namespace holds its objects",
+                "take it out, or start the sharder without --namespaces, with the rights of a ClusterRole",
+            )
+            for resource in resources
+            if self.names and not resource.namespaced
+        ]
+        if problems:
+            raise RingRefused(ring, problems)
 
     async def pages(
         self, client: Client, resource: Resource, *, label_selector: str = "", limit: int
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncGenerator[Page, None]:
         """Metadata of every object of *resource* in here that *label_selector* fits. Raises KubeError."""
         for namespace in self.namespaces:
             pages = client.pages(

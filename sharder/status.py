@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sharder.lives import State
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sharder.view import View
+    from sharder.view import LifeView, View
 
 IMPLEMENTATION: Final = "ringleader.dev/sharder"
 """Which sharder works a ring stands in its status; another implementation leaves such a ring alone."""
+_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +29,33 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the rooms of one ring count at the moment; *late* is handoffs past their timeout, by owner."""
+    """What the rooms of one ring count at the moment.
+
+    *late* is handoffs past their timeout, by owner; *denied* tells the rights that are missing, one text for each.
+    """
 
     unassigned: int
     in_flight: Mapping[str, int]
     late: Mapping[str, int]
     is_converged: bool
     paused: bool
+    denied: Sequence[str] = ()
+    last: Convergence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """The last time that everything was found at its place: when, and how long after the change that disturbed it."""
+
+    at: str
+    took_s: float
+    objects: int
 
 
 def plan_conditions(view: View, progress: Progress) -> list[Condition]:
     """The four conditions of a ring that is being worked."""
     return [
-        _ready(view),
+        _ready(view, progress),
         _balanced(view, progress),
         _drain_stuck(progress),
         _uncertain(view),
@@ -58,18 +75,27 @@ def plan_status(
     conditions: Sequence[Mapping[str, object]],
 ) -> dict[str, object]:
     """The whole status document but for its transition times, which *conditions* carry already."""
-    members = _members(view, progress)
-    return {
+    members = plan_members(view, progress.in_flight)
+    status: dict[str, object] = {
         "observedGeneration": generation,
         "sharder": IMPLEMENTATION,
         "conditions": list(conditions),
         "ringVersion": view.ring_version,
         "members": members,
         "shards": sum(1 for life in view.lives.values() if life.state.is_live),
-        "availableShards": sum(1 for member in members if member["state"] == "ready"),
+        "availableShards": sum(
+            1 for member in members if (member["place"], member["state"]) == ("filled", "ready")
+        ),
         "unassigned": progress.unassigned,
         "inFlight": sum(progress.in_flight.values()),
     }
+    if progress.last is not None:
+        status["lastConvergence"] = {
+            "time": progress.last.at,
+            "durationSeconds": round(progress.last.took_s, 3),
+            "objects": progress.last.objects,
+        }
+    return status
 
 
 def with_times(
@@ -99,7 +125,9 @@ def _dated(
     }
 
 
-def _ready(view: View) -> Condition:
+def _ready(view: View, progress: Progress) -> Condition:
+    if progress.denied:
+        return Condition("Ready", False, "Forbidden", _some(progress.denied))
     ready = sum(1 for place in view.places.values() if place.shard is not None)
     if view.hold is not None:
         return Condition(
@@ -131,7 +159,7 @@ def _drain_stuck(progress: Progress) -> Condition:
 
 def _uncertain(view: View) -> Condition:
     members = sorted(view.uncertain_members)
-    problems = "; ".join(str(problem) for problem in view.problems[:3])
+    problems = _some([str(problem) for problem in view.problems])
     if members:
         return Condition("MembersUncertain", True, "Silent", f"members do not renew: {', '.join(members)}")
     if problems:
@@ -139,19 +167,36 @@ def _uncertain(view: View) -> Condition:
     return Condition("MembersUncertain", False, "AllHeard", "")
 
 
-def _members(view: View, progress: Progress) -> list[dict[str, object]]:
+def _some(texts: Sequence[str]) -> str:
+    """The first few of *texts*, and how many more there are."""
+    more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return "; ".join(texts[:_SHOWN]) + more
+
+
+def plan_members(view: View, in_flight: Mapping[str, int]) -> list[dict[str, object]]:
+    """One row for each member that has a place, or a life whose objects cannot move yet; by name."""
     shares = view.ring.shares() if view.ring is not None else {}
+    shown = _shown_lives(view)
     rows: list[dict[str, object]] = []
-    for place in sorted(view.places.values(), key=lambda place: place.member):
-        life = view.lives.get(place.shard or "")
+    for member in sorted(view.places.keys() | shown):
+        place = view.places.get(member)
+        name = (place.shard or "") if place is not None else shown[member].name
+        life = view.lives.get(name)
         rows.append(
             {
-                "name": place.member,
-                "shard": place.shard or "",
+                "name": member,
+                "place": "none" if place is None else "filled" if name else "settling",
+                "shard": name,
                 "state": life.state.value if life else "vacant",
-                "weight": float(place.weight),
-                "share": round(float(shares.get(place.member, 0)), 6),
-                "inFlight": progress.in_flight.get(place.shard or "", 0),
+                "weight": float(place.weight) if place is not None else 0.0,
+                "share": round(float(shares.get(member, 0)), 6),
+                "inFlight": in_flight.get(name, 0),
             }
         )
     return rows
+
+
+def _shown_lives(view: View) -> dict[str, LifeView]:
+    """Of each member one life that is not dead: a live one if there is any, then by name."""
+    lives = [life for life in view.lives.values() if life.state is not State.DEAD]
+    return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}

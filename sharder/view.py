@@ -51,6 +51,7 @@ class WaitReason(StrEnum):
     OWNER_UNKNOWN = "owner has no lease"
     OWNER_SILENT = "owner does not renew"
     TARGET_SILENT = "desired owner does not renew"
+    CONTROLLER_UNOWNED = "controller has no owner yet"
     CONTROLLER_CONTESTED = "controller's owner is contested"
     CHILDREN_FIRST = "controlled objects move first"
 

@@ -21,6 +21,7 @@ from kubeio.models import Meta, Object, ObjectKey
 from kubeio.resource import Resource
 from sharder.budget import DrainBudget
 from sharder.decisions import Drain
+from sharder.denials import Denials
 from sharder.duty import Duty
 from sharder.handoffs import Handoffs
 from sharder.keys import RingKinds
@@ -30,6 +31,7 @@ from sharder.mover import Mover
 from sharder.objects import Outcome
 from sharder.planner import Terms
 from sharder.rebalance import Rebalance
+from sharder.scope import EVERYWHERE
 from sharder.spec import GroupResource
 from sharder.view import View
 from sharder.waiting import Waiting, WorkKey
@@ -119,6 +121,9 @@ class InFlight:
     def __len__(self) -> int:
         return len(self.works)
 
+    def is_free_of_former(self) -> bool:
+        return True
+
     def __contains__(self, work: WorkKey) -> bool:
         return work in self.works
 
@@ -149,6 +154,8 @@ class Ring:
         self.server = self.client = self.objects = Server()
         self.metrics = SharderMetrics(CollectorRegistry())
         self.clock = LoopClock()
+        self.scope = EVERYWHERE
+        self.denials = Denials(now=self.clock.now, on_change=lambda _, __: None)
         self.ring = Regarding("ringleader.dev/v1alpha1", "ControllerRing", SPEC.name)
         self.events = EventRecorder(
             cast(Client, None),  # nothing is written before `run`
