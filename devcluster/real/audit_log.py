@@ -2,6 +2,7 @@
 
 The log holds answers, in the order in which they were sent. What was decided first is told by the
 resourceVersions in them; the labels an object bore just before a write are those of the last write before it.
+A write whose answer was lost counts as carried out if `lost_answers` can show that it was.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from devcluster.plane import Write
+from devcluster.real.lost_answers import Effect, Metadata, Request, carried_out, labels_just_before
 
 VERBS = ("create", "update", "patch", "delete", "deletecollection")
 DEFAULT_GROUPS = ("example.com", "ringleader.dev")
@@ -64,37 +66,17 @@ class _Status(msgspec.Struct, gc=False):
     message: str = ""
 
 
-class _Metadata(msgspec.Struct, gc=False, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    deletion_timestamp: str | None = None
-    finalizers: list[str] = []
-
-    @property
-    def version(self) -> int | None:
-        return int(self.resource_version) if self.resource_version.isdigit() else None
-
-    @property
-    def is_gone(self) -> bool:
-        """Nothing holds it any more: the write that answered with this also removed it."""
-        return self.deletion_timestamp is not None and not self.finalizers
-
-
 class _Details(msgspec.Struct, gc=False):
     uid: str = ""
 
 
 class _Item(msgspec.Struct, gc=False):
-    metadata: _Metadata
+    metadata: Metadata
 
 
 class _Answer(msgspec.Struct, gc=False):
     kind: str = ""
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
     details: _Details = msgspec.field(default_factory=_Details)
     spec: Any = None
     items: list[_Item] = []
@@ -109,6 +91,7 @@ class _Event(msgspec.Struct, gc=False, rename="camel"):
     impersonated_user: _User | None = None
     object_ref: _Reference = msgspec.field(default_factory=_Reference)
     response_status: _Status = msgspec.field(default_factory=_Status)
+    request_object: msgspec.Raw = msgspec.Raw(b"null")
     response_object: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -123,6 +106,29 @@ class Attempt(msgspec.Struct, gc=False):
     message: str
     answer: _Answer
     uid: str = ""
+    body: bytes = b"null"
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        name = self.reference.name or (self.metadata.name if self.is_accepted else "")
+        return self.reference.group_resource, self.reference.namespace, name
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.answer.metadata
+
+    @property
+    def spec(self) -> object:
+        return self.answer.spec
+
+    @property
+    def request(self) -> Request:
+        """What was asked for; decoded when asked: few have to be."""
+        return Request(self.verb, msgspec.json.decode(self.body))
+
+    @property
+    def is_unanswered(self) -> bool:
+        return self.code >= 500 or self.code == 0
 
     @property
     def is_accepted(self) -> bool:
@@ -163,6 +169,7 @@ def _attempts(event: _Event, *, boot_offset_s: float) -> list[Attempt]:
         message=event.response_status.message if event.response_status.code >= 400 else "",
         answer=answer,
         uid=answer.metadata.uid or answer.details.uid,
+        body=bytes(event.request_object),
     )
     return _one_per_item(attempt) if event.verb == "deletecollection" and answer.items else [attempt]
 
@@ -189,12 +196,26 @@ def _one_per_item(attempt: Attempt) -> list[Attempt]:
 def writes_in_order(attempts: Iterable[Attempt]) -> list[Write]:
     """*attempts* in the order in which the server decided them, each with the labels before and after."""
     ordered = _in_order(list(attempts))
-    history = _History()
     latest = _latest_possible_times(ordered)
+    for index, effect in carried_out(ordered).items():
+        ordered[index] = _carried_out(ordered[index], effect)
+    history = _History()
     return [
         history.write(attempt, seq=number, t=t)
         for number, (attempt, t) in enumerate(zip(ordered, latest, strict=True), start=1)
     ]
+
+
+def _carried_out(attempt: Attempt, effect: Effect) -> Attempt:
+    """*attempt* as it would have been answered."""
+    metadata, spec = effect
+    return msgspec.structs.replace(
+        attempt,
+        code=200,
+        message=f"carried out, although the answer was {attempt.code}: {attempt.message}",
+        answer=_Answer(kind="Found", metadata=metadata, spec=spec),
+        uid=metadata.uid,
+    )
 
 
 def _in_order(attempts: list[Attempt]) -> list[Attempt]:
@@ -239,20 +260,18 @@ class _History:
 
     def write(self, attempt: Attempt, *, seq: int, t: float) -> Write:
         """The write that *attempt* was; its effect is part of the history from now on."""
-        reference, metadata = attempt.reference, attempt.answer.metadata
-        name = reference.name or (metadata.name if attempt.is_accepted else "")
-        place = (reference.group_resource, reference.namespace, name)
+        reference, metadata, place = attempt.reference, attempt.metadata, attempt.place
         uid = (attempt.uid if attempt.is_accepted else "") or self._uids.get(place, "")
-        before = self._labels.get(uid)
+        before = labels_just_before(attempt, self._labels.get(uid))
         after = self._apply(attempt, place, uid) if attempt.is_accepted else before
         return Write(
             seq=seq,
             t=t,
             user=attempt.user,
             verb=attempt.verb,
-            resource=reference.group_resource,
-            namespace=reference.namespace,
-            name=name,
+            resource=place[0],
+            namespace=place[1],
+            name=place[2],
             subresource=reference.subresource,
             uid=uid,
             resource_version=metadata.resource_version if attempt.version is not None else "",
@@ -268,18 +287,18 @@ class _History:
             self._labels.pop(uid, None)
             self._uids.pop(place, None)
             return None
-        self._labels[uid] = attempt.answer.metadata.labels
+        self._labels[uid] = attempt.metadata.labels
         self._uids[place] = uid
-        return attempt.answer.metadata.labels
+        return attempt.metadata.labels
 
 
 def _leaves_nothing(attempt: Attempt) -> bool:
     if attempt.verb in ("delete", "deletecollection"):
-        return not attempt.answer.metadata.finalizers  # a Status has none either
-    return attempt.answer.metadata.is_gone
+        return not attempt.metadata.finalizers  # a Status has none either
+    return attempt.metadata.is_gone
 
 
 def _lease_of(attempt: Attempt) -> dict[str, object] | None:
-    if attempt.reference.group_resource != _LEASES or attempt.version is None:
+    if attempt.place[0] != _LEASES or not attempt.is_accepted or attempt.answer.kind in ("", "Status"):
         return None
-    return {"annotations": attempt.answer.metadata.annotations, "spec": attempt.answer.spec}
+    return {"annotations": attempt.metadata.annotations, "spec": attempt.spec}

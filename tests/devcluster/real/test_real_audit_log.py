@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -185,6 +186,101 @@ def test_labels_before_are_those_of_the_version_before_however_late_answers_were
     found = writes(*events)
     assert [write.labels_after for write in found] == [{"v": str(v)} for v in range(1, 12)]
     assert [write.labels_before for write in found[1:]] == [{"v": str(v)} for v in range(1, 11)]
+
+
+SHARD = "shard.ringleader.dev/websites"
+A_TEST = {"op": "test", "path": "/metadata/labels/shard.ringleader.dev~1websites"}
+
+
+def assigned(t: float, to: str, *, code: int = 504) -> dict[str, Any]:
+    """A sharder's assignment that was answered with an error."""
+    body = {"metadata": {"resourceVersion": "11", "labels": {SHARD: to, "drain": None}}}
+    return line(t, "patch", code=code, user="sharder", requestObject=body)
+
+
+def published(t: float, version: int, by: str, **more: Any) -> dict[str, Any]:
+    """A shard's fenced write of the status, which shows the labels that it met."""
+    body = [A_TEST | {"value": by}, {"op": "add", "path": "/status", "value": {}}]
+    return line(t, "patch", version=version, labels={SHARD: by}, user=by, requestObject=body, **more)
+
+
+def test_write_that_was_carried_out_without_an_answer_is_found_by_the_next_one() -> None:
+    found = writes(
+        line(1.0, "create", code=201, version=11, labels={SHARD: "a"}),
+        assigned(2.0, "b"),
+        published(3.0, 15, "b"),
+    )
+    assert steps(found) == [
+        ("create", None, {SHARD: "a"}),
+        ("patch", {SHARD: "a"}, {SHARD: "b"}),
+        ("patch", {SHARD: "b"}, {SHARD: "b"}),
+    ]
+    assert (found[1].code, found[1].user) == (200, "sharder")
+    assert found[1].t == pytest.approx(EPOCH.timestamp() + 2.0)
+    assert "504" in found[1].message
+
+
+def test_write_that_was_not_carried_out_stays_refused() -> None:
+    found = writes(
+        line(1.0, "create", code=201, version=11, labels={SHARD: "a"}),
+        assigned(2.0, "b"),
+        published(3.0, 15, "a"),
+    )
+    assert steps(found)[1:] == [("patch", {SHARD: "a"}, {SHARD: "a"})] * 2
+    assert found[1].code == 504
+
+
+@pytest.mark.parametrize(("met", "code"), [("11", 504), ("14", 200)])
+def test_next_write_that_changes_the_labels_tells_by_the_version_that_it_was_let_through_at(
+    met: str, code: int
+) -> None:
+    test = {"op": "test", "path": "/metadata/resourceVersion", "value": met}
+    change = {"op": "replace", "path": A_TEST["path"], "value": "c"}
+    passed_on = line(3.0, "patch", version=15, labels={SHARD: "c"}, requestObject=[test, change])
+    found = writes(
+        line(1.0, "create", code=201, version=11, labels={SHARD: "a"}), assigned(2.0, "b"), passed_on
+    )
+    assert found[1].code == code
+    assert found[2].labels_before == ({SHARD: "b"} if code == 200 else {SHARD: "a"})
+
+
+def test_labels_that_nothing_in_the_log_explains_were_there_before_the_write_that_shows_them() -> None:
+    found = writes(line(1.0, "create", code=201, version=11, labels={SHARD: "a"}), published(3.0, 15, "b"))
+    assert found[1].labels_before == {SHARD: "b"}
+
+
+def test_accepted_write_to_anothers_object_is_not_explained_away() -> None:
+    unfenced = line(3.0, "patch", version=15, labels={SHARD: "a"}, user="b", requestObject={"status": {}})
+    found = writes(
+        line(1.0, "create", code=201, version=11, labels={SHARD: "a"}), assigned(2.0, "b"), unfenced
+    )
+    assert (found[1].code, found[2].labels_before) == (504, {SHARD: "a"})
+
+
+def leased(
+    t: float, verb: str, holder: str, *, code: int = 200, version: int | None = None, met: str = ""
+) -> Any:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 3}
+    event = line(t, verb, "life-1", code=code, version=version, uid="l1", labels={"ring": "r"})
+    event["objectRef"] = {"resource": "leases", "apiGroup": "coordination.k8s.io", "name": "life-1"}
+    if version is not None:
+        event["responseObject"] |= {"kind": "Lease", "spec": spec}
+    metadata = {"name": "life-1", "uid": "l1", "resourceVersion": met, "labels": {"ring": "r"}}
+    return event | {"requestObject": {"kind": "Lease", "metadata": metadata, "spec": spec}}
+
+
+def test_lease_that_was_created_or_taken_without_an_answer_is_known_as_such() -> None:
+    found = writes(
+        leased(1.0, "create", "life-1", code=504),
+        leased(2.0, "update", "life-1", version=20),
+        leased(3.0, "update", "sharder", code=504, met="20"),
+        leased(4.0, "update", "sharder", version=25, met="24"),
+    )
+    assert [write.code for write in found] == [200, 200, 200, 200]
+    assert [write.verb for write in found] == ["create", "update", "update", "update"]
+    assert found[0].labels_after == {"ring": "r"}
+    holders = [write.object["spec"]["holderIdentity"] for write in found if write.object]
+    assert holders == ["life-1", "life-1", "sharder", "sharder"]
 
 
 def test_policy_logs_writes_of_our_resources_with_their_answers_only() -> None:
