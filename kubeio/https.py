@@ -149,7 +149,7 @@ class _Request(NamedTuple):
 
 
 class _Connection(asyncio.Protocol):
-    """One caller. Reading stops while a request of its is answered; cut when it takes too long itself."""
+    """One caller. Not read from while a second request of its waits; cut when it takes too long itself."""
 
     def __init__(self, server: PostServer) -> None:
         self._server = server
@@ -248,6 +248,8 @@ class _Connection(asyncio.Protocol):
         self._pending.append(request)
         if self._running is None:
             self._start_next()
+        elif self._transport is not None:
+            self._transport.pause_reading()  # not before: one who leaves would not be noticed
 
     # -- inside
 
@@ -260,7 +262,6 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
             return
         self._stop_waiting()
-        self._transport.pause_reading()
         request = self._pending.popleft()
         self._running = request, self._server.start(self, request.path, request.body)
 

@@ -1,0 +1,234 @@
+"""Who is labelled when it is created, and who is left to the ordinary way: every answer is the planner's, shown by
+a Lease that is read after the request came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from kubeio.clock import ManualClock
+from kubeio.errors import NotFound, Unreachable
+from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.resource import Resource
+from sharder.admission.desk import Desk
+from sharder.admission.proofs import LeaseReads
+from sharder.admission.review import Asked, Labelled, Left, read_review
+from sharder.keys import ControllerName, RingKinds
+from sharder.lives import State
+from sharder.namespaces import Namespaces
+from sharder.planner import ControllerSeen
+from sharder.roster import Roster
+from sharder.spec import GroupResource, LeaseRef, RingResource
+from sharder.view import Hold, View, WaitReason
+from tests.sharder.admission.reviews import Doc, child, review, website
+from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, make_view, name_for
+
+pytestmark = pytest.mark.looptime
+
+SPEC = make_spec(
+    resources=(RingResource(GroupResource("example.com", "websites"), (GroupResource("", "configmaps"),)),),
+    assign_at_admission=True,
+)
+BOTH = {"a-1": State.READY, "b-1": State.READY}
+PLACES = {"a": "a-1", "b": "b-1"}
+
+
+@dataclass
+class Leases:
+    """Leases by name: what stands in `holderIdentity`. *label* is the ring they are of."""
+
+    holders: dict[str, str]
+    ring: str = KEYS.ring
+
+    async def get(self, name: str) -> Lease:
+        if name not in self.holders:
+            raise NotFound("GET lease", status=404)
+        return Lease(Meta(name=name, labels={KEYS.ring_label: self.ring}), LeaseSpec(self.holders[name]))
+
+
+@dataclass
+class World:
+    """What one sharder sees, and what the API server says when it is asked."""
+
+    view: View = field(default_factory=lambda: make_view(BOTH, PLACES))
+    leases: Leases = field(default_factory=lambda: Leases({"a-1": "a-1", "b-1": "b-1"}))
+    former: Leases = field(default_factory=lambda: Leases({}))
+    controllers: dict[str, ControllerSeen] = field(default_factory=dict)
+    selected: bool = True
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    terms: dict[str, Any] = field(default_factory=dict)
+    releasing: bool = False
+
+    def selects(self, namespace: str) -> bool:
+        return self.selected and bool(namespace)
+
+    async def read_controller(self, controller: ControllerName) -> ControllerSeen:
+        if controller.name not in self.controllers:
+            raise Unreachable("GET website", "no answer in time", maybe_done=True)
+        return self.controllers[controller.name]
+
+    @asynccontextmanager
+    async def desk(self) -> AsyncIterator[Desk]:
+        spec = make_spec(resources=SPEC.resources, assign_at_admission=True, **self.terms)
+        resolved: Mapping[GroupResource, Resource] = {
+            GroupResource("example.com", "websites"): WEBSITES,
+            GroupResource("", "configmaps"): CONFIGMAPS,
+        }
+        async with asyncio.TaskGroup() as tasks:
+            yield Desk(
+                spec=spec,
+                kinds=RingKinds(spec, resolved),
+                roster=cast(Roster, self),
+                namespaces=cast(Namespaces, self),
+                read_controller=self.read_controller,
+                proofs=LeaseReads(self.leases, tasks=tasks),
+                former=LeaseReads(self.former, tasks=tasks),
+                clock=ManualClock(self.view.at),
+                releasing=self.releasing,
+            )
+
+    async def asked(self, asked: Asked) -> object:
+        self.synced.set()
+        async with self.desk() as desk:
+            return await desk.verdict(asked)
+
+    async def created(self, obj: Doc, **request: Any) -> object:
+        return await self.asked(read_review(review(obj, **request)))
+
+    async def created_child(self, parent: str) -> object:
+        return await self.created(child(parent), resource="configmaps", group="")
+
+
+async def test_a_root_gets_the_owner_that_the_ring_gives_it() -> None:
+    world = World()
+    for member, shard in PLACES.items():
+        assert await world.created(website(name_for(world.view, member))) == Labelled(shard)
+
+
+async def test_a_dry_run_is_told_the_same() -> None:
+    world = World()
+    name = name_for(world.view, "a")
+    assert await world.created(website(name), dryRun=True) == Labelled("a-1")
+
+
+async def test_a_generated_name_is_not_known_yet_so_there_is_no_key() -> None:
+    assert await World().created(website("", generateName="blog-")) is Left.GENERATED_NAME
+
+
+async def test_a_label_that_is_there_is_left_as_it_is() -> None:
+    obj = website("blog", labels={KEYS.shard: "b-1"})
+    assert await World().created(obj) is Left.ALREADY_LABELLED
+
+
+@pytest.mark.parametrize(
+    ("request_", "left"),
+    [
+        ({"operation": "UPDATE"}, Left.NOT_A_CREATE),
+        ({"subResource": "status"}, Left.NOT_A_CREATE),
+        ({"resource": "gadgets"}, Left.NOT_OURS),
+        ({"group": "other.example.com"}, Left.NOT_OURS),
+        ({"object": {"metadata": []}}, Left.NOT_OURS),
+    ],
+)
+async def test_what_the_ring_does_not_distribute_is_left(request_: dict[str, Any], left: Left) -> None:
+    assert await World().created(website("blog"), **request_) is left
+
+
+async def test_namespaces_that_are_not_selected_are_left() -> None:
+    assert await World(selected=False).created(website("blog")) is Left.NOT_SELECTED
+
+
+async def test_until_the_namespaces_have_been_listed_nothing_is_labelled() -> None:
+    world = World()
+    async with world.desk() as desk:
+        assert await desk.verdict(read_review(review(website("blog")))) is Left.NOT_SELECTED
+
+
+async def test_a_ring_that_is_being_deleted_takes_nothing_in() -> None:
+    assert await World(releasing=True).created(website("blog")) is Left.NOT_OURS
+
+
+@pytest.mark.parametrize("reason", [WaitReason.NOT_SYNCED, WaitReason.MIN_MEMBERS, WaitReason.START_DELAY])
+async def test_what_would_have_to_wait_is_left(reason: WaitReason) -> None:
+    world = World(view=make_view(BOTH, PLACES, hold=Hold(reason)))
+    assert await world.created(website("blog")) is Left.WAITS
+
+
+async def test_a_paused_ring_still_takes_new_objects_in() -> None:
+    world = World(terms={"paused": True})
+    assert await world.created(website(name_for(world.view, "b"))) == Labelled("b-1")
+
+
+@pytest.mark.parametrize("state", [State.RELEASED, State.CONTESTED, State.DEAD])
+async def test_a_shard_that_does_not_hold_its_lease_is_given_nothing(state: State) -> None:
+    world = World(view=make_view({**BOTH, "a-1": state}, PLACES))
+    assert await world.created(website(name_for(world.view, "a"))) is Left.WAITS
+
+
+async def test_a_place_that_waits_for_its_next_life_is_given_nothing() -> None:
+    world = World(view=make_view(BOTH, {"a": None, "b": "b-1"}))
+    assert await world.created(website(name_for(world.view, "a"))) is Left.WAITS
+
+
+@pytest.mark.parametrize("holder", ["", "sharder:x", "b-1"])
+async def test_a_name_whose_lease_is_not_shown_held_is_not_written(holder: str) -> None:
+    """The view may be old: what counts is the Lease, read after the request came."""
+    world = World(leases=Leases({"a-1": holder}))
+    assert await world.created(website(name_for(world.view, "a"))) is Left.NO_EVIDENCE
+
+
+async def test_a_lease_that_is_gone_or_of_another_ring_is_no_evidence() -> None:
+    world = World(leases=Leases({}))
+    name = name_for(world.view, "a")
+    assert await world.created(website(name)) is Left.NO_EVIDENCE
+    world.leases = Leases({"a-1": "a-1"}, ring="another")
+    assert await world.created(website(name)) is Left.NO_EVIDENCE
+
+
+async def test_before_activation_nothing_is_labelled_whatever_the_sharder_believes() -> None:
+    former = LeaseRef("shop", "shop-controller")
+    world = World(terms={"activation": former})
+    name = name_for(world.view, "a")
+    for holder in ("", "shop-controller-7", "ringleader:another"):
+        world.former = Leases({"shop-controller": holder})
+        assert await world.created(website(name)) is Left.NO_EVIDENCE
+    world.former = Leases({"shop-controller": f"ringleader:{KEYS.ring}"})
+    assert await world.created(website(name)) == Labelled("a-1")
+
+
+# -- controlled objects
+
+
+async def test_a_controlled_object_goes_where_its_controller_belongs() -> None:
+    world = World()
+    parent = name_for(world.view, "b")
+    world.controllers[parent] = ControllerSeen("b-1")
+    assert await world.created_child(parent) == Labelled("b-1")
+
+
+async def test_a_controlled_object_goes_to_its_controllers_owner_while_that_one_is_elsewhere() -> None:
+    world = World()
+    parent = name_for(world.view, "b")
+    world.controllers[parent] = ControllerSeen("a-1")
+    assert await world.created_child(parent) == Labelled("a-1")
+
+
+async def test_a_controlled_object_whose_controller_cannot_be_read_is_left() -> None:
+    assert await World().created_child("blog") is Left.NO_EVIDENCE
+
+
+async def test_a_controlled_object_of_an_unknown_owner_is_left() -> None:
+    world = World(controllers={"blog": ControllerSeen("nobody-1")})
+    assert await world.created_child("blog") is Left.WAITS
+
+
+async def test_an_object_of_a_controlled_kind_that_nobody_of_the_ring_controls_is_left() -> None:
+    obj = child("blog", ownerReferences=[])
+    assert await World().created(obj, resource="configmaps", group="") is Left.NOT_OURS

@@ -1,0 +1,100 @@
+"""Evidence shared by many: a read answers only who asked before it began. On virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from kubeio.errors import NotFound, Unreachable
+from kubeio.models import Lease, LeaseSpec, Meta
+from sharder.admission.proofs import LeaseReads
+
+pytestmark = pytest.mark.looptime
+READ_S = 1.0
+
+
+class SlowLeases:
+    """Leases that take a second to read; an answer shows what was there when the read began."""
+
+    def __init__(self, *names: str) -> None:
+        self.holders = {name: name for name in names}
+        self.begun: Counter[str] = Counter()
+        self.fails = False
+
+    async def get(self, name: str) -> Lease:
+        self.begun[name] += 1
+        holder = self.holders.get(name)
+        await asyncio.sleep(READ_S)
+        if self.fails:
+            raise Unreachable("GET lease", "connection refused", maybe_done=False)
+        if holder is None:
+            raise NotFound("GET lease", status=404)
+        return Lease(Meta(name=name), LeaseSpec(holder))
+
+
+async def holder(reads: LeaseReads, name: str) -> str | None:
+    lease = await reads.get(name)
+    return lease.spec.holder_identity if lease is not None else None
+
+
+async def test_those_who_ask_at_once_share_one_read() -> None:
+    leases = SlowLeases("a")
+    async with asyncio.TaskGroup() as tasks:
+        reads = LeaseReads(leases, tasks=tasks)
+        assert await asyncio.gather(*(holder(reads, "a") for _ in range(50))) == ["a"] * 50
+    assert leases.begun["a"] == 1
+
+
+async def test_one_who_asks_while_a_read_is_under_way_gets_a_later_one() -> None:
+    leases = SlowLeases("a")
+    async with asyncio.TaskGroup() as tasks:
+        reads = LeaseReads(leases, tasks=tasks)
+        first = tasks.create_task(holder(reads, "a"))
+        await asyncio.sleep(READ_S / 2)
+        leases.holders["a"] = "sharder:x"  # taken after the first read had begun
+        late = [tasks.create_task(holder(reads, "a")) for _ in range(50)]
+        assert await first == "a"
+        assert {await asked for asked in late} == {"sharder:x"}
+    assert leases.begun["a"] == 2
+
+
+async def test_leases_do_not_wait_for_each_other() -> None:
+    leases = SlowLeases("a", "b", "c")
+    async with asyncio.TaskGroup() as tasks:
+        reads = LeaseReads(leases, tasks=tasks)
+        began = asyncio.get_running_loop().time()
+        assert await asyncio.gather(*(holder(reads, name) for name in "abc")) == ["a", "b", "c"]
+        assert asyncio.get_running_loop().time() - began == READ_S
+
+
+async def test_one_who_gives_up_takes_the_answer_from_nobody() -> None:
+    leases = SlowLeases("a")
+    async with asyncio.TaskGroup() as tasks:
+        reads = LeaseReads(leases, tasks=tasks)
+        patient = tasks.create_task(holder(reads, "a"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(READ_S / 2):
+                await holder(reads, "a")
+        assert await patient == "a"
+
+
+async def test_a_lease_that_is_not_there_or_not_to_be_read_proves_nothing() -> None:
+    leases = SlowLeases("a")
+    async with asyncio.TaskGroup() as tasks:
+        reads = LeaseReads(leases, tasks=tasks)
+        assert await reads.get("nobody") is None
+        leases.fails = True
+        assert await reads.get("a") is None
+        leases.fails = False
+        assert await holder(reads, "a") == "a", "the next one asks anew"
+
+
+async def test_nothing_is_read_when_nobody_asks() -> None:
+    leases = SlowLeases("a")
+    async with asyncio.TaskGroup() as tasks:
+        reads = LeaseReads(leases, tasks=tasks)
+        await holder(reads, "a")
+        await asyncio.sleep(100)
+    assert leases.begun["a"] == 1
