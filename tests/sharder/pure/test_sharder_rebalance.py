@@ -19,28 +19,31 @@ from kubeio.client import Client
 from kubeio.events import EventRecorder, Regarding
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.resource import Resource
+from sharder import rebalance
 from sharder.budget import DrainBudget
 from sharder.decisions import Drain
 from sharder.denials import Denials
 from sharder.duty import Duty
 from sharder.handoffs import Handoffs
-from sharder.keys import RingKinds
+from sharder.keys import ControllerName, RingKinds
 from sharder.lives import State
 from sharder.metrics import SharderMetrics
 from sharder.mover import Mover
 from sharder.objects import Outcome
-from sharder.planner import Terms
+from sharder.planner import ControllerSeen, Terms
 from sharder.rebalance import Rebalance
 from sharder.scope import EVERYWHERE
-from sharder.spec import GroupResource
+from sharder.spec import GroupResource, RingResource
 from sharder.view import View
 from sharder.waiting import Waiting, WorkKey
 from tests.sharder.pure.story import make_spec
-from tests.sharder.pure.views import KEYS, WEBSITES, make_meta, make_view, name_for
+from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
 
 pytestmark = pytest.mark.looptime
 
-SPEC = make_spec()
+SPEC = make_spec(
+    resources=(RingResource(GroupResource("example.com", "websites"), (GroupResource("", "configmaps"),)),)
+)
 LIVES = {"a-1": State.READY, "b-1": State.READY}
 ONE, TWO = make_view(LIVES, {"a": "a-1"}), make_view(LIVES, {"a": "a-1", "b": "b-1"})
 OF_A, OF_B = name_for(TWO, "a"), name_for(TWO, "b")
@@ -89,23 +92,40 @@ class Server:
 
     def __init__(self) -> None:
         self.objects: dict[str, Meta] = {}
+        self.pages_of_sites: dict[str, Meta] = {}
         self.asked: list[tuple[str, str]] = []
         self.circles = 0
+        self.reads = 0
 
     def own(self, name: str, shard: str) -> None:
         self.objects[name] = make_meta(name, shard=shard)
 
+    def control(self, parent: str, shard: str) -> str:
+        """A page of site *parent* that *shard* owns; its name."""
+        meta = child_of(parent, shard=shard).meta
+        self.pages_of_sites[meta.name] = meta
+        return meta.name
+
     async def pages(self, resource: Resource, **_: object) -> AsyncIterator[Page]:
+        if resource == CONFIGMAPS:
+            yield Page([Object(meta, b"{}") for meta in self.pages_of_sites.values()], "1", "", None)
+            return
         self.circles += 1
         for meta in list(self.objects.values()):
             yield Page([Object(meta, b"{}")], "1", "", None)
             await asyncio.sleep(0.5)
 
+    async def read_controller(self, controller: ControllerName) -> ControllerSeen:
+        self.reads += 1
+        found = self.objects.get(controller.name)
+        return ControllerSeen(found.labels.get(KEYS.shard)) if found else ControllerSeen(exists=False)
+
     async def write(self, resource: Resource, meta: Meta, decision: object) -> Outcome:
         assert isinstance(decision, Drain)
         self.asked.append((meta.name, decision.to))
         labels = {**meta.labels, KEYS.drain: decision.to}
-        self.objects[meta.name] = msgspec.structs.replace(meta, labels=labels)
+        kept = self.objects if meta.name in self.objects else self.pages_of_sites
+        kept[meta.name] = msgspec.structs.replace(meta, labels=labels)
         return Outcome.DONE
 
 
@@ -148,7 +168,10 @@ class Ring:
     def __init__(self, view: View) -> None:
         self.spec = SPEC
         self.keys = KEYS
-        self.kinds = RingKinds(SPEC, {GroupResource("example.com", "websites"): WEBSITES})
+        self.kinds = RingKinds(
+            SPEC,
+            {GroupResource("example.com", "websites"): WEBSITES, GroupResource("", "configmaps"): CONFIGMAPS},
+        )
         self.roster = Roster(view)
         self.namespaces = Everything()
         self.server = self.client = self.objects = Server()
@@ -172,7 +195,7 @@ class Ring:
         self.rebalance = Rebalance(duty, cast(Handoffs, self.handoffs), waiting, mover)
 
     def resource(self, work: WorkKey) -> Resource:
-        return WEBSITES
+        return WEBSITES if work.resource == WEBSITES.group_resource else CONFIGMAPS
 
     def terms(self) -> Terms:
         return Terms(paused=self.paused)
@@ -249,3 +272,66 @@ async def test_a_change_of_the_ring_ends_convergence() -> None:
         assert not ring.has_converged()
         await asyncio.sleep(10)
         assert ring.server.asked == [(OF_B, "b-1")]
+
+
+# ---- controlled objects -------------------------------------------------------------------------------------------
+
+
+async def test_controlled_objects_beside_their_controllers_cost_no_read() -> None:
+    ring = Ring(TWO)
+    ring.server.own(OF_A, "a-1")
+    ring.server.own(OF_B, "b-1")
+    ring.server.control(OF_A, "a-1")
+    ring.server.control(OF_B, "b-1")
+    async with passing(ring):
+        await asyncio.sleep(10)
+        assert ring.has_converged()
+        assert ring.rebalance.last_seen == 4
+        assert ring.server.reads == 0
+
+
+async def test_a_controlled_object_whose_controller_moves_is_not_asked_for_and_costs_no_read() -> None:
+    ring = Ring(TWO)
+    ring.server.own(OF_B, "a-1")
+    ring.server.control(OF_B, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(30)
+        assert ring.server.asked == [(OF_B, "b-1")]
+        assert ring.server.reads == 0
+        assert not ring.has_converged()
+
+
+async def test_a_controlled_object_left_behind_is_asked_for_after_a_look_at_its_controller() -> None:
+    ring = Ring(TWO)
+    ring.server.own(OF_B, "b-1")
+    page = ring.server.control(OF_B, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(10)
+        assert ring.server.asked == [(page, "b-1")]
+        assert ring.server.reads == 1
+        assert not ring.has_converged()
+
+
+async def test_a_controlled_object_of_a_controller_that_is_gone_is_left_to_the_garbage_collector() -> None:
+    ring = Ring(TWO)
+    ring.server.control(OF_B, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(10)
+        assert ring.server.asked == []
+        assert ring.has_converged()
+
+
+async def test_with_too_many_objects_under_way_controlled_ones_wait_for_a_later_circle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rebalance, "MAX_DISPLACED", 0)
+    ring = Ring(TWO)
+    ring.server.own(OF_A, "b-1")
+    ring.server.own(OF_B, "b-1")
+    page = ring.server.control(OF_B, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(10)
+        assert ring.server.asked == [(OF_A, "a-1")]
+        ring.acknowledge(OF_A)
+        await asyncio.sleep(10)
+        assert ring.server.asked == [(OF_A, "a-1"), (page, "b-1")]

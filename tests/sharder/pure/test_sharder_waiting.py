@@ -87,7 +87,7 @@ def test_any_uid_comes_out_as_it_went_in(uid: str) -> None:
 def test_a_uuid_fits_into_16_bytes(uid: uuid.UUID) -> None:
     packed = packed_uid(str(uid))
     assert packed == NO_UID or text_uid(packed) == str(uid)
-    assert uid.int == 0 or len(packed) == 16 and packed != NO_UID
+    assert uid.int == 0 or (len(packed) == 16 and packed != NO_UID)
 
 
 def test_only_a_later_version_is_news_and_it_keeps_its_age() -> None:
