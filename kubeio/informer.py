@@ -42,6 +42,8 @@ class Informer:
     *on_change* is called after each change, in order, on the event loop: it may put keys into a queue, and must
     not block or raise. Of a relist it hears only the differences. While a relist is read the store holds
     newer and older versions side by side, as under any watch; objects that vanished leave at its end.
+
+    *namespace*: the only one that *source* shows; informers of other namespaces may then share the *store*.
     """
 
     def __init__(
@@ -49,11 +51,13 @@ class Informer:
         source: Source,
         *,
         store: Store | None = None,
+        namespace: str = "",
         on_change: Callable[[Change], None] = _tell_nobody,
     ) -> None:
         self.source = source
         self.store = store if store is not None else Store()
         self.synced = asyncio.Event()
+        self._namespace = namespace
         self._on_change = on_change
         self._unseen: set[ObjectKey] = (
             set()
@@ -80,7 +84,7 @@ class Informer:
             case Bookmark():
                 pass
             case ListStarted():
-                self._unseen = set(self.store)
+                self._unseen = {key for key in self.store if self._namespace in ("", key.namespace)}
             case Listed(objects=objects):
                 for obj in objects:
                     self._unseen.discard(obj.meta.key)

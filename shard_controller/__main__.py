@@ -16,7 +16,7 @@ from kubeio.command_line import run_command
 from kubeio.errors import InputError
 from shard_controller import app
 from shard_controller.api import LeaderElected, Mode, Sharded, Single
-from shard_controller.config import Settings
+from shard_controller.config import Settings, ring_from_file
 from shard_controller.target import load_controller
 
 
@@ -56,12 +56,25 @@ def run(
     ],
     *,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Watch objects of this namespace only. Default: all.")
+        str,
+        typer.Option(
+            "--namespaces",
+            "--namespace",
+            "-n",
+            metavar="A,B,C",
+            help="Watch objects of these namespaces only. Default: all.",
+        ),
     ] = "",
     mode: Annotated[ModeName, typer.Option(help="How replicas share the work.")] = ModeName.SHARDED,
     ring: Annotated[
         str, typer.Option(help="Name of the ControllerRing. Default: the controller's name.")
     ] = "",
+    ring_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="The ring in this file, as the sharder has it: needs no right to read ControllerRings."
+        ),
+    ] = None,
     member: Annotated[str, typer.Option(help="Place on the ring. Default: the host's name.")] = "",
     hold: Annotated[
         bool, typer.Option("--hold", help="Stable identity: the place is kept for a while after a release.")
@@ -107,6 +120,7 @@ def run(
             kubeconfig=kubeconfig or None,
             context=context or None,
             namespace=namespace,
+            ring_file=ring_file,
             member=member,
             hold=hold,
             lease_duration_s=lease_duration_s,
@@ -119,7 +133,8 @@ def run(
             progress_deadline_s=progress_deadline_s,
             silence_s=silence_s,
         )
-        code = app.run(chosen, _mode(mode, ring or chosen.name, lease_name or chosen.name), settings)
+        named = ring or (ring_from_file(ring_file).metadata.name if ring_file else chosen.name)
+        code = app.run(chosen, _mode(mode, named, lease_name or chosen.name), settings)
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
         code = 2

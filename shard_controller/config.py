@@ -15,10 +15,11 @@ import msgspec
 
 from kubeio.client import Client
 from kubeio.discovery import Discovery
+from kubeio.documents import read_document
 from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.failures import names_an_object
 from kubeio.kubeconfig import nearest
-from kubeio.labels import DEFAULT_DOMAIN, check_namespace
+from kubeio.labels import DEFAULT_DOMAIN, split_namespaces
 from kubeio.models import Meta
 from kubeio.resource import CONTROLLER_RINGS, Resource
 from kubeio.server import parse_bind
@@ -32,11 +33,16 @@ def _is_fenced() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How one process runs. *member*: its place on the ring; *namespace*: where objects are watched ("" = all)."""
+    """How one process runs. *member*: its place on the ring.
+
+    *namespace*: where objects are watched: one, several (`a,b`), or everywhere (empty). *ring_file*: the ring stands
+    in this file instead of the cluster.
+    """
 
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str = ""
+    ring_file: Path | None = None
     member: str = ""
     """Empty: the host's name."""
     hold: bool = False
@@ -59,8 +65,7 @@ class Settings:
             raise InputError("--lease-duration-s", self.lease_duration_s, "is too short", "use 1 or more")
         if self.workers is not None and self.workers < 1:
             raise InputError("--workers", self.workers, "is too small", "use 1 or more")
-        if self.namespace:
-            check_namespace("--namespace", self.namespace)
+        _ = self.namespaces
         if not self.silence_s > 0:
             raise InputError(
                 "--silence-s", self.silence_s, "is too short", "use 90, or more than a bookmark's interval"
@@ -69,6 +74,11 @@ class Settings:
             raise InputError(
                 "--progress-deadline-s", self.progress_deadline_s, "is too short", "use 1 or more"
             )
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Where objects are watched; none: everywhere. Raises: InputError."""
+        return split_namespaces(self.namespace)
 
     @property
     def member_name(self) -> str:
@@ -123,6 +133,17 @@ class RingView(msgspec.Struct, frozen=True):
             f"does not distribute {resource.group_resource} (only {listed})",
             f"add {{group: {resource.group!r}, resource: {resource.plural}}} to its spec.resources",
         )
+
+
+def ring_from_file(path: Path, name: str = "") -> RingView:
+    """The ring in the file at *path*; *name*: what it must be called. Raises: InputError."""
+    try:
+        view = msgspec.convert(read_document("--ring-file", path), RingView)
+    except msgspec.ValidationError as error:
+        raise InputError("--ring-file", str(path), f"cannot be read ({error})", "correct the ring") from None
+    if name not in ("", view.metadata.name):
+        raise InputError("--ring", name, f"is not the ring in {path}", f"leave it out: {view.metadata.name}")
+    return view
 
 
 async def read_ring(client: Client, name: str) -> RingView:

@@ -45,7 +45,7 @@ class Engine:
         client: Client,
         cache: Cache,
         *,
-        namespace: str,
+        namespaces: tuple[str, ...],
         label_selector: str,
         queue: WorkQueue[Task],
         gate: Gate,
@@ -61,20 +61,25 @@ class Engine:
         self._pulse = pulse
         self._clock = clock
         self._worker: Worker[object] | None = None
-        self._sources: dict[str, ListWatch] = {}
+        self._sources: dict[str, list[ListWatch]] = {}
         self._informers: list[Informer] = []
         for kind in cache:
-            source = ListWatch(
-                client,
-                kind.resource,
-                namespace=namespace if kind.resource.namespaced else "",
-                label_selector=label_selector,
-                silence_s=silence_s,
-                clock=clock,
-                rng=rng,
-            )
-            self._sources[kind.name] = source
-            self._informers.append(Informer(source, store=kind.store, on_change=self._hears(kind)))
+            self._sources[kind.name] = []
+            for namespace in (namespaces if kind.resource.namespaced else ()) or ("",):
+                source = ListWatch(
+                    client,
+                    kind.resource,
+                    namespace=namespace,
+                    label_selector=label_selector,
+                    silence_s=silence_s,
+                    clock=clock,
+                    rng=rng,
+                )
+                self._sources[kind.name].append(source)
+                informer = Informer(
+                    source, store=kind.store, namespace=namespace, on_change=self._hears(kind)
+                )
+                self._informers.append(informer)
 
     def _hears(self, kind: Kind) -> Callable[[Change], None]:
         def on_change(change: Change) -> None:
@@ -100,8 +105,8 @@ class Engine:
         async with asyncio.TaskGroup() as group:
             worker = self._worker = build(group)
             helpers: list[asyncio.Task[Never]] = [
-                group.create_task(informer.run(), name=f"informer {name}")
-                for name, informer in zip(self._sources, self._informers, strict=True)
+                group.create_task(informer.run(), name=f"informer {informer.source.resource.group_resource}")
+                for informer in self._informers
             ]
             helpers.append(group.create_task(self._tick(worker), name="ticker"))
             stop = asyncio.create_task(stopping.wait(), name="stop")  # ended below, whatever happens
@@ -163,10 +168,14 @@ class Engine:
             self._pulse.tick(
                 due=len(self._queue),
                 handed_over=worker.handed_over,
-                is_fresh=all(now - s.sign_of_life_at <= self._silence_s for s in self._sources.values()),
+                is_fresh=all(now - i.sign_of_life_at <= self._silence_s for i in self._informers),
                 is_held=self._gate.is_open(),
             )
             ticks += 1
             if ticks % _SWEEP_TICKS == 0:
                 for kind in self._cache:
-                    kind.sweep(int(self._sources[kind.name].resource_version or 0))
+                    kind.sweep(self._streamed(kind))
+
+    def _streamed(self, kind: Kind) -> int:
+        """Up to which version every watch of *kind* has come."""
+        return min(int(source.resource_version or 0) for source in self._sources[kind.name])

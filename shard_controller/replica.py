@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -128,7 +128,7 @@ class Replica:
     # -- modes
 
     async def _work_sharded(self, ring: str) -> int:
-        view = await config.read_ring(self._client, ring)
+        view = await self._read_ring(ring)
         if view.metadata.deletion_timestamp is not None:
             # A held Lease keeps the ring: replicas that are restarted for ever would never let it go.
             raise InputError("--ring", ring, "is being deleted", "wait until it is gone, then create it anew")
@@ -146,6 +146,10 @@ class Replica:
         )
         process.mark_children(born.name)
         return await self._live(born, birth, cache, owned, leases)
+
+    async def _read_ring(self, ring: str) -> RingView:
+        path = self._settings.ring_file
+        return config.ring_from_file(path, ring) if path else await config.read_ring(self._client, ring)
 
     async def _live(
         self,
@@ -209,7 +213,8 @@ class Replica:
         heartbeat.start()
         may_release = False
         try:
-            may_release = await self._run_engine(way, workers, polled_ring=keys.ring)
+            polled = "" if self._settings.ring_file else keys.ring
+            may_release = await self._run_engine(way, workers, polled_ring=polled)
         finally:
             # after a failure too: every task has ended by now, so only lost answers can stand against it
             may_release = may_release or self._has_all_answers()
@@ -220,7 +225,7 @@ class Replica:
 
     async def _work_elected(self, name: str) -> int:
         cache, owned = await self._resources(None)
-        namespace = self._settings.namespace or self._cluster.namespace
+        namespace = (*self._settings.namespaces, self._cluster.namespace)[0]
         identity = life.fresh_name(self._settings.member_name, self._rng)
         try:
             async with leadership(
@@ -289,7 +294,7 @@ class Replica:
         engine = Engine(
             self._client,
             way.cache,
-            namespace=self._settings.namespace,
+            namespaces=self._settings.namespaces,
             label_selector=way.selector,
             queue=queue,
             gate=way.gate,
@@ -355,8 +360,20 @@ class Replica:
         controlled = list(dict.fromkeys(owned.values()))
         if view is not None:
             controlled = await config.controlled_resources(discovery, view.entry(primary), owned)
+        self._check_namespaces((primary, *controlled))
         kinds = [Kind(resource, clock=self._clock) for resource in (primary, *controlled)]
         return Cache(kinds[0], kinds[1:]), owned
+
+    def _check_namespaces(self, resources: Iterable[Resource]) -> None:
+        """Without a ring file a cluster-scoped resource is watched all the same: the ring gives it out everywhere."""
+        for resource in resources:
+            if self._settings.ring_file and self._settings.namespaces and not resource.namespaced:
+                raise InputError(
+                    "--namespaces",
+                    self._settings.namespace,
+                    f"does not hold {resource.group_resource}: it is cluster-scoped",
+                    "leave it out; that takes the rights of a ClusterRole",
+                )
 
     def _birth(self, view: RingView, keys: RingKeys) -> life.Birth:
         longest_s = view.spec.max_lease_duration_seconds
