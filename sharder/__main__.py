@@ -73,6 +73,24 @@ def sharder(
         bool,
         typer.Option("--release", help="With --ring-file: have every object given up, then end."),
     ] = False,
+    webhook_bind: Annotated[
+        str,
+        typer.Option(
+            help="Serve the webhook for rings with assignAtAdmission here, such as :9443. Default: no."
+        ),
+    ] = "",
+    webhook_service: Annotated[
+        str, typer.Option(help="The Service by which the API server finds it: NAMESPACE/NAME[:PORT].")
+    ] = "",
+    webhook_url: Annotated[
+        str, typer.Option(help="Or, outside the cluster, its address: https://HOST:PORT.")
+    ] = "",
+    webhook_secret: Annotated[
+        str,
+        typer.Option(
+            help="Secret in --lease-namespace with its keys, made if missing. Default: ringleader-webhook."
+        ),
+    ] = "",
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log.")] = LogFormat.AUTO,
     log_level: Annotated[LogLevel, typer.Option(help="Least level that is logged.")] = LogLevel.INFO,
 ) -> None:
@@ -81,6 +99,7 @@ def sharder(
     from kubeio.runtime import configure_logging
     from kubeio.runtime import run as run_until_stopped
     from kubeio.server import parse_bind
+    from sharder.admission.settings import read_flags
     from sharder.app import Settings
     from sharder.app import run as run_sharder
     from sharder.ringfile import RingFile
@@ -90,14 +109,17 @@ def sharder(
         configure_logging(format=log_format.value, level=log_level.value)
         host, port = parse_bind("--probes-bind", probes_bind)
         scope = Scope(split_namespaces(namespaces))
-        check_file_flags(ring_file, rings=ring, namespaces=namespaces, release=release)
+        check_file_flags(
+            ring_file, rings=ring, namespaces=namespaces, release=release, webhook_bind=webhook_bind
+        )
         file = RingFile(ring_file, scope=scope) if ring_file is not None else None
         own = file.spec.lease_namespace if file is not None else DEFAULT_NAMESPACE
+        own_namespace = check_namespace("--lease-namespace", lease_namespace or own)
         settings = Settings(
             identity=identity or default_identity(),
             kubeconfig=kubeconfig,
             context=context,
-            election_namespace=check_namespace("--lease-namespace", lease_namespace or own),
+            election_namespace=own_namespace,
             lease_duration_s=check_duration(lease_duration_s),
             probes_host=host,
             probes_port=port,
@@ -106,6 +128,13 @@ def sharder(
             ring_file=file,
             scope=scope,
             release=release,
+            webhook=read_flags(
+                bind=webhook_bind,
+                service=webhook_service,
+                url=webhook_url,
+                secret=webhook_secret,
+                namespace=own_namespace,
+            ),
         )
         code = run_until_stopped(run_sharder(settings))
     except InputError as error:
@@ -115,9 +144,16 @@ def sharder(
 
 
 def check_file_flags(
-    ring_file: Path | None, *, rings: list[str] | None, namespaces: str, release: bool
+    ring_file: Path | None, *, rings: list[str] | None, namespaces: str, release: bool, webhook_bind: str
 ) -> None:
     """Raises InputError if flags are mixed that do not go together."""
+    if ring_file is not None and webhook_bind:
+        raise InputError(
+            "--webhook-bind",
+            webhook_bind,
+            "goes with ControllerRings only",
+            "leave it out: objects are assigned as soon as they are seen",
+        )
     if ring_file is not None and rings:
         raise InputError(
             "--ring", rings[0], "goes with ControllerRings only", "leave it out: the file has one ring"

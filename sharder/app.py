@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -26,6 +28,11 @@ from sharder.metrics import SharderMetrics
 from sharder.ringfile import FileRing, RingFile
 from sharder.rings import Rings
 from sharder.scope import EVERYWHERE, Scope
+
+if TYPE_CHECKING:
+    from kubeio.config import Cluster
+    from sharder.admission.settings import WebhookSettings
+    from sharder.admission.webhook import Webhook
 
 log = structlog.get_logger("sharder")
 
@@ -50,6 +57,8 @@ class Settings:
     scope: Scope = EVERYWHERE
     release: bool = False
     """Give the file's ring up and end."""
+    webhook: WebhookSettings | None = None
+    """Serve the webhook by which rings may have objects assigned at admission."""
 
     @property
     def election_lease(self) -> str:
@@ -68,13 +77,18 @@ async def run(settings: Settings) -> None:
     async with (
         Client(cluster, user_agent="ringleader-sharder", clock=clock, metrics=client_metrics) as client,
         Client(cluster, max_connections=2, user_agent="ringleader-sharder-election", clock=clock) as election,
+        _webhook(settings.webhook, cluster, registry, clock, rng) as webhook,
     ):
-        rings = _rings(settings, client, SharderMetrics(registry), clock, rng)
+        rings = _rings(
+            settings, client, metrics=SharderMetrics(registry), clock=clock, rng=rng, webhook=webhook
+        )
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         server = ProbeServer(settings.probes_host, settings.probes_port, registry, {}, ready_checks=ready)
         async with server, asyncio.TaskGroup() as tasks:
             write_port(settings.probes_port_file, server.port)
             tasks.create_task(rings.run(), name="rings")
+            if webhook is not None:
+                tasks.create_task(webhook.run(), name="webhook keys")
             await rings.synced.wait()
             async with leadership(
                 Leases(election, settings.election_namespace),
@@ -89,11 +103,42 @@ async def run(settings: Settings) -> None:
             ):
                 log.info("leading", identity=settings.identity)
                 rings.lead()
+                if webhook is not None:
+                    webhook.lead()
                 await rings.ended.wait()
 
 
+@asynccontextmanager
+async def _webhook(
+    settings: WebhookSettings | None,
+    cluster: Cluster,
+    registry: CollectorRegistry,
+    clock: Clock,
+    rng: random.Random,
+) -> AsyncIterator[Webhook | None]:
+    """The webhook, listening, if it is asked for; its reads never queue behind the label patches."""
+    if settings is None:
+        yield None
+        return
+    from sharder.admission.metrics import AdmissionMetrics
+    from sharder.admission.webhook import Webhook
+
+    agent = "ringleader-sharder-webhook"
+    async with (
+        Client(cluster, max_connections=16, user_agent=agent, clock=clock) as client,
+        Webhook(client, settings, metrics=AdmissionMetrics(registry), clock=clock, rng=rng) as webhook,
+    ):
+        yield webhook
+
+
 def _rings(
-    settings: Settings, client: Client, metrics: SharderMetrics, clock: Clock, rng: random.Random
+    settings: Settings,
+    client: Client,
+    *,
+    metrics: SharderMetrics,
+    clock: Clock,
+    rng: random.Random,
+    webhook: Webhook | None,
 ) -> Rings | FileRing:
     if settings.ring_file is not None:
         return FileRing(
@@ -115,4 +160,5 @@ def _rings(
         metrics=metrics,
         clock=clock,
         rng=rng,
+        webhook=webhook,
     )

@@ -99,8 +99,20 @@ async def watch_former_namespaces(home: Home, spec: RingSpec, scope: Scope, reba
         await asyncio.sleep(LOOK_S)
 
 
-async def let_go(home: Home, name: str, rebalance: Rebalance, roster: Roster, activation: Activation) -> None:
-    """Wait until no object carries a label of the ring and no Lease is held; then let the ring go."""
+async def let_go(
+    home: Home,
+    name: str,
+    rebalance: Rebalance,
+    roster: Roster,
+    activation: Activation,
+    *,
+    withdrawn: asyncio.Event,
+) -> None:
+    """Wait until no object carries a label of the ring and no Lease is held; then let the ring go.
+
+    *withdrawn*: no object can get its label at admission any more.
+    """
+    await withdrawn.wait()
     while True:
         if rebalance.is_converged and rebalance.last_seen == 0 and not _is_held(roster):
             break

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.discovery import Discovery
     from kubeio.models import Object
+    from sharder.admission.webhook import Webhook
     from sharder.metrics import SharderMetrics
 
 log = structlog.get_logger("sharder")
@@ -45,6 +46,7 @@ class Rings:
         metrics: SharderMetrics,
         clock: Clock,
         rng: random.Random,
+        webhook: Webhook | None = None,
     ) -> None:
         self._client = client
         self._discovery = discovery
@@ -53,6 +55,7 @@ class Rings:
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
+        self._webhook = webhook
         self._works: dict[str, tuple[RingWork, asyncio.Task[None]]] = {}
         self._listing: set[str] = set()
         self._is_leading = False
@@ -125,6 +128,7 @@ class Rings:
             metrics=self._metrics,
             clock=self._clock,
             rng=self._rng,
+            webhook=self._webhook,
         )
         if self._is_leading:
             work.lead()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.models import Meta
     from kubeio.resource import Resource
-    from sharder.admission.proofs import LeaseReads
+    from sharder.admission.lease_reads import LeaseReads
     from sharder.keys import ControllerName, RingKinds
     from sharder.namespaces import Namespaces
     from sharder.planner import ControllerSeen

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from kubeio.client import Client
     from kubeio.clock import Clock
     from sharder.admission.keeper import Keeper
+    from sharder.admission.settings import Target
     from sharder.spec import LabelSelector, RingSpec
 
 log = structlog.get_logger("sharder")
@@ -43,38 +43,6 @@ REPEAT_S: Final = 60.0
 """The configuration is applied again this often: edits by hand do not last."""
 RETRY_S: Final = 10.0
 TIMEOUT_S: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceTarget:
-    """The webhook behind a Service of the cluster."""
-
-    namespace: str
-    name: str
-    port: int = 443
-
-    @property
-    def host(self) -> str:
-        """What the certificate has to name."""
-        return f"{self.name}.{self.namespace}.svc"
-
-    def client_config(self, path: str) -> dict[str, object]:
-        where = {"namespace": self.namespace, "name": self.name, "port": self.port, "path": path}
-        return {"service": where}
-
-
-@dataclass(frozen=True, slots=True)
-class UrlTarget:
-    """The webhook at an address outside the cluster: `https://host:port`; *host* is what the certificate names."""
-
-    url: str
-    host: str
-
-    def client_config(self, path: str) -> dict[str, object]:
-        return {"url": f"{self.url}{path}"}
-
-
-Target = ServiceTarget | UrlTarget
 
 
 def configuration_name(ring: str) -> str:

@@ -22,7 +22,7 @@ from kubeio.models import Meta
 from kubeio.patch import MergePatch
 from kubeio.resource import Resource
 from sharder.admission.certificates import read_certificate
-from sharder.admission.keyring import Keyring, Lifetimes, Step, carry_out, plan_rotation, read_keyring
+from sharder.admission.keyring import Keyring, Step, carry_out, plan_rotation, read_keyring
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kubeio.client import Client
     from kubeio.clock import Clock
     from sharder.admission.certificates import Pair
+    from sharder.admission.settings import Lifetimes
 
 log = structlog.get_logger("sharder")
 

@@ -27,6 +27,8 @@ from sharder.admission.certificates import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from sharder.admission.settings import Lifetimes
+
 BUNDLE: Final = "ca.crt"
 AUTHORITY_KEY: Final = "ca.key"
 SERVING: Final = "tls.crt"
@@ -36,15 +38,6 @@ DUE: Final = 1 / 3
 """Renewed when this part of its life is left."""
 URGENT: Final = 1 / 9
 """With this little left, a serving certificate is renewed although the new bundle is not everywhere."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lifetimes:
-    """How long things live. *spread_s*: until every API server and every sharder has seen a change for certain."""
-
-    authority_s: float = 365 * 86_400.0
-    serving_s: float = 60 * 86_400.0
-    spread_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

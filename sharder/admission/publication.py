@@ -118,7 +118,9 @@ class Publication:
                 ring=self._spec.name,
                 remedy="give the sharders --webhook-bind, or the chart sharder.webhook.enabled",
             )
-        if await self._remove() or self._spec.assign_at_admission:
+        if self._ring_uid and (
+            await self._remove() or self._spec.assign_at_admission
+        ):  # not of a ring in a file
             await asyncio.sleep(self._landing_s)
             self._rebalance.nudge() if self._releasing else self._rebalance.look_again()
         self.withdrawn.set()

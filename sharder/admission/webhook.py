@@ -9,45 +9,37 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
+from kubeio.errors import KubeError
+from kubeio.failures import failure
 from kubeio.https import PostServer
 from kubeio.lease import Leases
 from sharder.admission.desk import Desk
 from sharder.admission.front import DEADLINE_S, Front
 from sharder.admission.keeper import Keeper, server_context
-from sharder.admission.keyring import Lifetimes
-from sharder.admission.proofs import LeaseReads
+from sharder.admission.lease_reads import LeaseReads
+from sharder.admission.settings import BIND_FLAG
 from sharder.namespaces import Namespaces
+from sharder.objects import read_controller
 from sharder.scope import EVERYWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from kubeio.client import Client
     from kubeio.clock import Clock
-    from sharder.admission.hook import Target
     from sharder.admission.metrics import AdmissionMetrics
-    from sharder.keys import ControllerName, RingKinds
-    from sharder.planner import ControllerSeen
+    from sharder.admission.settings import WebhookSettings
+    from sharder.keys import RingKinds
     from sharder.roster import Roster
     from sharder.spec import RingSpec
 
-FLAG: Final = "--webhook-bind"
+log = structlog.get_logger("sharder")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookSettings:
-    """Where it listens, where the API server finds it, and the Secret with its keys."""
-
-    host: str
-    port: int
-    target: Target
-    namespace: str
-    secret: str = "ringleader-webhook"  # noqa: S105 - the name of a Secret
-    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+RETRY_S: Final = 10.0
 
 
 class Webhook:
@@ -68,7 +60,7 @@ class Webhook:
         self._rng = rng
         self._front = Front(metrics=metrics, clock=clock)
         tls = server_context()
-        self._server = PostServer(settings.host, settings.port, self._front.answer, tls, flag=FLAG)
+        self._server = PostServer(settings.host, settings.port, self._front.answer, tls, flag=BIND_FLAG)
         self.keeper: Final = Keeper(
             client,
             namespace=settings.namespace,
@@ -97,16 +89,25 @@ class Webhook:
     def port(self) -> int:
         return self._server.port
 
-    async def attend(
-        self,
-        spec: RingSpec,
-        kinds: RingKinds,
-        roster: Roster,
-        *,
-        read_controller: Callable[[ControllerName], Awaitable[ControllerSeen]],
-        releasing: bool,
-    ) -> None:
-        """Answer for one ring until cancelled. Raises KubeError if namespaces cannot be watched."""
+    async def run(self) -> None:
+        """Keep the keys until cancelled."""
+        await self.keeper.run()
+
+    def lead(self) -> None:
+        """This sharder writes from now on."""
+        self.keeper.lead()
+
+    async def attend(self, spec: RingSpec, kinds: RingKinds, roster: Roster, *, releasing: bool) -> None:
+        """Answer for one ring until cancelled. What stands in the way is told: the ring is worked all the same."""
+        while True:
+            try:
+                await self._attend(spec, kinds, roster, releasing=releasing)
+            except* KubeError as group:
+                told = [failure(error).message for error in group.exceptions if isinstance(error, KubeError)]
+                log.warning("ring cannot be answered for", ring=spec.name, error="; ".join(told))
+            await asyncio.sleep(RETRY_S)
+
+    async def _attend(self, spec: RingSpec, kinds: RingKinds, roster: Roster, *, releasing: bool) -> None:
         namespaces = Namespaces(
             self._client, spec, scope=EVERYWHERE, on_change=_nothing_to_do, clock=self._clock, rng=self._rng
         )
@@ -118,7 +119,7 @@ class Webhook:
                 kinds=kinds,
                 roster=roster,
                 namespaces=namespaces,
-                read_controller=read_controller,
+                read_controller=partial(read_controller, self._client, keys=spec.keys),
                 proofs=LeaseReads(self._leases(spec.lease_namespace), tasks=tasks),
                 former=LeaseReads(self._leases(former), tasks=tasks),
                 clock=self._clock,

@@ -17,7 +17,7 @@ from kubeio.errors import NotFound, Unreachable
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.resource import Resource
 from sharder.admission.desk import Desk
-from sharder.admission.proofs import LeaseReads
+from sharder.admission.lease_reads import LeaseReads
 from sharder.admission.review import Asked, Labelled, Left, read_review
 from sharder.keys import ControllerName, RingKinds
 from sharder.lives import State

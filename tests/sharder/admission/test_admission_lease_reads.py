@@ -9,7 +9,7 @@ import pytest
 
 from kubeio.errors import NotFound, Unreachable
 from kubeio.models import Lease, LeaseSpec, Meta
-from sharder.admission.proofs import LeaseReads
+from sharder.admission.lease_reads import LeaseReads
 
 pytestmark = pytest.mark.looptime
 READ_S = 1.0

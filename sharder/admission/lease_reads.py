@@ -48,7 +48,11 @@ class LeaseReads:
         """Read as long as somebody waits who came after the last read had begun."""
         try:
             while (answer := self._next.pop(name, None)) is not None:
-                answer.set_result(await self._read(name))
+                lease = None
+                try:
+                    lease = await self._read(name)
+                finally:
+                    answer.set_result(lease)
         finally:
             self._reading.discard(name)
 
