@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -17,11 +18,14 @@ from kubeio import runtime
 from kubeio.command_line import run_command
 from kubeio.errors import InputError
 from kubeio.kubeconfig import nearest
-from loadtest.sharder_bench.goals import Verdict
+from loadtest.sharder_bench.goals import Figure, Verdict
 from loadtest.sharder_bench.report import Document, draw, table
 from loadtest.sharder_bench.rows import NEED_WRK, ROWS, Meter, Options
 from loadtest.sharder_bench.run import run
 from loadtest.sharder_bench.wrk import find_wrk
+
+WIDTH: Final = 140
+"""Of the table where no terminal says how wide it is."""
 
 
 class PlaneName(StrEnum):
@@ -106,12 +110,20 @@ async def _measure(options: Options, out: Path, output: Format, *, strict: bool)
     if output is Format.JSON:
         sys.stdout.write(document.encode().decode())
     else:
-        Console().print(table(document))
-    return _exit_code(document, strict=strict)
+        _print(document)
+    return exit_code(document.figures, strict=strict)
 
 
-def _exit_code(document: Document, *, strict: bool) -> int:
-    verdicts = {figure.verdict for figure in document.figures}
+def _print(document: Document) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    console.print(table(document))
+
+
+def exit_code(figures: Iterable[Figure], *, strict: bool) -> int:
+    """1 if a line of the table could not be measured, or, with *strict*, missed its goal."""
+    verdicts = {figure.verdict for figure in figures}
     is_bad = Verdict.NOT_MEASURED in verdicts or (strict and Verdict.MISSED in verdicts)
     return 1 if is_bad else 0
 

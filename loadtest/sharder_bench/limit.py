@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 
 from loadtest.sharder_bench.goals import round_off
 from loadtest.sharder_bench.ground import Ground
-from loadtest.sharder_bench.rows import Meter, Options
-from loadtest.sharder_bench.sightings import NotSeen, OwnerChange, per_second
+from loadtest.sharder_bench.rows import Meter, Options, Series, series
+from loadtest.sharder_bench.sightings import NotSeen, OwnerChange
 from loadtest.sharder_bench.wrk import Request, Tally, WrkFailed, sending
 from sharder.decisions import Assign
 from sharder.objects import FIELD_MANAGER
@@ -32,7 +32,7 @@ class Limit:
 
     per_s: float
     writes: int
-    per_second: list[int]
+    instants: list[float]
     tally: Tally
 
     def details(self) -> dict[str, object]:
@@ -43,6 +43,9 @@ class Limit:
             "p99_ms": self.tally.p99_us / 1000,
             "refused": self.tally.bad_statuses,
         }
+
+    def series(self, name: str) -> Series:
+        return series(name, self.instants, since=self.instants[0])
 
 
 async def measure_limit(
@@ -79,7 +82,7 @@ def _limit(changes: Sequence[OwnerChange], tally: Tally) -> Limit:
     if len(instants) < 2 or instants[-1] <= instants[0]:
         raise NotSeen("no writes of wrk were seen")
     per_s = (len(instants) - 1) / (instants[-1] - instants[0])
-    return Limit(per_s, len(instants), per_second(instants, since=instants[0]), tally)
+    return Limit(per_s, len(instants), instants, tally)
 
 
 def _request(ground: Ground, name: str, owner: str) -> Request:

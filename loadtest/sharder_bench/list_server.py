@@ -67,7 +67,7 @@ class Crowd:
 class ListServer:
     """Plain HTTP on loopback, in front of *upstream*."""
 
-    def __init__(self, crowd: Crowd, *, upstream: str, token: str, tls: ssl.SSLContext) -> None:
+    def __init__(self, crowd: Crowd, *, upstream: str, token: str, tls: ssl.SSLContext | None) -> None:
         self._crowd = crowd
         self._owners = crowd.owners()
         self._upstream = upstream
@@ -91,7 +91,7 @@ class ListServer:
         app.router.add_route("*", "/{tail:.*}", self._pass_on)
         runner = web.AppRunner(app, shutdown_timeout=1.0, handler_cancellation=True)
         timeout = aiohttp.ClientTimeout(total=None)
-        connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
+        connector = aiohttp.TCPConnector(ssl=self._tls or True, limit=0)
         async with aiohttp.ClientSession(
             timeout=timeout, connector=connector, auto_decompress=False
         ) as session:

@@ -16,8 +16,8 @@ from loadtest.sharder_bench.fleet import Replicas, Sharder, owners_on
 from loadtest.sharder_bench.goals import figure, round_off
 from loadtest.sharder_bench.ground import Ground
 from loadtest.sharder_bench.limit import Limit
-from loadtest.sharder_bench.rows import Meter, Row, Series
-from loadtest.sharder_bench.sightings import per_second, wait_for
+from loadtest.sharder_bench.rows import Meter, Row, series
+from loadtest.sharder_bench.sightings import wait_for
 from ringleader.testing.journal import Begin, Journal
 
 NEWCOMER: Final = "replica-4"
@@ -100,8 +100,8 @@ def join_row(join: Join, limits: Sequence[Limit]) -> Row:
             "first_drain_to_last_object_s": round(join.passes[-1] - join.drains[0], 2),
         },
         series=[
-            Series("join", "passed on", per_second(join.passes, since=join.drains[0])),
-            Series("join", "drain labels", per_second(join.drains, since=join.drains[0])),
+            series("passed on", join.passes, since=join.drains[0]),
+            series("drain labels", join.drains, since=join.drains[0]),
         ],
     )
 

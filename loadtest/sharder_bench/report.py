@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,9 +30,6 @@ class Document(msgspec.Struct, kw_only=True):
     rows: list[Row]
     peak_rss_mb: dict[str, float]
     figures: list[Figure]
-
-    def missed(self) -> list[Figure]:
-        return [figure for figure in self.figures if figure.verdict is not Verdict.MET]
 
     def encode(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self)) + b"\n"
@@ -71,7 +67,8 @@ def draw(document: Document, path: Path) -> bool:
             colour = _THEIRS if series.name.startswith("wrk") else _OURS
             if series.name == "drain labels":
                 colour = _OTHER
-            axes.plot(_whole(series.per_s), color=colour, label=series.name, linewidth=1.2)
+            seconds = [(index + 0.5) * series.step_s for index in range(len(series.per_s))]
+            axes.plot(seconds, series.per_s, color=colour, label=series.name, linewidth=1.2)
         axes.set(title=_DRAWN[row.key], xlabel="seconds", ylabel="objects per second")
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.25)
@@ -80,8 +77,3 @@ def draw(document: Document, path: Path) -> bool:
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
     return True
-
-
-def _whole(per_s: Sequence[int]) -> Sequence[int]:
-    """Without the last second, which is rarely a whole one."""
-    return per_s[:-1] if len(per_s) > 2 else per_s

@@ -20,7 +20,7 @@ from loadtest.sharder_bench.processes import cpu_s, family, rss_mb
 from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row
 from loadtest.sharder_bench.throughput import own_by_stand_ins
 
-_SETTLE_S: Final = 5.0
+_SETTLE_S: Final = 3.0
 _SENDERS: Final = 32
 """Updates under way at once, at most."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from loadtest.sharder_bench.goals import Figure
-from loadtest.sharder_bench.sightings import NotSeen
+from loadtest.sharder_bench.sightings import NotSeen, rates
 
 ROWS: Final = ("assign", "new", "leader", "cpu", "takeover", "rest", "join", "term", "restart")
 """In the order in which they run."""
@@ -44,11 +44,17 @@ class Options:
 
 
 class Series(msgspec.Struct, frozen=True):
-    """Something counted in each second of a stretch: for the plot."""
+    """A rate per second in each step of a stretch: for the plot."""
 
-    row: str
     name: str
-    per_s: list[int]
+    step_s: float
+    per_s: list[float]
+
+
+def series(name: str, instants: Sequence[float], *, since: float) -> Series:
+    """How often something happened over time."""
+    step_s, per_s = rates(instants, since=since)
+    return Series(name, step_s, [round(rate, 1) for rate in per_s])
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -97,7 +103,7 @@ class Meter:
 
     def say(self, text: str) -> None:
         """One line that stays."""
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     @contextmanager
     def counting(self, what: str, total: int | None) -> Iterator[Callable[[int], None]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,6 +23,8 @@ from kubeio.resource import LEASES, Resource
 from kubeio.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
 
 _POLL_S: Final = 0.02
+_STEPS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_STEPS_AT_MOST: Final = 200
 
 
 class NotSeen(Exception):
@@ -217,7 +219,9 @@ async def wait_for(condition: Callable[[], object], what: str, *, within_s: floa
         raise NotSeen(f"waited {within_s:g} s in vain for {what}") from None
 
 
-def per_second(changes: Iterable[float], *, since: float) -> list[int]:
-    """How many of the instants *changes* fall into each second after *since*."""
-    counted = Counter(int(at - since) for at in changes if at >= since)
-    return [counted[second] for second in range(max(counted, default=-1) + 1)]
+def rates(instants: Sequence[float], *, since: float) -> tuple[float, list[float]]:
+    """How often something happened after *since*: the length of a step in seconds, and the rate in each step."""
+    length_s = max(instants, default=since) - since
+    step_s = next((step for step in _STEPS_S if length_s / step <= _STEPS_AT_MOST), _STEPS_S[-1])
+    counted = Counter(int((at - since) / step_s) for at in instants if at >= since)
+    return step_s, [counted[step] / step_s for step in range(int(length_s / step_s))]

@@ -16,8 +16,8 @@ from loadtest.sharder_bench.goals import figure, round_off
 from loadtest.sharder_bench.ground import MEMBERS, STAND_IN_LEASE_S, Ground
 from loadtest.sharder_bench.limit import Limit, measure_limit
 from loadtest.sharder_bench.processes import rss_mb
-from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row, Series
-from loadtest.sharder_bench.sightings import OwnerChange, per_second, wait_for
+from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row, Series, series
+from loadtest.sharder_bench.sightings import OwnerChange, wait_for
 from loadtest.sharder_bench.stock import Owners
 
 
@@ -48,8 +48,8 @@ class Stretch:
             "to_last_write_s": round(self.changes[-1].at - self.since, 2),
         }
 
-    def series(self, row: str, name: str) -> Series:
-        return Series(row, name, per_second((c.at for c in self.changes), since=self.since))
+    def series(self, name: str) -> Series:
+        return series(name, [change.at for change in self.changes], since=self.since)
 
 
 async def measure_assignment(ground: Ground, meter: Meter, options: Options, peaks: Peaks) -> Row:
@@ -63,7 +63,7 @@ async def measure_assignment(ground: Ground, meter: Meter, options: Options, pea
     for number in range(options.rounds + 1):
         await set_owners(ground, meter, {})
         limits.append(await measure_limit(ground, meter, options, owners, ground.stock.names))
-        row.series.append(Series("assign", f"wrk {number + 1}", limits[-1].per_second))
+        row.series.append(limits[-1].series(f"wrk {number + 1}"))
         if number == options.rounds:
             break
         await set_owners(ground, meter, {})
@@ -71,7 +71,7 @@ async def measure_assignment(ground: Ground, meter: Meter, options: Options, pea
             runs.append(await _assign_all(ground, meter, sharder))
             await sharder.wait_idle()
             rests.append(round(rss_mb(sharder.running.pid), 1))
-        row.series.append(runs[-1].series("assign", f"sharder {number + 1}"))
+        row.series.append(runs[-1].series(f"sharder {number + 1}"))
     limit = statistics.fmean(run.per_s for run in limits)
     reached = statistics.fmean(run.per_s for run in runs)
     row.details = {
@@ -114,8 +114,8 @@ async def measure_takeover(ground: Ground, meter: Meter, options: Options, peaks
     limits.append(await measure_limit(ground, meter, options, after, orphans))
 
     limit = statistics.fmean(one.per_s for one in limits)
-    row.series = [run.series("takeover", "sharder")]
-    row.series += [Series("takeover", f"wrk {n + 1}", one.per_second) for n, one in enumerate(limits)]
+    row.series = [run.series("sharder")]
+    row.series += [one.series(f"wrk {number + 1}") for number, one in enumerate(limits)]
     row.details = {
         "limit_per_s": round_off(limit),
         "sharder": run.details(),
