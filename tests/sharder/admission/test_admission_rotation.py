@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import pytest
 
@@ -22,12 +23,12 @@ from sharder.admission.keyring import (
     SERVING,
     SERVING_KEY,
     Keyring,
-    Lifetimes,
     Step,
     carry_out,
     plan_rotation,
     read_keyring,
 )
+from sharder.admission.settings import Lifetimes
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 HOST = "ringleader-webhook.ringleader-system.svc"
@@ -166,6 +167,7 @@ def test_over_three_years_what_is_served_is_always_trusted_and_never_ended(seed:
     assert taken > 30
 
 
+@cache
 def is_trusted_by(pair: Pair, bundle: bytes) -> bool:
     return any(is_signed_by(pair.certificate, authority) for authority in split_bundle(bundle))
 
