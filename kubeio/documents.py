@@ -15,7 +15,16 @@ from kubeio.errors import InputError
 
 MAX_BYTES = 1_000_000
 """What no object of an API server is larger than."""
-_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc] # which of the two is known at run time only
+    """YAML as Kubernetes reads it: an instant is a string."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as in the base class
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in _Base.yaml_implicit_resolvers.items()
+    }
 
 
 def read_document(field: str, path: Path) -> dict[str, object]:

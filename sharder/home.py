@@ -117,6 +117,7 @@ class FileHome:
     def __init__(self, client: Client, document: Mapping[str, object], *, ring: str, namespace: str) -> None:
         self.document = document
         self.is_left = False
+        self._is_leaving = False
         self._leases = Leases(client, namespace)
         self._name = record_name(ring)
         self._uid = ""
@@ -142,6 +143,7 @@ class FileHome:
                 return
 
     async def leave(self) -> None:
+        self._is_leaving = True  # a status that comes late must not make the Lease again
         with suppress(NotFound):
             await self._leases.delete(await self._leases.get(self._name))
         self.is_left = True
@@ -169,6 +171,8 @@ class FileHome:
     async def _put(self, lease: Lease) -> Lease:
         if lease.metadata.resource_version:
             return await self._leases.swap(lease)
+        if self._is_leaving:
+            raise NotFound(f"PUT {self._name}", status=404, reason="NotFound", message="the ring is let go")
         try:
             return await self._leases.create(lease)
         except AlreadyExists as error:

@@ -190,10 +190,12 @@ class FileRing:
         return changed
 
     def _document(self) -> dict[str, object]:
-        metadata: dict[str, object] = {"generation": self._generation}
+        """What the file says of the ring, and no more: a file from `kubectl get -o yaml` says more."""
+        metadata: dict[str, object] = {"name": self._file.spec.name, "generation": self._generation}
         if self._deleted_at is not None:
             metadata["deletionTimestamp"] = self._deleted_at
-        return merged(self._file.document, {"metadata": metadata})
+        kept = {field: self._file.document.get(field) for field in ("apiVersion", "kind", "spec")}
+        return {**kept, "metadata": metadata}
 
     def _former(self, document: Mapping[str, object]) -> tuple[str, ...]:
         """Namespaces that were worked once and are not named any more."""

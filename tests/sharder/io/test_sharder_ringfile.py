@@ -1,0 +1,322 @@
+"""A ring that stands in a file: no ControllerRing is read or written, and only the named namespaces are looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from devcluster.embedded.faults import Fault
+from kubeio.client import Client
+from kubeio.clock import SystemClock
+from kubeio.config import load_cluster
+from kubeio.discovery import Discovery
+from kubeio.errors import InputError, NotFound
+from kubeio.patch import MergePatch
+from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS
+from sharder.home import RECORD, record_name
+from sharder.metrics import SharderMetrics
+from sharder.ringfile import FileRing, RingFile
+from sharder.scope import Scope
+from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, wait_until
+
+SPEC = {
+    "leaseNamespace": "default",
+    "resources": [{"group": "example.com", "resource": "websites"}],
+    "settleSeconds": 0.3,
+    "maxLeaseDurationSeconds": 2,
+}
+
+
+def ring(name: str = RING, **spec: object) -> str:
+    document = {
+        "apiVersion": "ringleader.dev/v1alpha1",
+        "kind": "ControllerRing",
+        "metadata": {"name": name},
+        "spec": {**SPEC, **spec},
+    }
+    return yaml.safe_dump(document)
+
+
+class Place:
+    """A ring file, an API server without ControllerRings, and what the sharder's metrics say."""
+
+    def __init__(self, ground: Ground, path: Path) -> None:
+        self.ground = ground
+        self.path = path
+        self.registry = CollectorRegistry()
+        self.metrics = SharderMetrics(self.registry)
+        path.write_text(ring())
+
+    @asynccontextmanager
+    async def sharder(
+        self, *namespaces: str, identity: str = "sharder-1", release: bool = False
+    ) -> AsyncIterator[FileRing]:
+        """A sharder that leads the ring of the file, under an account that may not touch ControllerRings."""
+        scope = Scope(namespaces)
+        user = await self.ground.plane.kubeconfig_for(identity)
+        await self.ground.plane.faults.add(
+            Fault(what="error", code=403, user=identity, resource=CONTROLLER_RINGS.group_resource)
+        )
+        async with Client(load_cluster(kubeconfig=str(user))) as client:
+            work = FileRing(
+                client,
+                Discovery(client),
+                RingFile(self.path, scope=scope),
+                identity=identity,
+                scope=scope,
+                release=release,
+                metrics=self.metrics,
+                clock=SystemClock(),
+                rng=random.Random(7),
+            )
+            work.lead()
+            running = asyncio.create_task(work.run(), name=identity)
+            try:
+                yield work
+            finally:
+                running.cancel()
+                with suppress(asyncio.CancelledError):
+                    await running
+
+    async def record(self) -> Mapping[str, object]:
+        """What the sharder remembers of the ring; nothing before it wrote something down."""
+        try:
+            lease = await self.ground.leases.get(record_name(RING))
+        except NotFound:
+            return {}
+        found = msgspec.json.decode(lease.metadata.annotations[RECORD], type=dict[str, object])
+        status = found.get("status", {})
+        assert isinstance(status, dict)
+        return status
+
+    async def condition(self, kind: str) -> Mapping[str, object]:
+        conditions = (await self.record()).get("conditions", [])
+        assert isinstance(conditions, list)
+        return next((c for c in conditions if c["type"] == kind), {})
+
+    async def owners(self) -> dict[str, str]:
+        """Owner of each website, by namespace and name."""
+        return {
+            str(item.meta.key): item.meta.labels.get(KEYS.shard, "")
+            async for page in self.ground.client.pages(WEBSITES, metadata_only=True)
+            for item in page.objects
+        }
+
+    def measured(self, name: str) -> float | None:
+        return self.registry.get_sample_value(name, {"ring": RING})
+
+
+@pytest.fixture
+async def place(ground: Ground, tmp_path: Path) -> Place:
+    """The ground without the ControllerRing resource; namespaces team-a and team-b."""
+    await ground.client.delete(CRDS, f"{CONTROLLER_RINGS.plural}.{CONTROLLER_RINGS.group}")
+    for name in ("team-a", "team-b"):
+        await ground.namespace(name, {})
+    return Place(ground, tmp_path / "ring.yaml")
+
+
+async def owned(place: Place, name: str, owner: str = "a-00000001") -> None:
+    async def is_so() -> bool:
+        return (await place.owners())[name] == owner
+
+    await wait_until(is_so)
+
+
+async def test_objects_of_the_named_namespaces_are_assigned_and_no_others(place: Place) -> None:
+    await place.ground.shard("a")
+    for namespace in ("default", "team-a", "team-b"):
+        await place.ground.site("one", namespace=namespace)
+    async with place.sharder("team-a", "team-b"):
+        await owned(place, "team-a/one")
+        await owned(place, "team-b/one")
+        await place.ground.site("late", namespace="team-b")
+        await owned(place, "team-b/late")
+
+        async def balanced() -> bool:
+            return (await place.condition("Balanced")).get("status") == "True"
+
+        await wait_until(balanced)
+        assert (await place.owners())["default/one"] == ""
+
+
+async def test_a_dead_shard_s_objects_move_in_every_namespace(place: Place) -> None:
+    a = await place.ground.shard("a")
+    await place.ground.shard("b")
+    for number in range(6):
+        for namespace in ("team-a", "team-b"):
+            await place.ground.site(f"site-{number}", namespace=namespace, labels={KEYS.shard: a.name})
+    async with place.sharder("team-a", "team-b"):
+        await a.release()
+
+        async def moved() -> bool:
+            return set((await place.owners()).values()) == {"b-00000001"}
+
+        await wait_until(moved)
+
+
+async def test_an_edit_of_the_file_is_worked_at_once(place: Place) -> None:
+    await place.ground.shard("a")
+    await place.ground.shard("b")
+    async with place.sharder("team-a"):
+        await place.ground.site("one", namespace="team-a")
+
+        async def two_members() -> bool:
+            members = (await place.record()).get("members")
+            return isinstance(members, list) and [m["place"] for m in members] == ["filled", "filled"]
+
+        await wait_until(two_members)
+        place.path.write_text(ring(members={"a": {"cordoned": True}}))
+
+        async def cordoned() -> bool:
+            members = (await place.record())["members"]
+            assert isinstance(members, list)
+            return [m["place"] for m in members] == ["none", "filled"]
+
+        await wait_until(cordoned)
+        assert (await place.record())["observedGeneration"] == 2
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "spec: [",
+        ring(name="other"),
+        ring(leaseNamespace="team-b"),
+        ring(labelDomain="other.example.com"),
+        ring(eps=7),
+        ring(namespaceSelector={"matchLabels": {"a": "b"}}),
+        "",
+    ],
+    ids=["yaml", "name", "lease namespace", "domain", "value", "selector", "empty"],
+)
+async def test_a_broken_edit_is_told_and_the_last_good_version_goes_on(place: Place, broken: str) -> None:
+    await place.ground.shard("a")
+    async with place.sharder("team-a"):
+        await place.ground.site("one", namespace="team-a")
+        await owned(place, "team-a/one")
+        place.path.write_text(broken)
+        await wait_until(lambda: place.measured("ringleader_ring_file_refused"))
+        await place.ground.site("two", namespace="team-a")
+        await owned(place, "team-a/two")
+        place.path.write_text(ring(settleSeconds=0.4))
+        await wait_until(lambda: place.measured("ringleader_ring_file_refused") == 0)
+
+
+async def test_a_file_that_goes_away_changes_nothing(place: Place) -> None:
+    await place.ground.shard("a")
+    async with place.sharder("team-a"):
+        await place.ground.site("one", namespace="team-a")
+        await owned(place, "team-a/one")
+        place.path.unlink()
+        await wait_until(lambda: place.measured("ringleader_ring_file_refused"))
+        await place.ground.site("two", namespace="team-a")
+        await owned(place, "team-a/two")
+
+
+async def test_what_is_immutable_is_remembered_over_restarts(place: Place) -> None:
+    await place.ground.shard("a")
+    async with place.sharder("team-a"):
+        await place.ground.site("one", namespace="team-a")
+        await owned(place, "team-a/one")
+    place.path.write_text(ring(labelDomain="other.example.com"))
+    async with place.sharder("team-a", identity="sharder-2"):
+
+        async def says_so() -> bool:
+            ready = await place.condition("Ready")
+            return ready.get("reason") == "InvalidSpec" and "spec.labelDomain" in str(ready["message"])
+
+        await wait_until(says_so)
+
+
+async def test_objects_of_a_namespace_that_is_no_longer_named_are_given_up(place: Place) -> None:
+    a = await place.ground.shard("a")
+    for namespace in ("team-a", "team-b"):
+        await place.ground.site("one", namespace=namespace)
+    async with place.sharder("team-a", "team-b"):
+        await owned(place, "team-b/one")
+    async with place.sharder("team-a", identity="sharder-2"):
+
+        async def asked() -> bool:
+            found = await place.ground.client.list_page(WEBSITES, namespace="team-b")
+            return found.objects[0].meta.labels.get(KEYS.drain) == ""
+
+        await wait_until(asked)
+        gone: dict[str, object] = {KEYS.shard: None, KEYS.drain: None}
+        answer = MergePatch({"metadata": {"labels": gone}})
+        await place.ground.client.patch(WEBSITES, "one", answer, namespace="team-b", type=bytes)
+
+        async def forgotten() -> bool:
+            return (await place.record())["namespaces"] == ["team-a"]
+
+        await wait_until(forgotten)
+        assert await place.owners() == {"team-a/one": a.name, "team-b/one": ""}
+
+
+async def test_release_gives_every_object_up_and_ends(place: Place) -> None:
+    a = await place.ground.shard("a")
+    await place.ground.site("one", namespace="team-a")
+    async with place.sharder("team-a"):
+        await owned(place, "team-a/one")
+    async with place.sharder("team-a", identity="sharder-2", release=True) as work:
+
+        async def asked() -> bool:
+            found = await place.ground.client.list_page(WEBSITES, namespace="team-a")
+            return found.objects[0].meta.labels.get(KEYS.drain) == ""
+
+        await wait_until(asked)
+        assert not work.ended.is_set()
+        await a.release()
+        await wait_until(work.ended.is_set, within_s=20)
+    assert (await place.owners())["team-a/one"] == ""
+    leases, _ = await place.ground.leases.list()
+    assert record_name(RING) not in [lease.metadata.name for lease in leases]
+
+
+async def test_events_are_written_where_the_ring_s_leases_are(place: Place) -> None:
+    await place.ground.shard("a")
+    async with place.sharder("team-a"):
+
+        async def told() -> bool:
+            found = await place.ground.client.request("GET", EVENTS.path(namespace="default"))
+            regarding = [item["regarding"]["name"] for item in msgspec.json.decode(found.body)["items"]]
+            return record_name(RING) in regarding
+
+        await wait_until(told)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "does not exist"),
+        ("a: [", r"is not YAML: line \d"),
+        ("--- {}\n--- {}\n", "has 2 documents"),
+        ("[]", "is not a mapping"),
+        (ring(eps=7), r"spec\.eps: 7 "),
+        (ring(namespaceSelector={}), "--namespaces says which belong"),
+    ],
+)
+def test_a_file_that_cannot_be_worked_is_bad_input(tmp_path: Path, content: str | None, words: str) -> None:
+    path = tmp_path / "ring.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match=words):
+        RingFile(path, scope=Scope(("team-a",)))
+
+
+async def test_a_cluster_scoped_resource_needs_cluster_rights_and_says_so(place: Place) -> None:
+    place.path.write_text(ring(resources=[{"group": "", "resource": "namespaces"}]))
+    async with place.sharder("team-a"):
+
+        async def says_so() -> bool:
+            ready = await place.condition("Ready")
+            return ready.get("reason") == "InvalidSpec" and "cluster-scoped" in str(ready["message"])
+
+        await wait_until(says_so)
