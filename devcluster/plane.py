@@ -20,6 +20,7 @@ class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     *t* is CLOCK_BOOTTIME in seconds; *verb* is create, update, patch, delete or deletecollection; *resource*
     is `websites.example.com`. Labels are None where there is no object (before a create, after a delete).
     *object* holds a Lease's `annotations` and `spec` after the write, None for every other resource.
+    *only_labels*: a JSON Patch that, its tests apart, asks for single labels and nothing else.
     """
 
     seq: int
@@ -37,6 +38,30 @@ class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     labels_after: dict[str, str] | None = None
     message: str = ""
     object: dict[str, Any] | None = None
+    only_labels: bool = False
+
+
+def asks_for_labels_only(body: bytes) -> bool:
+    """Whether *body* is a JSON Patch that, its tests apart, adds, replaces or removes single labels."""
+    if not body.lstrip().startswith(b"["):
+        return False
+    try:
+        operations = _operations(body)
+    except msgspec.DecodeError:
+        return False
+    changes = [operation for operation in operations if operation.op != "test"]
+    return bool(changes) and all(
+        change.op in _SINGLE and change.path.startswith("/metadata/labels/") for change in changes
+    )
+
+
+class _Operation(msgspec.Struct, gc=False):
+    op: str
+    path: str
+
+
+_SINGLE = ("add", "replace", "remove")
+_operations = msgspec.json.Decoder(list[_Operation]).decode
 
 
 class ControlPlane(Protocol):

@@ -15,7 +15,7 @@ import msgspec
 
 from devcluster.embedded.registry import Kind
 from devcluster.embedded.store import Entry
-from devcluster.plane import Write
+from devcluster.plane import Write, asks_for_labels_only
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _encode: Final = msgspec.json.Encoder().encode
@@ -42,8 +42,9 @@ class WriteLog:
         after: Entry | None,
         code: int,
         message: str = "",
+        body: bytes = b"",
     ) -> None:
-        """Record one write; for a refused one *after* is what it left as it was."""
+        """Record one write; for a refused one *after* is what it left as it was. *body*: of a patch."""
         self._seq += 1
         entry = after or before
         record = Write(
@@ -62,6 +63,7 @@ class WriteLog:
             labels_after=after.labels if after else None,
             message=message,
             object=_lease_part(after) if after and kind.plural == "leases" else None,
+            only_labels=asks_for_labels_only(body),
         )
         os.write(self._fd, _encode(record) + b"\n")
 

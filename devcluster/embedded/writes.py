@@ -96,7 +96,7 @@ class Writes:
     def patch(self, target: Target, request: Request, body: bytes) -> Written:
         """Raises: 404, 409, 400, 415, 422."""
         patch = self._apply if request.content_type == patches.APPLY_PATCH else self._patch
-        return self._logged(target, request, "patch", lambda: patch(target, request, body))
+        return self._logged(target, request, "patch", lambda: patch(target, request, body), body=body)
 
     def delete(self, target: Target, request: Request, options: DeleteOptions) -> Written:
         """Raises: 404, 409."""
@@ -118,7 +118,9 @@ class Writes:
                 )
         return gone
 
-    def _logged(self, target: Target, request: Request, verb: str, work: Callable[[], Written]) -> Written:
+    def _logged(
+        self, target: Target, request: Request, verb: str, work: Callable[[], Written], *, body: bytes = b""
+    ) -> Written:
         kind = target.kind
         before = kind.collection.get((target.namespace, target.name)) if target.name else None
         code, message, after, name = 500, "", before, target.name
@@ -143,6 +145,7 @@ class Writes:
                     after=after,
                     code=code,
                     message=message,
+                    body=body,
                 )
 
     def _create(

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from devcluster.plane import Write
+from devcluster.plane import Write, asks_for_labels_only
 from devcluster.real.lost_answers import Effect, Metadata, Request, carried_out, labels_just_before
 
 VERBS = ("create", "update", "patch", "delete", "deletecollection")
@@ -280,6 +280,7 @@ class _History:
             labels_after=after,
             message=attempt.message,
             object=_lease_of(attempt),
+            only_labels=attempt.verb == "patch" and asks_for_labels_only(attempt.body),
         )
 
     def _apply(self, attempt: Attempt, place: tuple[str, str, str], uid: str) -> dict[str, str] | None:

@@ -75,8 +75,13 @@ class Evidence:
     @cached_property
     def foreign_writes(self) -> list[ForeignWrite]:
         """Witness 2."""
-        resources, replicas = self.spec.resources, self.replicas
-        return foreign_writes(self.judged, keys=self.spec.keys, resources=resources, replicas=replicas)
+        return foreign_writes(
+            self.judged,
+            keys=self.spec.keys,
+            resources=self.spec.resources,
+            controlled={kind.group_resource for kind in self.spec.controlled},
+            replicas=self.replicas,
+        )
 
     @cached_property
     def refused_writes(self) -> list[Write]:

@@ -214,29 +214,43 @@ def replica_changes(
 
 
 def foreign_writes(
-    writes: Collection[Write], *, keys: RingKeys, resources: Collection[str], replicas: Collection[str]
+    writes: Collection[Write],
+    *,
+    keys: RingKeys,
+    resources: Collection[str],
+    controlled: Collection[str],
+    replicas: Collection[str],
 ) -> list[ForeignWrite]:
     """Every change that the server accepted from a replica on an object that was not that replica's just before.
 
-    The one change that a replica may make to another's object is to ask for it (protocol, 5.8): nothing but a
-    drain label with its own name is added.
+    The one change that a replica may make to another's object is to ask for it (protocol, 5.8), if it is of a
+    *controlled* resource: see `_is_request`. Creates are not judged (they meet no object); nor is what the server
+    refused.
     """
     account_of = lives(writes, keys=keys)
     foreign = []
     for write in replica_changes(writes, resources=resources, replicas=replicas):
         label = (write.labels_before or {}).get(keys.shard, "")
-        if not accepted(write) or account_of.get(label) == write.user or _is_request(write, keys, account_of):
+        if not accepted(write) or account_of.get(label) == write.user:
+            continue
+        if write.resource in controlled and _is_request(write, keys, account_of):
             continue
         foreign.append(ForeignWrite(write, label))
     return foreign
 
 
 def _is_request(write: Write, keys: RingKeys, account_of: Mapping[str, str]) -> bool:
-    """Whether *write* did nothing but ask a live owner to pass the object on to the writer."""
+    """Whether *write* did nothing but ask another shard of the ring to pass the object on to the writer.
+
+    A JSON Patch of labels alone, on the object itself, while that bore the name of a shard; what it left differs
+    from what it met in nothing but the drain label, which names a life of the writer. Asking twice is asking.
+    """
     before, after = write.labels_before or {}, write.labels_after or {}
     asked = after.get(keys.drain, "")
+    is_narrow = write.verb == "patch" and write.only_labels and not write.subresource
+    is_to_another = before.get(keys.shard, "") in account_of
     is_own = bool(asked) and account_of.get(asked) == write.user
-    return is_own and not write.subresource and after == {**before, keys.drain: asked} != before
+    return is_narrow and is_to_another and is_own and after == {**before, keys.drain: asked}
 
 
 def refused_writes(

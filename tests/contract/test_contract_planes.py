@@ -102,6 +102,20 @@ async def test_write_log_tells_each_write_with_labels_before_and_after(
     assert [w.seq for w in log] == sorted({w.seq for w in log})
 
 
+async def test_write_log_tells_patches_of_labels_alone_from_wider_ones(
+    plane: ControlPlane, configmaps: str, namespace: str
+) -> None:
+    label = {"op": "add", "path": "/metadata/labels/drain.ringleader.dev~1r", "value": "s2"}
+    content = {"op": "add", "path": "/data", "value": {"k": "v"}}
+    async with account(plane, "shard-a") as api:
+        (await api.post(configmaps, configmap("a", labels={SHARD: "s1"}))).check(201)
+        await api.json_patch(f"{configmaps}/a", {"op": "test", "path": POINTER, "value": "s1"}, label)
+        await api.json_patch(f"{configmaps}/a", label, content)
+        await api.merge(f"{configmaps}/a", {"metadata": {"labels": {"x": "y"}}})
+    log = await writes_of(plane, namespace, 4)
+    assert [(w.code, w.only_labels) for w in log] == [(201, False), (200, True), (200, False), (200, False)]
+
+
 async def test_times_of_writes_are_of_the_boot_clock(
     plane: ControlPlane, configmaps: str, namespace: str
 ) -> None:

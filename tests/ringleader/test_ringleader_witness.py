@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devcluster.plane import Write
+from devcluster.plane import Write, asks_for_labels_only
 from kubeio.labels import RingKeys
 from ringleader.testing.journal import Begin, End, Journal, Life, Record
 from ringleader.testing.witness import (
@@ -29,6 +29,7 @@ from ringleader.testing.witness import (
 
 KEYS = RingKeys("websites")
 SITES = "websites.example.com"
+PAGES = "configmaps"
 
 
 def begin(t: float, shard: str, uid: str = "u1") -> Begin:
@@ -131,7 +132,7 @@ def test_few_reconciles_prove_nothing() -> None:
 
 def test_a_write_under_ones_own_name_is_not_foreign() -> None:
     log = [lease(1, "a-1", "a-1", user="a", verb="create"), patch(2, "a", "a-1")]
-    assert foreign_writes(log, keys=KEYS, resources={SITES}, replicas={"a", "b"}) == []
+    assert foreign_writes(log, keys=KEYS, resources={SITES}, controlled=(), replicas={"a", "b"}) == []
 
 
 @pytest.mark.parametrize(("label", "words"), [("b-1", "bore the name b-1"), (None, "bore no name")])
@@ -141,27 +142,110 @@ def test_a_write_under_anothers_name_or_none_is_foreign_and_says_so(label: str |
         lease(1, "b-1", "b-1", user="b", verb="create"),
         patch(2, "a", label),
     ]
-    (foreign,) = foreign_writes(log, keys=KEYS, resources={SITES}, replicas={"a", "b"})
+    (foreign,) = foreign_writes(log, keys=KEYS, resources={SITES}, controlled=(), replicas={"a", "b"})
     assert (
         str(foreign) == f"websites.example.com default/blog: patch of /status by a accepted while it {words}"
     )
 
 
-def test_asking_anothers_object_over_is_not_foreign_and_nothing_else_passes_as_that() -> None:
-    log = [
-        lease(1, "a-1", "a-1", user="a", verb="create"),
-        lease(1, "b-1", "b-1", user="b", verb="create"),
-    ]
-    ask = msgspec.structs.replace(
-        patch(2, "a", "b-1"), subresource="", labels_after={KEYS.shard: "b-1", KEYS.drain: "a-1"}
+LIVES = [
+    lease(1, "a-1", "a-1", user="a", verb="create"),
+    lease(1, "b-1", "b-1", user="b", verb="create"),
+]
+ASKING = msgspec.structs.replace(
+    patch(2, "a", "b-1"),
+    resource=PAGES,
+    subresource="",
+    labels_after={KEYS.shard: "b-1", KEYS.drain: "a-1"},
+    only_labels=True,
+)
+"""Shard a-1 asks for a page of b-1: the one change of another's object that the protocol allows."""
+
+
+def foreign(write: Write) -> list[str]:
+    """The labels under which *write* is foreign, given the lives a-1 and b-1."""
+    found = foreign_writes(
+        [*LIVES, write], keys=KEYS, resources={SITES, PAGES}, controlled={PAGES}, replicas={"a", "b"}
     )
-    through_status = msgspec.structs.replace(ask, subresource="status")
-    for_another = msgspec.structs.replace(ask, labels_after={KEYS.shard: "b-1", KEYS.drain: "b-1"})
-    with_more = msgspec.structs.replace(ask, labels_after={KEYS.shard: "a-1", KEYS.drain: "a-1"})
-    again = msgspec.structs.replace(ask, labels_before=ask.labels_after)
-    for write, is_foreign in ((ask, 0), (through_status, 1), (for_another, 1), (with_more, 1), (again, 1)):
-        found = foreign_writes([*log, write], keys=KEYS, resources={SITES}, replicas={"a", "b"})
-        assert len(found) == is_foreign, write
+    return [one.label for one in found]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {KEYS.shard: "b-1"},
+        {KEYS.shard: "b-1", KEYS.drain: "a-1"},
+        {KEYS.shard: "b-1", KEYS.drain: "c-1"},
+        {KEYS.shard: "b-1", "app": "blog"},
+    ],
+    ids=["first", "again", "instead-of-another", "among-other-labels"],
+)
+def test_asking_for_a_controlled_object_of_another_shard_is_not_foreign(before: dict[str, str]) -> None:
+    after = {**before, KEYS.drain: "a-1"}
+    assert foreign(msgspec.structs.replace(ASKING, labels_before=before, labels_after=after)) == []
+
+
+@pytest.mark.parametrize(
+    "wider",
+    [
+        {"subresource": "status"},
+        {"only_labels": False},
+        {"verb": "update", "only_labels": False},
+        {"resource": SITES},
+        {"labels_after": {KEYS.shard: "b-1", KEYS.drain: "b-1"}},
+        {"labels_after": {KEYS.shard: "b-1", KEYS.drain: ""}},
+        {"labels_after": {KEYS.shard: "a-1", KEYS.drain: "a-1"}},
+        {"labels_after": {KEYS.shard: "b-1", KEYS.drain: "a-1", "app": "blog"}},
+        {"labels_after": {KEYS.drain: "a-1"}},
+        {"labels_after": None, "verb": "delete", "only_labels": False},
+        {
+            "labels_before": {KEYS.shard: "nobody-1"},
+            "labels_after": {KEYS.shard: "nobody-1", KEYS.drain: "a-1"},
+        },
+        {"labels_before": {}, "labels_after": {KEYS.drain: "a-1"}},
+    ],
+    ids=[
+        "through-status",
+        "with-content",
+        "as-an-update",
+        "of-an-object-that-is-not-controlled",
+        "for-another",
+        "for-nobody",
+        "and-taking-it",
+        "with-another-label",
+        "and-removing-the-owner",
+        "by-deleting-it",
+        "of-a-name-that-no-shard-has",
+        "of-an-unowned-object",
+    ],
+)
+def test_nothing_wider_than_asking_passes_as_asking(wider: dict[str, object]) -> None:
+    assert len(foreign(msgspec.structs.replace(ASKING, **wider))) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "is_narrow"),
+    [
+        (
+            b'[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"add","path":"/metadata/labels/x","value":"y"}]',
+            True,
+        ),
+        (b' [{"op":"remove","path":"/metadata/labels/x"}]', True),
+        (b'[{"op":"add","path":"/metadata/labels","value":{}}]', False),
+        (
+            b'[{"op":"add","path":"/metadata/labels/x","value":"y"},{"op":"add","path":"/data/k","value":"v"}]',
+            False,
+        ),
+        (b'[{"op":"move","from":"/data/k","path":"/metadata/labels/x"}]', False),
+        (b'[{"op":"test","path":"/metadata/uid","value":"u"}]', False),
+        (b'{"metadata":{"labels":{"x":"y"}}}', False),
+        (b"[1]", False),
+        (b"null", False),
+        (b"", False),
+    ],
+)
+def test_a_patch_that_asks_for_labels_only_is_told_from_its_body(body: bytes, is_narrow: bool) -> None:
+    assert asks_for_labels_only(body) is is_narrow
 
 
 def test_what_the_server_refused_is_counted_and_is_not_foreign() -> None:
@@ -171,13 +255,13 @@ def test_what_the_server_refused_is_counted_and_is_not_foreign() -> None:
         patch(3, "a", "b-1", code=403),
         patch(4, "a", None, code=409, verb="create"),
     ]
-    assert foreign_writes(log, keys=KEYS, resources={SITES}, replicas={"a"}) == []
+    assert foreign_writes(log, keys=KEYS, resources={SITES}, controlled=(), replicas={"a"}) == []
     assert [write.t for write in refused_writes(log, resources={SITES}, replicas={"a"})] == [2]
 
 
 def test_sharder_and_clients_write_what_they_like() -> None:
     log = [patch(2, "sharder-1", None), patch(3, "client", "a-1")]
-    assert foreign_writes(log, keys=KEYS, resources={SITES}, replicas={"a"}) == []
+    assert foreign_writes(log, keys=KEYS, resources={SITES}, controlled=(), replicas={"a"}) == []
 
 
 def test_a_lease_names_its_member() -> None:
