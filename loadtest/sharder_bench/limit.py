@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from loadtest.sharder_bench.goals import round_off
 from loadtest.sharder_bench.ground import Ground
+from loadtest.sharder_bench.processes import Cores
 from loadtest.sharder_bench.rows import Meter, Options, Series, series
 from loadtest.sharder_bench.sightings import NotSeen, OwnerChange
 from loadtest.sharder_bench.wrk import Request, Tally, WrkFailed, sending
@@ -34,6 +35,7 @@ class Limit:
     writes: int
     instants: list[float]
     tally: Tally
+    server_cores: float
 
     def details(self) -> dict[str, object]:
         return {
@@ -42,6 +44,7 @@ class Limit:
             "p50_ms": self.tally.p50_us / 1000,
             "p99_ms": self.tally.p99_us / 1000,
             "refused": self.tally.bad_statuses,
+            "server_cores": self.server_cores,
         }
 
     def series(self, name: str) -> Series:
@@ -56,6 +59,7 @@ async def measure_limit(
     chosen = names[: int(options.limit_s * _PER_S_AT_MOST)]
     requests = [_request(ground, name, owners[name]) for name in chosen]
     seen.start_over()
+    cores = Cores(ground.plane.pids, ground.clock)
     async with sending(
         requests,
         ground.directory,
@@ -70,19 +74,20 @@ async def measure_limit(
                 await asyncio.sleep(0.05)
                 tick(len(seen.log) - shown)
                 shown = len(seen.log)
+        server_cores = cores.used()
         tally = await wrk.end()
     await asyncio.sleep(0.5)  # what the server had accepted is seen by now
     if tally.bad_statuses > _REFUSED_AT_MOST * max(1, len(seen.log)):
         raise WrkFailed(f"the server refused {tally.bad_statuses} of {tally.requests} requests of wrk")
-    return _limit(seen.log, tally)
+    return _limit(seen.log, tally, server_cores)
 
 
-def _limit(changes: Sequence[OwnerChange], tally: Tally) -> Limit:
+def _limit(changes: Sequence[OwnerChange], tally: Tally, server_cores: float) -> Limit:
     instants = [change.at for change in changes]
     if len(instants) < 2 or instants[-1] <= instants[0]:
         raise NotSeen("no writes of wrk were seen")
     per_s = (len(instants) - 1) / (instants[-1] - instants[0])
-    return Limit(per_s, len(instants), instants, tally)
+    return Limit(per_s, len(instants), instants, tally, server_cores)
 
 
 def _request(ground: Ground, name: str, owner: str) -> Request:

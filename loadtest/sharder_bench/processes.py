@@ -147,6 +147,20 @@ def cpu_s(pids: Iterable[int]) -> float:
     return total / _TICKS_PER_S
 
 
+class Cores:
+    """How many cores *pids* use, on average since this was made."""
+
+    def __init__(self, pids: Iterable[int], clock: Clock) -> None:
+        self._pids = list(pids)
+        self._clock = clock
+        self._began_at = clock.now()
+        self._used_s = cpu_s(self._pids)
+
+    def used(self) -> float:
+        took_s = self._clock.now() - self._began_at
+        return round((cpu_s(self._pids) - self._used_s) / took_s, 3) if took_s > 0 else 0.0
+
+
 class PeakMemory:
     """The peak resident memory of one process and its descendants: the sum of each one's own peak.
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from loadtest.sharder_bench.fleet import Replicas, Sharder, owners_on
 from loadtest.sharder_bench.goals import figure, round_off
 from loadtest.sharder_bench.ground import Ground
 from loadtest.sharder_bench.limit import Limit
+from loadtest.sharder_bench.processes import Cores
 from loadtest.sharder_bench.rows import Meter, Row, series
 from loadtest.sharder_bench.sightings import wait_for
+from loadtest.sharder_bench.throughput import cores_of
 from ringleader.testing.journal import Begin, Journal
 
 NEWCOMER: Final = "replica-4"
@@ -44,6 +46,8 @@ class Join:
     """Times that an object had no owner in between: a handoff that was not directed."""
     ideal: int
     most_in_flight: int
+    cores: Mapping[str, float] = field(default_factory=dict)
+    """Used meanwhile by sharder, server and replicas."""
 
     @property
     def per_s(self) -> float:
@@ -61,8 +65,11 @@ async def watch_join(ground: Ground, meter: Meter, replicas: Replicas, sharder: 
     await replicas.add(NEWCOMER)
     newcomer = await replicas.wait_alive(NEWCOMER)
     after = owners_on(ground, replicas.shards)
+    cores = cores_of(ground, sharder)
+    cores["replicas"] = Cores([one.pid for one in replicas.running.values()], ground.clock)
     moving = sum(1 for name in after if before[name] != after[name])
     await meter.follow("join of a 4th shard", moving, lambda: len(seen.log))
+    used = {who: one.used() for who, one in cores.items()}
     wanted = Counter(after.values())
     await wait_for(lambda: seen.has_owners(wanted), "every object to be at its place", within_s=120)
     passes = [change.at for change in seen.log if change.after]
@@ -73,6 +80,7 @@ async def watch_join(ground: Ground, meter: Meter, replicas: Replicas, sharder: 
         gaps=len(seen.log) - len(passes),
         ideal=sum(1 for shard in after.values() if shard == newcomer),
         most_in_flight=seen.most_draining,
+        cores=used,
     )
 
 
@@ -96,6 +104,7 @@ def join_row(join: Join, limits: Sequence[Limit]) -> Row:
             "moved": moved,
             "ideal": join.ideal,
             "without_owner_in_between": join.gaps,
+            "cores": dict(join.cores),
             "start_to_first_drain_s": round(join.drains[0] - join.began_at, 2),
             "first_drain_to_last_object_s": round(join.passes[-1] - join.drains[0], 2),
         },

@@ -8,14 +8,14 @@ deciding count. Called by `run`.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from loadtest.sharder_bench.fleet import Sharder, owners_on, sharding
 from loadtest.sharder_bench.goals import figure, round_off
 from loadtest.sharder_bench.ground import MEMBERS, STAND_IN_LEASE_S, Ground
 from loadtest.sharder_bench.limit import Limit, measure_limit
-from loadtest.sharder_bench.processes import rss_mb
+from loadtest.sharder_bench.processes import Cores, family, rss_mb
 from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row, Series, series
 from loadtest.sharder_bench.sightings import OwnerChange, wait_for
 from loadtest.sharder_bench.stock import Owners
@@ -27,6 +27,8 @@ class Stretch:
 
     since: float
     changes: Sequence[OwnerChange]
+    cores: Mapping[str, float] = field(default_factory=dict)
+    """Used meanwhile by sharder and server."""
 
     @property
     def per_s(self) -> float:
@@ -46,6 +48,7 @@ class Stretch:
             "writes": len(self.changes),
             "to_first_write_s": round(self.changes[0].at - self.since, 2),
             "to_last_write_s": round(self.changes[-1].at - self.since, 2),
+            "cores": dict(self.cores),
         }
 
     def series(self, name: str) -> Series:
@@ -86,11 +89,12 @@ async def measure_assignment(ground: Ground, meter: Meter, options: Options, pea
 
 async def _assign_all(ground: Ground, meter: Meter, sharder: Sharder) -> Stretch:
     seen = ground.sightings
+    cores = cores_of(ground, sharder)
     await meter.follow(
         "first assignment", len(ground.stock.names), lambda: len(ground.stock.names) - seen.owned[""]
     )
     changes = [change for change in seen.log if change.before == "" and change.after]
-    return Stretch(sharder.leads_at, changes)
+    return Stretch(sharder.leads_at, changes, {who: one.used() for who, one in cores.items()})
 
 
 async def measure_takeover(ground: Ground, meter: Meter, options: Options, peaks: Peaks) -> Row:
@@ -108,7 +112,7 @@ async def measure_takeover(ground: Ground, meter: Meter, options: Options, peaks
     await set_owners(ground, meter, before)
     async with sharding(ground, peaks, row="takeover") as sharder:
         await sharder.wait_idle()
-        run = await _take_over(ground, meter, victim, len(orphans))
+        run = await _take_over(ground, meter, sharder, victim, len(orphans))
         await sharder.wait_idle()
     await set_owners(ground, meter, before)
     limits.append(await measure_limit(ground, meter, options, after, orphans))
@@ -126,7 +130,7 @@ async def measure_takeover(ground: Ground, meter: Meter, options: Options, peaks
     return row
 
 
-async def _take_over(ground: Ground, meter: Meter, victim: str, orphans: int) -> Stretch:
+async def _take_over(ground: Ground, meter: Meter, sharder: Sharder, victim: str, orphans: int) -> Stretch:
     seen, leases = ground.sightings, ground.leases
     seen.start_over()
     leases.start_over()
@@ -135,9 +139,19 @@ async def _take_over(ground: Ground, meter: Meter, victim: str, orphans: int) ->
     await wait_for(
         lambda: leases.taken_at(victim) is not None, "the Lease to be taken", within_s=6 * STAND_IN_LEASE_S
     )
+    cores = cores_of(ground, sharder)
     await meter.follow("take-over of a dead shard", orphans, lambda: orphans - seen.owned[victim])
-    taken_at = leases.taken_at(victim)
-    return Stretch(taken_at or 0.0, [change for change in seen.log if change.before == victim])
+    taken_at = leases.taken_at(victim) or 0.0
+    changes = [change for change in seen.log if change.before == victim]
+    return Stretch(taken_at, changes, {who: one.used() for who, one in cores.items()})
+
+
+def cores_of(ground: Ground, sharder: Sharder) -> dict[str, Cores]:
+    """What *sharder* and the server use from now on."""
+    return {
+        "sharder": Cores(family(sharder.running.pid), ground.clock),
+        "server": Cores(ground.plane.pids, ground.clock),
+    }
 
 
 async def own_by_stand_ins(ground: Ground, meter: Meter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import stat
@@ -102,7 +103,7 @@ def test_a_handoff_that_left_its_object_without_an_owner_is_counted() -> None:
         most_in_flight=1001,
     )
     tally = Tally(requests=9, took_us=2, bad_statuses=0, broken=0, p50_us=1, p99_us=2)
-    row = join_row(join, [Limit(4.0, 9, [0.0, 2.0], tally)])
+    row = join_row(join, [Limit(4.0, 9, [0.0, 2.0], tally, 1.7)])
     assert row.details["without_owner_in_between"] == 1
     assert [(one.value, one.verdict.value) for one in row.figures] == [
         (50.0, "MISSED"),
@@ -334,5 +335,8 @@ async def test_a_wrk_that_says_nothing_is_a_failure(monkeypatch: pytest.MonkeyPa
     async with sending(
         requests, tmp_path, url="https://127.0.0.1:1", headers={}, connections=2, at_most_s=1
     ) as wrk:
+        async with asyncio.timeout(30):
+            while wrk.is_running:  # noqa: ASYNC110 - another process's end
+                await asyncio.sleep(0.02)
         with pytest.raises(WrkFailed, match="unable to connect"):
             await wrk.end()
