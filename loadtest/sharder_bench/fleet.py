@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from loadtest.sharder_bench.ground import Ground
 from loadtest.sharder_bench.processes import PeakMemory, Running, start
@@ -19,7 +20,11 @@ from ring import HashRing, object_key
 from ringleader.testing.commands import Mode, shard_command, sharder_command
 from sharder.app import ELECTION_LEASE
 
-_CONVERGED = "ringleader_ring_converged"
+_CONVERGED: Final = "ringleader_ring_converged"
+_RING_VERSION: Final = "ringleader_ring_version"
+_POLL_S: Final = 0.25
+_SETTLED_S: Final = 3.0
+"""Longer than the ring's settle window, within which a ring may still change."""
 
 
 @dataclass(slots=True)
@@ -32,13 +37,24 @@ class Sharder:
     leads_at: float = 0.0
 
     async def wait_idle(self, *, within_s: float = 120.0) -> None:
-        """Wait until it has found every object at its place. Raises: NotSeen, Ended."""
+        """Wait until it has found every object at its place under a ring that stays. Raises: NotSeen, Ended."""
         try:
             async with asyncio.timeout(within_s):
-                while await self.running.metric(_CONVERGED) != 1:  # noqa: ASYNC110 - another process's state
-                    await asyncio.sleep(0.25)
+                found = await self._converged_version()
+                while found is None or found != await self._after_settling():
+                    found = await self._converged_version()
         except TimeoutError:
             raise NotSeen(f"{self.name} did not converge within {within_s:g} s") from None
+
+    async def _after_settling(self) -> float | None:
+        await asyncio.sleep(_SETTLED_S)
+        return await self._converged_version()
+
+    async def _converged_version(self) -> float | None:
+        """The version of the ring under which everything is at its place; None while something is not."""
+        await asyncio.sleep(_POLL_S)
+        is_converged = await self.running.metric(_CONVERGED) == 1
+        return await self.running.metric(_RING_VERSION) if is_converged else None
 
 
 @asynccontextmanager
