@@ -81,7 +81,11 @@ class _NoStreamedList(KubeError):
 
 
 class ListWatch:
-    """The session. `events` is iterated once; the other attributes may be read at any time."""
+    """The session. `events` is iterated once; the other attributes may be read at any time.
+
+    *since*: the version of a list that the consumer reads by itself. The session begins with the watch then, and
+    `events` raises what makes another list necessary instead of reading one.
+    """
 
     def __init__(
         self,
@@ -94,11 +98,12 @@ class ListWatch:
         metadata_only: bool = False,
         page_size: int = 500,
         silence_s: float = 90.0,
+        since: str = "",
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self.resource: Final = resource
-        self.resource_version = ""
+        self.resource_version = since
         self.sign_of_life_at = clock.now()
         self.failures = 0
         self.last_error: KubeError | None = None
@@ -113,15 +118,17 @@ class ListWatch:
         self._rng = rng
         self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=rng)
         self._attempted = f"WATCH {resource.path(namespace=namespace)}"
-        self._has_picture = False  # of now: the watch can go on from `resource_version`
-        self._had_picture = False  # ever
+        self._has_picture = bool(since)  # of now: the watch can go on from `resource_version`
+        self._had_picture = bool(since)  # ever
+        self._lists = not since
         self._streams_lists = True
         self._limit = page_size
 
     async def events(self) -> AsyncGenerator[WatchEvent, None]:
         """Everything that happens, for ever. Close it (`aclosing`) to end the session.
 
-        Raises: Unauthorized, Forbidden, NotFound, BadRequest, Invalid, InputError if the very first list fails so.
+        Raises: Unauthorized, Forbidden, NotFound, BadRequest, Invalid, InputError if the very first list fails so;
+        with *since* Expired and whatever else makes the picture uncertain.
         """
         while True:
             try:
@@ -134,6 +141,8 @@ class ListWatch:
                 if not self._had_picture and isinstance(error, _FINAL):
                     raise
                 gap = self._failed(error)
+                if not self._has_picture and not self._lists:
+                    raise
                 yield gap
                 await asyncio.sleep(gap.retry_in_s)
 

@@ -52,6 +52,10 @@ class Agenda:
         """Turns to come now; some may turn out to wait no more."""
         return sum(map(len, self._lanes))
 
+    def has(self, lane: Lane) -> bool:
+        """Whether *lane* has turns to come."""
+        return bool(self._lanes[lane])
+
     def add(self, name: str) -> None:
         """Look at *name* when its turn comes; if it is being worked, once more after that."""
         if name in self._busy:

@@ -13,11 +13,11 @@ class Listing:
 
     __slots__ = ("_settled", "is_complete", "is_overlapping", "position")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_overlapping: bool) -> None:
         self.position = ""
         """The last name that was shown."""
         self.is_complete = False
-        self.is_overlapping = True
+        self.is_overlapping = is_overlapping
         """Two watches run, and each may show late what the other showed before."""
         self._settled: dict[str, int] = {}
 

@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 LOOK_AGAIN_S: Final = 0.5
+_GRAIN_S: Final = 0.001
+"""Timers are no finer: what is due within this is due."""
 
 
 class Mover:
     """Works off *waiting* until cancelled. Inside, objects go by their names in *waiting*."""
 
-    def __init__(
-        self, duty: Duty, waiting: Waiting, *, rng: random.Random, pace: Pace | None = None
-    ) -> None:
+    def __init__(self, duty: Duty, waiting: Waiting, *, rng: random.Random, pace: Pace | None = None) -> None:
         self._duty = duty
         self._waiting = waiting
         self._agenda = Agenda(waiting, rng=rng)
@@ -74,6 +74,13 @@ class Mover:
         """`look_at` by the object's name in *waiting*."""
         self._agenda.add(name)
         self._proofs.stir()
+
+    def look_at_some(self, resource: str, namespace: str) -> None:
+        """Decide about some object of *resource* in *namespace*, if one waits: a right is to be tried again."""
+        begins = self._waiting.area(resource, namespace)
+        found = next((name for name in self._waiting.names() if name.startswith(begins)), None)
+        if found is not None:
+            self.look_at_name(found)
 
     def look_at_all(self) -> None:
         """Decide about everything that waits: membership, namespaces or terms changed."""
@@ -105,7 +112,7 @@ class Mover:
     async def _wake_when_due(self) -> None:
         while True:
             now = self._duty.clock.now()
-            self._agenda.wake(now)
+            self._agenda.wake(now + _GRAIN_S)
             self._proofs.stir()
             self._due_changed.clear()
             due_at = self._agenda.next_due_at
@@ -213,6 +220,8 @@ class Mover:
                 await self._read_again(name, waiting)
             case Outcome.LATER:
                 self._retry(name)
+            case Outcome.DENIED:
+                self._agenda.done(name)  # `denials.try_again` brings it back
             case _:
                 assert_never(outcome)
 

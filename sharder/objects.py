@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kubeio.clock import SystemClock
-from kubeio.errors import ApiError, Conflict, Invalid, KubeError, NotFound
+from kubeio.errors import ApiError, Conflict, Forbidden, Invalid, KubeError, NotFound
 from kubeio.models import HasMeta
+from sharder.decisions import reason_of
+from sharder.denials import Right, refused_verb
 from sharder.keys import ControllerName
 from sharder.pace import Pace
 from sharder.patches import patch_of
 from sharder.planner import ControllerSeen
 
 if TYPE_CHECKING:
-    from prometheus_client import Counter
+    from prometheus_client import Counter, Histogram
 
     from kubeio.client import Client
     from kubeio.labels import RingKeys
     from kubeio.models import Meta
     from kubeio.resource import Resource
     from sharder.decisions import Write
+    from sharder.denials import Denials
     from sharder.metrics import SharderMetrics
 
 log = structlog.get_logger("sharder")
@@ -39,25 +42,36 @@ TELL_EVERY_S: Final = 5.0
 
 
 class Outcome(StrEnum):
-    """DONE: written. STALE: the object changed, decide anew on a fresh read. GONE: deleted. LATER: try again."""
+    """What came of a write.
+
+    DONE: written. STALE: the object changed, decide anew on a fresh read. GONE: deleted. LATER: try again. DENIED: the
+    right to write this resource is missing, and `Denials` knows when it makes sense to try again.
+    """
 
     DONE = "done"
     STALE = "stale"
     GONE = "gone"
     LATER = "later"
+    DENIED = "denied"
 
 
 class ObjectWriter:
     """Sends what the planner decided; every failure comes back as an `Outcome`."""
 
     def __init__(
-        self, client: Client, keys: RingKeys, metrics: SharderMetrics, *, pace: Pace | None = None
+        self,
+        client: Client,
+        keys: RingKeys,
+        *,
+        denials: Denials,
+        metrics: SharderMetrics,
+        pace: Pace | None = None,
     ) -> None:
         self._client = client
         self._keys = keys
-        self._metrics = metrics
+        self._denials = denials
+        self._tally = _Tally(metrics, keys.ring)
         self.pace = pace or Pace(clock=SystemClock(), rng=random.Random())  # noqa: S311 - jitter, no secret
-        self._counters: dict[tuple[type, Outcome], Counter] = {}
         self._told_at = -TELL_EVERY_S
         self._untold = 0
 
@@ -71,14 +85,22 @@ class ObjectWriter:
 
     async def write_in_turn(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
         """`write` for one who has a turn of `pace` already."""
-        outcome = await self._patch(resource, meta, decision)
-        key = (type(decision), outcome)
-        counter = self._counters.get(key)
-        if counter is None:
-            counter = self._counters[key] = self._metrics.writes.labels(
-                ring=self._keys.ring, kind=type(decision).__name__, outcome=outcome.value
-            )
-        counter.inc()
+        right = Right("patch", resource.group_resource, meta.namespace)
+        if not self._denials.may_try(right):
+            return Outcome.DENIED
+        began = time.monotonic()
+        try:
+            await self._patch(resource, meta, decision)
+        except KubeError as error:
+            took_s = time.monotonic() - began
+            self.pace.failed(took_s, error)
+            outcome = self._failed(meta, right, error)
+        else:
+            took_s = time.monotonic() - began
+            self.pace.answered(took_s)
+            self._denials.granted(right)
+            outcome = Outcome.DONE
+        self._tally.note(decision, outcome, took_s)
         return outcome
 
     async def read(self, resource: Resource, meta: Meta) -> Meta | None:
@@ -93,46 +115,29 @@ class ObjectWriter:
 
     async def read_controller(self, controller: ControllerName) -> ControllerSeen:
         """The owner of an object's controller, by a consistent read."""
-        try:
-            found = await self._client.get(
-                controller.resource,
-                controller.name,
-                namespace=controller.namespace,
-                type=HasMeta,
-                metadata_only=True,
-            )
-        except NotFound:
-            return ControllerSeen(exists=False)
-        if found.metadata.uid != controller.uid:
-            return ControllerSeen(exists=False)
-        return ControllerSeen(found.metadata.labels.get(self._keys.shard))
+        return await read_controller(self._client, controller, keys=self._keys)
 
-    async def _patch(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
-        patch = patch_of(decision, meta, keys=self._keys)
-        began = time.monotonic()
-        try:
-            await self._client.patch(
-                resource,
-                meta.name,
-                patch,
-                namespace=meta.namespace,
-                type=bytes,
-                metadata_only=True,
-                field_manager=FIELD_MANAGER,
-                timeout_s=WRITE_TIMEOUT_S,
-            )
-        except KubeError as error:
-            self.pace.failed(time.monotonic() - began, error)
-            return self._failed(meta, error)
-        self.pace.answered(time.monotonic() - began)
-        return Outcome.DONE
+    async def _patch(self, resource: Resource, meta: Meta, decision: Write) -> None:
+        await self._client.patch(
+            resource,
+            meta.name,
+            patch_of(decision, meta, keys=self._keys),
+            namespace=meta.namespace,
+            type=bytes,
+            metadata_only=True,
+            field_manager=FIELD_MANAGER,
+            timeout_s=WRITE_TIMEOUT_S,
+        )
 
-    def _failed(self, meta: Meta, error: KubeError) -> Outcome:
+    def _failed(self, meta: Meta, right: Right, error: KubeError) -> Outcome:
         match error:
             case Conflict() | Invalid():
                 return Outcome.STALE
             case NotFound():
                 return Outcome.GONE
+            case Forbidden():
+                self._denials.denied(right._replace(verb=refused_verb(error, right.verb)), error)
+                return Outcome.DENIED
             case _:
                 self._tell(meta, error)
                 return Outcome.LATER
@@ -150,3 +155,54 @@ class ObjectWriter:
                 after_s=error.retry_after_s if isinstance(error, ApiError) else None,
             )
             self._told_at, self._untold = now, 0
+
+
+class _Tally:
+    """The metrics of writes: what is counted for each kind and outcome is looked up once, not for every write."""
+
+    def __init__(self, metrics: SharderMetrics, ring: str) -> None:
+        self._metrics = metrics
+        self._ring = ring
+        self._writes: dict[tuple[str, Outcome], Counter] = {}
+        self._moves: dict[str, Counter] = {}
+        self._patch_s: dict[str, Histogram] = {}
+
+    def note(self, decision: Write, outcome: Outcome, took_s: float) -> None:
+        kind = type(decision).__name__
+        writes = self._writes.get((kind, outcome))
+        if writes is None:
+            writes = self._metrics.writes.labels(ring=self._ring, kind=kind, outcome=outcome.value)
+            self._writes[kind, outcome] = writes
+        writes.inc()
+        self._latency(kind).observe(took_s)
+        if outcome is Outcome.DONE:
+            self._move(reason_of(decision)).inc()
+
+    def _latency(self, kind: str) -> Histogram:
+        found = self._patch_s.get(kind)
+        if found is None:
+            found = self._patch_s[kind] = self._metrics.patch_s.labels(ring=self._ring, kind=kind)
+        return found
+
+    def _move(self, reason: str) -> Counter:
+        found = self._moves.get(reason)
+        if found is None:
+            found = self._moves[reason] = self._metrics.moves.labels(ring=self._ring, reason=reason)
+        return found
+
+
+async def read_controller(client: Client, controller: ControllerName, *, keys: RingKeys) -> ControllerSeen:
+    """The owner of an object's controller, by a consistent read. Raises KubeError."""
+    try:
+        found = await client.get(
+            controller.resource,
+            controller.name,
+            namespace=controller.namespace,
+            type=HasMeta,
+            metadata_only=True,
+        )
+    except NotFound:
+        return ControllerSeen(exists=False)
+    if found.metadata.uid != controller.uid:
+        return ControllerSeen(exists=False)
+    return ControllerSeen(found.metadata.labels.get(keys.shard))

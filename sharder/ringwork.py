@@ -17,6 +17,7 @@ from kubeio.errors import InputError, KubeError
 from kubeio.events import EventRecorder
 from kubeio.failures import failure
 from sharder.activation import Activation
+from sharder.admission.publication import Publication
 from sharder.config import immutable_changes, parse_ring, worked_as
 from sharder.denials import Denials, try_again
 from sharder.duty import Duty
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.discovery import Discovery
     from kubeio.resource import Resource
+    from sharder.admission.webhook import Webhook
     from sharder.denials import Right
     from sharder.home import Home
     from sharder.metrics import SharderMetrics
@@ -70,6 +72,7 @@ class RingWork:
         metrics: SharderMetrics,
         clock: Clock,
         rng: random.Random,
+        webhook: Webhook | None = None,
     ) -> None:
         self._client = client
         self._discovery = discovery
@@ -80,6 +83,7 @@ class RingWork:
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
+        self._webhook = webhook
         self._changed = asyncio.Event()
         self._is_leading = False
         self._worked_as = ""
@@ -139,6 +143,9 @@ class RingWork:
         roster = self._take_roster(spec, kinds)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(roster.run(), name=f"roster {self.name}")
+            if self._webhook is not None and spec.assign_at_admission and self._is_ours():
+                attend = self._webhook.attend(spec, kinds, roster, releasing=self._is_deleted())
+                tasks.create_task(attend, name=f"admission {self.name}")
             if is_acting:
                 has_former = worked != united((), spec.resources)
                 await self._act(spec, kinds, roster, tasks, has_former=has_former)
@@ -203,13 +210,14 @@ class RingWork:
         has_former: bool,
     ) -> None:
         releasing = self._is_deleted()
-        waiting = Waiting()
+        waiting = Waiting(labels=(spec.keys.shard, spec.keys.drain))
 
         def look_again() -> None:
             """Namespaces, activation or rights changed: what was left alone may be wanted now."""
             unowned.refresh()
             mover.look_at_all()
             rebalance.nudge()
+            publication.note()
 
         def on_right(right: Right, is_missing: bool) -> None:
             log.log(
@@ -249,14 +257,18 @@ class RingWork:
             clock=self._clock,
             releasing=releasing,
         )
-        mover = Mover(duty, waiting, rng=self._rng)
+        mover = Mover(duty, waiting, rng=self._rng, pace=duty.objects.pace)
         unowned = Unowned(
             self._client,
             kinds.resources,
             keys=spec.keys,
             waiting=waiting,
-            on_work=mover.look_at,
+            on_work=mover.look_at_name,
             on_listed=mover.look_at_all,
+            to_do=mover.to_do,
+            controlled=[kind for kind in kinds.resources if not kinds.is_main(kind)],
+            scope=self._scope,
+            denials=denials,
             clock=self._clock,
             rng=self._rng,
         )
@@ -265,6 +277,18 @@ class RingWork:
         rebalance = Rebalance(duty, handoffs, waiting, mover)
         reporter = Reporter(self._home, self.name, _mapping(self._document, "status"), clock=self._clock)
         survey = Survey(duty, waiting, handoffs, rebalance)
+        publication = Publication(
+            self._client,
+            self._webhook,
+            spec,
+            kinds.resources,
+            roster=roster,
+            rebalance=rebalance,
+            ring_uid=str(_mapping(self._document, "metadata").get("uid", "")),
+            releasing=releasing,
+            clock=self._clock,
+        )
+        tasks.create_task(publication.run(), name="admission")
         tasks.create_task(namespaces.run(), name="namespaces")
         tasks.create_task(activation.run(), name="activation")
         tasks.create_task(events.run(), name="events")
@@ -288,7 +312,10 @@ class RingWork:
                 watch_former_namespaces(self._home, spec, self._scope, rebalance), name="former namespaces"
             )
         if releasing:
-            tasks.create_task(let_go(self._home, self.name, rebalance, roster, activation), name="let go")
+            ending = let_go(
+                self._home, self.name, rebalance, roster, activation, withdrawn=publication.withdrawn
+            )
+            tasks.create_task(ending, name="let go")
         await namespaces.synced.wait()
         tasks.create_task(mover.run(), name="mover")
 

@@ -1,27 +1,39 @@
 """The unowned watches: what needs an owner, seen without keeping what has one.
 
-One list+watch session per resource with the selector `shard notin (names that are not dead)`. When that set
-changes the session is switched: the next one starts and lists before the last one ends, so nothing is missed,
-and both feed the same `Waiting`, so nothing is done twice. Decides nothing; tells the mover what to look at.
+One `sharder.picture` per resource, with the selector `shard notin (names that are not dead)`. When that set changes
+the pictures are switched: the next one lists and watches before the last watch ends, so nothing is missed, and all
+feed the same `Waiting`, so nothing is done twice. Decides nothing; tells the mover what to look at.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.client import Client
-from kubeio.clock import Clock
-from kubeio.labels import RingKeys
-from kubeio.models import Object
-from kubeio.resource import Resource
-from kubeio.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
-from sharder.waiting import Waiting, WorkKey
+from sharder.picture import Picture
+from sharder.scope import EVERYWHERE
+
+if TYPE_CHECKING:
+    from kubeio.client import Client
+    from kubeio.clock import Clock
+    from kubeio.labels import RingKeys
+    from kubeio.resource import Resource
+    from sharder.denials import Denials
+    from sharder.scope import Scope
+    from sharder.waiting import Waiting
 
 log = structlog.get_logger("sharder")
+
+OVERLAP_S: Final = 1.0
+"""How long two watches of a resource run at a switch: what was created just before shows on the old one at once."""
+ENOUGH_TO_DO: Final = 4_000
+"""Objects on the agenda, seconds of work: no further page is asked for while there are more."""
+ENOUGH_WAITING: Final = 50_000
+"""Objects that wait, 10 MB: likewise, though nothing can be done for them now."""
 
 
 def unowned_selector(keys: RingKeys, not_dead: Iterable[str]) -> str:
@@ -30,51 +42,13 @@ def unowned_selector(keys: RingKeys, not_dead: Iterable[str]) -> str:
     return f"{keys.shard} notin ({names})" if names else ""
 
 
-class _Session:
-    """One selector's session over one resource: feeds *waiting* and says when its first list is complete."""
-
-    def __init__(self, watch: ListWatch, resource: Resource, owner: Unowned) -> None:
-        self.listed = asyncio.Event()
-        self._watch = watch
-        self._resource = resource
-        self._owner = owner
-        self._seen: set[WorkKey] = set()
-
-    async def run(self) -> None:
-        async for event in self._watch.events():
-            self._handle(event)
-
-    def _handle(self, event: WatchEvent) -> None:
-        match event:
-            case ListStarted():
-                self._seen = set()
-            case Listed(objects=objects):
-                for item in objects:
-                    self._seen.add(self._owner.put(self._resource, item))
-            case ListDone(resource_version=version):
-                self._owner.keep_only(self._resource, self._seen, int(version or 0))
-                self._seen = set()
-                self.listed.set()
-            case Changed(object=item):
-                self._owner.put(self._resource, item)
-            case Removed(object=item):
-                self._owner.remove(self._resource, item)
-            case Gap(error=error, retry_in_s=retry_in_s):
-                log.warning(
-                    "unowned watch interrupted",
-                    resource=self._resource.group_resource,
-                    error=str(error),
-                    retry_in_s=round(retry_in_s, 2),
-                )
-            case _:
-                pass
-
-
 class Unowned:
     """Keeps *waiting* up to date for every resource of one ring.
 
-    *on_work* hears of each object that is new or changed, *on_listed* when all resources were listed after a switch:
-    only then is it known which parents still have controlled objects that wait.
+    *on_work* hears of each object (by its name in *waiting*) that is new or changed. *controlled* are listed before
+    the other resources, and *on_listed* is told when they were, and again when all were: only then is it known which
+    parents still have controlled objects that wait. *to_do* counts what is on the agenda: much of it holds lists back,
+    never watches.
     """
 
     def __init__(
@@ -84,85 +58,126 @@ class Unowned:
         *,
         keys: RingKeys,
         waiting: Waiting,
-        on_work: Callable[[WorkKey], None],
+        on_work: Callable[[str], None],
         on_listed: Callable[[], None],
+        to_do: Callable[[], int],
+        controlled: Collection[Resource] = (),
+        scope: Scope = EVERYWHERE,
+        denials: Denials,
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self._client = client
         self._resources = tuple(resources)
+        self._controlled = frozenset(controlled)
+        self._scope = scope
+        self._denials = denials
         self._keys = keys
         self._waiting = waiting
         self._on_work = on_work
         self._on_listed = on_listed
+        self._to_do = to_do
         self._clock = clock
         self._rng = rng
         self._selector: str | None = None
         self._switched = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._pictures: Sequence[Picture] = ()
+        self.knows_controlled = False
+        """Whether all controlled objects that wait are known, under the present selector."""
         self.listed_at: float | None = None
         """When every resource had been listed under the present selector; None while a switch is under way."""
 
     def select(self, not_dead: Iterable[str]) -> None:
-        """Watch for objects that name none of *not_dead*; the running sessions go on until the new ones listed."""
+        """Watch for objects that name none of *not_dead*; the running watches go on until the new ones stand."""
         selector = unowned_selector(self._keys, not_dead)
         if selector != self._selector:
             self._selector = selector
-            self.listed_at = None
-            self._switched.set()
+            self._begin_switch()
 
     def refresh(self) -> None:
         """List everything once more under the present selector: what was dismissed may be wanted now."""
         if self._selector is not None:
-            self.listed_at = None
-            self._switched.set()
+            self._begin_switch()
+
+    def look_for_room(self) -> None:
+        """Something was done: perhaps another page of a list can be taken."""
+        if self._to_do() < ENOUGH_TO_DO and len(self._waiting) < ENOUGH_WAITING:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
 
     async def run(self) -> None:
         """Run until cancelled; raises what makes the first list of a resource impossible (403, 404)."""
         await self._switched.wait()
-        running: list[asyncio.Task[None]] = []
         async with asyncio.TaskGroup() as tasks:
+            running: list[tuple[Picture, asyncio.Task[None]]] = []
             while True:
                 self._switched.clear()
-                selector = self._selector or ""
-                sessions = [self._session(resource, selector) for resource in self._resources]
-                started = [
-                    tasks.create_task(session.run(), name=f"unowned {resource.group_resource}")
-                    for session, resource in zip(sessions, self._resources, strict=True)
-                ]
-                for session in sessions:
-                    await session.listed.wait()
-                for old in running:
+                for picture, _ in running:
+                    picture.stop_listing()
+                    self._waiting.overlap(picture.area, True)
+                new = self._begin_pictures(tasks)
+                for picture, _ in new:
+                    await picture.begun.wait()
+                if running:
+                    await asyncio.sleep(OVERLAP_S)
+                for picture, old in running:
                     old.cancel()
-                running = started
-                if selector == self._selector:
-                    self.listed_at = self._clock.now()
-                    self._on_listed()
-                    log.info("unowned watch switched", selector=selector, waiting=len(self._waiting))
+                    self._waiting.overlap(picture.area, False)
+                running = new
                 await self._switched.wait()
 
-    def put(self, resource: Resource, item: Object) -> WorkKey:
-        work = WorkKey(resource.group_resource, item.meta.key)
-        if self._waiting.put(work, item.meta, at=self._clock.now()):
-            self._on_work(work)
-        return work
+    def _begin_switch(self) -> None:
+        self.listed_at = None
+        self.knows_controlled = not self._controlled
+        self._switched.set()
 
-    def remove(self, resource: Resource, item: Object) -> None:
-        work = WorkKey(resource.group_resource, item.meta.key)
-        self._waiting.drop_up_to(work, int(item.meta.resource_version or 0))
+    def _begin_pictures(self, tasks: asyncio.TaskGroup) -> list[tuple[Picture, asyncio.Task[None]]]:
+        self._pictures = [
+            self._picture(resource, namespace)
+            for namespace in self._scope.namespaces
+            for resource in self._resources
+        ]
+        return [
+            (picture, tasks.create_task(picture.run(), name=f"unowned {picture.resource.group_resource}"))
+            for picture in self._pictures
+        ]
 
-    def keep_only(self, resource: Resource, seen: set[WorkKey], version: int) -> None:
-        """A list at *version* is complete: what it did not show no longer waits."""
-        for work in self._waiting.of_resource(resource):
-            if work not in seen:
-                self._waiting.drop_up_to(work, version)
-
-    def _session(self, resource: Resource, selector: str) -> _Session:
-        watch = ListWatch(
+    def _picture(self, resource: Resource, namespace: str) -> Picture:
+        return Picture(
             self._client,
             resource,
-            label_selector=selector,
-            metadata_only=True,
+            namespace=namespace,
+            label_selector=self._selector or "",
+            labels=self._keys,
+            denials=self._denials,
+            waiting=self._waiting,
+            on_work=self._on_work,
+            on_listed=self._one_was_listed,
+            may_list=lambda: self._wait_for_room(resource),
             clock=self._clock,
             rng=self._rng,
         )
-        return _Session(watch, resource, self)
+
+    async def _wait_for_room(self, resource: Resource) -> None:
+        """Return when *resource* may be listed, or its next page asked for."""
+        if resource not in self._controlled:
+            for picture in self._pictures:
+                if picture.resource in self._controlled:
+                    await picture.listed.wait()
+        self.look_for_room()
+        await self._has_room.wait()
+
+    def _one_was_listed(self) -> None:
+        if self._switched.is_set():
+            return  # a picture that is to be replaced
+        controlled = (p.listed.is_set() for p in self._pictures if p.resource in self._controlled)
+        if not self.knows_controlled and all(controlled):
+            self.knows_controlled = True
+            self._on_listed()
+        if all(picture.listed.is_set() for picture in self._pictures):
+            self.listed_at = self._clock.now()
+            self._on_listed()
+            log.info("unowned watch switched", selector=self._selector, waiting=len(self._waiting))

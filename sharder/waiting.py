@@ -13,7 +13,6 @@ from enum import IntEnum
 import msgspec
 
 from kubeio.models import Meta, ObjectKey, OwnerReference
-from kubeio.resource import Resource
 from sharder.listing import Listing
 from sharder.packing import (
     LONGEST_MS,
@@ -103,6 +102,7 @@ class Waiting:
         self._left_queued: set[str] = set()
         """Dropped, but not yet met by the agenda."""
         self._lists: dict[str, Listing] = {}
+        self._overlapping: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -144,8 +144,20 @@ class Waiting:
 
     # ---- the same by name -------------------------------------------------------------------------------------
 
+    def prefix(self, resource: str) -> str:
+        """How the names of *resource*'s objects begin; `namespace/name` follows."""
+        prefix = self._prefixes.get(resource)
+        if prefix is None:
+            prefix = self._prefixes[resource] = chr(_FIRST_PREFIX + len(self._prefixes))
+            self._resources[prefix] = resource
+        return prefix
+
+    def area(self, resource: str, namespace: str) -> str:
+        """How the names of *resource*'s objects in *namespace* begin; empty: of all of them."""
+        return f"{self.prefix(resource)}{namespace}/" if namespace else self.prefix(resource)
+
     def name(self, work: WorkKey) -> str:
-        return f"{self._prefix(work.resource)}{work.key.namespace}/{work.key.name}"
+        return f"{self.prefix(work.resource)}{work.key.namespace}/{work.key.name}"
 
     def work(self, name: str) -> WorkKey:
         namespace, _, object_name = name[1:].partition("/")
@@ -208,7 +220,7 @@ class Waiting:
         known = self._records.get(name)
         if known is not None and version_of(known) <= version:
             self.drop_named(name)
-        listing = self._lists.get(name[0])
+        listing = self._listing(name)
         if listing is not None:
             listing.settle(name, version)
 
@@ -247,17 +259,18 @@ class Waiting:
 
     # ---- for lists --------------------------------------------------------------------------------------------
 
-    def begin_list(self, resource: Resource) -> None:
-        """A new list of *resource* begins; one that did not come to its end counts for nothing."""
-        prefix = self._prefix(resource.group_resource)
-        self._lists[prefix] = Listing()
+    # An area is what one list shows: a resource, or its objects in one namespace.
+
+    def begin_list(self, area: str) -> None:
+        """A new list of *area* is asked for; one that did not come to its end counts for nothing."""
+        self._lists[area] = Listing(is_overlapping=area in self._overlapping)
         for name, record in self._records.items():
-            if name[0] == prefix and record[30] & Marks.IS_LISTED:
+            if record[30] & Marks.IS_LISTED and name.startswith(area):
                 self._records[name] = marked(record, record[30] & ~Marks.IS_LISTED)
 
-    def put_listed(self, name: str, meta: Meta | ListedMeta, *, at: float, lane: Lane) -> bool:
+    def put_listed(self, area: str, name: str, meta: Meta | ListedMeta, *, at: float, lane: Lane) -> bool:
         """`put` of what the list under way shows: unless that version, or a later one, was settled since it began."""
-        listing = self._lists[name[0]]
+        listing = self._lists[area]
         listing.position = max(listing.position, name)
         if listing.is_settled(name, int(meta.resource_version or 0)):
             return False
@@ -268,14 +281,27 @@ class Waiting:
 
     def put_seen(self, name: str, meta: Meta | ListedMeta, *, at: float, lane: Lane) -> bool:
         """`put` of what a watch shows: two watches may show the same, and one of them late."""
-        listing = self._lists.get(name[0])
+        listing = self._listing(name)
         if listing is not None and listing.is_settled(name, int(meta.resource_version or 0)):
             return False
         return self.put_named(name, meta, at=at, lane=lane)
 
-    def overlap(self, resource: Resource, is_overlapping: bool) -> None:
-        """Whether two watches of *resource* run: what one has shown and was settled, the other may show later."""
-        listing = self._lists.get(self._prefix(resource.group_resource))
+    def end_list(self, area: str, version: int) -> None:
+        """The list, of *version*, is complete: what it did not show no longer waits."""
+        listing = self._lists[area]
+        for name, record in tuple(self._records.items()):
+            if not record[30] & Marks.IS_LISTED and name.startswith(area):
+                self.drop_named_up_to(name, version)
+        listing.is_complete = True
+        listing.prune()
+
+    def overlap(self, area: str, is_overlapping: bool) -> None:
+        """Whether two watches of *area* run: what one has shown and was settled, the other may show later."""
+        if is_overlapping:
+            self._overlapping.add(area)
+        else:
+            self._overlapping.discard(area)
+        listing = self._lists.get(area)
         if listing is not None:
             listing.is_overlapping = is_overlapping
             listing.prune()
@@ -285,24 +311,12 @@ class Waiting:
         """Settled objects that a list or a second watch may still show."""
         return sum(map(len, self._lists.values()))
 
-    def end_list(self, resource: Resource, version: int) -> None:
-        """The list, of *version*, is complete: what it did not show no longer waits."""
-        prefix = self._prefix(resource.group_resource)
-        listing = self._lists[prefix]
-        for name, record in tuple(self._records.items()):
-            if name[0] == prefix and not record[30] & Marks.IS_LISTED:
-                self.drop_named_up_to(name, version)
-        listing.is_complete = True
-        listing.prune()
+    def _listing(self, name: str) -> Listing | None:
+        """The list, if any, that shows *name*."""
+        found = self._lists.get(name[0])
+        return found if found is not None else self._lists.get(name[: name.index("/") + 1])
 
     # ---- inside -----------------------------------------------------------------------------------------------
-
-    def _prefix(self, resource: str) -> str:
-        prefix = self._prefixes.get(resource)
-        if prefix is None:
-            prefix = self._prefixes[resource] = chr(_FIRST_PREFIX + len(self._prefixes))
-            self._resources[prefix] = resource
-        return prefix
 
     def _kept_labels(self, meta: Meta | ListedMeta) -> Labels:
         labels = meta.labels

@@ -12,6 +12,7 @@ from kubeio.client import Client
 from kubeio.clock import SystemClock
 from kubeio.config import load_cluster
 from kubeio.models import ObjectKey
+from sharder.denials import Denials
 from sharder.unowned import Unowned
 from sharder.waiting import Waiting, WorkKey
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
@@ -34,6 +35,8 @@ async def watching(ground: Ground) -> AsyncIterator[tuple[Unowned, Waiting]]:
             waiting=waiting,
             on_work=lambda _: None,
             on_listed=lambda: None,
+            to_do=lambda: 0,
+            denials=Denials(now=SystemClock().now, on_change=lambda *_: None),
             clock=SystemClock(),
             rng=random.Random(1),
         )

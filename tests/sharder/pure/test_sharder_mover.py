@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import cast
 
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kubeio.errors import ServerFailure
+from kubeio.errors import ServerFailure, TooManyRequests
 from kubeio.models import Meta, ObjectKey
 from kubeio.resource import Resource
 from sharder.decisions import Assign
@@ -28,10 +29,12 @@ from sharder.lives import State
 from sharder.metrics import SharderMetrics
 from sharder.mover import Mover
 from sharder.objects import Outcome
+from sharder.pace import Pace
 from sharder.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
+from sharder.proofs import HURRIED_S, VALID_S
 from sharder.spec import GroupResource, RingResource
 from sharder.view import View
-from sharder.waiting import Waiting, WorkKey
+from sharder.waiting import Lane, Waiting, WorkKey
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
 
@@ -41,6 +44,7 @@ SPEC = make_spec(
     resources=(RingResource(GroupResource("example.com", "websites"), (GroupResource("", "configmaps"),)),)
 )
 TWO = make_view({"a-1": State.READY, "b-1": State.READY, "c-dead": State.DEAD}, {"a": "a-1", "b": "b-1"})
+READ_S = 0.02
 OF_A = name_for(TWO, "a")
 
 
@@ -53,7 +57,7 @@ class LoopClock:
 
 
 class Roster:
-    """Shows *view*; evidence takes a tenth of a second and shows *held* as it was when the read began."""
+    """Shows *view*; evidence takes `READ_S` and shows *held* as it was when the read began."""
 
     def __init__(self, view: View, *held: str) -> None:
         self.view = view
@@ -65,7 +69,7 @@ class Roster:
         began = asyncio.get_running_loop().time()
         self.reads.append(began)
         held = frozenset(self.held)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(READ_S)
         if self.fails:
             self.fails -= 1
             raise ServerFailure("LIST leases", status=500)
@@ -93,15 +97,21 @@ class Objects:
 
     objects: dict[str, Meta] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
+    takes_s: float = 0.0
+    answers: dict[str, Outcome] = field(default_factory=dict)
 
     def put(self, meta: Meta) -> Meta:
         self.objects[meta.name] = meta
         return meta
 
-    async def write(self, resource: Resource, meta: Meta, decision: object) -> Outcome:
+    async def write_in_turn(self, resource: Resource, meta: Meta, decision: object) -> Outcome:
         assert isinstance(decision, Assign)
         now = asyncio.get_running_loop().time()
         self.sent.append(Sent(now, meta.name, meta.resource_version, decision.to))
+        if self.takes_s:
+            await asyncio.sleep(self.takes_s)
+        if meta.name in self.answers:
+            return self.answers[meta.name]
         current = self.objects[meta.name]
         if current.resource_version != meta.resource_version:
             return Outcome.STALE
@@ -140,7 +150,8 @@ class Ring:
         self.metrics = SharderMetrics(CollectorRegistry())
         self.clock = LoopClock()
         self.waiting = Waiting()
-        self.mover = Mover(cast(Duty, self), self.waiting, rng=random.Random(1))
+        self.pace = Pace(clock=self.clock, rng=random.Random(1))
+        self.mover = Mover(cast(Duty, self), self.waiting, rng=random.Random(1), pace=self.pace)
 
     def resource(self, work: WorkKey) -> Resource:
         return WEBSITES if work.resource == WEBSITES.group_resource else CONFIGMAPS
@@ -189,19 +200,93 @@ async def test_without_evidence_nothing_is_written_until_there_is_some() -> None
         assert [sent.to for sent in ring.objects.sent] == ["a-1"]
 
 
-async def test_each_batch_has_evidence_that_begins_after_its_versions_were_read() -> None:
+async def test_evidence_begins_after_the_version_was_read_and_is_not_kept() -> None:
     async with moving(Roster(TWO, "a-1", "b-1")) as ring:
         for number in range(300):
             ring.shows(ring.objects.put(make_meta(f"first-{number}")))
         shown_at = ring.clock.now()
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.15)
         assert len(ring.objects.sent) == 300
-        assert len(ring.roster.reads) == 2, "one read for a batch of up to 250"
-        assert ring.roster.reads[0] >= shown_at
+        assert [began >= shown_at for began in ring.roster.reads] == [True]
         ring.roster.held.clear()
         ring.shows(ring.objects.put(make_meta("second")))
         await asyncio.sleep(1)
         assert ring.owner("second") is None, "what was held before says nothing"
+
+
+async def busy(ring: Ring, count: int) -> list[float]:
+    """Have *count* objects written by a server that takes 20 ms for each; the instants of the writes."""
+    ring.objects.takes_s = 0.02
+    for number in range(count):
+        ring.shows(ring.objects.put(make_meta(f"site-{number}")))
+    await asyncio.sleep(count / 8 * 0.02 + 1)
+    assert len(ring.objects.sent) == count
+    return [sent.at for sent in ring.objects.sent]
+
+
+async def test_every_write_begins_within_a_quarter_of_a_second_of_a_read_that_was_answered() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        for at in await busy(ring, 800):
+            ages = [at - began for began in ring.roster.reads if began + READ_S <= at]
+            assert min(ages) <= VALID_S
+
+
+async def test_the_next_read_runs_while_the_writes_of_the_last_one_go_out() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        instants = await busy(ring, 800)
+        gaps = [later - earlier for earlier, later in pairwise(instants)]
+        assert max(gaps) <= 0.021, "the writes never wait for evidence"
+        assert len(ring.roster.reads) <= 2 + (instants[-1] - instants[0]) / HURRIED_S
+
+
+async def test_a_new_object_goes_before_a_backlog() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.objects.takes_s = 0.02
+        for number in range(800):
+            meta = ring.objects.put(make_meta(f"site-{number}"))
+            work = WorkKey(WEBSITES.group_resource, meta.key)
+            ring.waiting.put(work, meta, at=ring.clock.now(), lane=Lane.BACKLOG)
+            ring.mover.look_at(work)
+        await asyncio.sleep(0.5)
+        asked_at = ring.clock.now()
+        ring.shows(ring.objects.put(make_meta("new")))
+        await asyncio.sleep(0.5)
+        [sent] = [sent for sent in ring.objects.sent if sent.name == "new"]
+        assert sent.at - asked_at <= HURRIED_S + READ_S + 0.021
+
+
+async def test_nothing_is_read_while_nothing_is_to_be_written() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        await asyncio.sleep(60)
+        assert ring.roster.reads == []
+        ring.shows(ring.objects.put(make_meta("one")))
+        await asyncio.sleep(60)
+        assert len(ring.roster.reads) == 1
+
+
+async def test_while_the_server_wants_a_pause_nothing_is_written_and_no_evidence_gathered() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.pace.failed(0.01, TooManyRequests("PATCH", status=429, retry_after_s=20.0))
+        ring.shows(ring.objects.put(make_meta("one")))
+        await asyncio.sleep(19)
+        assert (ring.roster.reads, ring.objects.sent) == ([], [])
+        await asyncio.sleep(4)
+        assert len(ring.objects.sent) == 1
+
+
+async def test_an_object_that_may_not_be_written_stays_until_it_is_asked_for_again() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.objects.answers["one"] = Outcome.DENIED
+        ring.shows(ring.objects.put(make_meta("one")))
+        await asyncio.sleep(60)
+        assert len(ring.objects.sent) == 1
+        assert len(ring.waiting) == 1
+        del ring.objects.answers["one"]
+        ring.mover.look_at_some(WEBSITES.group_resource, "elsewhere")
+        ring.mover.look_at_some(WEBSITES.group_resource, "ns")
+        await asyncio.sleep(1)
+        assert [sent.name for sent in ring.objects.sent] == ["one", "one"]
+        assert len(ring.waiting) == 0
 
 
 async def test_a_write_that_met_another_version_is_decided_anew_with_new_evidence() -> None:

@@ -19,6 +19,8 @@ from sharder.waiting import Lane, Waiting, WorkKey
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
 
 KEPT = (KEYS.shard, KEYS.drain)
+AREA = Waiting().prefix(WEBSITES.group_resource)
+"""Every waiting room calls the first resource that it hears of like this."""
 
 
 def work(name: str, resource: str = WEBSITES.group_resource) -> WorkKey:
@@ -70,7 +72,14 @@ def test_without_a_list_of_labels_all_are_kept() -> None:
 
 @pytest.mark.parametrize(
     "uid",
-    ["", "uid-1", "0" * 36, str(uuid.UUID(int=0)), str(uuid.UUID(int=2**128 - 1)), str(uuid.uuid4()).upper()],
+    [
+        "",
+        "uid-1",
+        "0" * 36,
+        str(uuid.UUID(int=0)),
+        str(uuid.UUID(int=2**128 - 1)),
+        str(uuid.UUID(int=15)).upper(),
+    ],
 )
 def test_any_uid_comes_out_as_it_went_in(uid: str) -> None:
     waiting = Waiting(labels=KEPT)
@@ -138,7 +147,7 @@ def test_more_kinds_of_labels_than_there_are_numbers_are_kept_all_the_same() -> 
 
 def listed(waiting: Waiting, *names: str, version: int = 7) -> list[bool]:
     return [
-        waiting.put_listed(waiting.name(work(name)), meta(name, version), at=0, lane=Lane.BACKLOG)
+        waiting.put_listed(AREA, waiting.name(work(name)), meta(name, version), at=0, lane=Lane.BACKLOG)
         for name in names
     ]
 
@@ -149,32 +158,46 @@ def waits(waiting: Waiting) -> list[str]:
 
 def test_what_a_complete_list_did_not_show_no_longer_waits_unless_it_is_newer() -> None:
     waiting = Waiting()
+    assert waiting.prefix(WEBSITES.group_resource) == AREA
     for name, version in (("a", 5), ("b", 5), ("later", 30)):
         waiting.put(work(name), meta(name, version), at=0)
     other = work("a", CONFIGMAPS.group_resource)
     waiting.put(other, meta("a", 1), at=0)
-    waiting.begin_list(WEBSITES)
+    waiting.begin_list(AREA)
     listed(waiting, "b", "c")
-    waiting.end_list(WEBSITES, version=20)
+    waiting.end_list(AREA, version=20)
     assert waits(waiting) == ["a", "b", "c", "later"]
     assert waiting.get(other) is not None, "another resource's list says nothing about it"
     assert waiting.get(work("a")) is None
 
 
+def test_the_list_of_one_namespace_says_nothing_about_another() -> None:
+    waiting = Waiting()
+    elsewhere = WorkKey(WEBSITES.group_resource, ObjectKey("ns2", "a"))
+    waiting.put(elsewhere, Meta(name="a", namespace="ns2", uid="u", resource_version="5"), at=0)
+    waiting.put(work("a"), meta("a", 5), at=0)
+    area = waiting.area(WEBSITES.group_resource, "ns")
+    waiting.begin_list(area)
+    waiting.drop_up_to(work("m"), 5)
+    assert not waiting.put_listed(area, waiting.name(work("m")), meta("m", 5), at=0, lane=Lane.BACKLOG)
+    waiting.end_list(area, version=20)
+    assert [found.work for found in waiting] == [elsewhere]
+
+
 def test_a_list_that_did_not_end_counts_for_nothing() -> None:
     waiting = Waiting()
-    waiting.begin_list(WEBSITES)
+    waiting.begin_list(AREA)
     listed(waiting, "a", "b")
-    waiting.begin_list(WEBSITES)
+    waiting.begin_list(AREA)
     listed(waiting, "b")
-    waiting.end_list(WEBSITES, version=20)
+    waiting.end_list(AREA, version=20)
     assert waits(waiting) == ["b"]
 
 
 def test_what_was_settled_while_a_list_is_read_is_not_decided_again_at_the_same_version() -> None:
     waiting = Waiting()
     waiting.put(work("m"), meta("m", 5), at=0)
-    waiting.begin_list(WEBSITES)
+    waiting.begin_list(AREA)
     waiting.drop_up_to(work("m"), 5)  # the old session's object was assigned
     assert listed(waiting, "a", "m", version=5) == [True, False]
     assert waits(waiting) == ["a"]
@@ -182,35 +205,35 @@ def test_what_was_settled_while_a_list_is_read_is_not_decided_again_at_the_same_
 
 def test_what_was_settled_is_news_again_at_a_later_version() -> None:
     waiting = Waiting()
-    waiting.begin_list(WEBSITES)
+    waiting.begin_list(AREA)
     waiting.drop_up_to(work("m"), 5)
     assert listed(waiting, "m", version=6) == [True]
 
 
 def test_a_second_watch_that_lags_shows_nothing_twice() -> None:
     waiting = Waiting()
-    waiting.begin_list(WEBSITES)
+    waiting.overlap(AREA, True)
+    waiting.begin_list(AREA)
     listed(waiting, "z")
     name = waiting.name(work("new"))
     assert waiting.put_seen(name, meta("new", 9), at=0, lane=Lane.NEW)
     waiting.drop_up_to(work("new"), 9)
     assert not waiting.put_seen(name, meta("new", 9), at=0, lane=Lane.NEW)
-    waiting.overlap(WEBSITES, False)
+    waiting.overlap(AREA, False)
     assert waiting.remembered == 0, "behind the list's place, and one watch left"
 
 
 def test_what_the_list_brought_itself_is_not_remembered() -> None:
     """Else a first assignment would keep a hundred thousand names."""
     waiting = Waiting()
-    waiting.begin_list(WEBSITES)
-    waiting.overlap(WEBSITES, False)
+    waiting.begin_list(AREA)
     for number in range(1000):
         listed(waiting, f"o-{number:04}")
         waiting.drop_up_to(work(f"o-{number:04}"), 7)
     assert waiting.remembered == 0
     waiting.drop_up_to(work("zz"), 7)
     assert waiting.remembered == 1
-    waiting.end_list(WEBSITES, version=7)
+    waiting.end_list(AREA, version=7)
     assert waiting.remembered == 0
 
 
