@@ -25,6 +25,7 @@ from kubeio.lease import Leases
 from kubeio.metrics import ClientMetrics
 from kubeio.server import ProbeServer, write_port
 from sharder.metrics import SharderMetrics
+from sharder.outlets import Outlets
 from sharder.ringfile import FileRing, RingFile
 from sharder.rings import Rings
 from sharder.scope import EVERYWHERE, Scope
@@ -73,14 +74,21 @@ async def run(settings: Settings) -> None:
     clock = SystemClock()
     rng = random.Random()  # noqa: S311 - jitter, no secret
     client_metrics = ClientMetrics(registry)
-    # The election renews on connections of its own: it never queues behind patches.
+    # The election and the rings' Leases have connections of their own: they never queue behind patches.
     async with (
         Client(cluster, user_agent="ringleader-sharder", clock=clock, metrics=client_metrics) as client,
         Client(cluster, max_connections=2, user_agent="ringleader-sharder-election", clock=clock) as election,
+        Client(cluster, max_connections=8, user_agent="ringleader-sharder-leases", clock=clock) as leases,
         _webhook(settings.webhook, cluster, registry, clock, rng) as webhook,
     ):
         rings = _rings(
-            settings, client, metrics=SharderMetrics(registry), clock=clock, rng=rng, webhook=webhook
+            settings,
+            client,
+            metrics=SharderMetrics(registry),
+            clock=clock,
+            rng=rng,
+            webhook=webhook,
+            outlets=Outlets.of(client, clock=clock, rng=rng, leases=leases),
         )
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         server = ProbeServer(settings.probes_host, settings.probes_port, registry, {}, ready_checks=ready)
@@ -139,6 +147,7 @@ def _rings(
     clock: Clock,
     rng: random.Random,
     webhook: Webhook | None,
+    outlets: Outlets,
 ) -> Rings | FileRing:
     if settings.ring_file is not None:
         return FileRing(
@@ -151,6 +160,7 @@ def _rings(
             metrics=metrics,
             clock=clock,
             rng=rng,
+            outlets=outlets,
         )
     return Rings(
         client,
@@ -161,4 +171,5 @@ def _rings(
         clock=clock,
         rng=rng,
         webhook=webhook,
+        outlets=outlets,
     )

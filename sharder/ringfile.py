@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.discovery import Discovery
     from sharder.metrics import SharderMetrics
+    from sharder.outlets import Outlets
     from sharder.spec import RingSpec
 
 log = structlog.get_logger("sharder")
@@ -115,8 +116,10 @@ class FileRing:
         metrics: SharderMetrics,
         clock: Clock,
         rng: random.Random,
+        outlets: Outlets | None = None,
     ) -> None:
         self._client = client
+        self._outlets = outlets
         self._discovery = discovery
         self._file = file
         self._identity = identity
@@ -152,6 +155,7 @@ class FileRing:
                 metrics=self._metrics,
                 clock=self._clock,
                 rng=self._rng,
+                outlets=self._outlets,
             )
             running = tasks.create_task(work.run(), name=f"ring {self._file.spec.name}")
             self.synced.set()

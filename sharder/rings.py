@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kubeio.models import Object
     from sharder.admission.webhook import Webhook
     from sharder.metrics import SharderMetrics
+    from sharder.outlets import Outlets
 
 log = structlog.get_logger("sharder")
 
@@ -47,11 +48,13 @@ class Rings:
         clock: Clock,
         rng: random.Random,
         webhook: Webhook | None = None,
+        outlets: Outlets | None = None,
     ) -> None:
         self._client = client
         self._discovery = discovery
         self._identity = identity
         self._names = frozenset(names)
+        self._outlets = outlets
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
@@ -129,6 +132,7 @@ class Rings:
             clock=self._clock,
             rng=self._rng,
             webhook=self._webhook,
+            outlets=self._outlets,
         )
         if self._is_leading:
             work.lead()

@@ -28,6 +28,7 @@ from sharder.keys import RingKinds
 from sharder.mover import Mover
 from sharder.namespaces import Namespaces
 from sharder.objects import ObjectWriter
+from sharder.outlets import Outlets
 from sharder.rebalance import Rebalance
 from sharder.reporter import Reporter
 from sharder.roster import Roster
@@ -73,6 +74,7 @@ class RingWork:
         clock: Clock,
         rng: random.Random,
         webhook: Webhook | None = None,
+        outlets: Outlets | None = None,
     ) -> None:
         self._client = client
         self._discovery = discovery
@@ -84,6 +86,7 @@ class RingWork:
         self._clock = clock
         self._rng = rng
         self._webhook = webhook
+        self._outlets = outlets or Outlets.of(client, clock=clock, rng=rng)
         self._changed = asyncio.Event()
         self._is_leading = False
         self._worked_as = ""
@@ -181,7 +184,7 @@ class RingWork:
         """The ring's one roster: what it saw outlives changes of the spec and the change from standby to leader."""
         if self._roster is None:
             self._roster = Roster(
-                self._client,
+                self._outlets.leases,
                 spec,
                 kinds.labelled,
                 identity=self._identity,
@@ -250,14 +253,16 @@ class RingWork:
             roster=roster,
             namespaces=namespaces,
             activation=activation,
-            objects=ObjectWriter(self._client, spec.keys, denials=denials, metrics=self._metrics),
+            objects=ObjectWriter(
+                self._client, spec.keys, denials=denials, metrics=self._metrics, pace=self._outlets.pace
+            ),
             metrics=self._metrics,
             events=events,
             ring=self._home.regarding,
             clock=self._clock,
             releasing=releasing,
         )
-        mover = Mover(duty, waiting, rng=self._rng, pace=duty.objects.pace)
+        mover = Mover(duty, waiting, rng=self._rng, pace=self._outlets.pace)
         unowned = Unowned(
             self._client,
             kinds.resources,
