@@ -43,6 +43,8 @@ class Link:
         self._tasks: asyncio.TaskGroup | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._carrying: set[asyncio.Task[None]] = set()
+        self._clients: set[socket.socket] = set()
+        self._held_up: set[socket.socket] = set()
 
     @property
     def port(self) -> int:
@@ -63,6 +65,11 @@ class Link:
     def connections(self) -> int:
         """Connections across it now."""
         return len(self._carrying)
+
+    @property
+    def held_up(self) -> int:
+        """Connections whose client has sent something since `hold`."""
+        return len(self._held_up)
 
     async def __aenter__(self) -> Self:
         # The guard keeps the port ours while the listener is away: it is bound, but never listens.
@@ -90,6 +97,7 @@ class Link:
 
     def release(self) -> None:
         """What was held goes on its way, in order."""
+        self._held_up.clear()
         self._open.set()
 
     def cut(self) -> None:
@@ -126,12 +134,14 @@ class Link:
         with client, socket.socket() as server:
             client.setblocking(False)
             server.setblocking(False)
+            self._clients.add(client)
             try:
                 await loop.sock_connect(server, self._target)
                 is_whole = await self._both_ways(client, server)
             except OSError:
                 pass  # the server is away: the client learns by the reset
             finally:
+                self._clients.discard(client)
                 if not is_whole:
                     for side in (client, server):
                         side.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
@@ -160,7 +170,7 @@ class Link:
         return end
 
     async def _receive(self, source: socket.socket, way: asyncio.Queue[tuple[float, bytes | None]]) -> None:
-        """Put what *source* sends on its *way*: then b"" for its end, or None for a reset, which waits its turn too."""
+        """Put what *source* sends on its *way*: then b"" for its end, or None for a reset: they wait their turn too."""
         loop = asyncio.get_running_loop()
         chunk: bytes | None = b"-"
         while chunk:
@@ -168,6 +178,8 @@ class Link:
                 chunk = await loop.sock_recv(source, _CHUNK_BYTES)
             except OSError:
                 chunk = None
+            if chunk and source in self._clients and not self._open.is_set():
+                self._held_up.add(source)
             await way.put((loop.time() + self.delay_s, chunk))
 
     async def _send(self, way: asyncio.Queue[tuple[float, bytes | None]], sink: socket.socket) -> _End:

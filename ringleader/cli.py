@@ -57,19 +57,28 @@ def demo(
     *,
     headless: Annotated[bool, typer.Option("--headless", help="Print only the JSON document.")] = False,
     objects: Annotated[int, typer.Option("--objects", min=20, max=200_000, help="Objects to share.")] = 2000,
-    real: Annotated[bool, typer.Option("--real", help="On a real kube-apiserver and etcd.")] = False,
+    real: Annotated[
+        bool,
+        typer.Option(
+            "--real", help="On a real kube-apiserver and etcd; built from Go modules the first time."
+        ),
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up until Ctrl-C.")] = False,
     no_fence: Annotated[
         bool, typer.Option("--no-fence", help="Switch the fence off: the demo must fail and name an object.")
     ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Which objects are updated.")] = 1,
+    lease_s: Annotated[
+        int | None,
+        typer.Option("--lease-s", min=2, max=60, help="Duration of the leases. [default: 3; 6 with --real]"),
+    ] = None,
     output: Output = None,
 ) -> int:
     """A fleet shares 2,000 objects while replicas die, freeze, join and roll; two witnesses judge it."""
     from ringleader.demo.command import DemoOptions, run_demo
 
     return run_demo(
-        DemoOptions(objects=objects, real=real, keep=keep, fenced=not no_fence, seed=seed),
+        DemoOptions(objects=objects, real=real, keep=keep, fenced=not no_fence, seed=seed, lease_s=lease_s),
         is_headless=headless,
         form=output,
     )

@@ -11,6 +11,7 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from pathlib import Path
 import aiohttp
 
 from devcluster.plane import ControlPlane
-from devcluster.real import BinariesMissing, real_plane
+from devcluster.real import BinariesMissing, PlaneFailed, ensure_binaries, kubernetes_recipe, real_plane
+from devcluster.real.binaries import SERVERS
+from devcluster.real.build_progress import ConsoleProgress
 from ringleader.demo.document import Document, document, faults
 from ringleader.demo.pulse import PulseTaker
 from ringleader.demo.screen import Screen, choose_screen
@@ -35,10 +38,14 @@ from ringleader.testing.replica import ReplicaFailedError
 from ringleader.testing.witness import TooFewReconcilesError
 
 LEASE_S = 3
-HOLD_S = 20
+REAL_LEASE_S = 6
+"""On the real plane: its servers take most of a small machine, and a renewal waits like every other request."""
+HOLD_S = 60
 UPDATES_PER_S = 20.0
 WAIT_MS = "20"
 _PULSE_S = 0.5
+_IDLE = 4
+"""How much longer than a look at the fleet the pause after it is."""
 _NAMED = 5
 
 
@@ -51,13 +58,17 @@ class DemoOptions:
     keep: bool = False
     fenced: bool = True
     seed: int = 1
+    lease_s: int | None = None
+    """Of replicas and sharders; what fits the plane if None."""
 
     def fleet_spec(self) -> FleetSpec:
         environment = {commands.WAIT_MS: WAIT_MS}
         if not self.fenced:
             environment["RINGLEADER_UNSAFE_NO_FENCE"] = "1"
+        lease_s = self.lease_s or (REAL_LEASE_S if self.real else LEASE_S)
         return FleetSpec(
-            lease_s=LEASE_S,
+            lease_s=lease_s,
+            patience_s=60.0 + 20 * lease_s,
             settle_s=2,
             environment=environment,
             shard_flags=("--hold",),  # replicas with lasting names, as of a StatefulSet
@@ -73,16 +84,19 @@ class Outcome:
 
 def run_demo(options: DemoOptions, *, is_headless: bool, form: Form | None) -> int:
     """The command: 0 if every claim was proved, 1 if one was not."""
+    if options.real and (problem := _build_if_missing()):
+        sys.stderr.write(f"error: --real: {problem}\n")
+        return 1
     directory = Path(tempfile.mkdtemp(prefix="ringleader-demo-"))
     demo = _Demo(options, directory, is_headless=is_headless, form=form)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             code = runner.run(demo.run())
-        except BinariesMissing as missing:
-            sys.stderr.write(f"error: --real: {missing.reason}; {missing.remedy}\n")
-            return 1
-        except (NotConvergedError, ReplicaFailedError, TooFewReconcilesError) as error:
+        except (NotConvergedError, ReplicaFailedError, TooFewReconcilesError, PlaneFailed) as error:
             sys.stderr.write(f"FAILED: {error}\n")
+            code = 1
+        except (RequestFailedError, aiohttp.ClientError, TimeoutError) as error:
+            sys.stderr.write(f"FAILED: the API server did not do what it was asked: {error!r}\n")
             code = 1
         except KeyboardInterrupt:  # the fleet has ended by now
             shutil.rmtree(directory, ignore_errors=True)
@@ -93,6 +107,15 @@ def run_demo(options: DemoOptions, *, is_headless: bool, form: Form | None) -> i
     else:
         sys.stderr.write(f"logs and journals: {directory}\n")
     return code
+
+
+def _build_if_missing() -> str:
+    """Build the real servers if they are nowhere, telling about it; what went wrong, if anything."""
+    try:
+        ensure_binaries(SERVERS, kubernetes_recipe(), progress=ConsoleProgress())
+    except BinariesMissing as missing:
+        return f"{missing.reason}; {missing.remedy}"
+    return ""
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -116,7 +139,8 @@ class _Demo:
 
     async def run(self) -> int:
         async with self._fleet() as fleet:
-            with choose_screen(is_headless=self.is_quiet) as screen:
+            told = f"leases of {fleet.spec.lease_s} s; each reconcile waits {WAIT_MS} ms for an outside call"
+            with choose_screen(is_headless=self.is_quiet, subtitle=told) as screen:
                 outcome = await self._tell(fleet, screen)
             code = self._conclude(outcome)
             if not self.is_quiet:
@@ -142,9 +166,9 @@ class _Demo:
         where = "a real kube-apiserver and etcd" if self.options.real else "the embedded control plane"
         screen.act(
             "Starting",
-            f"{where}; leases of {LEASE_S} s; each reconcile waits {WAIT_MS} ms for an outside call",
+            f"{where}; leases of {fleet.spec.lease_s} s; each reconcile waits {WAIT_MS} ms for an outside call",
         )
-        async with _background(_run_pulse(taker, screen), name="pulse"):
+        async with self._pictures(taker, screen):
             await fleet.start(replicas=REPLICAS, mode=Mode.LEADER_ELECTED)
             await fleet.objects.create_many(self.options.objects - 1)
             screen.say(
@@ -157,8 +181,17 @@ class _Demo:
             await fleet.wait_quiet()
             outcome = await _read_all(fleet, story)
             _say_end(outcome, screen)
-            await asyncio.sleep(2 * _PULSE_S)  # so that the last picture shows the end
+            if not self.is_quiet:
+                await asyncio.sleep(2 * _PULSE_S)  # so that the last picture shows the end
             return outcome
+
+    def _pictures(self, taker: PulseTaker, screen: Screen) -> AbstractAsyncContextManager[None]:
+        """Looks at the fleet for the screen; where nobody looks, the API server is spared."""
+        return (
+            contextlib.nullcontext()
+            if self.is_quiet
+            else _background(_run_pulse(taker, screen), name="pulse")
+        )
 
     def _conclude(self, outcome: Outcome) -> int:
         """Print the document if it was asked for; name what went wrong."""
@@ -198,11 +231,12 @@ async def _background(work: Coroutine[None, None, None], *, name: str) -> AsyncI
 
 async def _run_pulse(taker: PulseTaker, screen: Screen) -> None:
     while True:
+        began = time.monotonic()
         with contextlib.suppress(RequestFailedError, aiohttp.ClientError, TimeoutError, ReplicaFailedError):
             taker.leader = await taker.fleet.leader()
         with contextlib.suppress(RequestFailedError, aiohttp.ClientError, TimeoutError):
             screen.show(await taker.take())
-        await asyncio.sleep(_PULSE_S)
+        await asyncio.sleep(max(_PULSE_S, _IDLE * (time.monotonic() - began)))
 
 
 async def _read_all(fleet: Fleet, story: Story) -> Outcome:

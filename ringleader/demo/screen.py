@@ -107,6 +107,7 @@ class LiveScreen:
     """A picture of the fleet, drawn four times a second, above the last happenings."""
 
     console: Console
+    subtitle: str = ""
     title: str = "Starting"
     explanation: str = ""
     pulse: Pulse = field(default_factory=Pulse)
@@ -152,7 +153,7 @@ class LiveScreen:
                 *[Text()] * (_LINES - len(self._lines)),
             ),
             title="[bold]Ringleader[/bold]",
-            subtitle="[dim]leases of 3 s; each reconcile waits 20 ms for an outside call[/dim]",
+            subtitle=Text(self.subtitle, style="dim"),
             box=box.ROUNDED,
             padding=(0, 1),
         )
@@ -204,10 +205,10 @@ def _rss(number: int) -> str:
     return f"{number / _MIB:.0f} MB" if number else "-"
 
 
-def choose_screen(*, is_headless: bool) -> Screen:
+def choose_screen(*, is_headless: bool, subtitle: str = "") -> Screen:
     """The screen that fits where our output goes."""
     if is_headless:
         return SilentScreen()
     console = Console()
     is_live = console.is_terminal and not console.is_dumb_terminal
-    return LiveScreen(console) if is_live else LineScreen()
+    return LiveScreen(console, subtitle) if is_live else LineScreen()

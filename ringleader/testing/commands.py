@@ -45,6 +45,8 @@ class FleetSpec:
     settle_s: int = 1
     workers: int = 4
     sharders: int = 2
+    patience_s: float = 60.0
+    """How long a wait may see nothing change before it gives up; what moves, however slowly, is waited for."""
     shard_flags: tuple[str, ...] = ()
     """Further flags of every replica."""
     environment: Mapping[str, str] = field(default_factory=dict)

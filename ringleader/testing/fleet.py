@@ -102,9 +102,7 @@ class Fleet(Onlooker):
             self.journals[twin] = []
             self.twins[twin] = await self._place(twin, self._shard_command, account=member)
         self.twins[twin].want()
-        await self.wait_for(
-            lambda: self.life_of(self.twins[twin]) is not None, f"{twin} to be up", within_s=30
-        )
+        await self.wait_for(lambda: self.life_of(self.twins[twin]) is not None, f"{twin} to be up")
         return self.life_of(self.twins[twin]) or ""
 
     async def end_second_life(self, member: str) -> None:
@@ -164,9 +162,7 @@ class Fleet(Onlooker):
         replica = self.members[member]
         if not again:
             replica.abandon()
-        process = replica.kill()
-        await replica.wait_until(lambda: process.ended_at is not None, within_s=10)
-        return process
+        return await self._killed(replica)
 
     def freeze(self, member: str) -> Process:
         """SIGSTOP a replica."""
@@ -179,11 +175,9 @@ class Fleet(Onlooker):
     async def restart(self, member: str) -> None:
         """End a replica by SIGTERM and wait until its next process is up."""
         replica = self.members.get(member) or self.sharders[member]
-        await replica.restart()
+        await replica.restart(grace_s=max(20.0, self.spec.patience_s / 3))
         if member in self.members:
-            await self.wait_for(
-                lambda: self.life(member) is not None, f"{member} to be up again", within_s=30
-            )
+            await self.wait_for(lambda: self.life(member) is not None, f"{member} to be up again")
 
     async def roll(self) -> None:
         """Restart every replica, one after the other, as a StatefulSet does."""
@@ -192,10 +186,14 @@ class Fleet(Onlooker):
 
     async def kill_leader(self) -> str:
         """SIGKILL the sharder that acts now; its place is filled anew. Gives its name."""
-        name = await self.leader()
-        process = self.sharders[name].kill()
-        await self.sharders[name].wait_until(lambda: process.ended_at is not None, within_s=10)
+        name = await self.wait_leader()
+        await self._killed(self.sharders[name])
         return name
+
+    async def _killed(self, place: Replica) -> Process:
+        process = place.kill()
+        await place.wait_until(lambda: process.ended_at is not None, within_s=self.spec.patience_s)
+        return process
 
     def hold(self, name: str) -> None:
         """Let the bytes between a process and the server wait, in both directions."""
@@ -204,6 +202,10 @@ class Fleet(Onlooker):
     def release(self, name: str) -> None:
         """Let them arrive."""
         self._link(name).release()
+
+    def held_up(self, name: str) -> int:
+        """Connections on which the process has sent something since `hold`."""
+        return self._link(name).held_up
 
     def cut(self, name: str) -> None:
         """Break a process's connections and refuse new ones."""

@@ -7,6 +7,8 @@ an independent client, from journals, from the process table.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ _POLL_S = 0.2
 _IDLE = 5
 """How much longer than a look at everything the pause after it is: looking must not slow down what is looked at."""
 _CRASHES = 3
+_SPELLS = 5
+"""How many times its patience a wait lasts at most, even if something always changes."""
 
 
 class NotConvergedError(AssertionError):
@@ -100,6 +104,18 @@ class Onlooker:
         shard = (doc["metadata"].get("labels") or {}).get(self.spec.keys.shard, "")
         return self.lives().get(shard, "")
 
+    async def wait_leader(self, *, within_s: float | None = None) -> str:
+        """The sharder that acts now, as soon as there is one that runs. Raises: NotConvergedError."""
+        found: list[str] = []
+
+        async def leads() -> bool:
+            with contextlib.suppress(ReplicaFailedError):
+                found[:] = [await self.leader()]
+            return bool(found) and self.sharders[found[0]].current is not None
+
+        await self.wait_for(leads, "a sharder to lead", within_s=within_s)
+        return found[0]
+
     async def leader(self) -> str:
         """The sharder that acts now: the holder of the election Lease. Raises: ReplicaFailedError."""
         for lease in await self.leases():
@@ -134,16 +150,18 @@ class Onlooker:
         return (self.members.get(name) or self.sharders[name]).log.read_text(errors="replace")
 
     # -- waiting --------------------------------------------------------------------------------------------
+    # Without `within_s` a wait lasts as long as the fleet's patience (`FleetSpec.patience_s`).
 
-    async def wait_up(self, *, within_s: float = 60.0) -> None:
+    async def wait_up(self, *, within_s: float | None = None) -> None:
         """Wait until every replica that should run has made its first mark.
 
-        Raises: ReplicaFailedError at once when one ends by itself again and again.
+        Raises: ReplicaFailedError at once when one ends by itself again and again meanwhile.
         """
+        places = [*self.sharders.values(), *self.members.values()]
+        before = {place.name: len(place.unasked_exits) for place in places}
 
         def all_up() -> bool:
-            places = [*self.sharders.values(), *self.members.values()]
-            if any(len(place.unasked_exits) >= _CRASHES for place in places):
+            if any(len(place.unasked_exits) - before[place.name] >= _CRASHES for place in places):
                 raise ReplicaFailedError(f"the fleet does not come up{self._crashes()}")
             return not self._not_up()
 
@@ -156,10 +174,11 @@ class Onlooker:
             return []  # those that wait for the lead make no mark
         return missing
 
-    async def wait_converged(self, *, within_s: float = 60.0, fresh: bool = True) -> float:
+    async def wait_converged(self, *, within_s: float | None = None, fresh: bool = True) -> float:
         """Wait until every object bears the name of the life at its place on the ring; gives the seconds it took.
 
         With *fresh*, also until each has been reconciled at the generation that it has now, or later.
+        *within_s* counts from the last change in what is missing.
         Raises: NotConvergedError saying what is missing.
         """
         began = self.clock.now()
@@ -173,7 +192,7 @@ class Onlooker:
         self.settled_since = self.settled_since or now
         return now - began
 
-    async def wait_quiet(self, *, within_s: float = 60.0) -> None:
+    async def wait_quiet(self, *, within_s: float | None = None) -> None:
         """Wait until every object is in its place and shows its latest spec: for fleets without traffic."""
 
         async def missing() -> str:
@@ -184,17 +203,23 @@ class Onlooker:
 
         await self._wait_until_nothing(missing, within_s=within_s)
 
-    async def _wait_until_nothing(self, missing: Callable[[], Awaitable[str]], *, within_s: float) -> None:
-        left = "nothing was read yet"
-        try:
-            async with asyncio.timeout(within_s):
-                while left:
-                    asked_at = self.clock.now()
-                    left = await missing()
-                    cost_s = self.clock.now() - asked_at
-                    await asyncio.sleep(max(_POLL_S, _IDLE * cost_s) if left else 0)
-        except TimeoutError:
-            raise NotConvergedError(f"after {within_s:g} s: {left}{self._crashes()}") from None
+    async def _wait_until_nothing(
+        self, missing: Callable[[], Awaitable[str]], *, within_s: float | None
+    ) -> None:
+        """Wait until nothing is missing: as long as something changes, since a busy machine is no failure."""
+        patience_s = within_s or self.spec.patience_s
+        began = changed_at = time.monotonic()
+        left, found = "", "nothing was read yet"
+        while found:
+            asked_at = time.monotonic()
+            found = await _read(missing)
+            now = time.monotonic()
+            if found != left:
+                left, changed_at = found, now
+            if found and (now - changed_at > patience_s or now - began > _SPELLS * patience_s):
+                still_s = f", the last {now - changed_at:.0f} s without a change"
+                raise NotConvergedError(f"after {now - began:.0f} s{still_s}: {found}{self._crashes()}")
+            await asyncio.sleep(max(_POLL_S, _IDLE * (now - asked_at)) if found else 0)
 
     async def _misplaced(self) -> str:
         """What keeps the labels from being as the ring says; empty if nothing does."""
@@ -214,7 +239,7 @@ class Onlooker:
         behind = await self.objects.behind(wanted) if wanted else []
         return f"{len(behind)} objects not reconciled, such as {behind[0]}" if behind else ""
 
-    async def wait(self, ref: Ref, *, condition: str, within_s: float = 30.0) -> Doc:
+    async def wait(self, ref: Ref, *, condition: str, within_s: float | None = None) -> Doc:
         """Wait until *condition* is True at the object's latest generation; gives the object."""
         doc: Doc = {}
 
@@ -225,18 +250,24 @@ class Onlooker:
         await self.wait_for(holds, f"{ref} to be {condition}", within_s=within_s)
         return doc
 
-    async def wait_for(self, condition: Callable[[], Any], what: str, *, within_s: float = 30.0) -> None:
+    async def wait_for(
+        self, condition: Callable[[], Any], what: str, *, within_s: float | None = None
+    ) -> None:
         """Wait until *condition*, a coroutine function or a plain one, gives something true.
 
         While the API server does not answer, the condition counts as false. Raises: NotConvergedError.
         """
-        try:
-            async with asyncio.timeout(within_s):
-                # what is waited for happens in other processes: there is no event to wait for
-                while not await _ask(condition):  # noqa: ASYNC110
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError:
-            raise NotConvergedError(f"waited {within_s:g} s in vain for {what}{self._crashes()}") from None
+        patience_s = within_s or self.spec.patience_s
+        began = time.monotonic()
+        while True:
+            asked_at = time.monotonic()
+            if await _ask(condition):
+                return
+            now = time.monotonic()
+            if now - began > patience_s:
+                raise NotConvergedError(f"waited {now - began:.0f} s in vain for {what}{self._crashes()}")
+            # what is waited for happens in other processes: there is no event to wait for
+            await asyncio.sleep(max(_POLL_S, now - asked_at))
 
     def _crashes(self) -> str:
         """Which processes ended by themselves, with their last words: for messages of failure."""
@@ -271,12 +302,22 @@ class Onlooker:
         return self.evidence().overlaps
 
 
+_NO_ANSWER = (aiohttp.ClientError, RequestFailedError, TimeoutError)
+
+
 async def _ask(condition: Callable[[], Any]) -> bool:
     try:
         answer = condition()
         return bool(await answer if asyncio.iscoroutine(answer) else answer)
-    except (aiohttp.ClientError, RequestFailedError):
+    except _NO_ANSWER:
         return False
+
+
+async def _read(missing: Callable[[], Awaitable[str]]) -> str:
+    try:
+        return await missing()
+    except _NO_ANSWER as error:
+        return f"the API server does not answer ({str(error) or type(error).__name__})"
 
 
 def _condition(doc: Doc, kind: str) -> bool:

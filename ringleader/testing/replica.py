@@ -130,7 +130,7 @@ class Replica:
         """End the process by SIGTERM and wait for the next one to be started."""
         before = len(self.processes)
         await self._end(grace_s)
-        await self.wait_until(lambda: len(self.processes) > before, within_s=10.0)
+        await self.wait_until(lambda: len(self.processes) > before, within_s=max(10.0, grace_s))
 
     async def _end(self, grace_s: float) -> None:
         process = self.current

@@ -95,7 +95,9 @@ async def test_held_bytes_wait_and_then_arrive_in_order(server_port: int, tls: s
             await caller.say(b"first\n", timeout_s=0.2)
         with pytest.raises(TimeoutError):
             await caller.say(b"second\n", timeout_s=0.2)
+        assert link.held_up == 1
         link.release()
+        assert link.held_up == 0
         assert [await caller.hear(), await caller.hear()] == [b"first\n", b"second\n"]
         caller.hang_up()
 
