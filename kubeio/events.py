@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, Literal, Never
 
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry, Counter
 
 from kubeio.client import Client
 from kubeio.clock import Clock, micro_time
@@ -72,10 +72,15 @@ class _Series(msgspec.Struct):
     name: str = ""
 
 
+def _tell_nobody() -> None:
+    """The default of `on_dropped`."""
+
+
 class EventRecorder:
     """`record` from anywhere on the loop; `run` writes, until cancelled.
 
-    *reporter* is the program (`ringleader.dev/sharder`), *instance* the process.
+    *reporter* is the program (`ringleader.dev/sharder`), *instance* the process; *on_dropped* is told of each Event
+    that could not be written.
     """
 
     def __init__(
@@ -86,7 +91,7 @@ class EventRecorder:
         instance: str,
         clock: Clock,
         rng: random.Random,
-        registry: CollectorRegistry | None = None,
+        on_dropped: Callable[[], None] = _tell_nobody,
     ) -> None:
         self._client = client
         self._reporter = reporter
@@ -95,9 +100,7 @@ class EventRecorder:
         self._rng = rng
         self._series: OrderedDict[_Key, _Series] = OrderedDict()  # the longest silent one first
         self._news = asyncio.Event()
-        self._dropped = Counter(
-            "ringleader_events_dropped", "Events that could not be written.", registry=registry
-        )
+        self._on_dropped = on_dropped
 
     def record(
         self,
@@ -121,7 +124,7 @@ class EventRecorder:
         if len(self._series) > _MAX_SERIES:
             _, oldest = self._series.popitem(last=False)
             if not oldest.name:
-                self._dropped.inc()
+                self._on_dropped()
         self._news.set()
 
     async def run(self) -> Never:
@@ -167,7 +170,7 @@ class EventRecorder:
             else:
                 await self._create(key, series)
         except (KubeError, TimeoutError) as error:
-            self._dropped.inc()
+            self._on_dropped()
             _log.debug("event not written", reason=key.reason, regarding=key.regarding.name, error=str(error))
         # Written or not, it counts as written: best effort does not queue up behind an outage.
         series.written_count, series.written_at = count, self._clock.now()

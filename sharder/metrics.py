@@ -52,6 +52,7 @@ class SharderMetrics:
         self.overdue = self._gauge(
             "handoffs_overdue", "Drains past drainTimeoutSeconds, by the shard that owes them.", "shard"
         )
+        self.events_dropped = self._counter("events_dropped", "Events that could not be written.")
         self.missing_rights = self._gauge(
             "missing_rights", "Rights on distributed resources that the API server refuses."
         )

@@ -238,7 +238,12 @@ class RingWork:
             self._client, spec, scope=self._scope, on_change=look_again, clock=self._clock, rng=self._rng
         )
         events = EventRecorder(
-            self._client, reporter=IMPLEMENTATION, instance=self._identity, clock=self._clock, rng=self._rng
+            self._client,
+            reporter=IMPLEMENTATION,
+            instance=self._identity,
+            on_dropped=self._metrics.events_dropped.labels(ring=self.name).inc,
+            clock=self._clock,
+            rng=self._rng,
         )
         activation = Activation(
             self._client, self.name, spec.activation, on_change=look_again, clock=self._clock

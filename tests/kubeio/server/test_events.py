@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -30,9 +30,16 @@ class ShiftedClock(SystemClock):
 
 
 @asynccontextmanager
-async def recording(client: Client, clock: ShiftedClock) -> AsyncIterator[EventRecorder]:
+async def recording(
+    client: Client, clock: ShiftedClock, *, on_dropped: Callable[[], None] = lambda: None
+) -> AsyncIterator[EventRecorder]:
     recorder = EventRecorder(
-        client, reporter="ringleader.dev/sharder", instance="pod-1", clock=clock, rng=random.Random(1)
+        client,
+        reporter="ringleader.dev/sharder",
+        instance="pod-1",
+        on_dropped=on_dropped,
+        clock=clock,
+        rng=random.Random(1),
     )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(recorder.run())
@@ -99,9 +106,14 @@ class Refusing:
 
 
 async def test_events_that_cannot_be_written_are_dropped_and_nobody_waits() -> None:
-    refusing = Refusing()
-    async with recording(refusing, ShiftedClock()) as recorder:  # type: ignore[arg-type]  # it behaves like one
+    refusing, dropped = Refusing(), list[bool]()
+    async with recording(
+        refusing,  # type: ignore[arg-type]  # it behaves like one
+        ShiftedClock(),
+        on_dropped=lambda: dropped.append(True),
+    ) as recorder:
         for number in range(3000):
             recorder.record(site("default"), reason="R", action="A", note=str(number))
         await asyncio.sleep(0.35)
     assert 1 <= refusing.calls <= 5, "paced"
+    assert len(dropped) == 2000 + refusing.calls

@@ -1,0 +1,68 @@
+"""docs/metrics.md and the processes say the same: every metric with its labels, and no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kubeio.election import leader_gauge
+from kubeio.metrics import ClientMetrics
+from kubeio.queue_metrics import QueueCollectors
+from shard_controller.metrics import ControllerMetrics
+from sharder.admission.metrics import AdmissionMetrics
+from sharder.metrics import SharderMetrics
+
+ROOT = Path(__file__).resolve().parents[2]
+ROW = re.compile(r"^\| `(?P<name>[a-z_]+)` \| (?P<labels>[a-z_, ]*?) ?\| .+ \|$", re.MULTILINE)
+NAMED = re.compile(r"`((?:ringleader|workqueue|controller_runtime|rest_client|leader_election)_[a-z_]+)[`{]")
+
+
+def documented() -> dict[str, list[str]]:
+    """Labels of each metric in the tables of the page."""
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    return {found["name"]: found["labels"].replace(" ", "").split(",") for found in ROW.finditer(page)}
+
+
+def offered() -> dict[str, list[str]]:
+    """Labels of each metric that a sharder or a replica registers, under the name that is scraped."""
+    registry = CollectorRegistry()
+    SharderMetrics(registry)
+    AdmissionMetrics(registry)
+    ControllerMetrics(registry, controller="websites", workers=1)
+    QueueCollectors(registry)
+    ClientMetrics(registry)
+    leader_gauge(registry)
+    return dict(_described(registry))
+
+
+def _described(registry: CollectorRegistry) -> Iterator[tuple[str, list[str]]]:
+    collectors: Any = registry._collector_to_names
+    for collector in collectors:
+        for metric in collector.describe():
+            suffix = "_total" if metric.type == "counter" else ""
+            yield metric.name + suffix, list(collector._labelnames) or [""]
+
+
+def test_every_metric_stands_on_the_page_with_its_labels_and_the_reverse() -> None:
+    assert documented() == offered()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        path
+        for path in sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+        if path.name not in ("metrics.md", "benchmarks.md")
+    ],
+    ids=lambda path: str(path.name),
+)
+def test_no_other_page_names_a_metric_that_does_not_exist(page: Path) -> None:
+    known = offered()
+    named = {name for name in NAMED.findall(page.read_text()) if not name.endswith("_")}
+    missing = {name for name in named if name not in known and f"{name}_total" not in known}
+    assert not missing, f"{page.name} names {sorted(missing)}"

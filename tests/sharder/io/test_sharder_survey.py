@@ -1,0 +1,143 @@
+"""What a sharder counts while it works: moves by reason, members, convergence; nothing stays of a ring that went."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from prometheus_client import CollectorRegistry
+
+from kubeio.client import Client
+from kubeio.clock import SystemClock
+from kubeio.config import load_cluster
+from kubeio.discovery import Discovery
+from kubeio.patch import MergePatch
+from kubeio.resource import CONTROLLER_RINGS
+from sharder.metrics import SharderMetrics
+from sharder.rings import Rings
+from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
+
+
+@asynccontextmanager
+async def measured(ground: Ground) -> AsyncIterator[CollectorRegistry]:
+    """A sharder that leads, and its registry."""
+    registry = CollectorRegistry()
+    user = await ground.plane.kubeconfig_for("sharder-1")
+    async with Client(load_cluster(kubeconfig=str(user))) as client:
+        rings = Rings(
+            client,
+            Discovery(client),
+            identity="sharder-1",
+            names=(),
+            metrics=SharderMetrics(registry),
+            clock=SystemClock(),
+            rng=random.Random(7),
+        )
+        rings.lead()
+        running = asyncio.create_task(rings.run(), name="sharder-1")
+        try:
+            yield registry
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
+    return registry.get_sample_value(f"ringleader_{name}", {"ring": RING, **labels}) or 0.0
+
+
+async def test_moves_are_counted_by_their_reason(ground: Ground) -> None:
+    await ground.ring()
+    a = await ground.shard("a")
+    await ground.sites(8)
+    async with measured(ground) as registry:
+        await wait_until(lambda: value(registry, "moves_total", reason="new") == 8)
+        await ground.shard("b")
+
+        async def passed_on() -> bool:
+            for name in await ground.drains():
+                await ground.acknowledge(name)
+            return await is_balanced(ground) and len(set((await ground.owners()).values())) == 2
+
+        await wait_until(passed_on)
+        drained = value(registry, "moves_total", reason="rebalance")
+        moved = list((await ground.owners()).values()).count("b-00000001")
+        assert drained == moved > 0
+        left = list((await ground.owners()).values()).count(a.name)
+        await a.release()
+        await wait_until(lambda: value(registry, "moves_total", reason="owner_dead") == left)
+        assert value(registry, "object_writes_total", kind="Drain", outcome="done") == drained
+        assert value(registry, "patch_seconds_count", kind="Assign") >= 8 + left
+        assert value(registry, "ring_changes_total", change="joined") == 2
+        await wait_until(lambda: value(registry, "ring_changes_total", change="left") == 1)
+        assert value(registry, "shard_state_changes_total", state="released") == 1
+        await wait_until(lambda: value(registry, "shards", state="dead") == 1)
+
+
+async def test_the_last_convergence_and_its_length_stand_in_status_and_metrics(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    await ground.sites(3)
+    async with measured(ground) as registry:
+        await wait_until(lambda: value(registry, "last_convergence_timestamp_seconds"))
+
+        async def told() -> object:
+            return (await ground.status()).get("lastConvergence")
+
+        await wait_until(told)
+        last = (await ground.status())["lastConvergence"]
+        assert isinstance(last, dict)
+        assert 0 <= last["durationSeconds"] < 10
+        assert last["durationSeconds"] == round(value(registry, "last_convergence_seconds"), 3)
+
+
+async def test_a_ring_that_is_gone_leaves_no_series_behind(ground: Ground) -> None:
+    await ground.ring()
+    a = await ground.shard("a")
+    async with measured(ground) as registry:
+        await wait_until(lambda: value(registry, "ring_version"))
+        await a.release()
+        await ground.client.delete(CONTROLLER_RINGS, RING)
+
+        async def gone() -> bool:
+            return not await ground.exists(CONTROLLER_RINGS, RING)
+
+        await wait_until(gone)
+
+        def series() -> list[str]:
+            return [s.name for m in registry.collect() for s in m.samples if s.labels.get("ring") == RING]
+
+        await wait_until(lambda: not series())
+
+
+async def test_an_overdue_shard_s_series_goes_when_it_has_answered(ground: Ground) -> None:
+    await ground.ring(drainTimeoutSeconds=1)
+    a = await ground.shard("a")
+    await ground.sites(6)
+    async with measured(ground) as registry:
+        await wait_until(lambda: is_balanced(ground))
+        await ground.client.patch(
+            CONTROLLER_RINGS, RING, MergePatch({"spec": {"members": {"a": {"cordoned": True}}}}), type=bytes
+        )
+        await ground.shard("b")
+        await wait_until(lambda: value(registry, "handoffs_overdue", shard=a.name) == 6)
+
+        async def answered() -> bool:
+            for name in await ground.drains():
+                await ground.acknowledge(name)
+            return not await ground.drains()
+
+        await wait_until(answered)
+
+        def named() -> list[str]:
+            return [
+                s.labels["shard"]
+                for m in registry.collect()
+                for s in m.samples
+                if s.name == "ringleader_handoffs_overdue"
+            ]
+
+        await wait_until(lambda: not named())

@@ -1,0 +1,188 @@
+"""A ring's status: what people read of members, conditions and the last convergence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kubeio.errors import Forbidden
+from sharder.denials import FORGET_S, TRY_AGAIN_S, Denials, Right
+from sharder.lives import State
+from sharder.status import Condition, Convergence, Progress, plan_conditions, plan_members, plan_status
+from sharder.view import Hold, View, WaitReason
+from tests.sharder.pure.views import make_view
+
+IDLE = Progress(unassigned=0, in_flight={}, late={}, is_converged=True, paused=False)
+TWO = make_view({"a-1": State.READY, "b-1": State.EXPIRED}, {"a": "a-1", "b": "b-1"})
+
+
+def condition(kind: str, view: View, progress: Progress = IDLE) -> Condition:
+    return next(one for one in plan_conditions(view, progress) if one.type == kind)
+
+
+# ---- members --------------------------------------------------------------------------------------------------
+
+
+def test_a_member_is_shown_with_place_life_state_share_and_what_is_in_flight() -> None:
+    first, second = plan_members(TWO, {"a-1": 3})
+    assert first["share"] != 0
+    assert {**first, "share": None} == {
+        "name": "a",
+        "place": "filled",
+        "shard": "a-1",
+        "state": "ready",
+        "weight": 1.0,
+        "share": None,
+        "inFlight": 3,
+    }
+    assert (second["shard"], second["state"], second["inFlight"]) == ("b-1", "expired", 0)
+    assert round(float(str(first["share"])) + float(str(second["share"])), 4) == 1.0
+
+
+def test_a_place_that_waits_for_its_next_life_is_settling() -> None:
+    view = make_view({"a-1": State.DEAD}, {"a": None})
+    assert [(m["place"], m["shard"], m["state"]) for m in plan_members(view, {})] == [
+        ("settling", "", "vacant")
+    ]
+
+
+def test_a_member_without_a_place_is_shown_while_its_objects_cannot_move() -> None:
+    view = make_view({"a-1": State.READY, "b-1": State.CONTESTED, "c-1": State.DEAD}, {"a": "a-1"})
+    shown = {m["name"]: (m["place"], m["shard"], m["state"], m["share"]) for m in plan_members(view, {})}
+    assert shown["b"] == ("none", "b-1", "contested", 0.0)
+    assert "c" not in shown, "its objects are given away: it is history"
+
+
+def test_of_several_lives_of_a_member_the_one_at_its_place_is_shown() -> None:
+    view = make_view({"a-1": State.READY, "a-2": State.READY}, {"a": "a-2"})
+    assert [m["shard"] for m in plan_members(view, {})] == ["a-2"]
+
+
+def test_only_members_that_are_ready_at_their_place_are_available() -> None:
+    view = make_view({"a-1": State.READY, "b-1": State.EXPIRED, "c-1": State.READY}, {"a": "a-1", "b": "b-1"})
+    status = plan_status(view, IDLE, generation=4, conditions=[])
+    assert (status["availableShards"], status["shards"], status["observedGeneration"]) == (1, 3, 4)
+
+
+# ---- conditions -----------------------------------------------------------------------------------------------
+
+
+def test_a_right_that_is_missing_is_what_ready_says_before_anything_else() -> None:
+    held = replace(TWO, hold=Hold(WaitReason.MIN_MEMBERS))
+    assert condition("Ready", held).reason == "Waiting"
+    missing = replace(IDLE, denied=["patch secrets: ada may not"])
+    found = condition("Ready", held, missing)
+    assert (found.status, found.reason, found.message) == (False, "Forbidden", "patch secrets: ada may not")
+
+
+def test_of_many_problems_a_few_are_named_and_the_others_counted() -> None:
+    found = condition("Ready", TWO, replace(IDLE, denied=[f"right {number}" for number in range(5)]))
+    assert found.message == "right 0; right 1; right 2; and 2 more"
+
+
+def test_balanced_says_what_is_missing_to_it() -> None:
+    assert condition("Balanced", TWO).status
+    moving = replace(IDLE, is_converged=False, unassigned=2, in_flight={"a-1": 3})
+    assert condition("Balanced", TWO, moving) == Condition(
+        "Balanced", False, "Moving", "2 objects without an owner, 3 being handed over"
+    )
+    assert condition("Balanced", TWO, replace(moving, paused=True)).reason == "Paused"
+
+
+def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> None:
+    late = condition("DrainStuck", TWO, replace(IDLE, late={"b-1": 2, "a-1": 1}))
+    assert late.status
+    assert late.message.endswith("a-1 (1), b-1 (2)")
+    view = make_view({"a-1": State.UNCERTAIN}, {"a": "a-1"})
+    assert condition("MembersUncertain", view).message == "members do not renew: a"
+    assert not condition("MembersUncertain", TWO).status
+
+
+def test_the_last_convergence_is_told_once_there_was_one() -> None:
+    assert "lastConvergence" not in plan_status(TWO, IDLE, generation=1, conditions=[])
+    last = Convergence(at="2026-11-21T10:00:00Z", took_s=1.23456, objects=7)
+    status = plan_status(TWO, replace(IDLE, last=last), generation=1, conditions=[])
+    assert status["lastConvergence"] == {
+        "time": "2026-11-21T10:00:00Z",
+        "durationSeconds": 1.235,
+        "objects": 7,
+    }
+
+
+# ---- rights ---------------------------------------------------------------------------------------------------
+
+SECRETS = Right("patch", "secrets", "team")
+
+
+class Clerk:
+    """Denials on a clock that stands where it is put."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.news: list[tuple[str, bool]] = []
+        self.denials = Denials(
+            now=lambda: self.now, on_change=lambda right, missing: self.news.append((str(right), missing))
+        )
+
+    def refuse(self, right: Right = SECRETS) -> None:
+        message = (
+            f'secrets is forbidden: User "ada" cannot {right.verb} resource "{right.resource}" in API group ""'
+            f' in the namespace "{right.namespace}"'
+        )
+        self.denials.denied(right, Forbidden("PATCH x", status=403, reason="Forbidden", message=message))
+
+
+def test_a_right_that_is_missing_is_tried_once_in_a_while_and_no_more() -> None:
+    clerk = Clerk()
+    assert clerk.denials.may_try(SECRETS)
+    clerk.refuse()
+    assert not clerk.denials.may_try(SECRETS)
+    clerk.now = TRY_AGAIN_S
+    assert [clerk.denials.may_try(SECRETS) for _ in range(3)] == [True, False, False]
+    assert clerk.denials.may_try(Right("patch", "secrets", "other")), "another namespace may be allowed"
+
+
+def test_missing_and_granted_are_told_once_each() -> None:
+    clerk = Clerk()
+    clerk.refuse()
+    clerk.refuse()
+    clerk.denials.granted(SECRETS)
+    clerk.denials.granted(SECRETS)
+    assert clerk.news == [
+        ("patch secrets in namespace team", True),
+        ("patch secrets in namespace team", False),
+    ]
+    assert len(clerk.denials) == 0
+
+
+def test_what_nothing_asks_for_any_more_is_forgotten() -> None:
+    clerk = Clerk()
+    clerk.refuse()
+    clerk.now = FORGET_S
+    clerk.denials.forget_old()
+    assert clerk.denials.messages()
+    clerk.now = FORGET_S + 1
+    clerk.denials.forget_old()
+    assert clerk.denials.messages() == []
+
+
+def test_the_message_names_verb_resource_and_the_rule_once_for_all_namespaces() -> None:
+    clerk = Clerk()
+    for namespace in ("team", "other", "third"):
+        clerk.refuse(Right("patch", "secrets", namespace))
+    clerk.refuse(Right("list", "secrets", "team"))
+    told = clerk.denials.messages()
+    assert len(told) == 2
+    assert told[0].startswith('list secrets: "ada" may not list secrets in namespace team; ')
+    assert told[1].startswith("patch secrets: ")
+    assert 'verbs: ["patch"]' in told[1]
+    assert told[1].endswith("(and in 2 more namespaces)")
+
+
+def test_the_right_refused_longest_ago_is_tried_first() -> None:
+    clerk = Clerk()
+    clerk.refuse(Right("patch", "secrets", "b"))
+    clerk.now = 1.0
+    clerk.refuse(Right("patch", "secrets", "a"))
+    clerk.now = 20.0
+    assert [right.namespace for right in clerk.denials.due("patch")] == ["b", "a"]
+    assert clerk.denials.due("list") == []
