@@ -11,7 +11,6 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -87,13 +86,13 @@ class PostServer:
         self._handler = handler
         self._tls = tls
         self._flag = flag
-        self._stack = AsyncExitStack()
+        self._server: asyncio.Server | None = None
         self._tasks = asyncio.TaskGroup()
 
     async def __aenter__(self) -> PostServer:
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(
+            self._server = await loop.create_server(
                 lambda: _Connection(self),
                 self.bind,
                 self.port,
@@ -107,9 +106,8 @@ class PostServer:
                 f"cannot be listened on ({os.strerror(error.errno).lower() if error.errno else error})",
                 "choose a free port, or 0 for any",
             ) from error
-        self.port = server.sockets[0].getsockname()[1]
-        await self._stack.enter_async_context(self._tasks)
-        self._stack.callback(self._close, server)
+        self.port = self._server.sockets[0].getsockname()[1]
+        await self._tasks.__aenter__()
         return self
 
     async def __aexit__(
@@ -118,12 +116,12 @@ class PostServer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._stack.__aexit__(exc_type, exc, traceback)
-
-    def _close(self, server: asyncio.Server) -> None:
-        server.close()
+        if self._server is not None:
+            self._server.close()
         for connection in list(self.connections):
             connection.abort()
+        # what ended the block is the block's: only the answers under way are waited for here
+        await self._tasks.__aexit__(None, None, None)
 
     @property
     def is_full(self) -> bool:

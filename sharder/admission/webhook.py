@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
@@ -71,10 +70,9 @@ class Webhook:
             tls=tls,
             expires_at=metrics.certificate_expires_at,
         )
-        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Webhook:
-        await self._stack.enter_async_context(self._server)
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(
@@ -83,7 +81,7 @@ class Webhook:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._stack.__aexit__(exc_type, exc, traceback)
+        await self._server.__aexit__(exc_type, exc, traceback)
 
     @property
     def port(self) -> int:

@@ -51,6 +51,7 @@ EVERYTHING: Doc = {
         "ringNames": ["websites"],
         "resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}],
         "leaseNamespaces": ["elsewhere"],
+        "webhook": {"enabled": True, "port": 9444, "ringNames": ["elsewhere.example.com"]},
         "extraArgs": ["--context=in-cluster"],
         "env": [{"name": "TZ", "value": "UTC"}],
         "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/role": "sharder"}},
@@ -200,6 +201,7 @@ async def test_the_sharder_gets_no_more_than_its_rings_resources(renderer: Helm)
     assert granted == {
         ("ringleader.dev", "controllerrings"): labels,
         ("ringleader.dev", "controllerrings/status"): {"patch"},
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): {"get", "delete"},
         ("", "namespaces"): {"list", "watch"},
         ("events.k8s.io", "events"): {"create", "patch"},
         ("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update", "delete"},
@@ -207,6 +209,26 @@ async def test_the_sharder_gets_no_more_than_its_rings_resources(renderer: Helm)
         ("", "configmaps"): labels,
         ("apps", "deployments"): labels,
     }
+
+
+async def test_webhook_configurations_are_granted_by_name_and_never_all_of_them(renderer: Helm) -> None:
+    for enabled, verbs in ((False, {"get", "delete"}), (True, {"get", "delete", "create", "patch"})):
+        named = {"rings": [RING], "sharder": {"webhook": {"enabled": enabled, "ringNames": ["other"]}}}
+        (role,) = kinds(await renderer.template(named), "ClusterRole")
+        (rule,) = (rule for rule in role["rules"] if "mutatingwebhookconfigurations" in rule["resources"])
+        assert rule["resourceNames"] == ["ringleader-other", "ringleader-websites"]
+        assert set(rule["verbs"]) == verbs
+        nameless = {"sharder": {"webhook": {"enabled": enabled}}}
+        (role,) = kinds(await renderer.template(nameless), "ClusterRole")
+        assert not grants(role, "mutatingwebhookconfigurations"), "no names would mean all of them"
+
+
+async def test_the_webhook_is_off_unless_asked_for(renderer: Helm) -> None:
+    objects = await renderer.template({"rings": [RING]})
+    assert not kinds(objects, "Secret")
+    assert not any(grants(role, "secrets") for role in kinds(objects, "Role") + kinds(objects, "ClusterRole"))
+    (deployment,) = kinds(objects, "Deployment")
+    assert "webhook" not in str(deployment)
 
 
 async def test_service_monitors_find_the_services(renderer: Helm) -> None:
@@ -240,6 +262,7 @@ async def test_budgets_and_services_select_the_pods(renderer: Helm) -> None:
         ({"sharder": {"replica": 3}}, ["/sharder", "'replica'"]),
         ({"shader": {}}, ["'shader'"]),
         ({"sharder": {"logLevel": "loud"}}, ["/sharder/logLevel"]),
+        ({"sharder": {"webhook": {"enable": True}}}, ["/sharder/webhook", "'enable'"]),
         ({"sharder": {"leaseDurationSeconds": "15s"}}, ["/sharder/leaseDurationSeconds", "integer"]),
         ({"rings": [{"name": "Websites", "spec": RING["spec"]}]}, ["/rings/0/name"]),
         ({"rings": [RING, RING]}, ["rings", '"websites"', "twice"]),

@@ -46,6 +46,18 @@
 {{- $names | uniq | sortAlpha | toJson }}
 {{- end }}
 
+{{/* Webhook configurations of the rings that are known, by name; JSON. */}}
+{{- define "ringleader.sharder.configurations" -}}
+{{- $names := list }}
+{{- range .Values.rings }}
+{{- $names = append $names (printf "ringleader-%s" .name) }}
+{{- end }}
+{{- range .Values.sharder.webhook.ringNames }}
+{{- $names = append $names (printf "ringleader-%s" .) }}
+{{- end }}
+{{- $names | uniq | sortAlpha | toJson }}
+{{- end }}
+
 {{/* Fails for what the schema cannot say. */}}
 {{- define "ringleader.check" -}}
 {{- $rings := dict }}

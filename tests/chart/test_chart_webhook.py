@@ -1,0 +1,152 @@
+"""The chart's webhook under its own rights: keys into its Secret, its configuration by name, its certificate on its
+port. The one thing that cannot be shown here is the Service's way to the pod: there is no kubelet and no kube-proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import random
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from devcluster.real.real_plane import RealPlane
+from kubeio.resource import CONTROLLER_RINGS, CRDS, Resource
+from ringleader.assets import ring_crd, website_crd
+from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
+from tests.chart.helm import Helm
+from tests.chart.pods import PodProcess, own_address, pod_of, start_pod
+
+pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+
+SYSTEM = "ringleader-system"
+NAME = "ringleader-sharder-webhook"
+RING = "websites"
+WEBSITES = Resource("example.com", "v1", "websites", "Website")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+SERVICES = Resource("", "v1", "services", "Service")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIGURATIONS = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "X", namespaced=False
+)
+VALUES: Doc = {
+    "sharder": {"webhook": {"enabled": True}, "leaseDurationSeconds": 5},
+    "rings": [
+        {
+            "name": RING,
+            "spec": {
+                "assignAtAdmission": True,
+                "resources": [{"group": "example.com", "resource": "websites"}],
+            },
+        }
+    ],
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kinds(admin: IndependentClient) -> None:
+    for path in (ring_crd(), website_crd()):
+        await admin.create_if_absent(CRDS, yaml.safe_load(path.read_text()))
+    for resource in (CONTROLLER_RINGS, WEBSITES):
+        await eventually(admin, resource)
+
+
+async def eventually(admin: IndependentClient, resource: Resource, name: str = "") -> Doc:
+    """The object, or the list, as soon as it is served."""
+    path = resource.path(namespace=SYSTEM if resource.namespaced and name else "", name=name)
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await admin.request("GET", path)
+            except RequestFailedError as error:
+                if error.status != 404:
+                    raise
+            await asyncio.sleep(0.2)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sharder(
+    kinds: None,
+    plane: RealPlane,
+    admin: IndependentClient,
+    helm_binary: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[PodProcess]:
+    """The chart, installed, and one pod of its Deployment."""
+    directory = tmp_path_factory.mktemp("webhook")
+    await Helm(helm_binary, directory, plane.kubeconfig).install(
+        "ringleader", {**VALUES, "crds": {"enabled": False}}, namespace=SYSTEM
+    )
+    pod = pod_of(await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM), "ringleader-sharder-a")
+    pod["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
+    account = pod["spec"]["serviceAccountName"]
+    kubeconfig = await plane.service_account_kubeconfig(SYSTEM, account)
+    address = own_address(random.Random())
+    started = await start_pod(pod, kubeconfig=kubeconfig, directory=directory, address=address)
+    yield started
+    await started.child.end(grace_s=5)
+
+
+async def test_the_sharder_fills_its_secret_and_writes_its_configuration_under_the_charts_rights(
+    sharder: PodProcess, admin: IndependentClient
+) -> None:
+    found = await eventually(admin, CONFIGURATIONS, f"ringleader-{RING}")
+    secret = await admin.get(SECRETS, NAME, namespace=SYSTEM)
+    (webhook,) = found["webhooks"]
+    assert webhook["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
+    assert webhook["clientConfig"]["service"] == {
+        "namespace": SYSTEM,
+        "name": NAME,
+        "port": 443,
+        "path": f"/assign/{RING}",
+    }
+    assert "forbidden" not in sharder.log().lower()
+
+
+async def test_the_port_behind_the_service_answers_with_a_certificate_for_the_services_name(
+    sharder: PodProcess, admin: IndependentClient
+) -> None:
+    await eventually(admin, CONFIGURATIONS, f"ringleader-{RING}")
+    secret = await admin.get(SECRETS, NAME, namespace=SYSTEM)
+    service = await admin.get(SERVICES, NAME, namespace=SYSTEM)
+    assert service["spec"]["selector"].items() <= sharder.pod["metadata"]["labels"].items()
+    (port,) = service["spec"]["ports"]
+    (target,) = (p["containerPort"] for p in sharder.container["ports"] if p["name"] == port["targetPort"])
+    context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
+    reader, writer = await asyncio.open_connection(
+        sharder.address, target, ssl=context, server_hostname=f"{NAME}.{SYSTEM}.svc"
+    )
+    request = {
+        "uid": "1",
+        "operation": "CREATE",
+        "resource": {"group": "example.com", "version": "v1", "resource": "websites"},
+        "namespace": "default",
+        "object": {"metadata": {"name": "site"}},
+    }
+    body = json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    ).encode()
+    head = f"POST /assign/{RING} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}"
+    writer.write(f"{head}\r\n\r\n".encode() + body)
+    answer = await reader.read()
+    writer.close()
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["response"] == {"uid": "1", "allowed": True}
+
+
+async def test_an_object_can_be_created_although_the_service_leads_nowhere(
+    sharder: PodProcess, admin: IndependentClient
+) -> None:
+    await eventually(admin, CONFIGURATIONS, f"ringleader-{RING}")
+    site = {
+        "apiVersion": "example.com/v1",
+        "kind": "Website",
+        "metadata": {"name": "site"},
+        "spec": {"html": "x"},
+    }
+    await admin.create(WEBSITES, site, namespace="default")

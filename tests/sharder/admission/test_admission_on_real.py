@@ -1,0 +1,285 @@
+"""Assignment at admission on a real kube-apiserver: objects are born with an owner, and nothing stops their birth."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+
+from devcluster.real import BinariesMissing, real_plane
+from devcluster.real.real_plane import RealPlane
+from kubeio.client import Client
+from kubeio.config import load_cluster
+from kubeio.https import PostServer, Reply
+from kubeio.resource import CONTROLLER_RINGS
+from ringleader.testing.held import held
+from sharder.admission.certificates import make_authority, make_serving
+from sharder.admission.keeper import load_pair, server_context
+from tests.sharder.admission.reviews import answered, review, website
+from tests.sharder.admission.stage import HOST, Stage, free_port
+from tests.sharder.io.ground import KEYS, RING, WEBSITES, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
+SHARDS = {"web-a-00000001", "web-b-00000001"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealPlane]:
+    try:
+        async with held(real_plane(tmp_path_factory.mktemp("plane"), audit=True)) as plane:
+            yield plane
+    except BinariesMissing as missing:
+        pytest.skip(f"{missing.reason}; {missing.remedy}")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(plane: RealPlane) -> AsyncIterator[Client]:
+    async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
+        await Stage(plane, client).install()
+        yield client
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stage(plane: RealPlane, client: Client) -> AsyncIterator[Stage]:
+    stage = Stage(plane, client)
+    yield stage
+    await stage.clear()
+
+
+async def test_an_object_is_created_with_its_owner_and_no_write_follows(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        born = {f"site-{n}": (await stage.site(f"site-{n}")).labels[KEYS.shard] for n in range(20)}
+        assert set(born.values()) == SHARDS
+        assert [write.verb for write in await stage.writes_to("site-19")] == ["create"]
+        assert await stage.owners() == born, "dry runs left nothing"
+
+
+async def test_what_is_born_is_where_the_sharder_would_have_put_it(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        born = {f"site-{n}": (await stage.site(f"site-{n}")).labels[KEYS.shard] for n in range(20)}
+    for name in born:
+        await stage.client.delete(WEBSITES, name, namespace="default")
+    async with stage.sharder():
+        await stage.sites(20)
+        await wait_until(lambda: _all_owned(stage))
+        assert await stage.owners() == born
+
+
+async def test_a_controlled_object_is_born_with_its_controllers_owner(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        for number in range(5):
+            site = await stage.site(f"site-{number}")
+            assert (await stage.page(site)).labels[KEYS.shard] == site.labels[KEYS.shard]
+
+
+async def test_a_generated_name_is_assigned_the_ordinary_way(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        obj = website("", generateName="site-")
+        del obj["metadata"]["namespace"]
+        await stage.client.create(WEBSITES, obj, namespace="default", type=bytes)
+        await wait_until(lambda: _all_owned(stage))
+        assert server.count("generated_name") == 1
+
+
+async def test_namespaces_that_the_ring_does_not_select_are_not_asked_about(stage: Stage) -> None:
+    await stage.namespace("outside", {"tier": "other"})
+    await stage.label_namespace("default", {"tier": "web"})
+    await stage.ask_at_admission(namespaceSelector={"matchLabels": {"tier": "web"}})
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        assert KEYS.shard in (await stage.site("inside")).labels
+        assert KEYS.shard not in (await stage.site("outside", namespace="outside")).labels
+        assert server.count("not_selected") == 0, "the API server itself does not ask"
+
+
+async def test_a_standby_answers_as_the_leader_does(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as leader, stage.serving("sharder-2", leads=False) as standby:
+        await stage.wait_asked(leader)
+        bundle = await standby.webhook.keeper.wait_bundle(b"")
+        born = (await stage.site("site")).labels[KEYS.shard]
+        body = review(website("site"), namespace="default")
+        patch = answered_patch(await standby.ask(body, bundle))
+        assert f'"{born}"'.encode() in patch
+        assert standby.count("labelled") == 1
+
+
+# -- what goes wrong
+
+
+async def test_a_webhook_that_is_away_delays_nothing_and_the_ordinary_way_assigns(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        found = await stage.configuration()
+        assert found is not None
+        config = found["webhooks"][0]["clientConfig"]
+        await stage.edit_configuration({**config, "url": f"https://{HOST}:{free_port()}/assign/{RING}"})
+        meta, took_s = await stage.timed_site("site")
+        assert KEYS.shard not in meta.labels
+        assert took_s < 0.5
+        await wait_until(lambda: _all_owned(stage))
+
+
+async def test_a_webhook_that_hangs_costs_a_second_and_the_ordinary_way_assigns(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        async with hanging() as port:
+            found = await stage.configuration()
+            assert found is not None
+            config = found["webhooks"][0]["clientConfig"]
+            await stage.edit_configuration({**config, "url": f"https://{HOST}:{port}/assign/{RING}"})
+            meta, took_s = await stage.timed_site("site")
+        assert KEYS.shard not in meta.labels
+        assert 0.9 < took_s < 2.0
+        await wait_until(lambda: _all_owned(stage))
+
+
+async def test_a_certificate_that_has_expired_stops_nothing(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    past = datetime.now(UTC) - timedelta(days=2)
+    authority = make_authority(now=past, lifetime=timedelta(days=9))
+    expired = make_serving(authority, names=(HOST,), now=past, lifetime=timedelta(days=1))
+    context = server_context()
+    load_pair(context, expired)
+
+    async def never(path: str, body: bytes) -> Reply:
+        raise AssertionError("nobody trusts this certificate")
+
+    async with stage.serving() as server, PostServer(HOST, 0, never, context, flag="--webhook-bind") as old:
+        await stage.wait_asked(server)
+        bundle = base64.b64encode(authority.certificate).decode()
+        await stage.edit_configuration({"url": f"https://{HOST}:{old.port}/x", "caBundle": bundle})
+        meta, _ = await stage.timed_site("site")
+        assert KEYS.shard not in meta.labels
+        await wait_until(lambda: _all_owned(stage))
+
+
+async def test_a_bundle_that_does_not_fit_stops_nothing(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    other = make_authority(now=datetime.now(UTC), lifetime=timedelta(days=9))
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        found = await stage.configuration()
+        assert found is not None
+        config = found["webhooks"][0]["clientConfig"]
+        await stage.edit_configuration({**config, "caBundle": base64.b64encode(other.certificate).decode()})
+        asked = server.count("labelled")
+        meta, _ = await stage.timed_site("site")
+        assert KEYS.shard not in meta.labels
+        assert server.count("labelled") == asked
+        await wait_until(lambda: _all_owned(stage))
+
+
+async def test_a_name_that_dies_between_the_answer_and_the_birth_is_taken_over(stage: Stage) -> None:
+    """A label with a dead name, however late it is stored: the unowned watch shows it."""
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        dead = stage.shards[0]
+        await dead.release()
+        await wait_until(lambda: _is_taken(stage))
+        await stage.site("late", labels={KEYS.shard: dead.name})
+        await wait_until(lambda: _owner_is(stage, "late", stage.shards[1].name))
+
+
+# -- when it is not wanted any more
+
+
+async def test_the_configuration_goes_with_the_flag(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        await stage.ring(assignAtAdmission=False)
+        await wait_until(lambda: _is_unconfigured(stage))
+        assert KEYS.shard not in (await stage.site("site")).labels
+        await wait_until(lambda: _all_owned(stage))
+
+
+async def test_the_configuration_goes_when_the_sharder_that_leads_serves_no_webhook(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+    async with stage.sharder():
+        await wait_until(lambda: _is_unconfigured(stage))
+
+
+async def test_a_ring_that_is_deleted_is_not_asked_about_from_then_on_and_stays_until_all_has_landed(
+    stage: Stage,
+) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+        await stage.client.delete(CONTROLLER_RINGS, RING)
+        await wait_until(lambda: _is_unconfigured(stage))
+        assert KEYS.shard not in (await stage.site("site")).labels
+        for shard in stage.shards:
+            await shard.release()
+        await asyncio.sleep(3)
+        assert await stage.exists(CONTROLLER_RINGS, RING), "what was answered just before may still be stored"
+
+
+async def test_a_ring_that_is_gone_takes_its_configuration_along_even_without_a_sharder(stage: Stage) -> None:
+    await stage.ask_at_admission()
+    async with stage.serving() as server:
+        await stage.wait_asked(server)
+    found = await stage.configuration()
+    assert found is not None
+    await stage.remove_ring()
+    await wait_until(lambda: _is_unconfigured(stage), within_s=40)
+
+
+# -- in words
+
+
+async def _all_owned(stage: Stage) -> bool:
+    owners = await stage.owners()
+    return bool(owners) and set(owners.values()) <= SHARDS
+
+
+async def _owner_is(stage: Stage, name: str, shard: str) -> bool:
+    return (await stage.owners()).get(name) == shard
+
+
+async def _is_unconfigured(stage: Stage) -> bool:
+    return await stage.configuration() is None
+
+
+async def _is_taken(stage: Stage) -> bool:
+    return (await stage.shards[0].holder()).startswith("sharder:")
+
+
+def answered_patch(response: dict[str, object]) -> bytes:
+    return base64.b64decode(answered(json.dumps(response).encode())["patch"])
+
+
+@asynccontextmanager
+async def hanging() -> AsyncIterator[int]:
+    """A port that accepts and says nothing."""
+    gone = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await gone.wait()
+        writer.close()
+
+    server = await asyncio.start_server(hold, HOST, 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        gone.set()
+        server.close()
