@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,14 @@ class DrainBudget:
         """How many more drains may be asked of *owner* now."""
         counted = self._counted(at)
         return max(0, min(self.max_in_flight - counted.total(), self.max_per_owner - counted[owner]))
+
+    def in_order(self, owners: Iterable[str], *, at: float) -> list[str]:
+        """*owners* in the order in which they should be asked: who is late with a handoff comes last.
+
+        Or one that hangs would be given all the room again at each timeout.
+        """
+        late = {handoff.owner for handoff in self.overdue(at=at).values()}
+        return sorted(owners, key=lambda owner: owner in late)
 
     def in_flight(self) -> Mapping[str, int]:
         """Handoffs under way by owner, overdue ones included."""

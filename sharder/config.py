@@ -13,7 +13,7 @@ from kubeio.labels import DEFAULT_DOMAIN, MAX_NAME
 from ring.errors import InvalidRing
 from ring.ring import HashRing
 from sharder.errors import FieldProblem, RingRefused
-from sharder.fields import Fields, Problems, is_dns_label, is_dns_subdomain
+from sharder.fields import Fields, Problems, is_dns_label, is_dns_subdomain, is_label_key
 from sharder.spec import (
     DrainPolicy,
     GroupResource,
@@ -40,12 +40,7 @@ _NO_RIGHTS: Final = ("kubernetes.io", "k8s.io")
 _OWN: Final = frozenset(
     {GroupResource("coordination.k8s.io", "leases"), GroupResource("ringleader.dev", "controllerrings")}
 )
-_KEYS: Final = {
-    "Object": "",
-    "Namespace": "use Object: each object has its own place",
-    "Owner": "use Object, and list only kinds whose controllers are not controlled themselves",
-    "Label": "use Object: each object has its own place",
-}
+_KEYS: Final = dict.fromkeys((kind.value for kind in KeyKind), "")
 
 
 def parse_ring(document: Mapping[str, object]) -> RingSpec:
@@ -118,7 +113,8 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         algorithm=spec.choice("algorithm", "v1", of={"v1": ""}),
         virtual_nodes=_virtual_nodes(spec, members),
         eps=spec.number("eps", 0.05, least=0, above=True, most=1),
-        key=KeyKind(spec.choice("key", "Object", of=_KEYS)),
+        key=_key(spec),
+        key_label=_key_label(spec),
         members=members,
         hold_s=spec.number("holdSeconds", 0, most=_DAY_S),
         settle_s=spec.number("settleSeconds", 2, most=3600),
@@ -137,13 +133,43 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
 
 
 def _check_ring(ring: RingSpec, problems: Problems) -> None:
-    """What the ring itself refuses, such as more decimal places than it counts."""
+    """What the fields do not allow together, and what the ring itself refuses, such as too many decimal places."""
+    _check_key(ring, problems)
     trials: list[Mapping[str, float]] = [{}, *({name: m.weight} for name, m in ring.members.items())]
     for weights in trials:
         try:
             HashRing(weights, virtual_nodes=1, eps=ring.eps)
         except InvalidRing as error:
             problems.add(f"spec.{error.field}", error.value, error.problem, error.remedy)
+
+
+def _key(spec: Fields) -> KeyKind:
+    return KeyKind(spec.choice("key", KeyKind.OBJECT.value, of=_KEYS))
+
+
+def _key_label(spec: Fields) -> str:
+    label = spec.text("keyLabel")
+    if "keyLabel" in spec and not is_label_key(label):
+        spec.problem(
+            "keyLabel",
+            "cannot be the key of a label",
+            "use at most 63 letters, digits, '-', '_' and '.', after a DNS name and '/' if you like",
+        )
+    return label
+
+
+def _check_key(ring: RingSpec, problems: Problems) -> None:
+    if ring.key is KeyKind.LABEL and not ring.key_label:
+        problems.add("spec.keyLabel", None, "is missing", "name the label whose value is hashed (key: Label)")
+    if ring.key is not KeyKind.LABEL and ring.key_label:
+        problems.add(
+            "spec.keyLabel",
+            ring.key_label,
+            f"does not fit key {ring.key.value}",
+            "leave it out, or use key: Label",
+        )
+    if ring.key is not KeyKind.OWNER:
+        _refuse_chains(ring.resources, problems)
 
 
 def _domain(spec: Fields) -> str:
@@ -255,7 +281,6 @@ def _resources(spec: Fields, problems: Problems) -> tuple[RingResource, ...]:
         else:
             found[main] = RingResource(main, _controlled(fields))
         fields.refuse_unknown()
-    _refuse_chains(tuple(found.values()), problems)
     return tuple(found.values())
 
 
@@ -279,8 +304,8 @@ def _refuse_chains(resources: tuple[RingResource, ...], problems: Problems) -> N
                 problems.add(
                     "spec.resources",
                     str(child),
-                    f"is controlled by {entry.main} and distributed itself: that needs key Owner, not worked yet",
-                    "leave it out of one of the two lists, or give it a ring of its own",
+                    f"is controlled by {entry.main} and distributed itself, so it would have two keys",
+                    "use key: Owner, or leave it out of one of the two lists",
                 )
 
 

@@ -184,7 +184,9 @@ class Mover:
         """Since when a dead shard's object waits for its controlled objects; None if none of them waits."""
         keys, view = self._duty.keys, self._duty.roster.view
         name = waiting.meta.labels.get(keys.shard)
-        if name is None or waiting.meta.controller is not None or view.standing(name) is not Standing.DEAD:
+        if name is None or view.standing(name) is not Standing.DEAD:
+            return None
+        if not self._duty.kinds.may_control(self._duty.resource(waiting.work)):
             return None
         are_known = self.unowned is None or self.unowned.knows_controlled
         children = self._waiting.controlled_by(waiting.meta.uid)

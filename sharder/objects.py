@@ -17,10 +17,9 @@ from kubeio.errors import ApiError, Conflict, Forbidden, Invalid, KubeError, Not
 from kubeio.models import HasMeta
 from sharder.decisions import reason_of
 from sharder.denials import Right, refused_verb
-from sharder.keys import ControllerName
+from sharder.lineage import read_controller
 from sharder.pace import Pace
 from sharder.patches import patch_of
-from sharder.planner import ControllerSeen
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
@@ -31,7 +30,9 @@ if TYPE_CHECKING:
     from kubeio.resource import Resource
     from sharder.decisions import Write
     from sharder.denials import Denials
+    from sharder.keys import ControllerName, RingKinds
     from sharder.metrics import SharderMetrics
+    from sharder.planner import ControllerSeen
 
 log = structlog.get_logger("sharder")
 
@@ -63,12 +64,14 @@ class ObjectWriter:
         client: Client,
         keys: RingKeys,
         *,
+        kinds: RingKinds,
         denials: Denials,
         metrics: SharderMetrics,
         pace: Pace | None = None,
     ) -> None:
         self._client = client
         self._keys = keys
+        self._kinds = kinds
         self._denials = denials
         self._tally = _Tally(metrics, keys.ring)
         self.pace = pace or Pace(clock=SystemClock(), rng=random.Random())  # noqa: S311 - jitter, no secret
@@ -114,8 +117,8 @@ class ObjectWriter:
         return found.metadata
 
     async def read_controller(self, controller: ControllerName) -> ControllerSeen:
-        """The owner of an object's controller, by a consistent read."""
-        return await read_controller(self._client, controller, keys=self._keys)
+        """Who owns an object's controller, and the key of its tree, by consistent reads."""
+        return await read_controller(self._client, controller, kinds=self._kinds, keys=self._keys)
 
     async def _patch(self, resource: Resource, meta: Meta, decision: Write) -> None:
         await self._client.patch(
@@ -189,20 +192,3 @@ class _Tally:
         if found is None:
             found = self._moves[reason] = self._metrics.moves.labels(ring=self._ring, reason=reason)
         return found
-
-
-async def read_controller(client: Client, controller: ControllerName, *, keys: RingKeys) -> ControllerSeen:
-    """The owner of an object's controller, by a consistent read. Raises KubeError."""
-    try:
-        found = await client.get(
-            controller.resource,
-            controller.name,
-            namespace=controller.namespace,
-            type=HasMeta,
-            metadata_only=True,
-        )
-    except NotFound:
-        return ControllerSeen(exists=False)
-    if found.metadata.uid != controller.uid:
-        return ControllerSeen(exists=False)
-    return ControllerSeen(found.metadata.labels.get(keys.shard))

@@ -52,11 +52,15 @@ class Terms:
 class ControllerSeen:
     """The controller of a controlled object, read not before it: its owner label, None if it has none.
 
-    `exists` is false if it is gone (404, or the same name with another uid).
+    Of controllers that are controlled themselves, the nearest that has an owner counts. `exists` is false if the
+    controller is gone (404, or the same name with another uid), `is_outsider` true if the ring has nothing to do with
+    it. `key`: the one that its tree has.
     """
 
     owner: str | None = None
     exists: bool = True
+    key: str | None = None
+    is_outsider: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,8 @@ def is_given_up(subject: Subject, terms: Terms) -> bool:
     """Whether the ring does not want *subject*, or no longer."""
     if terms.releasing or not subject.selected or isinstance(subject.role, Outsider):
         return True
-    return subject.role.given_up
+    follows_outsider = subject.controller is not None and subject.controller.is_outsider
+    return subject.role.given_up or follows_outsider
 
 
 def may_be_left_behind(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> bool:
@@ -113,7 +118,7 @@ def may_be_left_behind(subject: Subject, *, view: View, terms: Terms, keys: Ring
         return False
     if is_given_up(subject, terms):
         return drain != ""
-    desired = view.desired(subject.role.key)
+    desired = _desired(subject, view=view)
     return drain is None and desired is not None and desired.shard not in (None, owner)
 
 
@@ -131,14 +136,18 @@ def _plan_unowned(subject: Subject, *, view: View, terms: Terms, was: str = "") 
         return Wait(WaitReason.ACTIVATION)
     if view.hold is not None:
         return Wait(view.hold.reason, view.hold.until)
-    desired = view.desired(_key(subject))
+    if view.ring is None:
+        return Wait(WaitReason.NO_MEMBERS)
+    if isinstance(subject.role, Controlled) and _key(subject) is None:
+        return NeedController(subject.role.controller)
+    desired = _desired(subject, view=view)
     if desired is None:
         return Wait(WaitReason.NO_MEMBERS)
-    if isinstance(subject.role, Controlled):
-        return _plan_unowned_child(subject, subject.role, desired, view=view, was=was)
     until = (subject.children_since or 0.0) + CHILDREN_FIRST_S
     if was and subject.children_since is not None and view.at < until:
         return Wait(WaitReason.CHILDREN_FIRST, until)
+    if isinstance(subject.role, Controlled):
+        return _plan_unowned_child(subject, subject.role, desired, view=view, was=was)
     return _assign(desired, view=view, was=was)
 
 
@@ -174,7 +183,7 @@ def _assign(desired: Desired, *, view: View, was: str) -> Decision:
 
 
 def _plan_owned(subject: Subject, owner: str, drain: str | None, *, view: View, terms: Terms) -> Decision:
-    desired = view.desired(_key(subject))
+    desired = _desired(subject, view=view)
     if isinstance(subject.role, Controlled) and view.lives[owner].hands_over:
         return _plan_owned_child(subject, owner, drain, desired, view=view, terms=terms)
     if drain is not None:
@@ -252,7 +261,16 @@ def _release(subject: Subject, owner: str, drain: str | None, *, view: View) -> 
     return ReleaseDrain(owner)
 
 
-def _key(subject: Subject) -> str:
+def _desired(subject: Subject, *, view: View) -> Desired | None:
+    """Where *subject* belongs; None if nobody is on the ring, or its key is not known yet."""
+    key = _key(subject)
+    return None if key is None else view.desired(key)
+
+
+def _key(subject: Subject) -> str | None:
+    """The key, as its controller told it, or as its own metadata does; None if nobody did."""
     if isinstance(subject.role, Outsider):
         raise TypeError("an outsider has no key")
-    return subject.role.key
+    if subject.role.key is not None:
+        return subject.role.key
+    return subject.controller.key if subject.controller is not None else None

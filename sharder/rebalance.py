@@ -29,12 +29,15 @@ from sharder.decisions import (
     Wait,
 )
 from sharder.denials import Right
-from sharder.keys import Controlled, ControllerName, Outsider
+from sharder.keys import Controlled, ControllerName, Outsider, Role
+from sharder.lineage import Ancestry
 from sharder.objects import Outcome
 from sharder.planner import Subject, may_be_left_behind, plan
 from sharder.waiting import WorkKey
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kubeio.models import Meta
     from kubeio.resource import Resource
     from sharder.duty import Duty
@@ -60,6 +63,7 @@ class Misplaced(NamedTuple):
 
     work: WorkKey
     meta: Meta
+    role: Role
     owner: str
     controller: ControllerName | None = None
 
@@ -99,6 +103,7 @@ class Rebalance:
         self._handoffs = handoffs
         self._waiting = waiting
         self._mover = mover
+        self._ancestry = Ancestry(duty.kinds, duty.objects.read_controller)
         self._deferred: dict[str, deque[Misplaced]] = {}
         self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
         self._nudged = asyncio.Event()
@@ -179,6 +184,7 @@ class Rebalance:
 
     async def _circle(self) -> Circle:
         circle = Circle(self._ring_version)
+        self._ancestry.forget()
         async with asyncio.TaskGroup() as tasks:
             for resource in self._duty.kinds.labelled:
                 if resource in self._duty.kinds.former:
@@ -226,8 +232,9 @@ class Rebalance:
         )
         with suppress(Expired):
             async for page in pages:
-                for item in page.objects:
-                    self._look(resource, item.meta, circle)
+                metas = [item.meta for item in page.objects]
+                for meta, role in zip(metas, await self._roles(resource, metas), strict=True):
+                    self._look(resource, meta, role, circle)
                 self._send_what_has_room(circle, tasks)
                 while self.misplaced > MAX_DEFERRED:
                     await self._handoffs.wait_changed()
@@ -237,20 +244,26 @@ class Rebalance:
             return
         circle.clean = circle.whole = False  # the list expired while we waited: the next circle sees the rest
 
-    def _look(self, resource: Resource, meta: Meta, circle: Circle) -> None:
+    async def _roles(self, resource: Resource, metas: Sequence[Meta]) -> list[Role]:
+        """The role of each object, with its key."""
+        found = await self._ancestry.resolved(self._duty.kinds.role(resource, meta) for meta in metas)
+        for meta, role in zip(metas, found, strict=True):
+            self._ancestry.met(resource, meta, role)
+        return found
+
+    def _look(self, resource: Resource, meta: Meta, role: Role, circle: Circle) -> None:
         work = WorkKey(resource.group_resource, meta.key)
         circle.seen += 1
-        subject = self._subject(work, meta)
-        role = subject.role
+        subject = self._subject(meta, role)
         if not isinstance(role, Outsider) and role.given_up:
             circle.former += 1
         if isinstance(role, Controlled) and self._may_be_left_behind(subject):
-            self._look_at_left_behind(Misplaced(work, meta, self._owner(meta), role.controller), circle)
+            self._look_at_left_behind(Misplaced(work, meta, role, self._owner(meta), role.controller), circle)
             return
         match self._plan(subject):
             case Drain(owner=owner) | ReleaseDrain(owner=owner):
                 if work not in self._handoffs:
-                    self._defer(Misplaced(work, meta, owner))
+                    self._defer(Misplaced(work, meta, role, owner))
             case Assign() | Strip() | ReportUnknown() | NeedController():
                 self._bring(work, meta)
             case Wait():
@@ -282,13 +295,8 @@ class Rebalance:
     def _defer(self, misplaced: Misplaced) -> None:
         self._deferred.setdefault(misplaced.owner, deque()).append(misplaced)
 
-    def _subject(self, work: WorkKey, meta: Meta) -> Subject:
-        duty = self._duty
-        return Subject(
-            meta,
-            duty.kinds.role(duty.resource(work), meta),
-            selected=duty.namespaces.selects(meta.namespace),
-        )
+    def _subject(self, meta: Meta, role: Role) -> Subject:
+        return Subject(meta, role, selected=self._duty.namespaces.selects(meta.namespace))
 
     def _plan(self, subject: Subject) -> Decision:
         duty = self._duty
@@ -296,7 +304,8 @@ class Rebalance:
 
     def _send_what_has_room(self, circle: Circle, tasks: asyncio.TaskGroup) -> None:
         now = self._duty.clock.now()
-        for owner, queue in list(self._deferred.items()):
+        for owner in self._handoffs.budget.in_order(self._deferred, at=now):
+            queue = self._deferred[owner]
             room = self._handoffs.budget.room(owner, at=now)
             while queue and room > 0:
                 misplaced = queue.popleft()
@@ -325,7 +334,7 @@ class Rebalance:
             self._handoffs.failed(misplaced.work)
 
     async def _decide(self, misplaced: Misplaced) -> Decision:
-        subject = self._subject(misplaced.work, misplaced.meta)
+        subject = self._subject(misplaced.meta, misplaced.role)
         if misplaced.controller is not None:
             seen = await self._duty.objects.read_controller(misplaced.controller)
             subject = replace(subject, controller=seen)
@@ -380,7 +389,7 @@ class Rebalance:
 
     def _audit_one(self, resource: Resource, meta: Meta) -> bool:
         work = WorkKey(resource.group_resource, meta.key)
-        decision = self._plan(self._subject(work, meta))
+        decision = self._plan(self._subject(meta, self._duty.kinds.role(resource, meta)))
         if not isinstance(decision, Assign | Strip | NeedController | ReportUnknown):
             return False
         return self._bring(work, meta)

@@ -259,7 +259,12 @@ class RingWork:
             namespaces=namespaces,
             activation=activation,
             objects=ObjectWriter(
-                self._client, spec.keys, denials=denials, metrics=self._metrics, pace=self._outlets.pace
+                self._client,
+                spec.keys,
+                kinds=kinds,
+                denials=denials,
+                metrics=self._metrics,
+                pace=self._outlets.pace,
             ),
             metrics=self._metrics,
             events=events,

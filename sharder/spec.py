@@ -36,6 +36,9 @@ class KeyKind(StrEnum):
     """What is hashed."""
 
     OBJECT = "Object"
+    NAMESPACE = "Namespace"
+    LABEL = "Label"
+    OWNER = "Owner"
 
 
 class DrainPolicy(StrEnum):
@@ -112,6 +115,7 @@ class RingSpec:
     virtual_nodes: int = 1000
     eps: float = 0.05
     key: KeyKind = KeyKind.OBJECT
+    key_label: str = ""
     members: Mapping[str, MemberSpec] = field(default_factory=dict)
     hold_s: float = 0.0
     settle_s: float = 2.0

@@ -23,8 +23,8 @@ from sharder.admission.front import DEADLINE_S, Front
 from sharder.admission.keeper import Keeper, server_context
 from sharder.admission.lease_reads import LeaseReads
 from sharder.admission.settings import BIND_FLAG
+from sharder.lineage import read_controller
 from sharder.namespaces import Namespaces
-from sharder.objects import read_controller
 from sharder.scope import EVERYWHERE
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Webhook:
                 kinds=kinds,
                 roster=roster,
                 namespaces=namespaces,
-                read_controller=partial(read_controller, self._client, keys=spec.keys),
+                read_controller=partial(read_controller, self._client, kinds=kinds, keys=spec.keys),
                 proofs=LeaseReads(self._leases(spec.lease_namespace), tasks=tasks),
                 former=LeaseReads(self._leases(former), tasks=tasks),
                 clock=self._clock,

@@ -13,6 +13,7 @@ from sharder.errors import FieldProblem, RingRefused
 from sharder.spec import (
     DrainPolicy,
     GroupResource,
+    KeyKind,
     LabelSelector,
     LeaseRef,
     MemberSpec,
@@ -74,7 +75,6 @@ def test_every_field_arrives() -> None:
             algorithm="v1",
             virtualNodes=100,
             eps=0.1,
-            key="Object",
             members={"web-0": {"weight": 2}, "web-1": {"cordoned": True}},
             holdSeconds=30,
             settleSeconds=0.5,
@@ -87,6 +87,8 @@ def test_every_field_arrives() -> None:
             drainPolicy="Force",
             assignAtAdmission=True,
             auditIntervalSeconds=600,
+            key="Label",
+            keyLabel="example.com/tenant",
             paused=True,
             activation={"lease": {"namespace": "shop", "name": "shop-controller"}},
         )
@@ -110,11 +112,13 @@ def test_every_field_arrives() -> None:
         drain_timeout_s=20,
         drain_policy=DrainPolicy.FORCE,
         audit_interval_s=600,
+        key=KeyKind.LABEL,
+        key_label="example.com/tenant",
         paused=True,
         assign_at_admission=True,
         activation=LeaseRef("shop", "shop-controller"),
     )
-    covered = {field.name for field in dataclasses.fields(RingSpec)} - {"algorithm", "key"}
+    covered = {field.name for field in dataclasses.fields(RingSpec)} - {"algorithm"}
     defaults = parse_ring(ring())
     same = {name for name in covered if getattr(spec, name) == getattr(defaults, name)}
     assert same == {"name", "lease_namespace", "resources"}
@@ -146,8 +150,10 @@ def test_every_field_arrives() -> None:
         ({"labelDomain": "a." * 124 + "a"}, "spec.labelDomain", "prefix of a label key", "247"),
         ({"labelDomain": "shop.k8s.io"}, "spec.labelDomain", "belongs to Kubernetes", "your own"),
         ({"algorithm": "v2"}, "spec.algorithm", "not known", "'v1'"),
-        ({"key": "Owner"}, "spec.key", "not worked yet", "use Object"),
-        ({"key": "Namespace"}, "spec.key", "not worked yet", "use Object"),
+        ({"key": "Label"}, "spec.keyLabel", "is missing", "name the label"),
+        ({"keyLabel": "tenant"}, "spec.keyLabel", "does not fit key Object", "use key: Label"),
+        ({"key": "Label", "keyLabel": "a/b/c"}, "spec.keyLabel", "key of a label", "at most 63"),
+        ({"key": "Label", "keyLabel": "-a"}, "spec.keyLabel", "key of a label", "at most 63"),
         ({"key": "object"}, "spec.key", "not known", "did you mean 'Object'"),
         ({"drainPolicy": "Forced"}, "spec.drainPolicy", "not known", "did you mean 'Force'"),
         ({"assignAtAdmission": "no"}, "spec.assignAtAdmission", "a string, not a boolean", "true or false"),
@@ -199,8 +205,8 @@ def test_every_field_arrives() -> None:
                 ]
             },
             "spec.resources",
-            "needs key Owner",
-            "ring of its own",
+            "two keys",
+            "use key: Owner",
         ),
         (
             {"resources": [{"group": "coordination.k8s.io", "resource": "leases"}]},
@@ -336,3 +342,11 @@ def test_namespace_selectors_mean_what_they_mean_in_the_api(
     selector: LabelSelector, labels: dict[str, str], matches: bool
 ) -> None:
     assert make_spec(namespace_selector=selector).selects_namespace(labels) is matches
+
+
+def test_a_kind_may_be_distributed_and_controlled_if_its_trees_follow_their_roots() -> None:
+    resources = [
+        {"group": "apps", "resource": "deployments", "controlledResources": [{"resource": "pods"}]},
+        {"resource": "pods"},
+    ]
+    assert parse_ring(ring(resources=resources, key="Owner")).key is KeyKind.OWNER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeio.models import Meta, OwnerReference
 from kubeio.resource import Resource
 from sharder.keys import Controlled, Outsider, RingKinds, Root
-from sharder.spec import GroupResource, RingResource
+from sharder.spec import GroupResource, KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
@@ -76,3 +76,95 @@ def test_an_object_without_a_controller_of_the_ring_is_an_outsider() -> None:
 def test_a_ring_s_resources_are_its_mains_and_then_each_controlled_kind_once() -> None:
     assert RING.resources == (WEBSITES, CLUSTERS, SECRETS, CONFIGMAPS)
     assert [RING.is_main(kind) for kind in KINDS] == [True, True, True, False]
+
+
+# ---- other keys ---------------------------------------------------------------------------------------------------
+
+ENTRIES = (
+    RingResource(named(WEBSITES), (named(CONFIGMAPS),)),
+    RingResource(named(CLUSTERS), (named(CONFIGMAPS),)),
+    RingResource(named(SECRETS)),
+)
+
+
+def kinds(key: KeyKind, *entries: RingResource, label: str = "") -> RingKinds:
+    spec = make_spec(resources=entries or ENTRIES, key=key, key_label=label)
+    return RingKinds(spec, {named(kind): kind for kind in KINDS})
+
+
+def test_under_namespace_everything_in_a_namespace_has_one_key_that_no_object_has() -> None:
+    ring = kinds(KeyKind.NAMESPACE)
+    key = "_ns_"
+    assert ring.role(WEBSITES, Meta(name="shop", namespace="ns")) == Root(key)
+    assert ring.role(SECRETS, Meta(name="s", namespace="ns")) == Root(key)
+    role = ring.role(CONFIGMAPS, child("example.com/v1", "Website"))
+    assert isinstance(role, Controlled)
+    assert role.key == key
+
+
+def test_under_namespace_cluster_scoped_objects_and_what_they_control_have_their_own_keys() -> None:
+    ring = kinds(KeyKind.NAMESPACE)
+    assert ring.role(CLUSTERS, Meta(name="eu")) == Root("example.com__eu")
+    role = ring.role(CONFIGMAPS, child("example.com/v1", "Cluster"))
+    assert isinstance(role, Controlled)
+    assert role.key == "example.com__shop"
+
+
+def test_under_label_the_value_is_the_key_across_kinds_and_namespaces() -> None:
+    ring = kinds(KeyKind.LABEL, label="tenant")
+    acme = {"tenant": "acme"}
+    assert ring.role(WEBSITES, Meta(name="shop", namespace="ns", labels=acme)) == Root("=acme")
+    assert ring.role(SECRETS, Meta(name="s", namespace="other", labels=acme)) == Root("=acme")
+
+
+def test_under_label_an_object_without_a_value_has_its_own_key() -> None:
+    ring = kinds(KeyKind.LABEL, label="tenant")
+    for labels in ({}, {"tenant": ""}, {"owner": "acme"}):
+        assert ring.role(SECRETS, Meta(name="s", namespace="ns", labels=labels)) == Root("_ns_s")
+
+
+def test_under_label_only_the_controller_can_tell_the_key_of_what_it_controls() -> None:
+    ring = kinds(KeyKind.LABEL, label="tenant")
+    meta = child("example.com/v1", "Website")
+    meta.labels = {"tenant": "other"}
+    role = ring.role(CONFIGMAPS, meta)
+    assert isinstance(role, Controlled)
+    assert role.key is None
+
+
+TREE = RingResource(named(WEBSITES), (named(CONFIGMAPS), named(SECRETS)))
+
+
+def test_under_owner_what_a_root_controls_has_its_key_and_what_is_below_asks_its_controller() -> None:
+    ring = kinds(KeyKind.OWNER, TREE)
+    first = ring.role(CONFIGMAPS, child("example.com/v1", "Website"))
+    second = ring.role(SECRETS, child("v1", "ConfigMap"))
+    assert isinstance(first, Controlled)
+    assert isinstance(second, Controlled)
+    assert (first.key, second.key) == ("example.com_ns_shop", None)
+    assert second.controller.resource == CONFIGMAPS
+
+
+def test_under_owner_a_kind_that_is_distributed_and_controlled_is_a_root_only_without_controller() -> None:
+    ring = kinds(
+        KeyKind.OWNER,
+        RingResource(named(CONFIGMAPS), (named(SECRETS),)),
+        RingResource(named(WEBSITES), (named(CONFIGMAPS),)),
+    )
+    assert ring.role(CONFIGMAPS, Meta(name="c", namespace="ns")) == Root("_ns_c")
+    assert isinstance(ring.role(CONFIGMAPS, child("example.com/v1", "Website")), Controlled)
+    assert ring.labelled == (WEBSITES, CONFIGMAPS, SECRETS), "what controls comes before what is controlled"
+
+
+def test_kinds_that_control_each_other_are_put_in_some_order() -> None:
+    ring = kinds(
+        KeyKind.OWNER,
+        RingResource(named(CONFIGMAPS), (named(SECRETS), named(CONFIGMAPS))),
+        RingResource(named(SECRETS), (named(CONFIGMAPS),)),
+    )
+    assert set(ring.labelled) == {CONFIGMAPS, SECRETS}
+
+
+def test_without_owner_nothing_below_the_first_level_belongs_to_the_ring() -> None:
+    ring = kinds(KeyKind.OBJECT, TREE)
+    assert ring.role(SECRETS, child("v1", "ConfigMap")) == Outsider()
