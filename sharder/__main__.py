@@ -1,4 +1,8 @@
-"""`python -m sharder`: flags to settings, nothing else."""
+"""`python -m sharder`: the words of the command line, nothing else.
+
+Reading them takes packages that the sharder itself never needs (typer, pydantic, rich: 15 MB). So this process reads
+them and then *becomes* the sharder: the same process number, another program (`sharder.process`).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,12 @@ import socket
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from kubeio.command_line import run_command
-from kubeio.errors import InputError
-from kubeio.labels import check_namespace, split_namespaces
-
-DEFAULT_NAMESPACE: Final = "ringleader-system"
-MIN_LEASE_S: Final = 1.0
-MAX_LEASE_S: Final = 3600.0
+from sharder.flags import Flags, become_process
 
 
 class LogFormat(StrEnum):
@@ -95,89 +94,27 @@ def sharder(
     log_level: Annotated[LogLevel, typer.Option(help="Least level that is logged.")] = LogLevel.INFO,
 ) -> None:
     """Put every object of the rings' resources onto their replicas, and keep it so."""
-    # not above: help, and a flag that cannot be read, need none of it
-    from kubeio.runtime import configure_logging
-    from kubeio.runtime import run as run_until_stopped
-    from kubeio.server import parse_bind
-    from sharder.admission.settings import read_flags
-    from sharder.app import Settings
-    from sharder.app import run as run_sharder
-    from sharder.ringfile import RingFile
-    from sharder.scope import Scope
-
-    try:
-        configure_logging(format=log_format.value, level=log_level.value)
-        host, port = parse_bind("--probes-bind", probes_bind)
-        scope = Scope(split_namespaces(namespaces))
-        check_file_flags(
-            ring_file, rings=ring, namespaces=namespaces, release=release, webhook_bind=webhook_bind
-        )
-        file = RingFile(ring_file, scope=scope) if ring_file is not None else None
-        own = file.spec.lease_namespace if file is not None else DEFAULT_NAMESPACE
-        own_namespace = check_namespace("--lease-namespace", lease_namespace or own)
-        settings = Settings(
-            identity=identity or default_identity(),
+    become_process(
+        Flags(
             kubeconfig=kubeconfig,
             context=context,
-            election_namespace=own_namespace,
-            lease_duration_s=check_duration(lease_duration_s),
-            probes_host=host,
-            probes_port=port,
-            probes_port_file=probes_port_file,
+            identity=identity or default_identity(),
+            lease_namespace=lease_namespace,
+            lease_duration_s=lease_duration_s,
+            probes_bind=probes_bind,
+            probes_port_file=str(probes_port_file or ""),
             rings=tuple(ring or ()),
-            ring_file=file,
-            scope=scope,
+            ring_file=str(ring_file or ""),
+            namespaces=namespaces,
             release=release,
-            webhook=read_flags(
-                bind=webhook_bind,
-                service=webhook_service,
-                url=webhook_url,
-                secret=webhook_secret,
-                namespace=own_namespace,
-            ),
+            webhook_bind=webhook_bind,
+            webhook_service=webhook_service,
+            webhook_url=webhook_url,
+            webhook_secret=webhook_secret,
+            log_format=log_format.value,
+            log_level=log_level.value,
         )
-        code = run_until_stopped(run_sharder(settings))
-    except InputError as error:
-        typer.echo(f"error: {error}", err=True)
-        code = 2
-    raise typer.Exit(code)
-
-
-def check_file_flags(
-    ring_file: Path | None, *, rings: list[str] | None, namespaces: str, release: bool, webhook_bind: str
-) -> None:
-    """Raises InputError if flags are mixed that do not go together."""
-    if ring_file is not None and webhook_bind:
-        raise InputError(
-            "--webhook-bind",
-            webhook_bind,
-            "goes with ControllerRings only",
-            "leave it out: objects are assigned as soon as they are seen",
-        )
-    if ring_file is not None and rings:
-        raise InputError(
-            "--ring", rings[0], "goes with ControllerRings only", "leave it out: the file has one ring"
-        )
-    for flag, value in (("--namespaces", namespaces), ("--release", release)):
-        if ring_file is None and value:
-            remedy = "add --ring-file ring.yaml"
-            if flag == "--namespaces":
-                remedy += ", or select namespaces by the ring's spec.namespaceSelector"
-            else:
-                remedy += ", or delete the ring: kubectl delete controllerring NAME"
-            raise InputError(flag, value, "goes with --ring-file only", remedy)
-
-
-def check_duration(duration_s: float) -> float:
-    """*duration_s* if a Lease can have it. Raises InputError."""
-    if not MIN_LEASE_S <= duration_s <= MAX_LEASE_S or not duration_s.is_integer():
-        raise InputError(
-            "--lease-duration-s",
-            duration_s,
-            "cannot be a Lease's duration",
-            f"use whole seconds, {MIN_LEASE_S:.0f} to {MAX_LEASE_S:.0f}",
-        )
-    return duration_s
+    )
 
 
 cli = typer.Typer(
