@@ -109,11 +109,12 @@ class Stage(Ground):
             finally:
                 for task in running:
                     task.cancel()
-                await asyncio.gather(*running, return_exceptions=True)
+                ends = await asyncio.gather(*running, return_exceptions=True)
+                assert all(isinstance(end, asyncio.CancelledError) for end in ends), ends
 
     async def ask_at_admission(self, **spec: object) -> None:
         """The ring, and two shards that hold their Leases."""
-        await self.ring(assignAtAdmission=True, **spec)
+        await self.ring(assignAtAdmission=True, maxLeaseDurationSeconds=10, **spec)
         for member in ("web-a", "web-b"):
             await self.shard(member, duration_s=5)
 
@@ -131,7 +132,12 @@ class Stage(Ground):
 
     async def dry_run(self, name: str) -> Meta:
         """A Website as it would be created."""
-        body = {"apiVersion": "example.com/v1", "kind": "Website", "metadata": {"name": name}, "spec": {"html": "x"}}
+        body = {
+            "apiVersion": "example.com/v1",
+            "kind": "Website",
+            "metadata": {"name": name},
+            "spec": {"html": "x"},
+        }
         found = await self.client.request(
             "POST",
             WEBSITES.path(namespace="default"),

@@ -205,7 +205,7 @@ async def test_the_configuration_goes_with_the_flag(stage: Stage) -> None:
     await stage.ask_at_admission()
     async with stage.serving() as server:
         await stage.wait_asked(server)
-        await stage.ring(assignAtAdmission=False)
+        await stage.ring(assignAtAdmission=False, maxLeaseDurationSeconds=10)
         await wait_until(lambda: _is_unconfigured(stage))
         assert KEYS.shard not in (await stage.site("site")).labels
         await wait_until(lambda: _all_owned(stage))
