@@ -65,7 +65,7 @@ async def eventually(admin: IndependentClient, resource: Resource, name: str = "
             try:
                 return await admin.request("GET", path)
             except RequestFailedError as error:
-                if error.status != 404:
+                if error.status not in (404, 429, 503):  # not served yet
                     raise
             await asyncio.sleep(0.2)
 
