@@ -6,7 +6,7 @@ quick; `ringleader.__main__` turns what they raise into one message.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -70,7 +70,16 @@ def demo(
     seed: Annotated[int, typer.Option("--seed", help="Which objects are updated.")] = 1,
     lease_s: Annotated[
         int | None,
-        typer.Option("--lease-s", min=2, max=60, help="Duration of the leases. [default: 3; 6 with --real]"),
+        typer.Option(
+            "--lease-s",
+            min=2,
+            max=60,
+            help="Duration of the leases. [default: 3; 6 with --real; more if busy]",
+        ),
+    ] = None,
+    until: Annotated[
+        Literal["kill", "freeze", "join", "roll", "leader_kill"] | None,
+        typer.Option("--until", help="End after this act; all of them if absent."),
     ] = None,
     output: Output = None,
 ) -> int:
@@ -78,7 +87,15 @@ def demo(
     from ringleader.demo.command import DemoOptions, run_demo
 
     return run_demo(
-        DemoOptions(objects=objects, real=real, keep=keep, fenced=not no_fence, seed=seed, lease_s=lease_s),
+        DemoOptions(
+            objects=objects,
+            real=real,
+            keep=keep,
+            fenced=not no_fence,
+            seed=seed,
+            lease_s=lease_s,
+            until=until,
+        ),
         is_headless=headless,
         form=output,
     )

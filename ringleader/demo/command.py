@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
 import sys
@@ -23,7 +24,8 @@ from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing, PlaneFailed, ensure_binaries, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS
 from devcluster.real.build_progress import ConsoleProgress
-from ringleader.demo.document import Document, document, faults
+from ringleader.demo.document import Document, What, document, faults
+from ringleader.demo.pace import fitting_lease_s, patience_s
 from ringleader.demo.pulse import PulseTaker
 from ringleader.demo.screen import Screen, choose_screen
 from ringleader.demo.story import LATECOMER, REPLICAS, Story
@@ -37,9 +39,6 @@ from ringleader.testing.onlooker import NotConvergedError
 from ringleader.testing.replica import ReplicaFailedError
 from ringleader.testing.witness import TooFewReconcilesError
 
-LEASE_S = 3
-REAL_LEASE_S = 6
-"""On the real plane: its servers take most of a small machine, and a renewal waits like every other request."""
 HOLD_S = 60
 UPDATES_PER_S = 20.0
 WAIT_MS = "20"
@@ -59,16 +58,19 @@ class DemoOptions:
     fenced: bool = True
     seed: int = 1
     lease_s: int | None = None
-    """Of replicas and sharders; what fits the plane if None."""
+    """Of replicas and sharders; what fits plane and machine if None."""
+    until: What | None = None
+    """The act that is the last; all if None."""
 
     def fleet_spec(self) -> FleetSpec:
         environment = {commands.WAIT_MS: WAIT_MS}
         if not self.fenced:
             environment["RINGLEADER_UNSAFE_NO_FENCE"] = "1"
-        lease_s = self.lease_s or (REAL_LEASE_S if self.real else LEASE_S)
+        load_per_core = os.getloadavg()[0] / (os.cpu_count() or 1)
+        lease_s = self.lease_s or fitting_lease_s(is_real=self.real, load_per_core=load_per_core)
         return FleetSpec(
             lease_s=lease_s,
-            patience_s=60.0 + 20 * lease_s,
+            patience_s=patience_s(lease_s),
             settle_s=2,
             environment=environment,
             shard_flags=("--hold",),  # replicas with lasting names, as of a StatefulSet
@@ -177,7 +179,7 @@ class _Demo:
             rng = random.Random(self.options.seed)  # noqa: S311 - it chooses objects
             updates = fleet.objects.run_updates(per_s=UPDATES_PER_S, rng=rng)
             async with _background(updates, name="updates"):
-                await story.tell()
+                await story.tell(until=self.options.until)
             await fleet.wait_quiet()
             outcome = await _read_all(fleet, story)
             _say_end(outcome, screen)

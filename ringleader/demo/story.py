@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from bisect import bisect_right
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -49,14 +49,20 @@ class Story:
     def objects(self) -> Objects:
         return self.fleet.objects
 
-    async def tell(self) -> None:
-        """All six acts."""
+    async def tell(self, *, until: What | None = None) -> None:
+        """All six acts, or those until the one that is named after what happens in it."""
         await self.one_then_four()
-        await self.kill()
-        await self.freeze()
-        await self.join()
-        await self.roll()
-        await self.kill_leader()
+        acts: dict[What, Callable[[], Awaitable[None]]] = {
+            "kill": self.kill,
+            "freeze": self.freeze,
+            "join": self.join,
+            "roll": self.roll,
+            "leader_kill": self.kill_leader,
+        }
+        for what, act in acts.items():
+            await act()
+            if what == until:
+                return
 
     # -- 1 --------------------------------------------------------------------------------------------------
 

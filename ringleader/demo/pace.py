@@ -1,0 +1,27 @@
+"""How long the demo's leases are and how patient its waits: what fits the control plane and the machine. Pure.
+
+A renewal waits like every other request for its turn at the API server, and for a core. Where both are scarce,
+leases of 3 s are lost (safely) again and again, and a demo would show nothing else.
+"""
+
+from __future__ import annotations
+
+EMBEDDED_LEASE_S = 3
+REAL_LEASE_S = 6
+"""The real servers take most of a small machine for themselves."""
+_BUSY_PER_CORE = 4.0
+_SWAMPED_PER_CORE = 10.0
+
+
+def fitting_lease_s(*, is_real: bool, load_per_core: float) -> int:
+    """Seconds; *load_per_core*: processes that want a core now, for each that there is."""
+    lease_s = REAL_LEASE_S if is_real else EMBEDDED_LEASE_S
+    if load_per_core < _BUSY_PER_CORE:
+        return lease_s
+    return 2 * lease_s if load_per_core < _SWAMPED_PER_CORE else 4 * lease_s
+
+
+def patience_s(lease_s: int) -> float:
+    """How long nothing may change before a wait gives up: a take-over alone lasts more than two leases, and the
+    next sharder may need one to lead."""
+    return 60.0 + 20.0 * lease_s
