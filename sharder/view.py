@@ -122,6 +122,12 @@ class View:
         return frozenset(name for name, life in self.lives.items() if life.state is not State.DEAD)
 
     @property
+    def may_be_worked(self) -> frozenset[str]:
+        """Names under which a process may still be at work: held, or lost otherwise than by its end or silence."""
+        ended = (State.DEAD, State.RELEASED)
+        return frozenset(name for name, life in self.lives.items() if life.state not in ended)
+
+    @property
     def uncertain_members(self) -> frozenset[str]:
         """Members whose place is filled by a shard that is about to be taken."""
         filling = (self.lives.get(place.shard or "") for place in self.places.values())

@@ -36,6 +36,16 @@ def test_a_shard_that_hangs_with_every_handoff_stops_the_others_only_until_the_t
     assert limits.in_flight() == {"hangs": 3}
 
 
+def test_owners_that_are_late_are_asked_last() -> None:
+    limits = budget()
+    limits.begin("x", owner="hangs", at=0)
+    limits.begin("y", owner="slow", at=30)
+    assert limits.in_order(["hangs", "slow", "well"], at=59) == ["hangs", "slow", "well"]
+    assert limits.in_order(["hangs", "slow", "well"], at=60) == ["slow", "well", "hangs"]
+    limits.end("x")
+    assert limits.in_order(["hangs", "slow", "well"], at=60) == ["hangs", "slow", "well"]
+
+
 def test_seeing_the_same_handoff_again_does_not_make_it_younger() -> None:
     limits = budget()
     limits.begin("x", owner="a", at=0)

@@ -779,3 +779,19 @@ def test_only_label_writes_are_marked_for_people() -> None:
     story.join("a-00000001")
     story.read()
     assert [type(intent) for intent in story.decide()] == [MarkState]
+
+
+def test_a_name_may_be_worked_under_until_it_was_released_or_is_dead() -> None:
+    story = fleet(2, max_lease_duration_s=20)
+    story.acting = False
+    assert story.view().may_be_worked == {"m0-00000001", "m1-00000001"}
+    story.release("m0-00000001")
+    story.delete("m1-00000001")
+    story.read()
+    assert story.view().may_be_worked == {"m1-00000001"}, "its process may not have noticed"
+    story.acting = True
+    story.run(19)
+    assert story.state("m1-00000001") is State.CONTESTED
+    assert story.view().may_be_worked == {"m1-00000001"}
+    story.run(2)
+    assert story.view().may_be_worked == frozenset()
