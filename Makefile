@@ -8,7 +8,7 @@ ARGS ?=
 VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder loadtest failover mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder loadtest failover model mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,7 +18,7 @@ setup: $(STAMP) ## install the pinned dependencies into .venv
 $(STAMP): requirements.lock pyproject.toml scripts/setup
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" scripts/setup
 
-demo: setup ## a fleet shares 2,000 objects while replicas die, freeze, join and roll
+demo: setup ## a fleet shares 2,000 objects while replicas die, freeze, join and roll (ARGS=--real: real servers)
 	@$(BIN)/ringleader demo $(ARGS)
 
 demo-broken: setup ## the same with the fence switched off: must exit 1 and name an object
@@ -55,6 +55,9 @@ loadtest: setup ## one minute of load on the embedded control plane
 
 failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,000 objects
 	@RINGLEADER_FAILOVER_OBJECTS=20000 $(BIN)/python -m pytest -q tests/sharder/io/test_sharder_failover.py
+
+model: setup ## every order of events of the protocol's model, to the end (long; ARGS=--write for the docs)
+	@$(BIN)/python -m tests.sharder.model $(ARGS)
 
 mutants: setup ## break each protocol rule in a copy: the named test must turn red
 	@$(BIN)/python scripts/mutants.py $(ARGS)
