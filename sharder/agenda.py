@@ -75,9 +75,11 @@ class Agenda:
 
     def covers(self, covered: Covered, *, up_to: Lane = Lane.BACKLOG) -> bool:
         """Whether *covered* has something to give out in the lanes *up_to*."""
-        return any(
-            self._lanes[lane] and self._given[lane] < covered.counts[lane] for lane in Lane if lane <= up_to
-        )
+        given, counts = self._given, covered.counts
+        for lane in range(up_to + 1):
+            if self._lanes[lane] and given[lane] < counts[lane]:
+                return True
+        return False
 
     def take(self, covered: Covered) -> str | None:
         """The next of *covered*; it is being worked until `done`. None: nothing else is covered."""
@@ -137,13 +139,15 @@ class Agenda:
             heapq.heappush(self._later, (due_at, name))
 
     def _next_lane(self, covered: Covered) -> int | None:
-        able = [
-            lane
-            for lane in range(len(self._lanes))
-            if self._lanes[lane] and self._given[lane] < covered.counts[lane]
-        ]
-        for lane in able[:-1]:
-            self._turns[lane] += 1
-            if self._turns[lane] % SHARE:
-                return lane
-        return able[-1] if able else None
+        """The lane whose turn it is among those that have something covered."""
+        given, counts = self._given, covered.counts
+        chosen = None
+        for lane, names in enumerate(self._lanes):
+            if not names or given[lane] >= counts[lane]:
+                continue
+            if chosen is not None:
+                self._turns[chosen] += 1
+                if self._turns[chosen] % SHARE:
+                    return chosen
+            chosen = lane
+        return chosen

@@ -54,12 +54,14 @@ class Mover:
 
     def __init__(self, duty: Duty, waiting: Waiting, *, rng: random.Random, pace: Pace | None = None) -> None:
         self._duty = duty
+        self._keys = duty.keys
         self._waiting = waiting
         self._agenda = Agenda(waiting, rng=rng)
         self._pace = pace or Pace(clock=duty.clock, rng=rng)
         self._proofs = Proofs(duty, self._agenda, self._pace, rng=rng)
         self._due_changed = asyncio.Event()
         self._waited_s = duty.metrics.assign_s.labels(ring=duty.spec.name)
+        self._idle: list[asyncio.Future[tuple[str, Proof]]] = []
         self.unowned: Unowned | None = None
 
     def to_do(self) -> int:
@@ -99,8 +101,10 @@ class Mover:
                 name = self._agenda.take(proof.covered) if proof is not None else None
                 if proof is None or name is None:
                     self._pace.leave()
+                elif self._idle:
+                    self._idle.pop().set_result((name, proof))
                 else:
-                    tasks.create_task(self._work(name, proof), name="assign")
+                    tasks.create_task(self._work((name, proof)), name="assign")
 
     async def _follow_views(self) -> None:
         version = self._duty.roster.view.version
@@ -124,7 +128,18 @@ class Mover:
 
     # ---- one object, in its turn ------------------------------------------------------------------------------
 
-    async def _work(self, name: str, proof: Proof) -> None:
+    async def _work(self, taken: tuple[str, Proof]) -> None:
+        """Work one object after the other, each in a turn that `run` waited for: a task for each would cost more."""
+        while True:
+            try:
+                await self._work_one(*taken)
+            finally:
+                self._pace.leave()
+            idle: asyncio.Future[tuple[str, Proof]] = asyncio.get_running_loop().create_future()
+            self._idle.append(idle)
+            taken = await idle
+
+    async def _work_one(self, name: str, proof: Proof) -> None:
         try:
             waiting = self._waiting.by_name(name)
             if waiting is None:
@@ -134,10 +149,8 @@ class Mover:
         except KubeError as error:
             log.warning("object could not be read", object=str(self._waiting.work(name)), error=str(error))
             self._retry(name)
-        finally:
-            self._pace.leave()
-            if self.unowned is not None:
-                self.unowned.look_for_room()
+        if self.unowned is not None:
+            self.unowned.look_for_room()
 
     async def _decide_and_write(self, name: str, waiting: WaitingObject, proof: Proof) -> None:
         decision = self._plan(waiting, None)
@@ -178,11 +191,11 @@ class Mover:
             controller=controller,
             children_since=children_since,
         )
-        return plan(subject, view=view, terms=duty.terms(), keys=duty.keys)
+        return plan(subject, view=view, terms=duty.terms(), keys=self._keys)
 
     def _held_back_since(self, waiting: WaitingObject) -> float | None:
         """Since when a dead shard's object waits for its controlled objects; None if none of them waits."""
-        keys, view = self._duty.keys, self._duty.roster.view
+        keys, view = self._keys, self._duty.roster.view
         name = waiting.meta.labels.get(keys.shard)
         if name is None or view.standing(name) is not Standing.DEAD:
             return None
@@ -233,7 +246,7 @@ class Mover:
             self._waiting.drop_named(name)
             self._agenda.done(name)
             return
-        owner = meta.labels.get(self._duty.keys.shard)
+        owner = meta.labels.get(self._keys.shard)
         if owner is not None and self._duty.roster.view.standing(owner) is Standing.LIVE:
             self._waiting.drop_named_up_to(name, int(meta.resource_version))
             self._agenda.done(name)

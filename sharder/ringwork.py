@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import InputError, KubeError
+from kubeio.errors import Conflict, InputError, KubeError
 from kubeio.events import EventRecorder
 from kubeio.failures import failure
 from sharder.activation import Activation
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 RETRY_S: Final = 5.0
+CONFLICT_RETRY_S: Final = 0.2
 
 
 class RingWork:
@@ -127,6 +128,9 @@ class RingWork:
                 error = _first(raised)
                 if not isinstance(error, KubeError):
                     raise
+                if isinstance(error, Conflict):  # somebody wrote to the ring at the same time
+                    await asyncio.sleep(CONFLICT_RETRY_S)
+                    continue
                 told = failure(error).message
                 log.error("ring cannot be worked", ring=self.name, error=told)
                 await self._report_refusal(type(error).__name__, told)
@@ -213,7 +217,7 @@ class RingWork:
         has_former: bool,
     ) -> None:
         releasing = self._is_deleted()
-        waiting = Waiting(labels=(spec.keys.shard, spec.keys.drain))
+        waiting = Waiting(labels=spec.labels_read)
 
         def look_again() -> None:
             """Namespaces, activation or rights changed: what was left alone may be wanted now."""
@@ -281,7 +285,7 @@ class RingWork:
             on_work=mover.look_at_name,
             on_listed=mover.look_at_all,
             to_do=mover.to_do,
-            controlled=[kind for kind in kinds.resources if not kinds.is_main(kind)],
+            controlled=[kind for kind in kinds.resources if kinds.may_be_controlled(kind)],
             scope=self._scope,
             denials=denials,
             clock=self._clock,

@@ -136,6 +136,12 @@ class RingSpec:
         """Label and annotation keys of this ring."""
         return RingKeys(self.name, self.label_domain)
 
+    @property
+    def labels_read(self) -> tuple[str, ...]:
+        """The labels of an object that a decision about it reads."""
+        keys = self.keys
+        return (keys.shard, keys.drain, self.key_label) if self.key_label else (keys.shard, keys.drain)
+
     def member(self, name: str) -> MemberSpec:
         """What the ring says about member *name*; the default if it says nothing."""
         return self.members.get(name, DEFAULT_MEMBER)
