@@ -101,7 +101,7 @@ async def _measure(options: Options, out: Path, output: Format, *, strict: bool)
     try:
         with tempfile.TemporaryDirectory(prefix="ringleader-bench-") as name, Meter(console) as meter:
             try:
-                document = await run(options, Path(name), meter)
+                document = await run(options, Path(name), meter, lambda known: _save(known, out))
             finally:
                 _keep_logs(Path(name), out)
     except BinariesMissing as missing:
@@ -142,9 +142,14 @@ def _keep_logs(directory: Path, out: Path) -> None:
         shutil.copyfile(log, out / log.name)
 
 
+def _save(document: Document, out: Path) -> Path:
+    path = out / "report.json"
+    path.write_bytes(document.encode())
+    return path
+
+
 def _write(document: Document, out: Path, console: Console) -> None:
-    written = [out / "report.json"]
-    written[0].write_bytes(document.encode())
+    written = [_save(document, out)]
     if draw(document, out / "report.png"):
         written.append(out / "report.png")
     console.print(f"written: {', '.join(map(str, written))}", highlight=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -159,6 +160,27 @@ class Cores:
     def used(self) -> float:
         took_s = self._clock.now() - self._began_at
         return round((cpu_s(self._pids) - self._used_s) / took_s, 3) if took_s > 0 else 0.0
+
+
+class ForeignWork:
+    """How many cores of the machine others have used since this was made: neither we nor our descendants."""
+
+    def __init__(self) -> None:
+        self._began_at = time.monotonic()
+        self._used_s = self._by_others()
+
+    def cores(self) -> float:
+        took_s = time.monotonic() - self._began_at
+        return round(max(0.0, self._by_others() - self._used_s) / took_s, 2) if took_s > 0 else 0.0
+
+    def _by_others(self) -> float:
+        with contextlib.suppress(OSError):
+            ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+            busy_s = (sum(ticks) - ticks[3] - ticks[4]) / _TICKS_PER_S  # without idle and iowait
+            ours = os.times()
+            living = [pid for pid in family(os.getpid()) if pid != os.getpid()]
+            return busy_s - sum(ours[:4]) - cpu_s(living)
+        return 0.0
 
 
 class PeakMemory:

@@ -21,6 +21,8 @@ from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row
 from loadtest.sharder_bench.throughput import own_by_stand_ins
 
 _SETTLE_S: Final = 3.0
+_ENOUGH: Final = 0.95
+"""Of the updates: with fewer the figure would say nothing."""
 _SENDERS: Final = 32
 """Updates under way at once, at most."""
 
@@ -109,9 +111,13 @@ async def measure_cpu(ground: Ground, meter: Meter, options: Options, peaks: Pea
     alone = sum(usage.server for usage in without) / len(without)
     extra = 100 * (with_it.server - alone)
     how = f"{with_it.updates_per_s:.0f} updates/s; the server: {100 * alone:.0f} %, with the sharder {extra:+.1f} %"
+    value: float | None = 100 * with_it.sharder
+    if with_it.updates_per_s < _ENOUGH * options.updates_per_s:
+        value = None
+        how = f"only {with_it.updates_per_s:.0f} of {options.updates_per_s} updates/s came: the machine is too busy"
     return Row(
         key="cpu",
-        figures=[figure("cpu", 100 * with_it.sharder, how)],
+        figures=[figure("cpu", value, how)],
         details={
             "with": with_it.details(),
             "without": [usage.details() for usage in without],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -20,8 +21,8 @@ from loadtest.sharder_bench.goals import GOALS, Figure, figure
 from loadtest.sharder_bench.ground import Ground, forget_shards, open_ground
 from loadtest.sharder_bench.latency import measure_new_objects
 from loadtest.sharder_bench.limit import Limit, measure_limit
-from loadtest.sharder_bench.machine import command_line, read_machine, read_versions
-from loadtest.sharder_bench.processes import Ended
+from loadtest.sharder_bench.machine import Machine, command_line, read_machine, read_versions
+from loadtest.sharder_bench.processes import Ended, ForeignWork
 from loadtest.sharder_bench.replicas import Join, join_row, measure_restart, measure_term, own_all, watch_join
 from loadtest.sharder_bench.report import Document
 from loadtest.sharder_bench.resting import measure_cpu, measure_rest
@@ -47,26 +48,48 @@ PEAK_OF: Final = ("assign", "takeover", "join", "new")
 _FAILURES: Final = (NotSeen, Ended, WrkFailed, KubeError, TimeoutError)
 
 
-async def run(options: Options, directory: Path, meter: Meter) -> Document:
-    """Measure what *options* asks for. Raises: BinariesMissing, and what makes every row impossible."""
-    started = time.monotonic()
-    started_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    machine = read_machine()
+async def run(
+    options: Options, directory: Path, meter: Meter, save: Callable[[Document], object]
+) -> Document:
+    """Measure what *options* asks for; *save* gets what is known after each row.
+
+    Raises: BinariesMissing, and what makes every row impossible.
+    """
+    began = Beginning(time.monotonic(), datetime.now(UTC), read_machine(), ForeignWork())
     async with open_ground(
         directory, is_real=options.is_real, objects=options.objects, lease_s=options.lease_s
     ) as ground:
         versions = await read_versions(ground.plane, ground.client)
-        bench = Bench(ground, meter, options)
+
+        def document() -> Document:
+            return _document(options, began, versions, bench)
+
+        bench = Bench(ground, meter, options, on_row=lambda: save(document()))
         await bench.make_objects()
         await bench.with_stand_ins()
         await bench.with_replicas()
+        return document()
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """When the run began, and on what."""
+
+    at: float
+    wall: datetime
+    machine: Machine
+    foreign: ForeignWork
+
+
+def _document(options: Options, began: Beginning, versions: dict[str, str], bench: Bench) -> Document:
     return Document(
         command=command_line(),
-        started_at=started_at,
-        took_s=round(time.monotonic() - started, 1),
+        started_at=began.wall.strftime("%Y-%m-%d %H:%M UTC"),
+        took_s=round(time.monotonic() - began.at, 1),
         plane="real" if options.is_real else "embedded",
         objects=options.objects,
-        machine=machine,
+        machine=began.machine,
+        foreign_cores=began.foreign.cores(),
         versions=versions,
         rows=bench.rows,
         peak_rss_mb={row: round(mb, 1) for row, mb in bench.peaks.by_row.items()},
@@ -77,10 +100,13 @@ async def run(options: Options, directory: Path, meter: Meter) -> Document:
 class Bench:
     """One run over one ground."""
 
-    def __init__(self, ground: Ground, meter: Meter, options: Options) -> None:
+    def __init__(
+        self, ground: Ground, meter: Meter, options: Options, *, on_row: Callable[[], object]
+    ) -> None:
         self._ground = ground
         self._meter = meter
         self._options = options
+        self._on_row = on_row
         self.rows: list[Row] = []
         self.peaks = Peaks()
 
@@ -114,13 +140,14 @@ class Bench:
         asked = [key for key in ("join", "term", "restart") if key in self._options.rows]
         if not asked:
             return
+        began = time.monotonic()
         with self._told(*asked):
             limits = [await self._limit()] if "join" in asked else []
             join = await self._with_fleet()
             if join is not None:
                 await forget_shards(self._ground)
                 limits.append(await self._limit())
-                self.rows.append(join_row(join, limits))
+                self._add(join_row(join, limits), time.monotonic() - began)
 
     async def _with_fleet(self) -> Join | None:
         ground, meter = self._ground, self._meter
@@ -147,11 +174,14 @@ class Bench:
             return
         began = time.monotonic()
         with self._told(key):
-            row = await measure()
-            row.took_s = round(time.monotonic() - began, 1)
-            self.rows.append(row)
-            for one in row.figures:
-                self._meter.say(f"{one.what}: {one.shown} ({one.goal}): {one.verdict.value}; {one.how}")
+            self._add(await measure(), time.monotonic() - began)
+
+    def _add(self, row: Row, took_s: float) -> None:
+        row.took_s = round(took_s, 1)
+        self.rows.append(row)
+        for one in row.figures:
+            self._meter.say(f"{one.what}: {one.shown} ({one.goal}): {one.verdict.value}; {one.how}")
+        self._on_row()
 
     @contextmanager
     def _told(self, *keys: str) -> Iterator[None]:

@@ -176,7 +176,8 @@ class Stock:
 
         Only what is not so is written; those are then again as they were when they were made.
         """
-        await self._writer.write(self.unlike(owners), owners, tick)
+        if unlike := self.unlike(owners):
+            await self._writer.write(unlike, owners, tick)
         wanted = Counter({"": len(self.names) - len(owners)}) + Counter(owners.values())
         await wait_for(lambda: self._sightings.has_owners(wanted), "the objects to be set back", within_s=120)
 
