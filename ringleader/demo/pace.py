@@ -18,7 +18,7 @@ def fitting_lease_s(*, is_real: bool, load_per_core: float) -> int:
     lease_s = REAL_LEASE_S if is_real else EMBEDDED_LEASE_S
     if load_per_core < _BUSY_PER_CORE:
         return lease_s
-    return 2 * lease_s if load_per_core < _SWAMPED_PER_CORE else 4 * lease_s
+    return 2 * lease_s if load_per_core < _SWAMPED_PER_CORE else 3 * lease_s
 
 
 def patience_s(lease_s: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -125,9 +125,10 @@ class Story:
         owned = await self._owned_by(victim)
         measure = _Measure(fleet)
         held = await catch_writes(fleet, victim)
-        self.screen.say(f"{victim} frozen, {held} of its writes held in the network", weight="bad")
-        await fleet.wait_converged(fresh=False)
-        self.screen.say(f"its Lease was taken, its {len(owned):,} objects are with the others")
+        self.screen.say(f"{victim} frozen, writes to {', '.join(sorted(held))} on their way", weight="bad")
+        before = await self._owners_of(held)
+        await fleet.wait_for(lambda: self._are_others(before), "others to own the objects of the held writes")
+        self.screen.say(f"its Lease was taken, its {len(owned):,} objects go to the others")
         fleet.release(victim)
         late = await self._wait_late(victim, measure.since)
         if late:
@@ -148,6 +149,15 @@ class Story:
     async def _owned_by(self, member: str) -> list[str]:
         shard = self.fleet.life(member)
         return [name for name, owner in (await self.fleet.owners()).items() if owner == shard]
+
+    async def _owners_of(self, names: Collection[str]) -> dict[str, str]:
+        owners = await self.fleet.owners()
+        return {name: owners[name] for name in names}
+
+    async def _are_others(self, before: Mapping[str, str]) -> bool:
+        """Whether each of those objects has an owner, and another than *before*."""
+        now = await self._owners_of(before)
+        return all(now[name] and now[name] != shard for name, shard in before.items())
 
     async def _wait_late(self, member: str, since: float) -> list[Write]:
         """The writes that came late, as soon as there is one; none if there was nothing on its way."""

@@ -22,12 +22,13 @@ _SENT_SOON_S = 0.3
 _SETTLE_S = 0.1
 
 
-async def catch_writes(fleet: Fleet, member: str) -> int:
-    """Freeze *member* with writes of its reconciles on their way, held by its link; gives how many were caught.
+async def catch_writes(fleet: Fleet, member: str) -> frozenset[str]:
+    """Freeze *member* with writes of its reconciles on their way, held by its link; gives the names of their objects.
 
     What the server had received before proves nothing: then the replica goes on, and it is tried again.
     `fleet.release` lets the writes arrive. That has to come before `fleet.wake`: a replica that wakes beyond its
-    Lease ends at once, its connections with it, and a server drops the request of a client that is gone.
+    Lease ends at once, its connections with it, and a server drops the request of a client that is gone. Nor must
+    it be late: a server closes connections on which nothing comes for 90 s.
     Raises: ReplicaFailedError if none could be caught.
     """
     for _ in range(_TRIES):
@@ -39,8 +40,9 @@ async def catch_writes(fleet: Fleet, member: str) -> int:
             await _wait_sent(fleet, member)
             fleet.freeze(member)
         await _wait_answered(fleet)
-        if caught := min(len(unanswered(fleet, member)), _held(fleet, member)):
-            return caught
+        caught = unanswered(fleet, member)
+        if caught and _held(fleet, member):
+            return frozenset(key.rpartition("/")[2] for key in caught)
         fleet.wake(member)
         fleet.release(member)
         await asyncio.sleep(_SENT_WITHIN_S)

@@ -13,10 +13,10 @@ from ringleader.demo.pace import fitting_lease_s, patience_s
         (False, 0.5, 3),
         (False, 3.9, 3),
         (False, 4, 6),
-        (False, 12, 12),
+        (False, 12, 9),
         (True, 0.5, 6),
         (True, 5, 12),
-        (True, 12, 24),
+        (True, 12, 18),
     ],
 )
 def test_leases_are_longer_on_real_servers_and_on_a_busy_machine(
