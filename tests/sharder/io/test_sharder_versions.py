@@ -1,0 +1,87 @@
+"""A new version of the sharder after an old one, or beside it, moves nothing: the old one's labels are golden."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.sharder.io.ground import KEYS, ROOT, Ground, is_balanced, wait_until
+
+GOLDEN: dict[str, Any] = json.loads((ROOT / "tests" / "ring" / "golden" / "owners-v1.json").read_text())
+"""What the first released sharder wrote; key number i is `example.com_ns-<i mod 97>_site-<i>`."""
+NAMESPACES = 4
+
+
+def golden_ring(what: str) -> dict[str, Any]:
+    return next(ring for ring in GOLDEN["rings"] if ring["what"] == what)
+
+
+def spec_of(ring: dict[str, Any]) -> dict[str, Any]:
+    weights = {name: float(weight) for name, weight in ring["weights"].items()}
+    return {
+        "virtualNodes": ring["virtual_nodes"],
+        "eps": float(ring["eps"]),
+        "members": {name: {"weight": weight} for name, weight in weights.items() if weight not in (0, 1)},
+        "auditIntervalSeconds": 1,
+        "maxLeaseDurationSeconds": 4,
+    }
+
+
+async def as_the_old_one_left_it(ground: Ground, ring: dict[str, Any]) -> int:
+    """Shards, and websites that carry the golden owners' names; how many."""
+    owners = bytes.fromhex(ring["owners"])
+    lives = {member: (await ground.shard(member, duration_s=4)).name for member in ring["members"]}
+    for number in range(NAMESPACES):
+        await ground.namespace(f"ns-{number}", {})
+    keys = [i for i in range(len(owners)) if i % 97 < NAMESPACES]
+    for i in keys:
+        labels = {KEYS.shard: lives[ring["members"][owners[i]]]}
+        await ground.site(f"site-{i}", labels=labels, namespace=f"ns-{i % 97}")
+    return len(keys)
+
+
+def written(ground: Ground, *sharders: str) -> list[str]:
+    """Writes of sharders to objects that the server accepted: two sharders race, and one of them is refused."""
+    return [
+        f"{write.verb} {write.namespace}/{write.name} by {write.user}"
+        for write in ground.plane.writes()
+        if write.user in sharders and write.resource == "websites.example.com" and write.code == 200
+    ]
+
+
+@pytest.mark.parametrize("what", ["ten members", "weights", "nearly no slack"])
+async def test_a_sharder_that_takes_over_what_an_old_one_left_moves_nothing(
+    ground: Ground, what: str
+) -> None:
+    ring = golden_ring(what)
+    assert await as_the_old_one_left_it(ground, ring) > 400
+    await ground.ring(**spec_of(ring))
+    async with ground.sharder("new"):
+        await wait_until(lambda: is_balanced(ground))
+        await asyncio.sleep(2.0)  # settle windows and an audit
+        assert await is_balanced(ground)
+        assert (await ground.status())["availableShards"] == len(ring["members"]), "nobody to move to"
+        assert await ground.drains() == {}
+    assert written(ground, "new") == []
+
+
+async def test_two_versions_that_act_side_by_side_agree_about_every_object(ground: Ground) -> None:
+    """While a sharder is rolled, two may believe to lead: what one did the other leaves."""
+    ring = golden_ring("ten members")
+    await as_the_old_one_left_it(ground, ring)
+    await ground.ring(**spec_of(ring))
+    async with ground.sharder("new"), ground.sharder("old"):
+        await wait_until(lambda: is_balanced(ground))
+        await ground.sites(20)
+
+        async def owned() -> bool:
+            return all((await ground.owners()).values())
+
+        await wait_until(owned)
+        await asyncio.sleep(2.0)
+    touched = [told.split()[1] for told in written(ground, "new", "old")]
+    assert len(touched) == len(set(touched)), "an object was written twice"
+    assert set(touched) == {f"default/site-{number}" for number in range(20)}
