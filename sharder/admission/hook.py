@@ -130,26 +130,35 @@ async def keep_configuration(
     """Have the API server ask, as soon as there is a certificate to answer with; until cancelled."""
     keeper.trust.expect(spec.name)
     bundle, told = b"", ""
-    while True:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(REPEAT_S if bundle else None):
-                bundle = await keeper.wait_bundle(bundle)
-        wanted = configuration(spec, resources, ring_uid=ring_uid, target=target, bundle=bundle)
-        patch = ApplyPatch(wanted, force=True)
-        name = configuration_name(spec.name)
-        try:
-            await client.patch(CONFIGURATIONS, name, patch, type=bytes, field_manager=FIELD_MANAGER)
-        except KubeError as error:
-            message = failure(error).message
-            if message != told:
-                log.warning("webhook configuration could not be written", ring=spec.name, error=message)
-            bundle, told = b"", message
-            await asyncio.sleep(RETRY_S)
-        else:
+    try:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REPEAT_S if bundle else None):
+                    bundle = await keeper.wait_bundle(bundle)
+            wanted = configuration(spec, resources, ring_uid=ring_uid, target=target, bundle=bundle)
+            problem = await _apply(client, configuration_name(spec.name), wanted)
+            if problem:
+                if problem != told:
+                    log.warning("webhook configuration could not be written", ring=spec.name, error=problem)
+                bundle, told = b"", problem
+                await asyncio.sleep(RETRY_S)
+                continue
             if told or not keeper.trust.has(spec.name, bundle):
-                log.info("objects are assigned at admission", ring=spec.name, configuration=name)
+                log.info("objects are assigned at admission", ring=spec.name)
             keeper.trust.confirm(spec.name, bundle, at=clock.now())
             told = ""
+    finally:
+        keeper.trust.forget(spec.name)
+
+
+async def _apply(client: Client, name: str, wanted: Mapping[str, object]) -> str:
+    """Why the configuration cannot be written; empty if it is."""
+    patch = ApplyPatch(wanted, force=True)
+    try:
+        await client.patch(CONFIGURATIONS, name, patch, type=bytes, field_manager=FIELD_MANAGER)
+    except KubeError as error:
+        return failure(error).message
+    return ""
 
 
 async def remove_configuration(client: Client, ring: str) -> bool:

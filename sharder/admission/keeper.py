@@ -107,6 +107,7 @@ class Keeper:
         self._expires_at = expires_at
         self._keyring: Keyring | None = None
         self._is_leading = False
+        self._told = ""
         self._stirred = asyncio.Event()
         self._changed = asyncio.Condition()
 
@@ -147,12 +148,19 @@ class Keeper:
         except (Conflict, AlreadyExists):
             return 0.0  # another sharder was faster: read what it wrote
         except KubeError as error:
-            log.warning("webhook keys could not be read or written", error=failure(error).message)
+            self._tell(failure(error).message)
             return FIRST_LOOK_S if self._keyring is None else LOOK_S
+        self._told = ""
         if keyring is not None:
             await self._use(keyring)
         is_busy = self._keyring is None or step is not Step.NONE
         return min(FIRST_LOOK_S if is_busy else LOOK_S, self._lifetimes.serving_s / 20)
+
+    def _tell(self, problem: str) -> None:
+        """Once, while it lasts."""
+        if problem != self._told:
+            log.warning("webhook keys could not be read or written", error=problem)
+        self._told = problem
 
     def _plan(self, keyring: Keyring | None) -> Step:
         is_trusted = keyring is not None and self.trust.is_everywhere(keyring.bundle, at=self._clock.now())

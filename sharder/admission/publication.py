@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import KubeError
+from kubeio.errors import Forbidden, KubeError
 from kubeio.failures import failure
 from sharder.admission.hook import RETRY_S, keep_configuration, remove_configuration
 
@@ -110,19 +110,19 @@ class Publication:
             noted.cancel()
 
     async def _withdraw(self) -> None:
-        if self._webhook is not None:
-            self._webhook.keeper.trust.forget(self._spec.name)
-        elif self._spec.assign_at_admission and not self._releasing:
+        if self._webhook is None and self._spec.assign_at_admission and not self._releasing:
             log.warning(
                 "ring is to be assigned at admission, and this sharder serves no webhook",
                 ring=self._spec.name,
                 remedy="give the sharders --webhook-bind, or the chart sharder.webhook.enabled",
             )
-        if self._ring_uid and (
-            await self._remove() or self._spec.assign_at_admission
-        ):  # not of a ring in a file
+        is_in_cluster = bool(self._ring_uid)  # a ring in a file has no configuration
+        if is_in_cluster and (await self._remove() or self._spec.assign_at_admission):
             await asyncio.sleep(self._landing_s)
-            self._rebalance.nudge() if self._releasing else self._rebalance.look_again()
+            if self._releasing:
+                self._rebalance.nudge()
+            else:
+                self._rebalance.look_again()
         self.withdrawn.set()
 
     async def _remove(self) -> bool:
@@ -137,4 +137,6 @@ class Publication:
                         "webhook configuration could not be removed", ring=self._spec.name, error=message
                     )
                 told = message
+                if self._releasing and isinstance(error, Forbidden):
+                    return True  # it goes with the ring; nothing is labelled until then
                 await asyncio.sleep(RETRY_S)

@@ -112,6 +112,19 @@ async def test_of_two_leaders_one_makes_the_authority(client: Client, namespace:
         assert await second.is_trusted(bundle)
 
 
+async def test_of_two_leaders_one_fills_a_secret_that_was_made_beforehand(
+    client: Client, namespace: str, embedded: EmbeddedPlane
+) -> None:
+    empty = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": namespace}}
+    await client.create(SECRETS, empty, namespace=namespace, type=bytes)
+    first, second = Sharder(client, namespace), Sharder(client, namespace)
+    slow = Fault(what="latency", verb="patch", resource="secrets", delay_s=0.5)  # both have read by then
+    fault = await embedded.faults.add(slow)
+    async with first.running(leads=True), second.running(leads=True):
+        assert await first.bundle() == await second.bundle()
+    await embedded.faults.clear(fault)
+
+
 async def test_an_empty_secret_that_was_made_beforehand_is_filled_and_keeps_its_labels(
     client: Client, namespace: str
 ) -> None:

@@ -289,6 +289,13 @@ async def test_a_configuration_that_cannot_be_removed_yet_is_tried_again() -> No
         assert world.server.found == {}
 
 
+async def test_a_ring_that_is_deleted_does_not_wait_for_a_right_to_remove_its_configuration() -> None:
+    refused = Server(found={NAME: {}}, fails=Forbidden("DELETE", status=403), verbs=("delete",))
+    async with World(server=refused).published(releasing=True) as publication:
+        await asyncio.sleep(LANDING_S + 1)
+        assert publication.withdrawn.is_set(), "it belongs to the ring, and goes with it"
+
+
 async def test_without_the_right_to_look_there_is_nothing_to_remove() -> None:
     world = World(server=Server(fails=Forbidden("GET", status=403)))
     async with world.published(wanted=False, serves=False) as publication:
