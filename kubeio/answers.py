@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from kubeio.errors import ApiError, api_error
+from kubeio.errors import ApiError, Expired, api_error
 from kubeio.exchange import Answer
 from kubeio.models import HasMeta, ListMeta, Object
 
@@ -31,6 +31,7 @@ class _Status(msgspec.Struct, gc=False):
     message: str = ""
     reason: str = ""
     details: _StatusDetails | None = None
+    metadata: ListMeta | None = None
 
 
 class _RawList(msgspec.Struct, gc=False):
@@ -64,13 +65,16 @@ def failure(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
     retry_after_s = parse_retry_after(headers.get("retry-after", ""), now=now)
     if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
         retry_after_s = float(status.details.retry_after_seconds)
-    return api_error(
+    error = api_error(
         attempted,
         status=answer.status,
         reason=status.reason or _phrase(answer.status),
         message=status.message,
         retry_after_s=retry_after_s,
     )
+    if isinstance(error, Expired) and status.metadata is not None:
+        error.continue_ = status.metadata.continue_
+    return error
 
 
 def _phrase(status: int) -> str:

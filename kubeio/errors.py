@@ -82,7 +82,12 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """410: the version or continue token is older than the server's history; list again."""
+    """410: the version or continue token is older than the server's history; list again.
+
+    *continue_*: the token that goes on after the last page, of a newer version; empty if the server gave none.
+    """
+
+    continue_ = ""
 
 
 class Invalid(ApiError):

@@ -76,6 +76,10 @@ class Handoffs:
             self.budget.end(work)
             self._changed.set()
 
+    def look_again(self) -> None:
+        """Namespaces or terms changed: what is in flight may be wanted elsewhere, or be kept."""
+        self._stirred.set()
+
     async def wait_changed(self, *, at_most_s: float | None = None) -> None:
         """Return at the next change of what is in flight, when a handoff becomes overdue, or after *at_most_s*."""
         self._changed.clear()

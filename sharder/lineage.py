@@ -68,9 +68,16 @@ async def _read(client: Client, name: ControllerName) -> Meta | None:
 class Ancestry:
     """Keys that only controllers can tell, by the controller's uid; None: it is not of the ring."""
 
-    def __init__(self, kinds: RingKinds, read: Callable[[ControllerName], Awaitable[ControllerSeen]]) -> None:
+    def __init__(
+        self,
+        kinds: RingKinds,
+        read: Callable[[ControllerName], Awaitable[ControllerSeen]],
+        *,
+        most: int = MAX_REMEMBERED,
+    ) -> None:
         self._kinds = kinds
         self._read = read
+        self._most = most
         self._known: dict[str, str | None] = {}
         self._shared: dict[str, str] = {}
 
@@ -124,5 +131,5 @@ class Ancestry:
         return found
 
     def _remember(self, uid: str, key: str | None) -> None:
-        if len(self._known) < MAX_REMEMBERED:
+        if len(self._known) < self._most:
             self._known[uid] = None if key is None else self._shared.setdefault(key, key)

@@ -38,8 +38,9 @@ class SharderMetrics:
             buckets=_ASSIGN_S,
         )
         self.audit_found = self._counter(
-            "audit_found", "Objects that an audit found without the watch having shown them."
+            "audit_found", "Objects that the audit found without a watch having shown them.", "what"
         )
+        self.audited = self._counter("audited_objects", "Objects that the audit looked at.")
         # what is still to be done
         self.unowned = self._gauge("unowned_objects", "Objects that wait for an owner.")
         self.oldest_unowned_s = self._gauge(

@@ -1,8 +1,7 @@
 """Passes over everything that has an owner: finds what is not at its place and asks for it to be handed over.
 
 A pass goes over pages of metadata in a circle under the newest ring; the ring has converged when one whole circle
-was clean under one ring version. The audit is the same circle over all objects, slower, and never ends: it finds
-what a lost event or a stale write left.
+was clean under one ring version. Objects that no watch shows are `sharder.audit`'s to find.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from sharder.decisions import (
     ReleaseDrain,
     ReportUnknown,
     Strip,
+    UpdateDrain,
     Wait,
 )
 from sharder.denials import Right
@@ -53,7 +53,6 @@ MAX_DEFERRED: Final = 5000
 """Objects remembered while their owners have no room for another handoff; then the pass waits."""
 MAX_DISPLACED: Final = 10_000
 """Roots remembered as not at their place, a megabyte; with more, what they control waits for a later circle."""
-AUDIT_PAUSE_S: Final = 0.2
 RETRY_S: Final = 1.0
 LONGEST_RETRY_S: Final = 30.0
 
@@ -160,6 +159,8 @@ class Rebalance:
             self.former_free.set()
 
     def _converge(self, circle: Circle) -> None:
+        if self._nudged.is_set():
+            return  # while it went round: what it saw first may have changed since
         if self.converged_version != circle.ring_version:
             members = ", ".join(sorted(self._duty.roster.view.ring_members)) or "nobody"
             self._duty.events.record(
@@ -265,7 +266,9 @@ class Rebalance:
                 if work not in self._handoffs:
                     self._defer(Misplaced(work, meta, role, owner))
             case Assign() | Strip() | ReportUnknown() | NeedController():
-                self._bring(work, meta)
+                self.bring(work, meta)
+            case UpdateDrain():
+                self._handoffs.look_again()
             case Wait():
                 pass
             case _:
@@ -351,9 +354,7 @@ class Rebalance:
             await self._handoffs.wait_changed(at_most_s=RETRY_S)
             if self._ring_version != circle.ring_version:
                 return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(RETRY_S * 2 ** min(idle, 10), LONGEST_RETRY_S)):
-                await self._duty.roster.wait_newer(self._duty.roster.view.version)
+        await self._wait_for_news(at_most_s=min(RETRY_S * 2 ** min(idle, 10), LONGEST_RETRY_S))
 
     async def _wait_for_work(self, *, at_most_s: float | None) -> None:
         """Converged: until the ring changes or somebody nudges."""
@@ -361,40 +362,26 @@ class Rebalance:
         while not self._nudged.is_set() and self.converged_version == self._ring_version:
             if self._duty.clock.now() >= until:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_S):
-                    await self._duty.roster.wait_newer(self._duty.roster.view.version)
+            await self._wait_for_news(at_most_s=LONGEST_RETRY_S)
 
-    async def audit(self) -> None:
-        """Go over all objects once per audit interval, converged or not, until cancelled."""
-        await self._duty.namespaces.synced.wait()
-        while True:
-            await asyncio.sleep(self._duty.spec.audit_interval_s)
-            await self._audit()
+    async def _wait_for_news(self, *, at_most_s: float) -> None:
+        """Return when membership changed, somebody nudged, or after *at_most_s*."""
+        roster = self._duty.roster
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_s), asyncio.TaskGroup() as tasks:
+                waits = [
+                    tasks.create_task(self._nudged.wait(), name="nudge"),
+                    tasks.create_task(roster.wait_newer(roster.view.version), name="newer view"),
+                ]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for wait in waits:
+                    wait.cancel()
 
-    async def _audit(self) -> None:
-        """One slow circle over all objects, labelled or not: what the watches should have shown is counted."""
-        found = 0
-        for resource in self._duty.kinds.resources:
-            with suppress(Expired, KubeError):
-                async for page in self._duty.scope.pages(self._duty.client, resource, limit=PAGE):
-                    for item in page.objects:
-                        found += self._audit_one(resource, item.meta)
-                    await asyncio.sleep(AUDIT_PAUSE_S)
-        if found:
-            log.warning(
-                "audit found objects that no watch had shown", ring=self._duty.spec.name, objects=found
-            )
-            self._duty.metrics.audit_found.labels(ring=self._duty.spec.name).inc(found)
+    def knows(self, work: WorkKey) -> bool:
+        """Whether the mover has an object before it, or its owner was asked for it."""
+        return self._waiting.get(work) is not None or work in self._handoffs
 
-    def _audit_one(self, resource: Resource, meta: Meta) -> bool:
-        work = WorkKey(resource.group_resource, meta.key)
-        decision = self._plan(self._subject(meta, self._duty.kinds.role(resource, meta)))
-        if not isinstance(decision, Assign | Strip | NeedController | ReportUnknown):
-            return False
-        return self._bring(work, meta)
-
-    def _bring(self, work: WorkKey, meta: Meta) -> bool:
+    def bring(self, work: WorkKey, meta: Meta) -> bool:
         """Have the mover look at an object that no watch has shown it; true if it did not know it."""
         is_news = self._waiting.get(work) is None
         if self._waiting.put(work, meta, at=self._duty.clock.now()):

@@ -18,6 +18,7 @@ from kubeio.events import EventRecorder
 from kubeio.failures import failure
 from sharder.activation import Activation
 from sharder.admission.publication import Publication
+from sharder.audit import Audit
 from sharder.config import immutable_changes, parse_ring, worked_as
 from sharder.denials import Denials, try_again
 from sharder.duty import Duty
@@ -223,6 +224,7 @@ class RingWork:
             """Namespaces, activation or rights changed: what was left alone may be wanted now."""
             unowned.refresh()
             mover.look_at_all()
+            handoffs.look_again()
             rebalance.nudge()
             publication.note()
 
@@ -317,7 +319,7 @@ class RingWork:
             follow_membership(roster, unowned, settle_s=spec.settle_s, clock=self._clock), name="selector"
         )
         tasks.create_task(rebalance.run(), name="rebalance")
-        tasks.create_task(rebalance.audit(), name="audit")
+        tasks.create_task(Audit(duty, rebalance).run(), name="audit")
         tasks.create_task(survey.follow(), name="survey")
         tasks.create_task(
             reporter.run(lambda: survey.status(reporter, generation=_generation(self._document))),

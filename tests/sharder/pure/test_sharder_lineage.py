@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import pytest
-
 from kubeio.client import Client
 from kubeio.errors import NotFound
 from kubeio.labels import RingKeys
@@ -149,12 +147,9 @@ async def test_a_controller_is_read_once_in_a_circle_and_not_at_all_if_the_pass_
     assert reads.names == ["x", "strange", "met"]
 
 
-async def test_what_is_remembered_is_bounded_and_the_rest_is_read_each_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lineage, "MAX_REMEMBERED", 1)
+async def test_what_is_remembered_is_bounded_and_the_rest_is_read_each_time() -> None:
     reads = Reads()
-    ancestry = Ancestry(kinds(KeyKind.LABEL, "tenant"), reads)
+    ancestry = Ancestry(kinds(KeyKind.LABEL, "tenant"), reads, most=1)
     for _ in range(2):
         assert keys_of(await ancestry.resolved([controlled("x"), controlled("y")])) == ["=x", "=y"]
     assert reads.names == ["x", "y", "y"]

@@ -1,0 +1,240 @@
+"""The audit: evenly paced, to the last object, one page at a time (the protocol's 6.8). On virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kubeio.answers import Page
+from kubeio.errors import Expired, Forbidden
+from kubeio.models import Meta, Object
+from kubeio.resource import Resource
+from sharder.audit import PAGE, Audit, Pace
+from sharder.duty import Duty
+from sharder.keys import ControllerName, RingKinds
+from sharder.lives import State
+from sharder.metrics import SharderMetrics
+from sharder.planner import ControllerSeen, Terms
+from sharder.rebalance import Rebalance
+from sharder.scope import EVERYWHERE
+from sharder.spec import GroupResource
+from sharder.waiting import WorkKey
+from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.test_sharder_rebalance import Everything, LoopClock, Roster
+from tests.sharder.pure.views import KEYS, WEBSITES, make_meta, make_view, name_for
+
+pytestmark = pytest.mark.looptime
+
+INTERVAL_S = 3600.0
+SPEC = make_spec(audit_interval_s=INTERVAL_S)
+VIEW = make_view({"a-1": State.READY, "b-1": State.READY}, {"a": "a-1", "b": "b-1"})
+OF_A, OF_B = name_for(VIEW, "a"), name_for(VIEW, "b")
+
+
+class Server:
+    """A list in the order of names. Tokens die when the test says so, with or without one to go on."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Meta] = {}
+        self.sent: list[tuple[float, list[str]]] = []
+        self.reads: list[str] = []
+        self.dying: set[str] = set()
+        self.gives_another = True
+        self.forbidden = False
+
+    def put(self, name: str, shard: str | None, **more: Any) -> None:
+        self.objects[name] = make_meta(name, shard=shard, **more)
+
+    async def list_page(self, resource: Resource, *, limit: int, continue_: str = "", **_: object) -> Page:
+        if self.forbidden:
+            raise Forbidden("LIST", status=403, reason="Forbidden", message="no")
+        if continue_ in self.dying:
+            self.dying.discard(continue_)
+            error = Expired("LIST", status=410, reason="Expired", message="too old")
+            error.continue_ = f"{continue_}'" if self.gives_another else ""
+            raise error
+        after = continue_.rstrip("'")
+        names = [name for name in sorted(self.objects) if name > after]
+        here, left = names[:limit], len(names[limit:])
+        if limit > 1:
+            self.sent.append((asyncio.get_running_loop().time(), here))
+        metas = [self.objects[name] for name in here]
+        return Page([Object(meta, b"{}") for meta in metas], "1", here[-1] if left else "", left or None)
+
+    async def read(self, resource: Resource, meta: Meta) -> Meta | None:
+        self.reads.append(meta.name)
+        return self.objects.get(meta.name)
+
+    async def read_controller(self, controller: ControllerName) -> ControllerSeen:
+        raise AssertionError("no object here is controlled")
+
+
+class Passes:
+    """The part of `sharder.rebalance.Rebalance` that an audit needs."""
+
+    def __init__(self) -> None:
+        self.is_converged = True
+        self.known: set[str] = set()
+        self.brought: list[str] = []
+        self.nudges = 0
+
+    def knows(self, work: WorkKey) -> bool:
+        return work.key.name in self.known
+
+    def bring(self, work: WorkKey, meta: Meta) -> bool:
+        self.brought.append(meta.name)
+        return work.key.name not in self.known
+
+    def nudge(self) -> None:
+        self.nudges += 1
+
+
+class Ring:
+    """What an audit knows of its ring: the part of `sharder.duty.Duty` that it reads."""
+
+    def __init__(self) -> None:
+        self.spec = SPEC
+        self.keys = KEYS
+        self.kinds = RingKinds(SPEC, {GroupResource("example.com", "websites"): WEBSITES})
+        self.scope = EVERYWHERE
+        self.roster = Roster(VIEW)
+        self.namespaces = Everything()
+        self.server = self.client = self.objects = Server()
+        self.registry = CollectorRegistry()
+        self.metrics = SharderMetrics(self.registry)
+        self.clock = LoopClock()
+        self.passes = Passes()
+        self.audit = Audit(cast(Duty, self), cast(Rebalance, self.passes))
+
+    def terms(self) -> Terms:
+        return Terms()
+
+    def found(self, what: str) -> float:
+        return (
+            self.registry.get_sample_value("ringleader_audit_found_total", {"ring": "r", "what": what}) or 0
+        )
+
+    def fill(self, count: int) -> None:
+        for number in range(count):
+            name = f"site-{number:05}"
+            member = VIEW.ring.owner(f"example.com_ns_{name}") if VIEW.ring else ""
+            self.server.put(name, f"{member}-1")
+
+
+@asynccontextmanager
+async def auditing(ring: Ring) -> AsyncIterator[None]:
+    running = asyncio.create_task(ring.audit.run())
+    yield
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+def test_pages_are_due_by_the_number_of_objects_and_never_faster_than_bearable() -> None:
+    pace = Pace(interval_s=100, objects=1000, began_at=0)
+    assert pace.pause_s(500, now=1) == pytest.approx(49)
+    assert pace.pause_s(250, now=60) == pytest.approx(15)
+    assert pace.pause_s(250, now=130) == pytest.approx(0.2), "late: it catches up, and breathes"
+    assert pace.rest_s(now=99) == pytest.approx(1)
+
+
+async def test_a_circle_is_spread_evenly_over_its_interval_and_begins_again() -> None:
+    ring = Ring()
+    ring.fill(4 * PAGE)
+    async with auditing(ring):
+        await asyncio.sleep(INTERVAL_S - 1)
+        times = [at for at, _ in ring.server.sent]
+        assert [b - a for a, b in itertools.pairwise(times)] == pytest.approx([INTERVAL_S / 4] * 3)
+        await asyncio.sleep(INTERVAL_S)
+        assert len(ring.server.sent) == 8
+        assert ring.server.reads == [], "what is at its place costs no read"
+
+
+@pytest.mark.parametrize("gives_another", [True, False])
+async def test_a_token_that_dies_of_age_loses_nothing_of_the_tail(gives_another: bool) -> None:
+    ring = Ring()
+    ring.fill(4 * PAGE)
+    ring.server.gives_another = gives_another
+    names = sorted(ring.server.objects)
+    ring.server.dying = {names[PAGE - 1], names[3 * PAGE - 1]}
+    ring.server.put(names[-1], None)
+    async with auditing(ring):
+        await asyncio.sleep(INTERVAL_S + 60)
+        assert ring.passes.brought[:1] == [names[-1]]
+        looked_at = ring.registry.get_sample_value("ringleader_audited_objects_total", {"ring": "r"})
+        assert looked_at is not None
+        assert looked_at - 4 * PAGE <= PAGE, "nothing is looked at twice in a circle"
+
+
+async def test_what_no_watch_showed_is_brought_and_counted_by_what_it_is() -> None:
+    ring = Ring()
+    ring.server.put("unowned", None)
+    ring.server.put(OF_A, "a-1")
+    ring.server.put("orphan", "Not.A.Name")
+    ring.server.put("stranger", "stranger-1")
+    async with auditing(ring):
+        await asyncio.sleep(60)
+        assert sorted(ring.passes.brought) == ["orphan", "stranger", "unowned"]
+        assert [ring.found(what) for what in ("unowned", "dead_owner", "unknown_owner")] == [1, 1, 1]
+        assert ring.passes.nudges == 0
+
+
+async def test_what_a_watch_shows_a_moment_later_is_no_finding() -> None:
+    ring = Ring()
+    ring.server.put("new", None)
+    ring.server.put("known", None)
+    ring.passes.known = {"known"}
+    async with auditing(ring):
+        await asyncio.sleep(0.5)
+        ring.server.put("new", f"{VIEW.ring.owner('example.com_ns_new') if VIEW.ring else ''}-1")
+        await asyncio.sleep(60)
+        assert ring.passes.brought == []
+        assert ring.found("unowned") == 0
+
+
+async def test_an_object_at_the_wrong_place_starts_a_pass_if_none_is_at_work_on_it() -> None:
+    ring = Ring()
+    ring.server.put(OF_B, "a-1")
+    ring.passes.is_converged = False
+    async with auditing(ring):
+        await asyncio.sleep(60)
+        assert ring.passes.nudges == 0
+        ring.passes.is_converged = True
+        await asyncio.sleep(INTERVAL_S)
+        assert ring.passes.nudges == 1
+        assert ring.found("misplaced") == 1
+
+
+async def test_a_list_that_is_refused_is_tried_again_in_the_next_circle() -> None:
+    ring = Ring()
+    ring.server.put("unowned", None)
+    ring.server.forbidden = True
+    async with auditing(ring):
+        await asyncio.sleep(60)
+        ring.server.forbidden = False
+        await asyncio.sleep(INTERVAL_S + 60)
+        assert ring.passes.brought[:1] == ["unowned"]
+
+
+def test_a_410_carries_the_token_that_goes_on() -> None:
+    from kubeio.answers import failure
+    from kubeio.exchange import Answer
+
+    body = {
+        "kind": "Status",
+        "code": 410,
+        "reason": "Expired",
+        "message": "old",
+        "metadata": {"continue": "t"},
+    }
+    answer = Answer(410, [], msgspec.json.encode(body))
+    error = failure("LIST", answer, now=LoopClock().wall())
+    assert isinstance(error, Expired)
+    assert error.continue_ == "t"
