@@ -1,0 +1,80 @@
+"""Which settings are explored, under names for people; and for each rule one in which its absence breaks something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tests.sharder.model.world import Setting
+
+_NEXT_LIFE: Final = ("a-1", "a-2", "b-1")
+"""The second life is the next one of the first one's member."""
+
+
+def _of(**faults: int) -> Setting:
+    return Setting(faults)
+
+
+def _succession(**faults: int) -> Setting:
+    return Setting(faults, lives=_NEXT_LIFE, present=1)
+
+
+def _worn(**faults: int) -> Setting:
+    return Setting(faults, wears_again=True)
+
+
+SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {
+        "no fault": _of(),
+        "a crash": _of(crash=1),
+        "a partition": _of(cut=1),
+        "a suspension": _of(suspend=1),
+        "a Lease deleted by hand, sharders fail over in the contest": _of(delete=1),
+        "an owner forced by policy": _of(force=1),
+        "two lost answers, a stale list": _of(lose_answer=2, stale_list=1),
+        "the object created anew, a lost answer": _of(recreate=1, lose_answer=1),
+        "the target of a handoff dies, a lost answer": _of(crash=1, lose_answer=1),
+        "a crash, a stale list": _of(crash=1, stale_list=1),
+        "a partition, a lost answer": _of(cut=1, lose_answer=1),
+        "a suspension, a lost answer": _of(suspend=1, lose_answer=1),
+        "a suspension, a stale list": _of(suspend=1, stale_list=1),
+        "the object created anew, a crash": _of(recreate=1, crash=1),
+        "the object created anew, a suspension": _of(recreate=1, suspend=1),
+        "a Lease deleted by hand, a lost answer": _of(delete=1, lose_answer=1),
+        "a Lease deleted by hand, then its tombstone": _of(delete=2),
+        "a Lease deleted by hand, a suspension": _of(delete=1, suspend=1),
+        "an owner forced by policy, a suspension": _of(force=1, suspend=1),
+        "two crashes": _of(crash=2),
+        "a crash, a suspension": _of(crash=1, suspend=1),
+        "quick succession after a crash, a suspension": _succession(crash=1, suspend=1),
+        "quick succession after a crash, a lost answer": _succession(crash=1, lose_answer=1),
+        "a Lease worn again after a stop, a partition": _worn(stop=1, cut=1),
+        "a Lease worn again after a stop, a lost answer": _worn(stop=1, lose_answer=1),
+        "the ring given up": _of(release=1),
+        "the ring given up, the owner dies": _of(release=1, crash=1),
+        "the ring given up, a lost answer": _of(release=1, lose_answer=1),
+    }
+)
+
+BREAKING: Final[Mapping[str, Setting]] = MappingProxyType(
+    {
+        "contested_waits": _of(delete=1),
+        "take_waits_for_silence": _of(),
+        "names_live_once": _of(crash=1),
+        "assign_is_conditional": _of(crash=1),
+        "assign_has_evidence": _of(suspend=1),
+        "acknowledgement_is_conditional": _of(),
+        "acknowledgement_has_evidence": _of(suspend=1),
+        "drain_ends_work_first": _of(),
+        "nothing_older_counts": _of(stale_list=1),
+        "writes_are_fenced": _of(suspend=1),
+        "writes_test_the_uid": _of(recreate=1),
+        "requests_test_the_uid": _of(recreate=1),
+        "release_waits_for_answers": _worn(stop=1, cut=1),
+        "succession_is_proven": _succession(suspend=1),
+        "given_up_by_the_owner": _of(release=1),
+        "given_back_after_the_last_life": _of(release=1, crash=1),
+    }
+)
+"""For every rule: without it, this setting has a run that breaks something."""
