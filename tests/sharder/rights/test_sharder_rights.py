@@ -34,6 +34,7 @@ from ringleader.testing.process import Process, start_process
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
+ROOT = Path(__file__).parents[3]
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -41,12 +42,17 @@ CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "Clu
 CLUSTER_BINDINGS = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 KEYS = RingKeys("websites")
 RING_SPEC: dict[str, Any] = {
     "leaseNamespace": "team",
     "resources": [
-        {"group": "example.com", "resource": "websites", "controlledResources": [{"resource": "configmaps"}]}
+        {
+            "group": "example.com",
+            "resource": "websites",
+            "controlledResources": [{"group": "", "resource": "configmaps"}],
+        }
     ],
     "settleSeconds": 0.5,
     "maxLeaseDurationSeconds": 6,
@@ -88,9 +94,9 @@ class Site:
     async def site(self, name: str, *, namespace: str) -> None:
         await self.make(WEBSITES, {"metadata": {"name": name}, "spec": {"html": name}}, namespace=namespace)
 
-    async def bind(self, user: str, role: str, *, namespace: str = "") -> None:
-        """Bind the ClusterRole *role* to *user*, in one namespace or in all."""
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    async def bind(self, user: str, role: str, *, namespace: str = "", kind: str = "ClusterRole") -> None:
+        """Bind *role* to *user*, in one namespace or in all."""
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
         body = {"metadata": {"name": f"{user}-{role}"}, "roleRef": reference, "subjects": [subject]}
         await self.make(BINDINGS if namespace else CLUSTER_BINDINGS, body, namespace=namespace)
@@ -142,7 +148,7 @@ async def site(plane: RealPlane, tmp_path: Path) -> AsyncIterator[Site]:
     async with open_site(plane, tmp_path) as site:
         if not await _exists(site.client, CRDS, f"{WEBSITES.plural}.{WEBSITES.group}"):
             await site.client.create(CRDS, yaml.safe_load(website_crd().read_text()), type=bytes)
-            for name in ("team", "other"):
+            for name in ("team", "second", "other"):
                 await site.make(NAMESPACES, {"metadata": {"name": name}})
             rule = {
                 "apiGroups": [WEBSITES.group],
@@ -196,56 +202,69 @@ async def may(site: Site, user: str, verb: str, resource: Resource, namespace: s
     return bool(msgspec.json.decode(answer.body)["status"]["allowed"])
 
 
-async def test_the_admin_of_one_namespace_runs_a_ring_in_it(site: Site, tmp_path: Path) -> None:
+async def test_the_admin_of_one_namespace_runs_a_ring_in_it(site: Site) -> None:
     """No ControllerRing resource, no ClusterRole: sharder and replicas with a RoleBinding to `admin` only."""
     await site.bind("ada", "admin", namespace="team")
     await site.wait_for(lambda: may(site, "ada", "patch", WEBSITES, "team"), "the roles to be aggregated")
     for resource in (WEBSITES, CONFIGMAPS, LEASES):
         assert not await may(site, "ada", "list", resource), "an account without cluster rights"
-    ring = tmp_path / "ring.yaml"
+    await runs_a_ring(site, "team", sharder="ada", replicas="ada")
+
+
+async def test_the_roles_of_the_documents_are_enough(site: Site) -> None:
+    """Those of docs/operate.md, word for word."""
+    page = (ROOT / "docs" / "operate.md").read_text().partition("## Without cluster rights")[2]
+    blocks = [yaml.safe_load_all(text.partition("```")[0]) for text in page.split("```yaml")[1:3]]
+    ring, sharder_role, replicas_role = [doc for block in blocks for doc in block]
+    assert ring["spec"].items() <= RING_SPEC.items()
+    for user, role in (("sharon", sharder_role), ("rita", replicas_role)):
+        await site.make(ROLES, role, namespace="second")
+        await site.bind(user, role["metadata"]["name"], namespace="second", kind="Role")
+    await runs_a_ring(site, "second", sharder="sharon", replicas="rita")
+
+
+async def runs_a_ring(site: Site, namespace: str, *, sharder: str, replicas: str) -> None:
+    """From a ring in a file to its release, with all that lies between, and not one request too many."""
+    ring = site.folder / "ring.yaml"
     document = {
         "apiVersion": "ringleader.dev/v1alpha1",
         "kind": "ControllerRing",
         "metadata": {"name": "websites"},
-        "spec": RING_SPEC,
+        "spec": {**RING_SPEC, "leaseNamespace": namespace},
     }
     ring.write_text(yaml.safe_dump(document))
     for number in range(12):
-        await site.site(f"site-{number}", namespace="team")
-    await site.site("site-0", namespace="other")
-    file = ("--ring-file", str(ring), "--namespaces", "team", "--lease-duration-s", "3")
-    await site.start("sharder", "ringleader", "sharder", *file, user="ada")
+        await site.site(f"site-{number}", namespace=namespace)
+    await site.site(f"not-in-{namespace}", namespace="other")
+    file = ("--ring-file", str(ring), "--namespaces", namespace, "--lease-duration-s", "3")
+    await site.start("sharder", "ringleader", "sharder", *file, user=sharder)
     target = f"{website_controller()}:websites"
     for member in ("one", "two"):
-        await site.start(member, "shard_controller", "run", target, *file, "--member", member, user="ada")
+        await site.start(member, "shard_controller", "run", target, *file, "--member", member, user=replicas)
 
     async def shared() -> bool:
-        owners = await site.owners(WEBSITES, "team")
-        pages = await site.owners(CONFIGMAPS, "team")
+        owners = await site.owners(WEBSITES, namespace)
+        pages = await site.owners(CONFIGMAPS, namespace)
         members = {owner.rpartition("-")[0] for owner in owners.values()}
         return members == {"one", "two"} and all(pages.get(name) == owners[name] for name in owners)
 
     await site.wait_for(shared, "both replicas to work on what is theirs")
-    assert await site.owners(WEBSITES, "other") == {"site-0": ""}
+    assert (await site.owners(WEBSITES, "other"))[f"not-in-{namespace}"] == ""
 
     site.processes["one"].terminate()
 
     async def taken_over() -> bool:
-        members = {o.rpartition("-")[0] for o in (await site.owners(WEBSITES, "team")).values()}
+        members = {o.rpartition("-")[0] for o in (await site.owners(WEBSITES, namespace)).values()}
         return members == {"two"}
 
     await site.wait_for(taken_over, "the other replica to have everything")
     site.processes["sharder"].terminate()
     site.processes["two"].terminate()
     await site.wait_for(lambda: _ended(site, "sharder", "two"), "both to stop")
-    releasing = await site.start("release", "sharder", *file, "--release", user="ada")
-
-    async def released() -> bool:
-        return releasing.ended_at is not None
-
-    await site.wait_for(released, "the ring to be given up")
+    releasing = await site.start("release", "sharder", *file, "--release", user=sharder)
+    await site.wait_for(lambda: _ended(site, "release"), "the ring to be given up")
     assert releasing.exit_code == 0, site.log("release").read_text()
-    assert set((await site.owners(WEBSITES, "team")).values()) == {""}
+    assert set((await site.owners(WEBSITES, namespace)).values()) == {""}
     for name in ("sharder", "one", "two", "release"):
         log = site.log(name).read_text().lower()
         assert "forbidden" not in log, f"{name} asked for what it may not:\n{log}"
