@@ -110,6 +110,14 @@ def _without_the_lost(world: World) -> World:
     return world
 
 
+def _labels_at_birth(world: World, setting: Setting) -> Iterator[str]:
+    yield NONE
+    if setting.is_born_labelled:
+        yield from (
+            name for name, lease in zip(setting.lives, world.leases, strict=True) if lease != "absent"
+        )
+
+
 def _all_steps(world: World, *, setting: Setting, rules: Rules) -> Iterator[tuple[str, World]]:
     yield from letter_steps(world, setting=setting, rules=rules)
     for which in range(len(world.sharders) if world.sharders[0] != world.sharders[1] else 1):
@@ -121,7 +129,9 @@ def _all_steps(world: World, *, setting: Setting, rules: Rules) -> Iterator[tupl
         if has_faults:
             yield from fault_steps(world, life, setting=setting, rules=rules)
     if less := struck(world, "recreate"):
-        yield "the object is deleted and created again", with_object(less, Object(2, NONE, NONE))
+        for label in _labels_at_birth(world, setting):
+            what = "the object is deleted and created again"
+            yield what if label == NONE else f"{what} as {label}'s", with_object(less, Object(2, label, NONE))
     if less := struck(world, "release"):
         yield "the ring is given up", less._replace(releasing=True)
     if world.releasing and world.object.shard == NONE and not world.outsider:

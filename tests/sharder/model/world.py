@@ -153,13 +153,15 @@ class Setting:
     """Who is there. The object belongs to the first life, and its place on the ring is the last one's member.
 
     `present`: how many lives are up at first; the others may come. `wears_again`: the next life of a member may take
-    over the Lease that the one before released.
+    over the Lease that the one before released. `is_born_labelled`: an object that is created anew may carry any name
+    whose Lease was there once: the answer of an admission webhook, stored however late.
     """
 
     faults: Mapping[str, int] = field(default_factory=dict)
     lives: tuple[str, str, str] = ("a-1", "b-1", "c-1")
     present: int = 2
     wears_again: bool = False
+    is_born_labelled: bool = False
 
     def begin(self) -> World:
         """The first life owns the object and has seen it; nothing is on its way."""
