@@ -20,7 +20,7 @@ from loadtest.sharder_bench.fleet import owners_on, replicas_of, sharding
 from loadtest.sharder_bench.goals import GOALS, Figure, figure
 from loadtest.sharder_bench.ground import Ground, forget_shards, open_ground
 from loadtest.sharder_bench.latency import measure_new_objects
-from loadtest.sharder_bench.limit import Limit, measure_limit
+from loadtest.sharder_bench.limit import Limit, limit_names, measure_limit
 from loadtest.sharder_bench.machine import Machine, command_line, read_machine, read_versions
 from loadtest.sharder_bench.processes import Ended, ForeignWork
 from loadtest.sharder_bench.replicas import Join, join_row, measure_restart, measure_term, own_all, watch_join
@@ -164,9 +164,10 @@ class Bench:
     async def _limit(self) -> Limit:
         """What wrk reaches when it gives objects without owner to shards that nobody is."""
         ground = self._ground
-        await set_owners(ground, self._meter, {})
+        names = limit_names(ground, self._options)
+        await set_owners(ground, self._meter, {}, names=names)
         owners = owners_on(ground, {f"nobody-{number}": f"nobody-{number}" for number in range(3)})
-        return await measure_limit(ground, self._meter, self._options, owners, ground.stock.names)
+        return await measure_limit(ground, self._meter, self._options, owners, names)
 
     async def _row(self, key: str, measure: Callable[[], Awaitable[Row]]) -> None:
         """Measure the row *key*, if it was asked for."""

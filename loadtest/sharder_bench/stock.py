@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -162,24 +161,25 @@ class Stock:
         self._sightings = sightings
         self.names = object_names(count)
 
-    def unlike(self, owners: Owners) -> list[str]:
-        """Objects that are missing, being drained, or not owned as *owners* says."""
+    def unlike(self, owners: Owners, names: Sequence[str] | None = None) -> list[str]:
+        """Those of *names* (all) that are missing, being drained, or not owned as *owners* says."""
         seen = self._sightings.objects
         return [
             name
-            for name in self.names
+            for name in (self.names if names is None else names)
             if name not in seen or seen[name].drain is not None or seen[name].owner != owners.get(name, "")
         ]
 
-    async def set(self, owners: Owners, tick: Tick) -> None:
-        """Let every object have its owner in *owners*, and wait until the watch has seen it.
+    async def set(self, owners: Owners, tick: Tick, *, names: Sequence[str] | None = None) -> None:
+        """Let each of *names* (all) have its owner in *owners*, and wait until the watch has seen it.
 
         Only what is not so is written; those are then again as they were when they were made.
         """
-        if unlike := self.unlike(owners):
+        if unlike := self.unlike(owners, names):
             await self._writer.write(unlike, owners, tick)
-        wanted = Counter({"": len(self.names) - len(owners)}) + Counter(owners.values())
-        await wait_for(lambda: self._sightings.has_owners(wanted), "the objects to be set back", within_s=120)
+        await wait_for(
+            lambda: not self.unlike(owners, unlike), "the objects to be set back", within_s=120, poll_s=0.2
+        )
 
 
 def _uid(namespace: str, name: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from loadtest.sharder_bench.fleet import Sharder, owners_on, sharding
 from loadtest.sharder_bench.goals import figure, round_off
 from loadtest.sharder_bench.ground import MEMBERS, STAND_IN_LEASE_S, Ground
-from loadtest.sharder_bench.limit import Limit, measure_limit
+from loadtest.sharder_bench.limit import Limit, limit_names, measure_limit
 from loadtest.sharder_bench.processes import Cores, family, rss_mb
 from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row, Series, series
 from loadtest.sharder_bench.sightings import OwnerChange, wait_for
@@ -56,25 +56,22 @@ class Stretch:
 
 
 async def measure_assignment(ground: Ground, meter: Meter, options: Options, peaks: Peaks) -> Row:
-    """wrk, sharder, wrk, sharder, wrk: each begins with no object owned."""
+    """wrk and the sharder in turns; each begins with objects that have no owner."""
     row = Row(key="assign")
     await ground.stand_ins.join(MEMBERS)
     owners = owners_on(ground, ground.stand_ins.shards)
     limits: list[Limit] = []
     runs: list[Stretch] = []
     rests: list[float] = []
-    for number in range(options.rounds + 1):
-        await set_owners(ground, meter, {})
-        limits.append(await measure_limit(ground, meter, options, owners, ground.stock.names))
-        row.series.append(limits[-1].series(f"wrk {number + 1}"))
-        if number == options.rounds:
-            break
+    for number in range(options.rounds):
+        await set_owners(ground, meter, {}, names=limit_names(ground, options))
+        limits.append(await measure_limit(ground, meter, options, owners, limit_names(ground, options)))
         await set_owners(ground, meter, {})
         async with sharding(ground, peaks, row="assign") as sharder:
             runs.append(await _assign_all(ground, meter, sharder))
             await sharder.wait_idle()
             rests.append(round(rss_mb(sharder.running.pid), 1))
-        row.series.append(runs[-1].series(f"sharder {number + 1}"))
+        row.series += [limits[-1].series(f"wrk {number + 1}"), runs[-1].series(f"sharder {number + 1}")]
     limit = statistics.fmean(run.per_s for run in limits)
     reached = statistics.fmean(run.per_s for run in runs)
     row.details = {
@@ -160,8 +157,10 @@ async def own_by_stand_ins(ground: Ground, meter: Meter) -> None:
     await set_owners(ground, meter, owners_on(ground, ground.stand_ins.shards))
 
 
-async def set_owners(ground: Ground, meter: Meter, owners: Owners) -> None:
-    """Let every object have its owner in *owners* before something is measured. No sharder may run."""
-    with meter.counting("setting the objects", len(ground.stock.unlike(owners))) as tick:
-        await ground.stock.set(owners, tick)
+async def set_owners(
+    ground: Ground, meter: Meter, owners: Owners, *, names: Sequence[str] | None = None
+) -> None:
+    """Let each of *names* (all) have its owner in *owners* before something is measured. No sharder may run."""
+    with meter.counting("setting the objects", len(ground.stock.unlike(owners, names))) as tick:
+        await ground.stock.set(owners, tick, names=names)
     ground.sightings.start_over()

