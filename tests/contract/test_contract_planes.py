@@ -105,8 +105,12 @@ async def test_write_log_tells_each_write_with_labels_before_and_after(
 async def test_write_log_tells_patches_of_labels_alone_from_wider_ones(
     plane: ControlPlane, configmaps: str, namespace: str
 ) -> None:
-    label = {"op": "add", "path": "/metadata/labels/drain.ringleader.dev~1r", "value": "s2"}
-    content = {"op": "add", "path": "/data", "value": {"k": "v"}}
+    label: dict[str, object] = {
+        "op": "add",
+        "path": "/metadata/labels/drain.ringleader.dev~1r",
+        "value": "s2",
+    }
+    content: dict[str, object] = {"op": "add", "path": "/data", "value": {"k": "v"}}
     async with account(plane, "shard-a") as api:
         (await api.post(configmaps, configmap("a", labels={SHARD: "s1"}))).check(201)
         await api.json_patch(f"{configmaps}/a", {"op": "test", "path": POINTER, "value": "s1"}, label)

@@ -64,7 +64,9 @@ async def test_the_other_resources_go_on_and_the_condition_names_verb_and_resour
         told = await forbidden(ground)
         assert told.startswith(f"{verb} secrets: ")
         assert f'verbs: ["{verb}"]' in told, "the rule that grants it"
-        assert await is_owned(ground, SECRETS, "one") is (verb == "watch"), "a list shows it, a watch need not"
+        assert await is_owned(ground, SECRETS, "one") is (verb == "watch"), (
+            "a list shows it, a watch need not"
+        )
         # also what comes later
         await make(ground, WEBSITES, "two")
         await wait_until(lambda: is_owned(ground, WEBSITES, "two"))
