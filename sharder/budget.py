@@ -37,6 +37,10 @@ class DrainBudget:
         if known is None or known.owner != owner:
             self._handoffs[key] = Handoff(owner, at)
 
+    def begun_before(self, at: float) -> list[Hashable]:
+        """Objects whose handoffs were known before *at*."""
+        return [key for key, handoff in self._handoffs.items() if handoff.since < at]
+
     def end(self, key: Hashable) -> None:
         """The object *key* carries no drain label any more, or is gone."""
         self._handoffs.pop(key, None)

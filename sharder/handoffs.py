@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
@@ -47,12 +48,13 @@ class Handoffs:
         self._rng = rng
         self._metas: dict[WorkKey, Meta] = {}
         self._listing: dict[tuple[str, str], set[WorkKey]] = {}
+        self._listing_since: dict[tuple[str, str], float] = {}
         self._listed: set[tuple[str, str]] = set()
         self._denied: set[tuple[str, str]] = set()
         """Resources and namespaces that cannot be watched for now: the others do not wait for them."""
         self._changed = asyncio.Event()
         self._stirred = asyncio.Event()
-        self._reported: dict[str, int] = {}
+        self._reported: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._metas)
@@ -142,6 +144,7 @@ class Handoffs:
         match event:
             case ListStarted():
                 self._listing[where] = set()
+                self._listing_since[where] = self._duty.clock.now()
             case Listed(objects=objects):
                 for item in objects:
                     self._listing[where].add(self._seen(name, item.meta))
@@ -158,9 +161,13 @@ class Handoffs:
         self._changed.set()
 
     def _end_unlisted(self, where: tuple[str, str]) -> None:
-        """A list is complete: what it did not show is handed over, or gone."""
+        """A list is complete: what it did not show is handed over, or gone.
+
+        Also what no watch ever showed: asked for, and answered while the watch was away.
+        """
         name, namespace = where
-        for work in list(self._metas):
+        asked = self.budget.begun_before(self._listing_since.get(where, 0.0))
+        for work in {*self._metas, *(key for key in asked if isinstance(key, WorkKey))}:
             is_here = work.resource == name and namespace in ("", work.key.namespace)
             if is_here and work not in self._listing[where]:
                 self._ended(work)
@@ -217,15 +224,14 @@ class Handoffs:
                 stirred.cancel()
 
     async def _report(self) -> None:
-        """Name each owner that is late with handoffs, once per change of the number."""
+        """Name each owner that is late with handoffs once; how many they are, status and metrics say."""
         while True:
             await self.wait_changed()
-            late: dict[str, int] = {}
-            for handoff in self.budget.overdue(at=self._duty.clock.now()).values():
-                late[handoff.owner] = late.get(handoff.owner, 0) + 1
-            if late != self._reported:
-                self._tell(late)
-            self._reported = late
+            late = Counter(h.owner for h in self.budget.overdue(at=self._duty.clock.now()).values())
+            self._tell({owner: count for owner, count in late.items() if owner not in self._reported})
+            for owner in self._reported - late.keys():
+                log.info("handoffs no longer overdue", ring=self._duty.spec.name, shard=owner)
+            self._reported = set(late)
 
     def _tell(self, late: dict[str, int]) -> None:
         for owner, count in late.items():

@@ -195,7 +195,7 @@ class Rebalance:
             while self._deferred and circle.ring_version == self._ring_version:
                 self._send_what_has_room(circle, tasks)
                 if self._deferred:
-                    await self._handoffs.wait_changed()
+                    await self._handoffs.wait_changed(at_most_s=RETRY_S)
         circle.whole = circle.whole and circle.ring_version == self._ring_version
         self._deferred.clear()
         return circle
@@ -237,8 +237,8 @@ class Rebalance:
                 for meta, role in zip(metas, await self._roles(resource, metas), strict=True):
                     self._look(resource, meta, role, circle)
                 self._send_what_has_room(circle, tasks)
-                while self.misplaced > MAX_DEFERRED:
-                    await self._handoffs.wait_changed()
+                while self.misplaced > MAX_DEFERRED and circle.ring_version == self._ring_version:
+                    await self._handoffs.wait_changed(at_most_s=RETRY_S)
                     self._send_what_has_room(circle, tasks)
                 if circle.ring_version != self._ring_version:
                     return

@@ -66,3 +66,11 @@ def test_limits_may_be_exceeded_by_others_without_harm() -> None:
     for i in range(4):
         limits.begin(i, owner="a", at=0)
     assert limits.room("a", at=1) == 0
+
+
+def test_handoffs_known_before_an_instant_are_told_by_their_first_instant() -> None:
+    budget = DrainBudget(max_in_flight=9, max_per_owner=9, timeout_s=60)
+    budget.begin("early", owner="a", at=1.0)
+    budget.begin("early", owner="a", at=5.0)
+    budget.begin("late", owner="a", at=3.0)
+    assert budget.begun_before(3.0) == ["early"]
