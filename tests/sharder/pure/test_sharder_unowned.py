@@ -1,0 +1,292 @@
+"""Lists that are held back, watches that never are, and switches between two: `sharder.unowned` on virtual time.
+
+The API server is the fake one of the watch sessions; it knows no selectors, so everything it has is unowned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, TypeVar, cast
+
+import msgspec
+import pytest
+
+from kubeio.client import Client
+from kubeio.errors import Forbidden, ServerFailure
+from kubeio.resource import Resource
+from sharder import picture
+from sharder.denials import TRY_AGAIN_S, Denials
+from sharder.unowned import ENOUGH_TO_DO, ENOUGH_WAITING, OVERLAP_S, Unowned
+from sharder.waiting import Lane, Waiting
+from tests.kubeio.virtual import LoopClock, rng
+from tests.kubeio.watch.fake_server import FakeServer
+from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
+
+pytestmark = pytest.mark.looptime
+
+T = TypeVar("T")
+PAGE = picture.PAGE
+
+
+class Servers:
+    """One fake server for each of two resources."""
+
+    def __init__(self) -> None:
+        self.websites = FakeServer()
+        self.configmaps = FakeServer()
+
+    def _of(self, plural: str) -> FakeServer:
+        return self.websites if plural.endswith("websites") else self.configmaps
+
+    async def list_as(
+        self,
+        resource: Resource,
+        *,
+        type: type[T],  # noqa: A002 - the client's word
+        limit: int,
+        continue_: str = "",
+        **_: object,
+    ) -> T:
+        page = await self._of(resource.plural).list_page(WEBSITES, limit=limit, continue_=continue_)
+        items = b",".join(item.raw for item in page.objects)
+        meta = msgspec.json.encode({"resourceVersion": page.resource_version, "continue": page.continue_})
+        return msgspec.json.decode(b'{"metadata":%s,"items":[%s]}' % (meta, items), type=type)
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str], **more: Any
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._of(path).stream("/apis/example.com/v1/websites", query=query, **more)
+
+
+class Watched:
+    """An unowned watch over *resources*, and what it told."""
+
+    def __init__(self, *resources: Resource, controlled: tuple[Resource, ...] = ()) -> None:
+        self.servers = Servers()
+        self.waiting = Waiting()
+        self.to_do = 0
+        self.news: list[str] = []
+        self.told: list[str] = []
+        self.listed: list[float] = []
+        clock = LoopClock()
+        self.unowned = Unowned(
+            cast(Client, self.servers),
+            resources,
+            keys=KEYS,
+            waiting=self.waiting,
+            on_work=lambda name: self.news.append(name[1:]),
+            on_listed=lambda: self.listed.append(asyncio.get_running_loop().time()),
+            to_do=lambda: self.to_do,
+            controlled=controlled,
+            denials=Denials(
+                now=clock.now, on_change=lambda right, missing: self.told.append(f"{right} {missing}")
+            ),
+            clock=clock,
+            rng=rng(),
+        )
+
+    @property
+    def server(self) -> FakeServer:
+        return self.servers.websites
+
+    def fill(self, count: int) -> None:
+        for number in range(count):
+            self.server.put(f"site-{number:05}")
+
+    def settle(self, name: str) -> None:
+        """The mover assigned it: it leaves the selection."""
+        found = self.waiting.by_name(self.waiting.prefix(WEBSITES.group_resource) + f"default/{name}")
+        assert found is not None
+        self.waiting.drop_up_to(found.work, int(found.meta.resource_version))
+        self.server.remove(name)
+
+
+@asynccontextmanager
+async def watching(*resources: Resource, controlled: tuple[Resource, ...] = ()) -> AsyncIterator[Watched]:
+    watched = Watched(*(resources or (WEBSITES,)), controlled=controlled)
+    running = asyncio.create_task(watched.unowned.run())
+    yield watched
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_no_further_page_is_asked_for_while_much_is_to_be_done() -> None:
+    async with watching() as watched:
+        watched.fill(3 * PAGE)
+        watched.unowned.select({"a"})
+        watched.to_do = ENOUGH_TO_DO
+        await asyncio.sleep(60)
+        assert (watched.server.requests.count("LIST"), len(watched.waiting)) == (1, 0)
+        watched.to_do = ENOUGH_TO_DO - 1
+        watched.unowned.look_for_room()
+        await asyncio.sleep(5)
+        assert len(watched.waiting) == 3 * PAGE
+        assert watched.unowned.listed_at is not None
+
+
+async def test_no_further_page_is_asked_for_while_much_waits_though_nothing_can_be_done() -> None:
+    async with watching() as watched:
+        watched.fill(ENOUGH_WAITING + 3 * PAGE)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(60)
+        assert len(watched.waiting) == ENOUGH_WAITING
+        assert watched.unowned.listed_at is None
+
+
+async def test_what_is_made_while_a_list_is_held_back_is_seen_at_once() -> None:
+    async with watching() as watched:
+        watched.fill(3 * PAGE)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(1)
+        watched.to_do = ENOUGH_TO_DO
+        watched.unowned.look_for_room()
+        watched.unowned.refresh()
+        await asyncio.sleep(5)
+        watched.news.clear()
+        watched.server.put("new")
+        await asyncio.sleep(0.001)
+        assert watched.news == ["default/new"]
+        [name] = [name for name in watched.waiting.names() if name.endswith("/new")]
+        assert watched.waiting.lane(name) is Lane.NEW
+
+
+async def test_what_a_list_finds_is_backlog() -> None:
+    async with watching() as watched:
+        watched.fill(3)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(1)
+        assert {watched.waiting.lane(name) for name in watched.waiting.names()} == {Lane.BACKLOG}
+
+
+async def test_nothing_is_shown_twice_at_the_same_version_when_the_watch_switches() -> None:
+    async with watching() as watched:
+        watched.fill(20)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(3)
+        assert len(watched.news) == 20
+        watched.unowned.select({"b"})
+        listing = asyncio.create_task(watched.server.wait_for_request("LIST"))
+        await listing  # the next list is under way, and shows everything as it is now
+        watched.settle("site-00007")
+        watched.settle("site-00013")
+        watched.server.put("made-meanwhile")
+        await asyncio.sleep(10)
+        assert sorted(watched.news) == sorted({*watched.news}), "each object once"
+        assert len(watched.waiting) == 19
+
+
+async def test_two_watches_run_for_a_moment_only() -> None:
+    async with watching() as watched:
+        watched.unowned.select({"a"})
+        await asyncio.sleep(3)
+        assert watched.server.open_streams == 1
+        watched.unowned.select({"b"})
+        await asyncio.sleep(OVERLAP_S / 2)
+        assert watched.server.open_streams == 2
+        await asyncio.sleep(OVERLAP_S)
+        assert watched.server.open_streams == 1
+        assert watched.waiting.remembered == 0
+
+
+async def test_a_list_that_took_too_long_begins_again_and_what_went_meanwhile_is_forgotten() -> None:
+    async with watching() as watched:
+        watched.fill(3 * PAGE)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(0.015)  # a page takes 10 ms
+        watched.to_do = ENOUGH_TO_DO
+        watched.unowned.look_for_room()
+        await asyncio.sleep(1)
+        assert PAGE <= len(watched.waiting) < 3 * PAGE
+        watched.settle("site-00001")
+        watched.server.cut_streams()
+        watched.server.compact()
+        watched.to_do = 0
+        watched.unowned.look_for_room()
+        await asyncio.sleep(30)
+        assert len(watched.waiting) == 3 * PAGE - 1
+        assert len(watched.news) == 3 * PAGE, "what was known already is no news"
+        assert watched.unowned.listed_at is not None
+
+
+async def test_a_page_that_fails_is_asked_for_again() -> None:
+    async with watching() as watched:
+        watched.fill(2 * PAGE)
+        watched.unowned.select({"a"})
+        await watched.server.wait_for_request("WATCH")
+        watched.server.refuse = [ServerFailure("LIST", status=500) for _ in range(3)]
+        await asyncio.sleep(30)
+        assert len(watched.waiting) == 2 * PAGE
+        assert watched.server.requests.count("LIST") <= 5
+
+
+async def test_a_list_older_than_what_was_seen_is_not_believed() -> None:
+    async with watching() as watched:
+        watched.fill(5)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(3)
+        before = watched.server.version
+        watched.settle("site-00003")
+        await asyncio.sleep(1)
+        watched.server.stale_list_at = before
+        watched.server.cut_streams()
+        watched.server.compact()
+        await asyncio.sleep(60)
+        assert len(watched.waiting) == 4
+        assert len(watched.news) == 5
+
+
+async def test_controlled_objects_are_listed_before_what_controls_them() -> None:
+    async with watching(WEBSITES, CONFIGMAPS, controlled=(CONFIGMAPS,)) as watched:
+        watched.fill(3)
+        watched.servers.configmaps.put("page")
+        watched.servers.configmaps.refuse = [ServerFailure("LIST", status=500) for _ in range(4)]
+        watched.unowned.select({"a"})
+        assert not watched.unowned.knows_controlled
+        await asyncio.sleep(0.1)
+        assert watched.news == []
+        watched.server.put("new")
+        await asyncio.sleep(0.001)
+        assert watched.news == ["default/new"], "the watch waits for nobody"
+        await asyncio.sleep(30)
+        assert watched.news[1] == "default/page"
+        assert len(watched.waiting) == 5
+        assert len(watched.listed) == 2, "once when the controlled ones were known, and once at the end"
+
+
+async def test_without_controlled_kinds_no_parent_waits_for_the_list() -> None:
+    async with watching() as watched:
+        watched.to_do = ENOUGH_TO_DO
+        watched.unowned.select({"a"})
+        assert watched.unowned.knows_controlled
+
+
+async def test_a_missing_right_is_told_and_tried_again_and_stops_nobody() -> None:
+    async with watching(WEBSITES, CONFIGMAPS, controlled=(CONFIGMAPS,)) as watched:
+        message = 'User "s" cannot list resource "configmaps" in API group ""'
+        denial = Forbidden("LIST", status=403, reason="Forbidden", message=message)
+        watched.servers.configmaps.refuse = [denial] * 3
+        watched.servers.configmaps.put("page")
+        watched.fill(3)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(1)
+        assert watched.told == ["list configmaps True"]
+        assert len(watched.waiting) == 3, "the other resource goes on"
+        await asyncio.sleep(4 * TRY_AGAIN_S)
+        assert watched.told == ["list configmaps True", "list configmaps False"]
+        assert len(watched.waiting) == 4
+
+
+async def test_a_new_selector_while_a_list_is_held_back_begins_at_once() -> None:
+    async with watching() as watched:
+        watched.fill(3 * PAGE)
+        watched.to_do = ENOUGH_TO_DO
+        watched.unowned.select({"a"})
+        await asyncio.sleep(5)
+        watched.to_do = 0
+        watched.unowned.select({"b"})
+        await asyncio.sleep(OVERLAP_S + 1)
+        assert len(watched.waiting) == 3 * PAGE
+        assert watched.server.open_streams == 1
