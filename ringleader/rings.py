@@ -15,6 +15,7 @@ import msgspec
 
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys
 from kubeio.models import Lease, Meta
+from sharder.spec import KeyKind
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class RingFields(msgspec.Struct, frozen=True, rename="camel"):
     label_domain: str = DEFAULT_DOMAIN
     virtual_nodes: int = 1000
     eps: float = 0.05
+    key: KeyKind = KeyKind.OBJECT
+    key_label: str = ""
     members: dict[str, Member] = {}
 
 

@@ -16,16 +16,18 @@ from kubeio.errors import InputError, NotFound
 from kubeio.kubeconfig import nearest
 from kubeio.models import HasMeta, Meta, ObjectKey, OwnerReference
 from kubeio.resource import Resource
-from ring import Explanation, HashRing, object_key
+from ring import Explanation, HashRing
 from ringleader.options import Connection, connected
 from ringleader.output import Form, age, print_document, print_line
 from ringleader.rings import Kind, Life, Ring, ring_weights
 from ringleader.status import read_lives, read_rings
+from sharder.spec import KeyKind
 
 if TYPE_CHECKING:
     from kubeio.client import Client
     from kubeio.config import Cluster
     from kubeio.discovery import Discovery
+    from sharder.keys import RingKinds
 
 
 class Placement(msgspec.Struct, rename="camel"):
@@ -74,7 +76,7 @@ def run_where(
 
     async def ask(client: Client, cluster: Cluster) -> Placement:
         space = namespace or cluster.namespace
-        return await _find(client, kind, ObjectKey(space, name), ring_name=ring, timeout_s=where.timeout_s)
+        return await find(client, kind, ObjectKey(space, name), ring_name=ring, timeout_s=where.timeout_s)
 
     placement = connected(where, ask)
     match form:
@@ -96,9 +98,10 @@ def parse_target(text: str) -> tuple[str, str]:
     return kind, name
 
 
-async def _find(
+async def find(
     client: Client, kind: str, key: ObjectKey, *, ring_name: str | None, timeout_s: float
 ) -> Placement:
+    """Where the object *key* of *kind* is and belongs. Raises InputError, KubeError."""
     from kubeio.discovery import Discovery
 
     discovery = Discovery(client)
@@ -113,7 +116,7 @@ async def _find(
     except NotFound:
         raise await _unknown(client, resource, key, timeout_s=timeout_s) from None
     target = Target(resource, found.metadata)
-    return place(ring, target, await _key(discovery, ring, target), await read_lives(client, ring))
+    return place(ring, target, await _key(client, discovery, ring, target), await read_lives(client, ring))
 
 
 async def _unknown(client: Client, resource: Resource, key: ObjectKey, *, timeout_s: float) -> InputError:
@@ -155,25 +158,79 @@ def _kinds(ring: Ring) -> set[Kind]:
     return mains | {kind for each in ring.spec.resources for kind in each.controlled_resources}
 
 
-async def _key(discovery: Discovery, ring: Ring, target: Target) -> Key:
-    """The object's own key, or for a controlled object that of its controller (protocol, section 3)."""
-    kind = Kind(target.resource.plural, target.resource.group)
-    if kind in {each.kind for each in ring.spec.resources}:
-        text = object_key(target.resource.group, target.meta.namespace, target.meta.name)
-        return Key(text, "group, namespace and name of the object itself")
-    controller = target.meta.controller
-    if controller is None:
-        raise InputError(
-            "KIND/NAME",
-            str(target),
-            f"has no controller, so ring {ring.name} does not distribute it",
-            f"ask for an object that a {ring.spec.resources[0].kind.name} controls",
-        )
-    group = controller.api_version.rpartition("/")[0]
-    resource = await discovery.resolve(f"{controller.kind}.{group}" if group else controller.kind)
-    namespace = target.meta.namespace if resource.namespaced else ""
-    text = object_key(resource.group, namespace, controller.name)
-    return Key(text, f"group, namespace and name of its controller, {_named(controller)}")
+async def _key(client: Client, discovery: Discovery, ring: Ring, target: Target) -> Key:
+    """What the sharder hashes for *target* (protocol, section 3)."""
+    from sharder.keys import Controlled, Root
+    from sharder.lineage import read_controller
+
+    kinds = await _ring_kinds(discovery, ring)
+    role = kinds.role(target.resource, target.meta)
+    match role:
+        case Root(key=key):
+            return Key(key, _source_of_root(ring, target.meta, key))
+        case Controlled(key=str() as key):
+            return Key(key, _source_of_controlled(ring, target.meta))
+        case Controlled(controller=controller):
+            seen = await read_controller(client, controller, kinds=kinds, keys=ring.keys)
+            if not seen.is_outsider:
+                return Key(seen.key or controller.key, _source_of_controlled(ring, target.meta))
+        case _:
+            pass
+    raise InputError(
+        "KIND/NAME",
+        str(target),
+        f"has no controller, so ring {ring.name} does not distribute it",
+        f"ask for an object that a {ring.spec.resources[0].kind.name} controls",
+    )
+
+
+async def _ring_kinds(discovery: Discovery, ring: Ring) -> RingKinds:
+    """The kinds of *ring*, as the sharder sees them."""
+    from sharder.keys import RingKinds
+    from sharder.spec import GroupResource, RingResource, RingSpec
+
+    def named(kind: Kind) -> GroupResource:
+        return GroupResource(kind.group, kind.resource)
+
+    resources = tuple(
+        RingResource(named(each.kind), tuple(named(child) for child in each.controlled_resources))
+        for each in ring.spec.resources
+    )
+    spec = RingSpec(
+        name=ring.name,
+        lease_namespace=ring.spec.lease_namespace,
+        resources=resources,
+        key=ring.spec.key,
+        key_label=ring.spec.key_label,
+    )
+    wanted = {kind for entry in resources for kind in (entry.main, *entry.controlled)}
+    return RingKinds(spec, {kind: await discovery.resolve(str(kind)) for kind in sorted(wanted)})
+
+
+def _source_of_root(ring: Ring, meta: Meta, key: str) -> str:
+    match ring.spec.key:
+        case KeyKind.NAMESPACE if meta.namespace:
+            return "its namespace"
+        case KeyKind.LABEL if key.startswith("="):
+            return f"the value of its label {ring.spec.key_label}"
+        case KeyKind.LABEL:
+            return f"group, namespace and name of the object itself: it has no label {ring.spec.key_label}"
+        case _:
+            return "group, namespace and name of the object itself"
+
+
+def _source_of_controlled(ring: Ring, meta: Meta) -> str:
+    controller = meta.controller
+    named = _named(controller) if controller is not None else ""
+    match ring.spec.key:
+        case KeyKind.NAMESPACE:
+            return f"as its controller, {named}"
+        case KeyKind.LABEL:
+            return f"label {ring.spec.key_label} of its controller, {named}"
+        case KeyKind.OWNER:
+            return f"group, namespace and name of its root owner, above {named}"
+        case _:
+            return f"group, namespace and name of its controller, {named}"
 
 
 def _named(controller: OwnerReference) -> str:

@@ -1,0 +1,73 @@
+"""`ringleader where` hashes what the sharder hashes, whatever the ring's key is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from devcluster.embedded import embedded_plane
+from kubeio.client import Client
+from kubeio.config import load_cluster
+from kubeio.errors import InputError
+from kubeio.models import ObjectKey
+from ringleader.where import Placement, find
+from tests.sharder.io.ground import CONFIGMAPS, WEBSITES, Ground
+from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
+
+
+@pytest.fixture
+async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
+    async with (
+        embedded_plane(tmp_path / "plane") as plane,
+        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
+    ):
+        ground = Ground(plane, client)
+        await ground.install()
+        yield ground
+        await ground.close()
+
+
+async def asked(ground: Ground, kind: str) -> Placement:
+    return await find(ground.client, kind, ObjectKey("default", "one"), ring_name=None, timeout_s=10)
+
+
+async def tree(ground: Ground) -> None:
+    """A site of a tenant, its page, and the page's secret; all called `one`."""
+    site = await make(ground, WEBSITES, "one", labels={"tenant": "acme"})
+    page = await make(ground, CONFIGMAPS, "one", above=(WEBSITES, site))
+    await make(ground, SECRETS, "one", above=(CONFIGMAPS, page))
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "key", "source"),
+    [
+        ({}, "website", "example.com_default_one", "of the object itself"),
+        ({}, "configmap", "example.com_default_one", "of its controller, Website one"),
+        ({"key": "Namespace"}, "website", "_default_", "its namespace"),
+        ({"key": "Namespace"}, "configmap", "_default_", "as its controller"),
+        ({"key": "Label", "keyLabel": "tenant"}, "website", "=acme", "label tenant"),
+        ({"key": "Label", "keyLabel": "tenant"}, "configmap", "=acme", "label tenant of its controller"),
+        ({"key": "Label", "keyLabel": "team"}, "website", "example.com_default_one", "it has no label team"),
+        ({"key": "Owner", "resources": [TREE]}, "secret", "example.com_default_one", "root owner"),
+    ],
+)
+async def test_the_key_is_the_sharder_s(
+    ground: Ground, spec: dict[str, object], kind: str, key: str, source: str
+) -> None:
+    await ground.ring(**spec)
+    await ground.shard("a")
+    await tree(ground)
+    placement = await asked(ground, kind)
+    assert placement.key == key
+    assert source in placement.key_from
+    assert placement.desired_shard == "a-00000001"
+
+
+async def test_an_object_that_nobody_of_the_ring_controls_is_told(ground: Ground) -> None:
+    await ground.ring(key="Owner", resources=[TREE])
+    page = await make(ground, CONFIGMAPS, "one")
+    await make(ground, SECRETS, "one", above=(CONFIGMAPS, page))
+    with pytest.raises(InputError, match="has no controller"):
+        await asked(ground, "secret")
