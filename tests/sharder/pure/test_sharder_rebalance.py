@@ -262,6 +262,32 @@ async def test_a_circle_during_which_the_ring_changed_is_no_convergence() -> Non
         assert ring.has_converged()
 
 
+async def test_a_circle_that_had_begun_before_a_nudge_is_no_convergence() -> None:
+    ring = Ring(TWO)
+    ring.server.own(OF_A, "a-1")
+    ring.server.own(OF_B, "b-1")
+    async with passing(ring):
+        await asyncio.sleep(0.7)  # the first object was found at its place
+        ring.rebalance.nudge()
+        await asyncio.sleep(0.5)
+        assert not ring.has_converged()
+        await asyncio.sleep(1.5)
+        assert ring.has_converged()
+        assert ring.server.circles == 2
+
+
+async def test_one_more_circle_casts_no_doubt_on_the_last_one() -> None:
+    ring = Ring(TWO)
+    ring.server.own(OF_A, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(10)
+        ring.server.own(OF_B, "a-1")
+        ring.rebalance.look_again()
+        assert ring.has_converged()
+        await asyncio.sleep(10)
+        assert ring.server.asked == [(OF_B, "b-1")]
+
+
 async def test_a_change_of_the_ring_ends_convergence() -> None:
     ring = Ring(ONE)
     ring.server.own(OF_B, "a-1")
