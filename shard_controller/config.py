@@ -125,7 +125,7 @@ class RingView(msgspec.Struct, frozen=True):
         """The ring's entry for *resource*. Raises: InputError."""
         for entry in self.spec.resources:
             if str(entry) == resource.group_resource:
-                return entry
+                return msgspec.structs.replace(entry, controlled_resources=self._below(entry))
         listed = ", ".join(str(entry) for entry in self.spec.resources) or "nothing"
         raise InputError(
             "--ring",
@@ -133,6 +133,14 @@ class RingView(msgspec.Struct, frozen=True):
             f"does not distribute {resource.group_resource} (only {listed})",
             f"add {{group: {resource.group!r}, resource: {resource.plural}}} to its spec.resources",
         )
+
+    def _below(self, entry: RingResource) -> list[GroupResource]:
+        """What follows objects of *entry*, at any depth: a tree moves as a whole (key Owner)."""
+        below = list(entry.controlled_resources)
+        for kind in below:  # grows meanwhile
+            deeper = (each.controlled_resources for each in self.spec.resources if str(each) == str(kind))
+            below += [found for kinds in deeper for found in kinds if found not in below]
+        return [kind for kind in below if str(kind) != str(entry)]
 
 
 def ring_from_file(path: Path, name: str = "") -> RingView:
