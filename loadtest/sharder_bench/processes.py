@@ -19,7 +19,7 @@ import aiohttp
 from kubeio.clock import Clock
 from ringleader.testing.process import Process, start_process
 
-_SAMPLE_S: Final = 0.25
+_SAMPLE_S: Final = 0.5
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -116,11 +116,14 @@ async def start(
 
 def family(pid: int) -> list[int]:
     """*pid* and all its descendants that run now."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
     found = [pid]
-    for parent in found:
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                found.extend(int(child) for child in children.read_text().split())
+    for member in found:
+        found.extend(children.get(member, ()))
     return found
 
 
@@ -167,27 +170,40 @@ class ForeignWork:
 
     def __init__(self) -> None:
         self._began_at = time.monotonic()
-        self._used_s = self._by_others()
+        self._busy_s = _busy_s()
+        self._ours_s = _ours_s()
+
+    @property
+    def lasted_s(self) -> float:
+        return time.monotonic() - self._began_at
+
+    def busy_s(self) -> float:
+        """CPU seconds of the whole machine."""
+        return _busy_s() - self._busy_s
 
     def cores(self) -> float:
-        took_s = time.monotonic() - self._began_at
-        return round(max(0.0, self._by_others() - self._used_s) / took_s, 2) if took_s > 0 else 0.0
+        foreign_s = self.busy_s() - (_ours_s() - self._ours_s)
+        return round(max(0.0, foreign_s) / self.lasted_s, 2)
 
-    def _by_others(self) -> float:
-        with contextlib.suppress(OSError):
-            ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-            busy_s = (sum(ticks) - ticks[3] - ticks[4]) / _TICKS_PER_S  # without idle and iowait
-            ours = os.times()
-            living = [pid for pid in family(os.getpid()) if pid != os.getpid()]
-            return busy_s - sum(ours[:4]) - cpu_s(living)
-        return 0.0
+
+def _busy_s() -> float:
+    """CPU seconds of the machine so far; 0 where the kernel does not tell."""
+    with contextlib.suppress(OSError):
+        ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return (sum(ticks) - ticks[3] - ticks[4]) / _TICKS_PER_S  # without idle and iowait
+    return 0.0
+
+
+def _ours_s() -> float:
+    """CPU seconds of this process, of its children that have ended, and of its living descendants."""
+    return sum(os.times()[:4]) + cpu_s(pid for pid in family(os.getpid()) if pid != os.getpid())
 
 
 class PeakMemory:
     """The peak resident memory of one process and its descendants: the sum of each one's own peak.
 
-    The sum of peaks is never below the peak of the sum. Descendants that live for less than a quarter of a second
-    may be missed.
+    The sum of peaks is never below the peak of the sum. Descendants that live for less than half a second may
+    be missed.
     """
 
     def __init__(self, pid: int) -> None:

@@ -7,6 +7,9 @@ import io
 import math
 import os
 import stat
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -29,7 +32,7 @@ from loadtest.sharder_bench.goals import GOALS, Goal, Verdict, figure
 from loadtest.sharder_bench.limit import Limit
 from loadtest.sharder_bench.list_server import Crowd, ListServer, matches
 from loadtest.sharder_bench.machine import Machine
-from loadtest.sharder_bench.processes import PeakMemory, cpu_s, family, rss_mb
+from loadtest.sharder_bench.processes import ForeignWork, PeakMemory, cpu_s, family, rss_mb
 from loadtest.sharder_bench.replicas import Join, join_row
 from loadtest.sharder_bench.report import Document, table
 from loadtest.sharder_bench.rows import ROWS
@@ -315,12 +318,39 @@ async def test_a_write_to_an_object_that_is_only_a_number_is_counted() -> None:
 
 
 def test_memory_and_cpu_of_this_process_are_read() -> None:
-    assert os.getpid() in family(os.getpid())
     memory = PeakMemory(os.getpid())
     memory.look()
     assert memory.mb >= rss_mb(os.getpid()) * 0.9 > 10
     assert cpu_s([os.getpid()]) > 0
     assert cpu_s([0]) == 0, "a process that does not exist has used nothing"
+
+
+def test_child_processes_are_counted_with_their_parent() -> None:
+    hold = "import time; b = bytearray(30_000_000); print(flush=True); time.sleep(60)"
+    alone_mb = rss_mb(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            assert child.pid in family(os.getpid())
+            assert rss_mb(os.getpid()) > alone_mb + 25
+            memory = PeakMemory(os.getpid())
+            memory.look()
+            assert memory.processes >= 2
+        finally:
+            child.kill()
+    memory.look()
+    assert memory.mb > alone_mb + 25, "a peak outlives the process that had it"
+
+
+def test_our_own_work_is_not_foreign() -> None:
+    foreign, began_s = ForeignWork(), time.process_time()
+    while time.process_time() - began_s < 0.5:
+        pass
+    ours = time.process_time() - began_s
+    used = foreign.cores() * foreign.lasted_s
+    everything = foreign.busy_s()
+    assert used <= everything - ours + 0.1
 
 
 # -- flags --------------------------------------------------------------------------------------------------
