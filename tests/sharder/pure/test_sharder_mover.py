@@ -63,13 +63,14 @@ class Roster:
         self.view = view
         self.held = set(held)
         self.reads: list[float] = []
+        self.read_s = READ_S
         self.fails = 0
 
     async def evidence(self) -> Evidence:
         began = asyncio.get_running_loop().time()
         self.reads.append(began)
         held = frozenset(self.held)
-        await asyncio.sleep(READ_S)
+        await asyncio.sleep(self.read_s)
         if self.fails:
             self.fails -= 1
             raise ServerFailure("LIST leases", status=500)
@@ -229,6 +230,19 @@ async def test_every_write_begins_within_a_quarter_of_a_second_of_a_read_that_wa
         for at in await busy(ring, 800):
             ages = [at - began for began in ring.roster.reads if began + READ_S <= at]
             assert min(ages) <= VALID_S
+
+
+async def test_without_a_younger_read_the_writes_stop() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.objects.takes_s = 0.02
+        for number in range(800):
+            ring.shows(ring.objects.put(make_meta(f"site-{number}")))
+        began = ring.clock.now()
+        await asyncio.sleep(0.1)
+        ring.roster.read_s = 5.0
+        await asyncio.sleep(4)
+        assert 0 < len(ring.objects.sent) < 800
+        assert max(sent.at for sent in ring.objects.sent) - began <= VALID_S
 
 
 async def test_the_next_read_runs_while_the_writes_of_the_last_one_go_out() -> None:

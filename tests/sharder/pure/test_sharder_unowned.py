@@ -36,6 +36,8 @@ class Servers:
     def __init__(self) -> None:
         self.websites = FakeServer()
         self.configmaps = FakeServer()
+        self.on_their_way_s = 0.0
+        """How long a list that was made is on its way."""
 
     def _of(self, plural: str) -> FakeServer:
         return self.websites if plural.endswith("websites") else self.configmaps
@@ -50,6 +52,7 @@ class Servers:
         **_: object,
     ) -> T:
         page = await self._of(resource.plural).list_page(WEBSITES, limit=limit, continue_=continue_)
+        await asyncio.sleep(self.on_their_way_s)
         items = b",".join(item.raw for item in page.objects)
         meta = msgspec.json.encode({"resourceVersion": page.resource_version, "continue": page.continue_})
         return msgspec.json.decode(b'{"metadata":%s,"items":[%s]}' % (meta, items), type=type)
@@ -167,9 +170,9 @@ async def test_nothing_is_shown_twice_at_the_same_version_when_the_watch_switche
         watched.unowned.select({"a"})
         await asyncio.sleep(3)
         assert len(watched.news) == 20
+        watched.servers.on_their_way_s = 1.0
         watched.unowned.select({"b"})
-        listing = asyncio.create_task(watched.server.wait_for_request("LIST"))
-        await listing  # the next list is under way, and shows everything as it is now
+        await asyncio.sleep(0.5)  # the next list is on its way, and shows everything as it was a moment ago
         watched.settle("site-00007")
         watched.settle("site-00013")
         watched.server.put("made-meanwhile")
