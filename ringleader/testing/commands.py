@@ -49,6 +49,8 @@ class FleetSpec:
     """How long a wait may see nothing change before it gives up; what moves, however slowly, is waited for."""
     shard_flags: tuple[str, ...] = ()
     """Further flags of every replica."""
+    sharder_flags: tuple[str, ...] = ()
+    """Further flags of every sharder."""
     environment: Mapping[str, str] = field(default_factory=dict)
     ring_spec: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the ControllerRing's spec."""
@@ -104,5 +106,5 @@ def sharder_command(spec: FleetSpec, *, identity: str, kubeconfig: Path, ports: 
         *(*_PYTHON, "sharder", "--kubeconfig", str(kubeconfig), "--identity", identity),
         *("--lease-namespace", spec.lease_namespace, "--lease-duration-s", str(spec.lease_s)),
         *("--ring", spec.ring, "--log-format", "console"),
-        *("--probes-bind", "127.0.0.1:0", "--probes-port-file", str(ports)),
+        *("--probes-bind", "127.0.0.1:0", "--probes-port-file", str(ports), *spec.sharder_flags),
     ]

@@ -24,7 +24,7 @@ from sharder.lives import State
 from sharder.namespaces import Namespaces
 from sharder.planner import ControllerSeen
 from sharder.roster import Roster
-from sharder.spec import GroupResource, LeaseRef, RingResource
+from sharder.spec import GroupResource, KeyKind, LeaseRef, RingResource
 from sharder.view import Hold, View, WaitReason
 from tests.sharder.admission.reviews import Doc, child, review, website
 from tests.sharder.pure.story import make_spec
@@ -201,6 +201,26 @@ async def test_before_activation_nothing_is_labelled_whatever_the_sharder_believ
         assert await world.created(website(name)) is Left.NO_EVIDENCE
     world.former = Leases({"shop-controller": f"ringleader:{KEYS.ring}"})
     assert await world.created(website(name)) == Labelled("a-1")
+
+
+# -- other keys than the object's own
+
+
+async def test_under_key_namespace_everything_in_one_is_born_with_one_owner() -> None:
+    world = World(terms={"key": KeyKind.NAMESPACE})
+    verdicts = {await world.created(website(f"site-{number}")) for number in range(20)}
+    assert len(verdicts) == 1
+    assert verdicts <= {Labelled("a-1"), Labelled("b-1")}
+    spread = {await world.created(website("site"), namespace=f"ns-{number}") for number in range(20)}
+    assert spread == {Labelled("a-1"), Labelled("b-1")}
+
+
+async def test_under_key_label_the_label_that_it_is_born_with_decides() -> None:
+    world = World(terms={"key": KeyKind.LABEL, "key_label": "tenant"})
+    of_one = {await world.created(website(f"site-{n}", labels={"tenant": "x"})) for n in range(20)}
+    assert len(of_one) == 1
+    spread = {await world.created(website("site", labels={"tenant": f"t-{n}"})) for n in range(20)}
+    assert spread == {Labelled("a-1"), Labelled("b-1")}
 
 
 # -- controlled objects
