@@ -114,6 +114,8 @@ class Rebalance:
         """Objects with an owner in that circle; None if not all could be read."""
         self.former_free = asyncio.Event()
         """Set once no object that the ring gave up with its kind carries a label."""
+        self.still_labelled: int | None = None
+        """How many of those the last circle saw; None if it could not see all."""
 
     @property
     def is_converged(self) -> bool:
@@ -155,6 +157,7 @@ class Rebalance:
                 await self._wait_for_progress(circle, idle)
 
     def _note_former(self, circle: Circle) -> None:
+        self.still_labelled = circle.former if circle.whole else None
         if circle.whole and not circle.former and self._handoffs.is_free_of_former():
             self.former_free.set()
 
@@ -256,7 +259,7 @@ class Rebalance:
         work = WorkKey(resource.group_resource, meta.key)
         circle.seen += 1
         subject = self._subject(meta, role)
-        if not isinstance(role, Outsider) and role.given_up:
+        if resource in self._duty.kinds.former or (not isinstance(role, Outsider) and role.given_up):
             circle.former += 1
         if isinstance(role, Controlled) and self._may_be_left_behind(subject):
             self._look_at_left_behind(Misplaced(work, meta, role, self._owner(meta), role.controller), circle)

@@ -32,6 +32,8 @@ class Progress:
     """What the rooms of one ring count at the moment.
 
     *late* is handoffs past their timeout, by owner; *denied* tells the rights that are missing, one text for each.
+    *removed* are resources taken out of the spec whose objects are being given up, *still_labelled* how many of them
+    the last pass saw, None if it could not see all.
     """
 
     unassigned: int
@@ -40,6 +42,8 @@ class Progress:
     is_converged: bool
     paused: bool
     denied: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    still_labelled: int | None = None
     last: Convergence | None = None
 
 
@@ -53,13 +57,14 @@ class Convergence:
 
 
 def plan_conditions(view: View, progress: Progress) -> list[Condition]:
-    """The four conditions of a ring that is being worked."""
-    return [
+    """The four conditions of a ring that is being worked, and a fifth while removed resources are released."""
+    conditions = [
         _ready(view, progress),
         _balanced(view, progress),
         _drain_stuck(progress),
         _uncertain(view),
     ]
+    return [*conditions, _releasing(progress)] if progress.removed else conditions
 
 
 def refused_conditions(reason: str, message: str) -> list[Condition]:
@@ -155,6 +160,14 @@ def _drain_stuck(progress: Progress) -> Condition:
         return Condition("DrainStuck", False, "None", "")
     named = ", ".join(f"{shard} ({count})" for shard, count in sorted(progress.late.items()))
     return Condition("DrainStuck", True, "DrainTimeout", f"handoffs past drainTimeoutSeconds: {named}")
+
+
+def _releasing(progress: Progress) -> Condition:
+    named = ", ".join(progress.removed)
+    if progress.still_labelled is None:
+        return Condition("Releasing", True, "Unseen", f"not all objects could be listed: {named}")
+    count = progress.still_labelled
+    return Condition("Releasing", True, "ResourceRemoved", f"{count} objects still carry labels: {named}")
 
 
 def _uncertain(view: View) -> Condition:

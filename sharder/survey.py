@@ -66,7 +66,14 @@ class Survey:
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),
             last=self._last,
+            removed=self._removed(),
+            still_labelled=self._rebalance.still_labelled,
         )
+
+    def _removed(self) -> list[str]:
+        if self._rebalance.former_free.is_set():
+            return []
+        return [resource.group_resource for resource in self._duty.kinds.former]
 
     def _note_convergence(self) -> None:
         rebalance = self._rebalance

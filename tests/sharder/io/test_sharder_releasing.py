@@ -79,6 +79,12 @@ async def test_a_removed_resource_is_given_up_and_the_others_stay(ground: Ground
 
         await wait_until(asked)
         assert set((await ground.owners()).values()) == {"a-00000001"}, "only its owner gives an object up"
+
+        async def told() -> bool:
+            condition = await ground.condition("Releasing")
+            return condition.get("message") == "3 objects still carry labels: websites.example.com"
+
+        await wait_until(told)
         assert await worked(ground) == ["secrets", "websites"], "remembered until no label is left"
         await acknowledge_all(ground)
 
@@ -86,6 +92,11 @@ async def test_a_removed_resource_is_given_up_and_the_others_stay(ground: Ground
             return await worked(ground) == ["secrets"]
 
         await wait_until(forgotten)
+
+        async def no_longer_told() -> bool:
+            return await ground.condition("Releasing") == {}
+
+        await wait_until(no_longer_told)
         await ground.site("new")
         await balanced(ground)
         assert await unlabelled(ground)
@@ -166,6 +177,8 @@ async def test_a_removed_controlled_resource_is_given_up_while_its_controllers_s
             return await drains(ground, CONFIGMAPS) == {"one": ""}
 
         await wait_until(asked)
+        await asyncio.sleep(1.5)
+        assert await worked(ground) == ["configmaps", "websites"], "its label is still there"
         await ground.acknowledge("one", resource=CONFIGMAPS)
 
         async def forgotten() -> bool:
