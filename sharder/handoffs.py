@@ -19,6 +19,7 @@ from kubeio.models import Meta
 from kubeio.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.budget import DrainBudget
 from sharder.decisions import ReleaseDrain, Strip, UpdateDrain
+from sharder.keys import essential
 from sharder.planner import Subject, plan
 from sharder.spec import DrainPolicy
 from sharder.waiting import WorkKey
@@ -181,7 +182,7 @@ class Handoffs:
 
     def _seen(self, resource: str, meta: Meta) -> WorkKey:
         work = WorkKey(resource, meta.key)
-        self._metas[work] = meta
+        self._metas[work] = essential(meta, self._duty.spec.labels_read)
         self.budget.begin(work, owner=meta.labels.get(self._duty.keys.shard, ""), at=self._duty.clock.now())
         self._stirred.set()
         return work

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kubeio.models import Meta
 from ring.key import object_key
 from sharder.spec import GroupResource, KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from kubeio.models import Meta, OwnerReference
+    from kubeio.models import OwnerReference
     from kubeio.resource import Resource
     from sharder.spec import RingResource, RingSpec
 
@@ -178,6 +179,20 @@ class RingKinds:
                 return None
             case _:
                 return controller.key
+
+
+def essential(meta: Meta, labels: Collection[str]) -> Meta:
+    """What decisions read of *meta*: a few hundred bytes, whatever annotations and labels people gave the object."""
+    controller = meta.controller
+    return Meta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        deletion_timestamp=meta.deletion_timestamp,
+        labels={key: meta.labels[key] for key in labels if key in meta.labels},
+        owner_references=[controller] if controller is not None else [],
+    )
 
 
 def namespace_key(namespace: str) -> str:

@@ -29,7 +29,7 @@ from sharder.decisions import (
     Wait,
 )
 from sharder.denials import Right
-from sharder.keys import Controlled, ControllerName, Outsider, Role
+from sharder.keys import Controlled, ControllerName, Outsider, Role, essential
 from sharder.lineage import Ancestry
 from sharder.objects import Outcome
 from sharder.planner import Subject, may_be_left_behind, plan
@@ -299,7 +299,8 @@ class Rebalance:
         return meta.labels.get(self._duty.keys.shard, "")
 
     def _defer(self, misplaced: Misplaced) -> None:
-        self._deferred.setdefault(misplaced.owner, deque()).append(misplaced)
+        kept = misplaced._replace(meta=essential(misplaced.meta, self._duty.spec.labels_read))
+        self._deferred.setdefault(misplaced.owner, deque()).append(kept)
 
     def _subject(self, meta: Meta, role: Role) -> Subject:
         return Subject(meta, role, selected=self._duty.namespaces.selects(meta.namespace))

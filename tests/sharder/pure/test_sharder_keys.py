@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeio.models import Meta, OwnerReference
 from kubeio.resource import Resource
-from sharder.keys import Controlled, Outsider, RingKinds, Root
+from sharder.keys import Controlled, Outsider, RingKinds, Root, essential
 from sharder.spec import GroupResource, KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
 
@@ -168,3 +168,16 @@ def test_kinds_that_control_each_other_are_put_in_some_order() -> None:
 def test_without_owner_nothing_below_the_first_level_belongs_to_the_ring() -> None:
     ring = kinds(KeyKind.OBJECT, TREE)
     assert ring.role(SECRETS, child("v1", "ConfigMap")) == Outsider()
+
+
+def test_what_decisions_read_of_an_object_is_small_and_decides_the_same() -> None:
+    meta = child("example.com/v1", "Website")
+    meta.uid, meta.resource_version = "u9", "7"
+    meta.labels = {"shard.ringleader.dev/r": "a-1", "tenant": "acme", "team": "x" * 63}
+    meta.annotations = {"last-applied": "x" * 10_000}
+    meta.finalizers = ["example.com/keep"]
+    meta.owner_references.insert(0, OwnerReference("v1", "ConfigMap", "other", "u2"))
+    small = essential(meta, ("shard.ringleader.dev/r", "tenant"))
+    assert small.labels == {"shard.ringleader.dev/r": "a-1", "tenant": "acme"}
+    assert (small.uid, small.resource_version, small.annotations, small.finalizers) == ("u9", "7", {}, [])
+    assert RING.role(CONFIGMAPS, small) == RING.role(CONFIGMAPS, meta)
