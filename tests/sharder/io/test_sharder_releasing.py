@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from devcluster.embedded.faults import Fault
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS, Resource
@@ -267,6 +268,31 @@ async def test_a_removed_resource_whose_definition_is_deleted_holds_nothing_up(g
             return await ground.owners(SECRETS) == {"one": "a-00000001", "two": "a-00000001"}
 
         await wait_until(assigned)
+
+
+async def test_a_removed_resource_out_of_reach_is_told_and_stops_no_other(ground: Ground) -> None:
+    """Rights that went together with the resource: nothing can be given up, and nothing is forgotten."""
+    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.shard("a")
+    await ground.sites(1)
+    async with ground.sharder():
+        await balanced(ground)
+        await ground.plane.faults.add(
+            Fault(what="error", resource="websites.example.com", user="sharder-1", code=403)
+        )
+        await ground.ring(resources=ONLY_SECRETS)
+
+        async def told() -> bool:
+            return (await ground.condition("Releasing")).get("reason") == "Unseen"
+
+        await wait_until(told)
+        await secret(ground, "one")
+
+        async def assigned() -> bool:
+            return await ground.owners(SECRETS) == {"one": "a-00000001"}
+
+        await wait_until(assigned)
+        assert await worked(ground) == ["secrets", "websites"]
 
 
 # ---- left behind --------------------------------------------------------------------------------------------------
