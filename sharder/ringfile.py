@@ -14,7 +14,7 @@ import structlog
 
 from kubeio.clock import micro_time
 from kubeio.documents import parse_document, read_file
-from kubeio.errors import InputError, KubeError
+from kubeio.errors import Forbidden, InputError, KubeError, Unauthorized
 from kubeio.failures import failure
 from sharder.config import immutable_changes, parse_ring, worked_as
 from sharder.errors import FieldProblem, RingRefused
@@ -221,11 +221,16 @@ class FileRing:
                 return
 
     async def _remembered(self) -> Mapping[str, object]:
-        """The file's ring with what is remembered of it, as the API server would give it."""
+        """The file's ring with what is remembered of it, as the API server would give it.
+
+        Raises: Forbidden, Unauthorized at the start.
+        """
         while True:
             try:
                 record = await self._home.read()
             except KubeError as error:
+                if isinstance(error, Forbidden | Unauthorized) and not self.synced.is_set():
+                    raise  # the right has to be there from the beginning
                 log.warning("ring's record could not be read", error=failure(error).message)
                 await asyncio.sleep(LOOK_S)
                 continue

@@ -235,6 +235,14 @@ class RingWork:
                 ring=self.name,
                 right=str(right),
             )
+            if is_missing:
+                events.record(
+                    self._home.regarding,
+                    reason="MissingRight",
+                    action="Work",
+                    note=f"the API server refuses: {right}; the other resources go on",
+                    type="Warning",
+                )
             if not is_missing and right.verb == "patch":
                 mover.look_at_all()
                 rebalance.nudge()

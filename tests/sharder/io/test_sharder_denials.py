@@ -64,6 +64,11 @@ async def test_the_other_resources_go_on_and_the_condition_names_verb_and_resour
         told = await forbidden(ground)
         assert told.startswith(f"{verb} secrets: ")
         assert f'verbs: ["{verb}"]' in told, "the rule that grants it"
+
+        async def noted() -> bool:
+            return any(f"{verb} secrets" in note for note in await ground.event_notes("MissingRight"))
+
+        await wait_until(noted)
         assert await is_owned(ground, SECRETS, "one") is (verb == "watch"), (
             "a list shows it, a watch need not"
         )

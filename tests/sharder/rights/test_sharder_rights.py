@@ -23,7 +23,7 @@ from devcluster.real import BinariesMissing, RealPlane, real_plane
 from kubeio.client import Client
 from kubeio.clock import SystemClock
 from kubeio.config import load_cluster
-from kubeio.errors import Forbidden, NotFound
+from kubeio.errors import NotFound
 from kubeio.labels import RingKeys
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
@@ -275,11 +275,19 @@ async def _ended(site: Site, *names: str) -> bool:
     return all(site.processes[name].ended_at is not None for name in names)
 
 
-async def test_without_the_flags_the_same_account_is_told_what_it_lacks(site: Site) -> None:
-    kubeconfig = await site.plane.kubeconfig_for("ada", admin=False)
-    async with Client(load_cluster(kubeconfig=str(kubeconfig))) as client:
-        with pytest.raises(Forbidden):
-            await client.list_page(WEBSITES)
+async def test_an_account_without_a_right_on_leases_is_told_the_rule_and_ends(site: Site) -> None:
+    ring = site.folder / "ring.yaml"
+    spec = {**RING_SPEC, "leaseNamespace": "second"}
+    head = {"apiVersion": "ringleader.dev/v1alpha1", "kind": "ControllerRing"}
+    ring.write_text(yaml.safe_dump({**head, "metadata": {"name": "websites"}, "spec": spec}))
+    file = ("--ring-file", str(ring), "--namespaces", "second", "--log-format", "console")
+    ended = await site.start("sharder", "sharder", *file, user="nobody")
+    await site.wait_for(lambda: _ended(site, "sharder"), "the sharder to end")
+    told = site.log("sharder").read_text()
+    assert ended.exit_code == 1, told
+    assert '"nobody" may not get leases.coordination.k8s.io in namespace second' in told
+    assert '{apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["get"]}' in told
+    assert "Traceback" not in told
 
 
 def three_kinds_role(*, secrets: list[str]) -> dict[str, Any]:
