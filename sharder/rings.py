@@ -144,4 +144,6 @@ class Rings:
         if found is not None:
             found[1].cancel()
             self._metrics.forget(name)
+            if self._webhook is not None:
+                self._webhook.forget(name)
             log.info("ring gone", ring=name)

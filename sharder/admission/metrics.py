@@ -40,3 +40,8 @@ class AdmissionMetrics:
         outcome = "labelled" if isinstance(verdict, Labelled) else verdict.name.lower()
         self._admissions.labels(ring=ring, outcome=outcome).inc()
         self._seconds.labels(ring=ring).observe(seconds)
+
+    def forget(self, ring: str) -> None:
+        """Drop every series of *ring*: it is gone."""
+        for collector in (self._admissions, self._seconds):
+            collector.remove_by_labels({"ring": ring})

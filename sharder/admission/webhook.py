@@ -57,6 +57,7 @@ class Webhook:
         self._client = client
         self._clock = clock
         self._rng = rng
+        self._metrics = metrics
         self._front = Front(metrics=metrics, clock=clock)
         tls = server_context()
         self._server = PostServer(settings.host, settings.port, self._front.answer, tls, flag=BIND_FLAG)
@@ -94,6 +95,10 @@ class Webhook:
     def lead(self) -> None:
         """This sharder writes from now on."""
         self.keeper.lead()
+
+    def forget(self, ring: str) -> None:
+        """*ring* is gone, and with it what was counted."""
+        self._metrics.forget(ring)
 
     async def attend(self, spec: RingSpec, kinds: RingKinds, roster: Roster, *, releasing: bool) -> None:
         """Answer for one ring until cancelled. What stands in the way is told: the ring is worked all the same."""

@@ -118,3 +118,16 @@ async def test_the_next_desk_of_a_ring_is_not_closed_with_the_one_before(front: 
 async def test_what_is_no_review_is_a_bad_request(front: Front) -> None:
     with front.open(KEYS, Clerk(Labelled("shard-a"))):
         assert (await front.answer(PATH, b"{}")).status == 400
+
+
+async def test_the_series_of_a_ring_that_is_gone_are_dropped() -> None:
+    registry = CollectorRegistry()
+    metrics = AdmissionMetrics(registry)
+    for ring in ("gone", "kept"):
+        metrics.answered(ring, Left.WAITS, 0.1)
+        metrics.answered(ring, Labelled("shard-a"), 0.1)
+    metrics.forget("gone")
+    rings = {
+        sample.labels["ring"] for found in registry.collect() for sample in found.samples if sample.labels
+    }
+    assert rings == {"kept"}
