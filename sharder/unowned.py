@@ -32,8 +32,6 @@ OVERLAP_S: Final = 1.0
 """How long two watches of a resource run at a switch: what was created just before shows on the old one at once."""
 ENOUGH_TO_DO: Final = 4_000
 """Objects on the agenda, seconds of work: no further page is asked for while there are more."""
-ENOUGH_WAITING: Final = 50_000
-"""Objects that wait, 10 MB: likewise, though nothing can be done for them now."""
 
 
 def unowned_selector(keys: RingKeys, not_dead: Iterable[str]) -> str:
@@ -103,7 +101,7 @@ class Unowned:
 
     def look_for_room(self) -> None:
         """Something was done: perhaps another page of a list can be taken."""
-        if self._to_do() < ENOUGH_TO_DO and len(self._waiting) < ENOUGH_WAITING:
+        if self._to_do() < ENOUGH_TO_DO and not self._waiting.is_full:
             self._has_room.set()
         else:
             self._has_room.clear()

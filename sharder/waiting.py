@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
@@ -34,7 +35,9 @@ from sharder.packing import (
     version_of,
 )
 
-_FIRST_PREFIX = 33
+ENOUGH: Final = 50_000
+"""Objects that wait, 10 MB: nothing but watches adds more, since what they show is new."""
+_FIRST_PREFIX: Final = 33
 
 
 class WorkKey(msgspec.Struct, frozen=True, gc=False, order=True):
@@ -107,6 +110,11 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._records)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether lists and passes should bring no more: the unowned lists show everything in time."""
+        return len(self._records) >= ENOUGH
+
     def __iter__(self) -> Iterator[WaitingObject]:
         """Every object; what changes meanwhile may be left out."""
         for name in tuple(self._records):
@@ -119,7 +127,7 @@ class Waiting:
     def get(self, work: WorkKey) -> WaitingObject | None:
         return self.by_name(self.name(work))
 
-    def put(self, work: WorkKey, meta: Meta, *, at: float, lane: Lane = Lane.NEW) -> bool:
+    def put(self, work: WorkKey, meta: Meta, *, at: float, lane: Lane = Lane.ORPHANED) -> bool:
         """Remember *meta* unless a newer version is known; true if there is something new to decide."""
         return self.put_named(self.name(work), meta, at=at, lane=lane)
 

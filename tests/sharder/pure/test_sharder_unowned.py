@@ -18,8 +18,8 @@ from kubeio.errors import Forbidden, ServerFailure
 from kubeio.resource import Resource
 from sharder import picture
 from sharder.denials import TRY_AGAIN_S, Denials
-from sharder.unowned import ENOUGH_TO_DO, ENOUGH_WAITING, OVERLAP_S, Unowned
-from sharder.waiting import Lane, Waiting
+from sharder.unowned import ENOUGH_TO_DO, OVERLAP_S, Unowned
+from sharder.waiting import ENOUGH, Lane, Waiting
 from tests.kubeio.virtual import LoopClock, rng
 from tests.kubeio.watch.fake_server import FakeServer
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
@@ -132,10 +132,10 @@ async def test_no_further_page_is_asked_for_while_much_is_to_be_done() -> None:
 
 async def test_no_further_page_is_asked_for_while_much_waits_though_nothing_can_be_done() -> None:
     async with watching() as watched:
-        watched.fill(ENOUGH_WAITING + 3 * PAGE)
+        watched.fill(ENOUGH + 3 * PAGE)
         watched.unowned.select({"a"})
         await asyncio.sleep(60)
-        assert len(watched.waiting) == ENOUGH_WAITING
+        assert len(watched.waiting) == ENOUGH
         assert watched.unowned.listed_at is None
 
 
