@@ -29,7 +29,7 @@ from kubeio.resource import LEASES, Resource
 from loadtest.sharder_bench.etcd import Etcd
 from loadtest.sharder_bench.sightings import LeaseSightings, Sightings
 from loadtest.sharder_bench.stand_ins import StandIns
-from loadtest.sharder_bench.stock import ApiWriter, EtcdWriter, Stock, Writer
+from loadtest.sharder_bench.stock import ApiWriter, EtcdWriter, Marker, Stock, Writer
 from ringleader.testing.client import IndependentClient
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import unwrapped
@@ -134,7 +134,7 @@ async def open_ground(directory: Path, *, is_real: bool, objects: int, lease_s: 
             replica=await _account(plane, client, "replica"),
             sightings=sightings,
             leases=leases,
-            stock=Stock(writer, sightings, objects),
+            stock=Stock(writer, sightings, objects, marker=Marker(client, spec.resource, spec.namespace)),
             stand_ins=stand_ins,
             clock=clock,
         )

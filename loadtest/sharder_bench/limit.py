@@ -80,7 +80,7 @@ async def measure_limit(
                 shown = len(seen.log)
         server_cores = cores.used()
         tally = await wrk.end()
-    await asyncio.sleep(0.5)  # what the server had accepted is seen by now
+    await ground.stock.catch_up()
     if tally.bad_statuses > _REFUSED_AT_MOST * max(1, len(seen.log)):
         raise WrkFailed(f"the server refused {tally.bad_statuses} of {tally.requests} requests of wrk")
     return _limit(seen.log, tally, server_cores)

@@ -209,14 +209,12 @@ class LeaseSightings:
             self.log.append(HolderChange(self._clock.now(), name, before, holder))
 
 
-async def wait_for(
-    condition: Callable[[], object], what: str, *, within_s: float, poll_s: float = _POLL_S
-) -> None:
+async def wait_for(condition: Callable[[], object], what: str, *, within_s: float) -> None:
     """Wait for *condition*, which other processes bring about. Raises: NotSeen."""
     try:
         async with asyncio.timeout(within_s):
             while not condition():  # noqa: ASYNC110 - there is no event to wait for
-                await asyncio.sleep(poll_s)
+                await asyncio.sleep(_POLL_S)
     except TimeoutError:
         raise NotSeen(f"waited {within_s:g} s in vain for {what}") from None
 

@@ -19,7 +19,7 @@ from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
 from kubeio.resource import Resource
 from loadtest.sharder_bench.etcd import Etcd
-from loadtest.sharder_bench.sightings import Sightings, wait_for
+from loadtest.sharder_bench.sightings import NotSeen, Sightings, wait_for
 from sharder.decisions import Assign
 from sharder.objects import FIELD_MANAGER
 from sharder.patches import patch_of
@@ -32,6 +32,8 @@ _AT_ONCE: Final = 32
 _FILLING: Final = "x" * 620
 """Makes an object of about 1.2 KB, metadata included."""
 _TEMPLATE: Final = "site-template"
+_MARKER: Final = "site-marker"
+_ATTEMPTS: Final = 4
 _PLACEHOLDER: Final = "owner-of-the-template"
 
 
@@ -153,12 +155,31 @@ class ApiWriter:
         )
 
 
+class Marker:
+    """An object beside the stock: a watch is in order, so what sees it has seen everything before it."""
+
+    def __init__(self, client: Client, resource: Resource, namespace: str) -> None:
+        self._client = client
+        self._resource = resource
+        self._namespace = namespace
+
+    async def create(self) -> str:
+        """Give its name."""
+        body = document(self._resource, self._namespace, _MARKER)
+        await self._client.create(self._resource, body, namespace=self._namespace, type=bytes)
+        return _MARKER
+
+    async def delete(self) -> None:
+        await self._client.delete(self._resource, _MARKER, namespace=self._namespace)
+
+
 class Stock:
     """*count* objects, and what they should look like before a row begins."""
 
-    def __init__(self, writer: Writer, sightings: Sightings, count: int) -> None:
+    def __init__(self, writer: Writer, sightings: Sightings, count: int, *, marker: Marker) -> None:
         self._writer = writer
         self._sightings = sightings
+        self._marker = marker
         self.names = object_names(count)
 
     def unlike(self, owners: Owners, names: Sequence[str] | None = None) -> list[str]:
@@ -175,11 +196,21 @@ class Stock:
 
         Only what is not so is written; those are then again as they were when they were made.
         """
-        if unlike := self.unlike(owners, names):
+        for _ in range(_ATTEMPTS):
+            await self.catch_up()
+            unlike = self.unlike(owners, names)
+            if not unlike:
+                return
             await self._writer.write(unlike, owners, tick)
-        await wait_for(
-            lambda: not self.unlike(owners, unlike), "the objects to be set back", within_s=120, poll_s=0.2
-        )
+        raise NotSeen(f"{len(unlike)} objects do not stay as they were set, such as {unlike[0]}")
+
+    async def catch_up(self) -> None:
+        """Wait until the watch has seen every write that the server has accepted so far. No sharder may run."""
+        seen = self._sightings.objects
+        name = await self._marker.create()
+        await wait_for(lambda: name in seen, "the watch to catch up", within_s=120)
+        await self._marker.delete()
+        await wait_for(lambda: name not in seen, "the watch to catch up", within_s=120)
 
 
 def _uid(namespace: str, name: str) -> str:
