@@ -1,8 +1,9 @@
 """Evidence in time: reads the Leases so that the mover always has a read that is young enough (protocol, 6.3).
 
-A read is evidence for the versions that were known when it began, and for writes that begin within 250 ms of that.
-The next one is begun while the writes of the last one go out, so that they never pause for it; with nothing to write,
-nothing is read. One at a time. Run by `sharder.mover`.
+A read is evidence for the versions that were known when it began, and for writes that begin within 250 ms of its
+answer: a server that is slow to answer has slow writes, but has them. The next one is begun while the writes of the
+last one go out, so that they never pause for it; with nothing to write, nothing is read. One at a time. Run by
+`sharder.mover`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 VALID_S: Final = 0.25
-"""Writes begin at most this long after the read of the Leases that allows them began."""
+"""Writes begin at most this long after the read of the Leases that allows them was answered."""
+OLDEST_S: Final = 10.0
+"""A read that began longer ago says nothing, whenever its answer was seen: this process may have been suspended."""
 HURRIED_S: Final = 0.1
 """With new objects that no read covers yet, the next one begins after this long already."""
 _GRAIN_S: Final = 0.001
@@ -41,10 +44,11 @@ class Proof(NamedTuple):
 
     evidence: Evidence
     covered: Covered
+    came_at: float
 
     def is_valid(self, now: float) -> bool:
         """Whether a write may still begin on it."""
-        return now - self.evidence.begun_at < VALID_S
+        return now - self.came_at < VALID_S and now - self.evidence.begun_at < OLDEST_S
 
 
 class Proofs:
@@ -98,8 +102,9 @@ class Proofs:
                 await asyncio.sleep(self._backoff.failed(self._duty.clock.now()))
                 continue
             self._backoff.reset()
-            self._read_s = max(self._duty.clock.now() - began, self._read_s * _FORGET)
-            self._current = Proof(evidence, covered)
+            now = self._duty.clock.now()
+            self._read_s = max(now - began, self._read_s * _FORGET)
+            self._current = Proof(evidence, covered, now)
             self._came.set()
 
     async def _wait_wanted(self) -> None:
@@ -122,7 +127,7 @@ class Proofs:
             return paused_s  # nobody may write: evidence would only grow old
         if (proof := self._current) is None or not self._agenda.covers(proof.covered):
             return 0.0
-        age_s = self._duty.clock.now() - proof.evidence.begun_at
+        age_s = self._duty.clock.now() - proof.came_at
         left_s = self._renew_after_s(proof) - age_s
         return left_s if left_s > _GRAIN_S else 0.0
 
