@@ -54,6 +54,8 @@ MAX_DEFERRED: Final = 5000
 MAX_DISPLACED: Final = 10_000
 """Roots remembered as not at their place, a megabyte; with more, what they control waits for a later circle."""
 RETRY_S: Final = 1.0
+STALLED_S: Final = 5.0
+"""With no handoff begun or ended for so long, and then for twice that, another circle looks for lost requests."""
 LONGEST_RETRY_S: Final = 30.0
 
 
@@ -106,6 +108,7 @@ class Rebalance:
         self._deferred: dict[str, deque[Misplaced]] = {}
         self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
         self._nudged = asyncio.Event()
+        self._stalls = 0
         self.converged_version: int | None = None
         """The ring version under which the last whole circle was clean."""
         self.converged_at = 0.0
@@ -354,10 +357,16 @@ class Rebalance:
 
         *idle* circles in a row found nothing they could ask for (paused, owners silent): they come more rarely.
         """
+        in_flight, since = len(self._handoffs), self._duty.clock.now()
         while self._handoffs.budget.is_moving(at=self._duty.clock.now()):
             await self._handoffs.wait_changed(at_most_s=RETRY_S)
             if self._ring_version != circle.ring_version:
                 return
+            if len(self._handoffs) != in_flight:
+                in_flight, since, self._stalls = len(self._handoffs), self._duty.clock.now(), 0
+            elif self._duty.clock.now() - since >= min(STALLED_S * 2**self._stalls, LONGEST_RETRY_S):
+                self._stalls = min(self._stalls + 1, 10)
+                return  # owners are slow, or somebody took a request away: only a circle can tell
         await self._wait_for_news(at_most_s=min(RETRY_S * 2 ** min(idle, 10), LONGEST_RETRY_S))
 
     async def _wait_for_work(self, *, at_most_s: float | None) -> None:
@@ -388,6 +397,8 @@ class Rebalance:
     def bring(self, work: WorkKey, meta: Meta) -> bool:
         """Have the mover look at an object that no watch has shown it; true if it did not know it."""
         is_news = self._waiting.get(work) is None
+        if is_news and self._waiting.is_full:
+            return False
         if self._waiting.put(work, meta, at=self._duty.clock.now()):
             self._mover.look_at(work)
         return is_news

@@ -9,10 +9,11 @@ import pytest
 
 from devcluster.embedded.faults import Fault
 from devcluster.plane import Write
-from kubeio.patch import MergePatch
+from kubeio.labels import json_pointer
+from kubeio.patch import JsonPatch, MergePatch
 from ring import HashRing
 from ring.key import object_key
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
+from tests.sharder.io.ground import KEYS, WEBSITES, Ground, is_balanced, wait_until
 from tests.sharder.io.owners import owners_that_pass_on
 
 SHARDER = "sharder-1"
@@ -152,3 +153,46 @@ async def test_a_drain_label_set_by_hand_ends_where_the_ring_wants_the_object(
             return not await ground.drains() and await at_their_places(ground, "ab", count=20)
 
         await wait_until(is_put_right, within_s=20)
+
+
+async def test_throttled_patches_pause_all_patches(ground: Ground) -> None:
+    """The server names no object when it says 429: everybody who writes waits."""
+    await ground.ring(maxLeaseDurationSeconds=10)
+    await ground.shard("a", duration_s=10)
+    await ground.sites(SITES)
+    throttle = Fault(
+        what="error",
+        user=SHARDER,
+        verb="patch",
+        resource="websites.example.com",
+        code=429,
+        retry_after_s=1,
+        for_s=4,
+    )
+    await ground.plane.faults.add(throttle)
+    async with ground.sharder(SHARDER):
+        await asyncio.sleep(3.8)
+        refused = (await ground.plane.faults.active())[0].hits
+        await wait_until(lambda: at_their_places(ground, "a"), within_s=15)
+    assert 1 <= refused <= 2 * SITES, f"{refused} patches were refused in four seconds"
+
+
+async def test_a_drain_label_removed_by_hand_is_set_again(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    async with ground.sharder(SHARDER):
+        await ground.sites(20)
+        await wait_until(lambda: is_balanced(ground))
+        await ground.shard("b")
+        wanted = {name for name, shard in places("ab", count=20).items() if shard == "b-00000001"}
+
+        async def asked() -> bool:
+            return set(await ground.drains()) == wanted
+
+        await wait_until(asked)
+        lost = sorted(wanted)[0]
+        patch = JsonPatch().remove(json_pointer("metadata", "labels", KEYS.drain))
+        await ground.client.patch(WEBSITES, lost, patch, namespace="default", type=bytes)
+        await wait_until(asked, within_s=15)
+        async with owners_that_pass_on(ground):
+            await wait_until(lambda: at_their_places(ground, "ab", count=20))
