@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from kubeio.command_line import run_command
-from sharder.flags import Flags, become_process
+from sharder.flags import Flags, become_process, check_duration
 
 
 class LogFormat(StrEnum):
@@ -100,7 +100,7 @@ def sharder(
             context=context,
             identity=identity or default_identity(),
             lease_namespace=lease_namespace,
-            lease_duration_s=lease_duration_s,
+            lease_duration_s=check_duration(lease_duration_s),
             probes_bind=probes_bind,
             probes_port_file=str(probes_port_file or ""),
             rings=tuple(ring or ()),

@@ -1,7 +1,7 @@
 """The sharder's flags as values, and how the process that read them becomes the sharder.
 
-Read by `sharder.__main__`, checked and used by `sharder.process`. No checks here: what is wrong is told by the process
-that uses it, in the same words.
+Read by `sharder.__main__`, checked and used by `sharder.process`. Numbers are checked here, since JSON has no infinity;
+what else is wrong is told by the process that uses it, in the same words.
 """
 
 from __future__ import annotations
@@ -9,9 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import msgspec
+
+from kubeio.errors import InputError
+
+MIN_LEASE_S: Final = 1.0
+MAX_LEASE_S: Final = 3600.0
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +48,18 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     def decode(cls, word: str) -> Flags:
         """Raises msgspec.ValidationError."""
         return msgspec.json.decode(word, type=cls)
+
+
+def check_duration(duration_s: float) -> float:
+    """*duration_s* if a Lease can have it. Raises InputError."""
+    if not MIN_LEASE_S <= duration_s <= MAX_LEASE_S or not duration_s.is_integer():
+        raise InputError(
+            "--lease-duration-s",
+            duration_s,
+            "cannot be a Lease's duration",
+            f"use whole seconds, {MIN_LEASE_S:.0f} to {MAX_LEASE_S:.0f}",
+        )
+    return duration_s
 
 
 def become_process(flags: Flags) -> NoReturn:

@@ -47,7 +47,7 @@ log = structlog.get_logger("sharder")
 
 PAGE: Final = 1000
 """Objects in a page: large pages cost the server less in all, small ones need less memory here."""
-_FINAL: Final = (BadRequest, Forbidden, InputError, Invalid, NotFound, Unauthorized)
+_FINAL: Final = (BadRequest, InputError, Invalid, NotFound, Unauthorized)
 """A first list that fails like this will fail again: somebody has to be told."""
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sharder.app import Settings
 
 DEFAULT_NAMESPACE: Final = "ringleader-system"
-MIN_LEASE_S: Final = 1.0
-MAX_LEASE_S: Final = 3600.0
 KEPT_OUT: Final = ("rich", "greenlet")
 """Imported by structlog where they are installed, for tracebacks in colour and for gevent: 6 MB for nothing."""
 
@@ -69,7 +67,7 @@ def read_settings(flags: Flags) -> Settings:
         kubeconfig=flags.kubeconfig,
         context=flags.context,
         election_namespace=own_namespace,
-        lease_duration_s=check_duration(flags.lease_duration_s),
+        lease_duration_s=flags.lease_duration_s,
         probes_host=host,
         probes_port=port,
         probes_port_file=Path(flags.probes_port_file) if flags.probes_port_file else None,
@@ -108,18 +106,6 @@ def check_file_flags(flags: Flags) -> None:
             else:
                 remedy += ", or delete the ring: kubectl delete controllerring NAME"
             raise InputError(flag, value, "goes with --ring-file only", remedy)
-
-
-def check_duration(duration_s: float) -> float:
-    """*duration_s* if a Lease can have it. Raises InputError."""
-    if not MIN_LEASE_S <= duration_s <= MAX_LEASE_S or not duration_s.is_integer():
-        raise InputError(
-            "--lease-duration-s",
-            duration_s,
-            "cannot be a Lease's duration",
-            f"use whole seconds, {MIN_LEASE_S:.0f} to {MAX_LEASE_S:.0f}",
-        )
-    return duration_s
 
 
 if __name__ == "__main__":

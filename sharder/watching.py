@@ -1,7 +1,7 @@
 """One watch of a ring's objects in one namespace, or in all: it goes on when a right is missing and comes back.
 
-Without this a right that is missing for one resource would end the work on all of them. Called by `unowned` and
-`handoffs`, once per resource and namespace.
+Without this a right that is missing for one resource would end the work on all of them. Called by
+`handoffs`, once per resource and namespace; `picture` does the same for itself.
 """
 
 from __future__ import annotations
