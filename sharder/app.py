@@ -24,6 +24,7 @@ from kubeio.election import leader_gauge, leadership
 from kubeio.lease import Leases
 from kubeio.metrics import ClientMetrics
 from kubeio.server import ProbeServer, write_port
+from sharder.limit import MOST
 from sharder.metrics import SharderMetrics
 from sharder.outlets import Outlets
 from sharder.ringfile import FileRing, RingFile
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 ELECTION_LEASE: Final = "ringleader-sharder"
+READS: Final = 16
+"""Connections beside those that patches may use: lists never queue behind them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,13 @@ async def run(settings: Settings) -> None:
     client_metrics = ClientMetrics(registry)
     # The election and the rings' Leases have connections of their own: they never queue behind patches.
     async with (
-        Client(cluster, user_agent="ringleader-sharder", clock=clock, metrics=client_metrics) as client,
+        Client(
+            cluster,
+            max_connections=MOST + READS,
+            user_agent="ringleader-sharder",
+            clock=clock,
+            metrics=client_metrics,
+        ) as client,
         Client(cluster, max_connections=2, user_agent="ringleader-sharder-election", clock=clock) as election,
         Client(cluster, max_connections=8, user_agent="ringleader-sharder-leases", clock=clock) as leases,
         _webhook(settings.webhook, cluster, registry, clock, rng) as webhook,
