@@ -36,6 +36,7 @@ class Limit:
     instants: list[float]
     tally: Tally
     server_cores: float
+    server_ms_per_write: float
 
     def details(self) -> dict[str, object]:
         return {
@@ -45,6 +46,7 @@ class Limit:
             "p99_ms": self.tally.p99_us / 1000,
             "refused": self.tally.bad_statuses,
             "server_cores": self.server_cores,
+            "server_ms_per_write": self.server_ms_per_write,
         }
 
     def series(self, name: str) -> Series:
@@ -78,20 +80,20 @@ async def measure_limit(
                 await asyncio.sleep(0.05)
                 tick(len(seen.log) - shown)
                 shown = len(seen.log)
-        server_cores = cores.used()
+        used = cores.used(), cores.ms_per(len(seen.log))
         tally = await wrk.end()
     await ground.stock.catch_up()
     if tally.bad_statuses > _REFUSED_AT_MOST * max(1, len(seen.log)):
         raise WrkFailed(f"the server refused {tally.bad_statuses} of {tally.requests} requests of wrk")
-    return _limit(seen.log, tally, server_cores)
+    return _limit(seen.log, tally, used)
 
 
-def _limit(changes: Sequence[OwnerChange], tally: Tally, server_cores: float) -> Limit:
+def _limit(changes: Sequence[OwnerChange], tally: Tally, used: tuple[float, float]) -> Limit:
     instants = [change.at for change in changes]
     if len(instants) < 2 or instants[-1] <= instants[0]:
         raise NotSeen("no writes of wrk were seen")
     per_s = (len(instants) - 1) / (instants[-1] - instants[0])
-    return Limit(per_s, len(instants), instants, tally, server_cores)
+    return Limit(per_s, len(instants), instants, tally, *used)
 
 
 def _request(ground: Ground, name: str, owner: str) -> Request:

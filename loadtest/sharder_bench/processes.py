@@ -164,6 +164,10 @@ class Cores:
         took_s = self._clock.now() - self._began_at
         return round((cpu_s(self._pids) - self._used_s) / took_s, 3) if took_s > 0 else 0.0
 
+    def ms_per(self, count: int) -> float:
+        """CPU milliseconds for each of *count* things done meanwhile."""
+        return round(1000 * (cpu_s(self._pids) - self._used_s) / max(1, count), 3)
+
 
 class ForeignWork:
     """How many cores of the machine others have used since this was made: neither we nor our descendants."""

@@ -29,6 +29,8 @@ class Stretch:
     changes: Sequence[OwnerChange]
     cores: Mapping[str, float] = field(default_factory=dict)
     """Used meanwhile by sharder and server."""
+    cpu_ms: Mapping[str, float] = field(default_factory=dict)
+    """The same for each write: what keeps it from the limit when the cores are all busy."""
 
     @property
     def per_s(self) -> float:
@@ -49,6 +51,7 @@ class Stretch:
             "to_first_write_s": round(self.changes[0].at - self.since, 2),
             "to_last_write_s": round(self.changes[-1].at - self.since, 2),
             "cores": dict(self.cores),
+            "cpu_ms_per_write": dict(self.cpu_ms),
         }
 
     def series(self, name: str) -> Series:
@@ -91,7 +94,7 @@ async def _assign_all(ground: Ground, meter: Meter, sharder: Sharder) -> Stretch
         "first assignment", len(ground.stock.names), lambda: len(ground.stock.names) - seen.owned[""]
     )
     changes = [change for change in seen.log if change.before == "" and change.after]
-    return Stretch(sharder.leads_at, changes, {who: one.used() for who, one in cores.items()})
+    return _stretch(sharder.leads_at, changes, cores)
 
 
 async def measure_takeover(ground: Ground, meter: Meter, options: Options, peaks: Peaks) -> Row:
@@ -140,7 +143,16 @@ async def _take_over(ground: Ground, meter: Meter, sharder: Sharder, victim: str
     await meter.follow("take-over of a dead shard", orphans, lambda: orphans - seen.owned[victim])
     taken_at = leases.taken_at(victim) or 0.0
     changes = [change for change in seen.log if change.before == victim]
-    return Stretch(taken_at, changes, {who: one.used() for who, one in cores.items()})
+    return _stretch(taken_at, changes, cores)
+
+
+def _stretch(since: float, changes: Sequence[OwnerChange], cores: Mapping[str, Cores]) -> Stretch:
+    return Stretch(
+        since,
+        changes,
+        {who: one.used() for who, one in cores.items()},
+        {who: one.ms_per(len(changes)) for who, one in cores.items()},
+    )
 
 
 def cores_of(ground: Ground, sharder: Sharder) -> dict[str, Cores]:

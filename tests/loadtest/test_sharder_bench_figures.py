@@ -138,7 +138,7 @@ def test_a_handoff_that_left_its_object_without_an_owner_is_counted() -> None:
         most_in_flight=1001,
     )
     tally = Tally(requests=9, took_us=2, bad_statuses=0, broken=0, p50_us=1, p99_us=2)
-    row = join_row(join, [Limit(4.0, 9, [0.0, 2.0], tally, 1.7)])
+    row = join_row(join, [Limit(4.0, 9, [0.0, 2.0], tally, 1.7, 1.5)])
     assert row.details["without_owner_in_between"] == 1
     assert [(one.value, one.verdict.value) for one in row.figures] == [
         (50.0, "MISSED"),
