@@ -56,7 +56,7 @@ def test_it_does_not_go_up_while_less_is_wanted_than_it_allows() -> None:
 
 
 def test_it_stops_where_the_server_only_queues() -> None:
-    """4 workers of 4 ms take 1,000/s; in flight beyond 40 each write would wait for 10 times its own length."""
+    """4 workers of 4 ms take 1,000/s; with more than 56 in flight a write would take 14 times its own length."""
     server = Server(Limit())
     server.run(60)
     assert server.limit.value == pytest.approx(PATIENCE * server.workers, rel=0.15)
@@ -64,7 +64,7 @@ def test_it_stops_where_the_server_only_queues() -> None:
 
 
 def test_a_quick_server_is_given_no_less_for_small_latencies() -> None:
-    """2 workers of half a millisecond: 10 times that is still no time at all."""
+    """2 workers of half a millisecond: many times that is still no time at all."""
     server = Server(Limit(), workers=2, service_s=0.0005)
     server.run(20)
     assert server.limit.value == pytest.approx(SOON_S / server.service_s * server.workers, rel=0.2) or (
