@@ -167,12 +167,12 @@ async def test_a_ring_of_an_unknown_resource_says_so_and_works_once_it_is_served
 
 
 async def test_a_ring_that_cannot_be_worked_names_the_field_in_its_status(ground: Ground) -> None:
-    await ground.ring(key="Owner")
+    await ground.ring(key="Label")
     async with ground.sharder():
 
         async def says_so() -> bool:
             condition = await ground.condition("Ready")
-            return condition.get("reason") == "InvalidSpec" and "spec.key" in str(condition["message"])
+            return condition.get("reason") == "InvalidSpec" and "spec.keyLabel" in str(condition["message"])
 
         await wait_until(says_so)
         await asyncio.sleep(0.5)
