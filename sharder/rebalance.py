@@ -167,8 +167,9 @@ class Rebalance:
     def _converge(self, circle: Circle) -> None:
         if self._nudged.is_set():
             return  # while it went round: what it saw first may have changed since
-        if self.converged_version != circle.ring_version:
-            members = ", ".join(sorted(self._duty.roster.view.ring_members)) or "nobody"
+        is_formed = self._duty.roster.view.ring is not None
+        if is_formed and self.converged_version != circle.ring_version:
+            members = ", ".join(sorted(self._duty.roster.view.ring_members))
             self._duty.events.record(
                 self._duty.ring,
                 reason="Converged",

@@ -142,6 +142,8 @@ def _ready(view: View, progress: Progress) -> Condition:
 
 
 def _balanced(view: View, progress: Progress) -> Condition:
+    if view.ring is None:
+        return Condition("Balanced", False, "NoMembers", "no member is on the ring")
     if progress.paused:
         return Condition("Balanced", progress.is_converged, "Paused", "nothing moves between live shards")
     if progress.is_converged and not progress.unassigned:

@@ -79,6 +79,8 @@ class Survey:
         rebalance = self._rebalance
         if not rebalance.is_converged or rebalance.converged_version == self._told_version:
             return
+        if self._duty.roster.view.ring is None:
+            return  # nobody is there who could own anything
         self._told_version = rebalance.converged_version
         took_s = max(0.0, rebalance.converged_at - self._disturbed_at)
         wall = self._duty.clock.wall()
@@ -93,7 +95,7 @@ class Survey:
         metrics.misplaced.labels(ring=ring).set(self._rebalance.misplaced)
         metrics.in_flight.labels(ring=ring).set(sum(progress.in_flight.values()))
         metrics.missing_rights.labels(ring=ring).set(len(self._duty.denials))
-        metrics.converged.labels(ring=ring).set(progress.is_converged)
+        metrics.converged.labels(ring=ring).set(progress.is_converged and view.ring is not None)
         metrics.ring_version.labels(ring=ring).set(view.ring_version)
         states = Counter(life.state for life in view.lives.values())
         for state in State:

@@ -86,6 +86,8 @@ def test_balanced_says_what_is_missing_to_it() -> None:
         "Balanced", False, "Moving", "2 objects without an owner, 3 being handed over"
     )
     assert condition("Balanced", TWO, replace(moving, paused=True)).reason == "Paused"
+    nobody = condition("Balanced", make_view({}, {}))
+    assert (nobody.status, nobody.reason) == (False, "NoMembers")
 
 
 def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> None:
