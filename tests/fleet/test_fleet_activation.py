@@ -20,7 +20,12 @@ from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.held import held
 from ringleader.testing.witness import accepted, foreign_writes
 
-pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.real_apart,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(300),
+]
 
 ELECTED = ("replica-1", "replica-2")
 SHARDED = ("replica-3", "replica-4", "replica-5")

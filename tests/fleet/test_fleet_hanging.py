@@ -26,7 +26,7 @@ from ringleader.testing.fleet import Fleet
 from ringleader.testing.witness import LEASES
 from tests.fleet.judging import judge
 
-pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.fleet, pytest.mark.real_apart, pytest.mark.asyncio(loop_scope="module")]
 HANGING = Path(__file__).with_name("controllers") / "hanging.py"
 VICTIM, SPARING, WELL = "replica-2", "replica-1", "replica-3"
 LIMIT = 8

@@ -61,7 +61,10 @@ async def test_a_replica_frozen_beyond_its_lease_writes_no_more_when_it_wakes(fl
     assert await catch_writes(fleet, victim), "it is frozen now, with writes on their way"
     await fleet.wait_converged()
     assert lost not in (await fleet.owners()).values()
-    fleet.release(victim)
+    fleet.release(
+        victim
+    )  # it is asleep still: a server drops what it has not decided when its caller is gone
+    await fleet.wait_for(lambda: _refused(fleet, victim, since), "a late write to be refused", within_s=20)
     fleet.wake(victim)
     exits = fleet.members[victim].exits
     await fleet.wait_for(lambda: exits and exits[-1].t > since, f"{victim} to end", within_s=20)
@@ -69,6 +72,11 @@ async def test_a_replica_frozen_beyond_its_lease_writes_no_more_when_it_wakes(fl
     evidence = await judge(fleet)
     assert [w for w in evidence.refused_writes if w.user == victim and w.t > since]
     assert fleet.life(victim) not in (None, lost)
+
+
+def _refused(fleet: Fleet, member: str, since: float) -> bool:
+    writes = fleet.plane.writes()
+    return any(write.user == member and write.t > since and write.code == 422 for write in writes)
 
 
 async def test_all_replicas_are_rolled_while_objects_are_still_moving(fleet: Fleet) -> None:

@@ -17,7 +17,7 @@ from ringleader.testing.witness import LEASES as LEASE_WRITES
 from ringleader.testing.witness import accepted
 from tests.fleet.judging import judge
 
-pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.fleet, pytest.mark.real_apart, pytest.mark.asyncio(loop_scope="module")]
 
 AWAY_LEASES = 5
 BACKLOG = 60
