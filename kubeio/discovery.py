@@ -47,6 +47,10 @@ class Discovery:
             raise catalog.unknown(text, self._client.cluster.server)
         return found
 
+    def forget(self) -> None:
+        """What was resolved turned out to be gone: the next `resolve` asks the server anew."""
+        self._catalog = None
+
     async def served(self, resource: Resource) -> bool:
         """Whether the server serves *resource* now, in its version."""
         at = GroupVersion(resource.group, resource.version)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import KubeError
+from kubeio.errors import KubeError, NotFound
 from kubeio.models import Meta
 from kubeio.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.budget import DrainBudget
@@ -135,6 +135,8 @@ class Handoffs:
         while True:
             try:
                 await self._watch(resource, namespace)
+            except NotFound:
+                raise  # not served any more, or not in this version: `ringwork` asks which
             except KubeError as error:
                 log.warning("removed resource cannot be watched", ring=self._duty.spec.name, error=str(error))
                 await asyncio.sleep(FORMER_RETRY_S)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from kubeio.errors import Expired, Forbidden, KubeError
+from kubeio.errors import Expired, Forbidden, KubeError, NotFound
 from sharder.decisions import (
     Assign,
     Decision,
@@ -147,6 +147,8 @@ class Rebalance:
             self._nudged.clear()
             try:
                 circle = await self._circle()
+            except* NotFound:
+                raise  # a resource is not served any more, or not in this version: `ringwork` asks which
             except* KubeError as group:
                 log.warning("pass interrupted", ring=self._duty.spec.name, error=str(group.exceptions[0]))
                 circle = Circle(self._ring_version, clean=False, whole=False)
@@ -212,6 +214,8 @@ class Rebalance:
         try:
             for namespace in self._duty.scope.namespaces:
                 await self._pass(resource, namespace, circle, tasks)
+        except NotFound:
+            raise
         except KubeError as error:
             circle.whole = False
             log.warning("removed resource cannot be listed", ring=self._duty.spec.name, error=str(error))

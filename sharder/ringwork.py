@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import Conflict, InputError, KubeError
+from kubeio.errors import Conflict, InputError, KubeError, NotFound
 from kubeio.events import EventRecorder
 from kubeio.failures import failure
 from sharder.activation import Activation
@@ -58,6 +58,7 @@ log = structlog.get_logger("sharder")
 
 RETRY_S: Final = 5.0
 CONFLICT_RETRY_S: Final = 0.2
+NOT_FOUND_RETRY_S: Final = 1.0
 
 
 class RingWork:
@@ -131,6 +132,11 @@ class RingWork:
                     raise
                 if isinstance(error, Conflict):  # somebody wrote to the ring at the same time
                     await asyncio.sleep(CONFLICT_RETRY_S)
+                    continue
+                if isinstance(error, NotFound):  # a resource, in this version: is another one served?
+                    log.warning("looking again at what is served", ring=self.name, error=str(error))
+                    self._discovery.forget()
+                    await asyncio.sleep(NOT_FOUND_RETRY_S)
                     continue
                 told = failure(error).message
                 log.error("ring cannot be worked", ring=self.name, error=told)

@@ -270,6 +270,32 @@ async def test_a_removed_resource_whose_definition_is_deleted_holds_nothing_up(g
         await wait_until(assigned)
 
 
+async def test_a_removed_resource_whose_definition_goes_while_it_is_released_is_forgotten(ground: Ground) -> None:
+    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.shard("a")
+    await ground.sites(1)
+    async with ground.sharder():
+        await balanced(ground)
+        await ground.ring(resources=ONLY_SECRETS)
+
+        async def asked() -> bool:
+            return await drains(ground) == {"site-0": ""}
+
+        await wait_until(asked)
+        await ground.client.delete(CRDS, "websites.example.com")
+
+        async def forgotten() -> bool:
+            return await worked(ground) == ["secrets"]
+
+        await wait_until(forgotten)
+        await secret(ground, "one")
+
+        async def assigned() -> bool:
+            return await ground.owners(SECRETS) == {"one": "a-00000001"}
+
+        await wait_until(assigned)
+
+
 async def test_a_removed_resource_out_of_reach_is_told_and_stops_no_other(ground: Ground) -> None:
     """Rights that went together with the resource: nothing can be given up, and nothing is forgotten."""
     await ground.ring(resources=[SITES, *ONLY_SECRETS])
