@@ -270,7 +270,9 @@ async def test_a_removed_resource_whose_definition_is_deleted_holds_nothing_up(g
         await wait_until(assigned)
 
 
-async def test_a_removed_resource_whose_definition_goes_while_it_is_released_is_forgotten(ground: Ground) -> None:
+async def test_a_removed_resource_whose_definition_goes_while_it_is_released_is_forgotten(
+    ground: Ground,
+) -> None:
     await ground.ring(resources=[SITES, *ONLY_SECRETS])
     await ground.shard("a")
     await ground.sites(1)
