@@ -25,7 +25,7 @@ from kubeio.lease import Leases
 from kubeio.metrics import ClientMetrics
 from kubeio.server import ProbeServer, write_port
 from sharder.limit import MOST
-from sharder.metrics import SharderMetrics
+from sharder.metrics import PaceMetrics, SharderMetrics
 from sharder.outlets import Outlets
 from sharder.ringfile import FileRing, RingFile
 from sharder.rings import Rings
@@ -90,6 +90,8 @@ async def run(settings: Settings) -> None:
         Client(cluster, max_connections=8, user_agent="ringleader-sharder-leases", clock=clock) as leases,
         _webhook(settings.webhook, cluster, registry, clock, rng) as webhook,
     ):
+        outlets = Outlets.of(client, clock=clock, rng=rng, leases=leases)
+        PaceMetrics(registry, outlets.pace)
         rings = _rings(
             settings,
             client,
@@ -97,7 +99,7 @@ async def run(settings: Settings) -> None:
             clock=clock,
             rng=rng,
             webhook=webhook,
-            outlets=Outlets.of(client, clock=clock, rng=rng, leases=leases),
+            outlets=outlets,
         )
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         server = ProbeServer(settings.probes_host, settings.probes_port, registry, {}, ready_checks=ready)

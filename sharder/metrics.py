@@ -13,8 +13,22 @@ from prometheus_client import Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from sharder.pace import Pace
+
 _PATCH_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ASSIGN_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class PaceMetrics:
+    """What the process lets itself send: the writes of all its rings share one *pace*. Read when scraped."""
+
+    def __init__(self, registry: CollectorRegistry, pace: Pace) -> None:
+        for name, text, read in (
+            ("write_limit", "Label writes that may be under way at once.", lambda: pace.limit),
+            ("writes_in_flight", "Label writes under way.", lambda: pace.in_flight),
+            ("write_pause_seconds", "How long no write may begin, as the API server asked.", pace.paused_s),
+        ):
+            Gauge(f"ringleader_{name}", text, registry=registry).set_function(read)
 
 
 class SharderMetrics:

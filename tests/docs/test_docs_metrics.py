@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kubeio.clock import SystemClock
 from kubeio.election import leader_gauge
 from kubeio.metrics import ClientMetrics
 from kubeio.queue_metrics import QueueCollectors
 from shard_controller.metrics import ControllerMetrics
 from sharder.admission.metrics import AdmissionMetrics
-from sharder.metrics import SharderMetrics
+from sharder.metrics import PaceMetrics, SharderMetrics
+from sharder.pace import Pace
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `(?P<name>[a-z_]+)` \| (?P<labels>[a-z_, ]*?) ?\| .+ \|$", re.MULTILINE)
@@ -32,6 +35,7 @@ def offered() -> dict[str, list[str]]:
     """Labels of each metric that a sharder or a replica registers, under the name that is scraped."""
     registry = CollectorRegistry()
     SharderMetrics(registry)
+    PaceMetrics(registry, Pace(clock=SystemClock(), rng=random.Random(1)))
     AdmissionMetrics(registry)
     ControllerMetrics(registry, controller="websites", workers=1)
     QueueCollectors(registry)
