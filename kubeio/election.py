@@ -93,6 +93,7 @@ async def leadership(
     lease_duration_s: float = 15.0,
     renew_deadline_s: float = 10.0,
     retry_period_s: float = 2.0,
+    look_period_s: float | None = None,
     clock: Clock,
     rng: random.Random,
     on_waiting: Callable[[str], object] | None = None,
@@ -101,18 +102,21 @@ async def leadership(
     """Wait until this process leads, run the body under the Lease, release it when the body has ended.
 
     *identity* must be unique among the processes that run at one time; a Lease found under it from an earlier
-    life is waited for like anybody's. *on_waiting* hears who leads (empty: nobody yet) whenever that changes.
+    life is waited for like anybody's. A leader renews every *retry_period_s*; a candidate looks as often, or every
+    *look_period_s*: so long a Lease that was given back may lie there. One GET each. *on_waiting* hears who leads (empty: nobody yet) whenever that changes.
 
     Raises: LeadershipLost, in the body as a cancellation, at the end of the scope as itself; what the first
     attempt fails with if it can never succeed (Forbidden, no such namespace).
     """
     _check(name, identity, lease_duration_s, renew_deadline_s, retry_period_s)
+    look_period_s = retry_period_s if look_period_s is None else look_period_s
     candidate = _Candidate(
         leases,
         Leadership(name, identity, clock=clock, renew_deadline_s=renew_deadline_s),
         lease_duration_s=lease_duration_s,
         renew_deadline_s=renew_deadline_s,
         retry_period_s=retry_period_s,
+        look_period_s=look_period_s,
         clock=clock,
         rng=rng,
         on_waiting=on_waiting,
@@ -156,6 +160,7 @@ class _Candidate:
         lease_duration_s: float,
         renew_deadline_s: float,
         retry_period_s: float,
+        look_period_s: float,
         clock: Clock,
         rng: random.Random,
         on_waiting: Callable[[str], object] | None,
@@ -165,6 +170,7 @@ class _Candidate:
         self._lease_duration_s = lease_duration_s
         self._renew_deadline_s = renew_deadline_s
         self._retry_period_s = retry_period_s
+        self._look_period_s = look_period_s
         self._clock = clock
         self._rng = rng
         self._on_waiting = on_waiting
@@ -242,16 +248,13 @@ class _Candidate:
             self._told = holder
             self._on_waiting(holder)
 
-    def _pause_s(self) -> float:
-        return self._retry_period_s * (1 + _JITTER * self._rng.random())
-
     def _pause_before_next_look_s(self) -> float:
-        """A retry period, or less if the Lease falls silent sooner."""
-        pause_s = self._pause_s()
+        """A look period, or less if the Lease falls silent sooner."""
+        jitter_s = _JITTER * self._rng.random() * self._look_period_s
         silent_in_s = self._silent_in_s() if self._seen is not None else 0.0
-        if 0 < silent_in_s < self._retry_period_s:
-            return pause_s - self._retry_period_s + silent_in_s
-        return pause_s
+        if 0 < silent_in_s < self._look_period_s:
+            return silent_in_s + jitter_s
+        return self._look_period_s + jitter_s
 
     # -- leading
 
@@ -259,7 +262,8 @@ class _Candidate:
         """Renew until cancelled. Raises LeadershipLost."""
         while True:
             # counted from the last attempt's start: on a slow server the next one must not come later still
-            due_in_s = self._tried_at + self._pause_s() - self._clock.now()
+            pause_s = self._retry_period_s * (1 + _JITTER * self._rng.random())
+            due_in_s = self._tried_at + pause_s - self._clock.now()
             await self._sleep(min(due_in_s, self.held.remaining_s() + _TICK_S / 10))
             if not self.held.is_held():
                 self._lose(f"not renewed for {self._renew_deadline_s:g} s")

@@ -41,6 +41,8 @@ log = structlog.get_logger("sharder")
 ELECTION_LEASE: Final = "ringleader-sharder"
 READS: Final = 16
 """Connections beside those that patches may use: lists never queue behind them."""
+LOOK_PERIOD_S: Final = 0.4
+"""A standby looks at the election's Lease this often: nobody shards from a leader's goodbye to the next look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,7 @@ async def run(settings: Settings) -> None:
                 lease_duration_s=settings.lease_duration_s,
                 renew_deadline_s=settings.lease_duration_s * 2 / 3,
                 retry_period_s=settings.lease_duration_s / 7.5,
+                look_period_s=min(LOOK_PERIOD_S, settings.lease_duration_s / 7.5),
                 clock=clock,
                 rng=rng,
                 status=leader_gauge(registry),

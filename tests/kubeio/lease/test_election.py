@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime, timedelta
 
@@ -163,6 +164,28 @@ async def test_leader_that_ends_releases_and_a_standby_leads_within_a_retry_peri
         assert stage.leader() is not first
         assert stage.server.get(NAME).spec.lease_transitions == 1
         first.task = asyncio.create_task(first.run())
+
+
+@pytest.mark.looptime
+async def test_a_candidate_that_looks_more_often_leads_sooner_and_renews_no_more_often() -> None:
+    server = LeaseServer()
+    now = asyncio.get_running_loop().time
+    led_at = math.inf
+
+    async def second() -> None:
+        nonlocal led_at
+        async with alone(server, "second", look_period_s=0.4):
+            led_at = now()
+            await asyncio.sleep(60)
+
+    async with alone(server, "first"):
+        waiting = asyncio.create_task(second())
+        await asyncio.sleep(30)
+    released_at = now()
+    await waiting
+    assert led_at - released_at <= 0.5
+    renewals = [at for at, who, _ in server.writes if who == "second"]
+    assert len(renewals) == pytest.approx(2 + 60 / 2.2, abs=3)
 
 
 @pytest.mark.looptime
