@@ -177,7 +177,8 @@ def run_all(mutants: list[Mutant], *, jobs: int) -> int:
         copy_tree(ROOT, template)
         code, output = run_tests(template, tests, writes_bytecode=True)
         if code != 0:
-            print(output[-3000:], file=sys.stderr)
+            failures = output.partition("= FAILURES =")[2].partition("slowest durations")[0]
+            print((failures or output)[-6000:], file=sys.stderr)
             return -1
 
         def judge(mutant: Mutant) -> tuple[Mutant, str | None, float]:
