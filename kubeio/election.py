@@ -103,7 +103,8 @@ async def leadership(
 
     *identity* must be unique among the processes that run at one time; a Lease found under it from an earlier
     life is waited for like anybody's. A leader renews every *retry_period_s*; a candidate looks as often, or every
-    *look_period_s*: so long a Lease that was given back may lie there. One GET each. *on_waiting* hears who leads (empty: nobody yet) whenever that changes.
+    *look_period_s*, a GET each: as long as that may a Lease lie that was given back. *on_waiting* hears who leads
+    (empty: nobody yet) whenever that changes.
 
     Raises: LeadershipLost, in the body as a cancellation, at the end of the scope as itself; what the first
     attempt fails with if it can never succeed (Forbidden, no such namespace).

@@ -310,7 +310,10 @@ class Membership:
             if not self._spec.member(member).cordoned
         }
         may_fill = frozenset(life.name for lives in by_member.values() for life in lives)
-        self._places.turn(wanted, may_fill=may_fill, at=self._now)
+        departed = frozenset(
+            life.name for life in self._lives.values() if life.facts.holding is Holding.RELEASED
+        )
+        self._places.turn(wanted, may_fill=may_fill, departed=departed, at=self._now)
         self._build_ring()
 
     def _build_ring(self) -> None:

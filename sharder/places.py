@@ -1,8 +1,8 @@
 """Who fills which place on the ring, and since when. Pure; owned by `sharder.membership`.
 
 A place belongs to a member. Joins, weights, cordons and changes of the filling life settle together, one window
-after the first of them; a place whose last life went stays for a window of its own, so that the member's next
-life finds the ring unchanged and gets its objects directly.
+after the first of them; a place whose last life died stays for a window of its own, so that the member's next
+life finds the ring unchanged and gets its objects directly. A life that said goodbye leaves no place behind (ADR 9).
 """
 
 from __future__ import annotations
@@ -62,8 +62,16 @@ class Places:
         self._places: dict[str, Place] = {}
         self._pending: dict[str, float] = {}
 
-    def turn(self, wanted: Mapping[str, Wanted], *, may_fill: frozenset[str], at: float) -> None:
-        """Let places follow *wanted*; a filler that is not in *may_fill* leaves its place at once."""
+    def turn(
+        self, wanted: Mapping[str, Wanted], *, may_fill: frozenset[str], departed: frozenset[str], at: float
+    ) -> None:
+        """Let places follow *wanted*; a filler that is not in *may_fill* leaves its place at once.
+
+        *departed*: lives that will have no next one; a place that such a life leaves goes with it.
+        """
+        for place in list(self._places.values()):
+            if place.shard in departed - may_fill and place.member not in wanted:
+                del self._places[place.member]
         for member in sorted(self._places.keys() | wanted.keys()):
             self._turn_one(member, wanted.get(member), may_fill=may_fill, at=at)
         for member in self._pending.keys() - self._places.keys() - wanted.keys():

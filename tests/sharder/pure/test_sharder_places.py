@@ -33,13 +33,23 @@ def test_the_ready_life_with_the_latest_creation_then_name_fills_the_place(
 
 
 def turn(
-    places: Places, wanted: dict[str, str], at: float, *, gone: frozenset[str] = frozenset()
+    places: Places,
+    wanted: dict[str, str],
+    at: float,
+    *,
+    gone: frozenset[str] = frozenset(),
+    departed: frozenset[str] = frozenset(),
 ) -> dict[str, str]:
     """Turn to *wanted* (member to shard) and give the places as member to shard, "?" for an empty one."""
     fillers = frozenset(wanted.values()) | {
         place.shard for place in places.current().values() if place.shard and place.shard not in gone
     }
-    places.turn({m: Wanted(s, 1.0) for m, s in wanted.items()}, may_fill=fillers - gone, at=at)
+    places.turn(
+        {m: Wanted(s, 1.0) for m, s in wanted.items()},
+        may_fill=fillers - gone - departed,
+        departed=departed,
+        at=at,
+    )
     return {member: place.shard or "?" for member, place in places.current().items()}
 
 
@@ -250,3 +260,12 @@ def test_a_ring_too_large_to_build_is_reported_and_the_old_one_stays() -> None:
     story.run(5)
     assert story.view().ring is not None
     assert [problem.field for problem in story.view().problems] == ["spec.members[a].weight"]
+
+
+def test_a_life_that_departed_leaves_no_place_behind_unless_a_next_one_is_there() -> None:
+    places = Places(settle_s=2)
+    turn(places, {"a": "a1", "b": "b1", "c": "c1"}, 10)
+    assert turn(places, {"a": "a1", "b": "b1", "c": "c1"}, 12) == {"a": "a1", "b": "b1", "c": "c1"}
+    both = frozenset({"a1", "b1"})
+    assert turn(places, {"b": "b2", "c": "c1"}, 12.1, departed=both) == {"b": "b2", "c": "c1"}
+    assert turn(places, {"b": "b2"}, 12.2, gone=frozenset({"c1"})) == {"b": "b2", "c": "?"}
