@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -126,11 +127,15 @@ async def test_nothing_is_reconciled_between_drain_label_and_return(bench: Bench
     await bench.until(lambda: page_is(bench, "blog", "unowned"))
 
 
-async def test_a_write_to_an_object_that_was_taken_away_is_refused_and_recorded(bench: Bench) -> None:
+async def test_a_write_to_an_object_that_was_taken_away_is_refused_and_recorded(
+    bench: Bench, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
     shard = await bench.start("web-0")
-    await bench.site("blog", "sleep 0.8\nready", owner=shard)
+    await bench.site("blog", f"await {gate}\nready", owner=shard)
     await bench.until(lambda: value(shard.reconciles("blog")))
     await bench.label(WEBSITES, "blog", shard="web-9-00000009")
+    gate.touch()
     await bench.until(lambda: value(shard.records("refused")))
     assert [record["outcome"] for record in shard.records("end")] == ["lost"]
     await asyncio.sleep(1.2)
@@ -139,11 +144,13 @@ async def test_a_write_to_an_object_that_was_taken_away_is_refused_and_recorded(
     assert bench.writes("web-0", resource="websites.example.com", code=422)
 
 
-async def test_without_the_fence_the_same_write_gets_through(bench: Bench) -> None:
+async def test_without_the_fence_the_same_write_gets_through(bench: Bench, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
     shard = await bench.start("web-0", env={"RINGLEADER_UNSAFE_NO_FENCE": "1"})
-    await bench.site("blog", "sleep 0.8\nready", owner=shard)
+    await bench.site("blog", f"await {gate}\nready", owner=shard)
     await bench.until(lambda: value(shard.reconciles("blog")))
     await bench.label(WEBSITES, "blog", shard="web-9-00000009")
+    gate.touch()
     await bench.until(lambda: has_condition(bench, "blog"))
     foreign = bench.writes("web-0", resource="websites.example.com", code=200)
     assert foreign[0].labels_before[bench.keys.shard] == "web-9-00000009"
@@ -276,10 +283,12 @@ async def test_the_lease_of_a_life_that_still_runs_is_left_alone(bench: Bench) -
     assert (await bench.lease(first))["spec"]["holderIdentity"] == first.name
 
 
-async def test_a_child_of_ours_that_exists_is_adopted(bench: Bench) -> None:
+async def test_a_child_of_ours_that_exists_is_adopted(bench: Bench, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
     shard = await bench.start("web-0")
-    site = await bench.site("blog", "sleep 1\npublish hello", owner=shard)
+    site = await bench.site("blog", f"await {gate}\npublish hello", owner=shard)
     await configmap(bench, "blog", controller=site, shard=shard.name)
+    gate.touch()
     await bench.until(lambda: page_is(bench, "blog", "hello"))
     assert len(bench.writes("web-0", resource="configmaps", code=201)) == 0
 

@@ -36,6 +36,8 @@ async def act(ctx: sc.Context[Website]) -> sc.Result:
                 await ctx.apply(CONFIGMAPS, ctx.name, {"data": {"page": text, "token": ctx.fencing_token}})
             case ["sleep", seconds]:
                 await asyncio.sleep(float(seconds))
+            case ["await", path]:
+                await opened(Path(path))
             case ["block", seconds]:
                 time.sleep(float(seconds))  # noqa: ASYNC251 - what a bad reconciler does
             case ["ready"]:
@@ -56,6 +58,12 @@ async def act(ctx: sc.Context[Website]) -> sc.Result:
             case other:
                 raise ValueError(f"unknown instruction {other}")
     return result
+
+
+async def opened(gate: Path) -> None:
+    """Return when the test has made the file *gate*."""
+    while not gate.exists():  # noqa: ASYNC110, ASYNC240 - files tell nobody
+        await asyncio.sleep(0.02)
 
 
 @finalized.reconcile
