@@ -142,9 +142,11 @@ class Rebalance:
     async def run(self) -> None:
         await self._handoffs.synced.wait()
         await self._duty.namespaces.synced.wait()
-        idle = 0
+        idle, version = 0, self._ring_version
         while True:
             self._nudged.clear()
+            if version != self._ring_version:
+                idle, version = 0, self._ring_version  # what nothing could be done for may be at its place soon
             try:
                 circle = await self._circle()
             except* NotFound:

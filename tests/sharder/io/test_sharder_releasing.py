@@ -191,6 +191,27 @@ async def test_a_removed_controlled_resource_is_given_up_while_its_controllers_s
         assert await drains(ground) == {}
 
 
+async def test_a_removed_resource_is_remembered_while_an_object_waits_for_its_dead_owner(
+    ground: Ground,
+) -> None:
+    """One that nobody controls any more, under a name without a Lease: contested first, then taken off."""
+    await ground.ring(resources=[SITES_WITH_PAGES])
+    await ground.shard("a")
+    async with ground.sharder():
+        await balanced(ground)
+    await ground.ring(resources=[SITES])
+    page = await ground.page(await ground.site("one"), labels={KEYS.shard: "gone-00000009"})
+    orphaned = MergePatch({"metadata": {"ownerReferences": None}})
+    await ground.client.patch(CONFIGMAPS, page.name, orphaned, namespace="default", type=bytes)
+    async with ground.sharder("sharder-2"):
+
+        async def forgotten() -> bool:
+            return await worked(ground) == ["websites"]
+
+        await wait_until(forgotten)
+        assert await unlabelled(ground, CONFIGMAPS)
+
+
 async def test_a_resource_that_is_listed_again_before_it_was_given_up_stays(ground: Ground) -> None:
     await ground.ring(resources=[SITES, *ONLY_SECRETS])
     await ground.shard("a")
