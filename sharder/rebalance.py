@@ -146,7 +146,10 @@ class Rebalance:
         while True:
             self._nudged.clear()
             if version != self._ring_version:
-                idle, version = 0, self._ring_version  # what nothing could be done for may be at its place soon
+                idle, version = (
+                    0,
+                    self._ring_version,
+                )  # what nothing could be done for may be at its place soon
             try:
                 circle = await self._circle()
             except* NotFound:
