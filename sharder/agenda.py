@@ -11,12 +11,15 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.backoff import exponential_s, jittered_s
 from sharder.waiting import Lane
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sharder.waiting import Waiting
 
 SHARE: Final = 8
@@ -55,6 +58,10 @@ class Agenda:
     def has(self, lane: Lane) -> bool:
         """Whether *lane* has turns to come."""
         return bool(self._lanes[lane])
+
+    def names(self) -> Iterator[str]:
+        """All turns to come, in no order that matters; some may turn out to wait no more."""
+        return chain.from_iterable(self._lanes)
 
     def add(self, name: str) -> None:
         """Look at *name* when its turn comes; if it is being worked, once more after that."""

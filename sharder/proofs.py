@@ -2,14 +2,16 @@
 
 A read is evidence for the versions that were known when it began, and for writes that begin within 250 ms of its
 answer: a server that is slow to answer has slow writes, but has them. The next one is begun while the writes of the
-last one go out, so that they never pause for it; with nothing to write, nothing is read. One at a time. Run by
-`sharder.mover`.
+last one go out, so that they never pause for it; with nothing to write, nothing is read. One at a time. For a few
+objects only their owners' Leases are read, one by one: that is quicker. Run by `sharder.mover`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -32,11 +34,16 @@ OLDEST_S: Final = 10.0
 """A read that began longer ago says nothing, whenever its answer was seen: this process may have been suspended."""
 HURRIED_S: Final = 0.1
 """With new objects that no read covers yet, the next one begins after this long already."""
+APART_S: Final = 0.02
+"""Reads begin no closer together: objects that come one after the other share them."""
 _GRAIN_S: Final = 0.001
 """Timers are no finer: what is due within this is due."""
 _MARGIN: Final = 1.5
 """The next read begins so many times the longest of the last reads before the last one is void."""
 _FORGET: Final = 0.9
+
+
+FewOwners = Callable[[], frozenset[str] | None]
 
 
 class Proof(NamedTuple):
@@ -52,14 +59,21 @@ class Proof(NamedTuple):
 
 
 class Proofs:
-    """The newest `Proof`, kept young while the agenda has something to do; until cancelled."""
+    """The newest `Proof`, kept young while the agenda has something to do; until cancelled.
 
-    def __init__(self, duty: Duty, agenda: Agenda, pace: Pace, *, rng: random.Random) -> None:
+    *few_owners* tells whose Leases are enough for all that is on the agenda; None: all are to be read.
+    """
+
+    def __init__(
+        self, duty: Duty, agenda: Agenda, pace: Pace, *, few_owners: FewOwners, rng: random.Random
+    ) -> None:
         self._duty = duty
         self._agenda = agenda
         self._pace = pace
+        self._few_owners = few_owners
         self._backoff = Backoff(base_s=0.1, max_s=5.0, healthy_s=10.0, rng=rng)
         self._read_s = 0.0
+        self._began_at = -math.inf
         self._current: Proof | None = None
         self._is_due_soon = False
         self._stirred = asyncio.Event()
@@ -93,10 +107,11 @@ class Proofs:
     async def run(self) -> None:
         while True:
             await self._wait_wanted()
-            began = self._duty.clock.now()
+            self._began_at = began = self._duty.clock.now()
+            owners = self._few_owners()
             covered = self._agenda.covered()
             try:
-                evidence = await self._duty.roster.evidence()
+                evidence = await self._read(owners)
             except KubeError as error:
                 log.warning("no evidence about leases", ring=self._duty.spec.name, error=str(error))
                 await asyncio.sleep(self._backoff.failed(self._duty.clock.now()))
@@ -106,6 +121,10 @@ class Proofs:
             self._read_s = max(now - began, self._read_s * _FORGET)
             self._current = Proof(evidence, covered, now)
             self._came.set()
+
+    async def _read(self, owners: frozenset[str] | None) -> Evidence:
+        roster = self._duty.roster
+        return await (roster.evidence() if owners is None else roster.evidence_of(owners))
 
     async def _wait_wanted(self) -> None:
         """Return when another read would be of use."""
@@ -126,7 +145,8 @@ class Proofs:
         if (paused_s := self._pace.paused_s()) > 0:
             return paused_s  # nobody may write: evidence would only grow old
         if (proof := self._current) is None or not self._agenda.covers(proof.covered):
-            return 0.0
+            left_s = self._began_at + APART_S - self._duty.clock.now()
+            return left_s if left_s > _GRAIN_S else 0.0
         age_s = self._duty.clock.now() - proof.came_at
         left_s = self._renew_after_s(proof) - age_s
         return left_s if left_s > _GRAIN_S else 0.0

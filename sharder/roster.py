@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import aclosing
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -34,7 +35,7 @@ from sharder.membership import Membership
 from sharder.takes import cleared, marked, taken, tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from kubeio.client import Client
     from kubeio.clock import Clock
@@ -95,6 +96,16 @@ class Roster:
         leases = await self._read(begun_at)
         held = frozenset(lease.metadata.name for lease in leases if shows_held(lease, keys=self._keys))
         return Evidence(held, begun_at)
+
+    async def evidence_of(self, names: Collection[str]) -> Evidence:
+        """`evidence` of some *names* only: a GET for each, at once.
+
+        A consistent list waits until the server's cache has caught up, up to 100 ms; a GET is answered by etcd.
+        Raises KubeError.
+        """
+        begun_at = self._clock.now()
+        shown = await asyncio.gather(*map(self._shows_held, names))
+        return Evidence(frozenset(compress(names, shown)), begun_at)
 
     def unknown_name_seen(self, name: str) -> None:
         """An object carries *name* and no Lease of ours does."""
@@ -297,6 +308,17 @@ class Roster:
                         self.membership.orphan_refuted(name, at=self._clock.now())
                         return
         self.membership.orphan_confirmed(name, begun_at=begun_at)
+
+    async def _shows_held(self, name: str) -> bool:
+        try:
+            lease = await self._leases.get(name)
+        except NotFound:
+            self._stirred.set()
+            self.membership.gone(name, at=self._clock.now())
+            return False
+        self._observe(lease)
+        self._stirred.set()
+        return shows_held(lease, keys=self._keys)
 
     async def _observe_now(self, name: str) -> None:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,11 +27,11 @@ from sharder.evidence import Evidence
 from sharder.keys import ControllerName, RingKinds
 from sharder.lives import State
 from sharder.metrics import SharderMetrics
-from sharder.mover import Mover
+from sharder.mover import FEW_OBJECTS, Mover
 from sharder.objects import Outcome
 from sharder.pace import Pace
 from sharder.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
-from sharder.proofs import HURRIED_S, VALID_S
+from sharder.proofs import APART_S, HURRIED_S, VALID_S
 from sharder.spec import GroupResource, RingResource
 from sharder.view import View
 from sharder.waiting import Lane, Waiting, WorkKey
@@ -46,6 +46,7 @@ SPEC = make_spec(
 TWO = make_view({"a-1": State.READY, "b-1": State.READY, "c-dead": State.DEAD}, {"a": "a-1", "b": "b-1"})
 READ_S = 0.02
 OF_A = name_for(TWO, "a")
+OF_B = name_for(TWO, "b")
 
 
 class LoopClock:
@@ -63,6 +64,7 @@ class Roster:
         self.view = view
         self.held = set(held)
         self.reads: list[float] = []
+        self.asked: list[frozenset[str]] = []
         self.read_s = READ_S
         self.fails = 0
 
@@ -75,6 +77,11 @@ class Roster:
             self.fails -= 1
             raise ServerFailure("LIST leases", status=500)
         return Evidence(held, began)
+
+    async def evidence_of(self, names: Collection[str]) -> Evidence:
+        self.asked.append(frozenset(names))
+        evidence = await self.evidence()
+        return Evidence(evidence.held & frozenset(names), evidence.begun_at)
 
     async def wait_newer(self, version: int) -> View:
         await asyncio.Event().wait()
@@ -213,6 +220,41 @@ async def test_evidence_begins_after_the_version_was_read_and_is_not_kept() -> N
         ring.shows(ring.objects.put(make_meta("second")))
         await asyncio.sleep(1)
         assert ring.owner("second") is None, "what was held before says nothing"
+
+
+async def test_for_few_objects_only_their_owners_leases_are_read() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.shows(ring.objects.put(make_meta(OF_A)))
+        await asyncio.sleep(1)
+        assert ring.roster.asked == [{"a-1"}]
+        assert ring.owner(OF_A) == "a-1"
+        for number in range(FEW_OBJECTS + 1):
+            ring.shows(ring.objects.put(make_meta(f"site-{number}")))
+        await asyncio.sleep(1)
+        assert len(ring.roster.asked) == 1, "many: all Leases in a list"
+        assert len(ring.objects.sent) == FEW_OBJECTS + 2
+
+
+async def test_where_a_controller_tells_the_owner_all_leases_are_read() -> None:
+    """Nobody knows the name beforehand: a read of others would have the object wait for the next one."""
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.objects.put(make_meta(OF_A, shard="b-1"))
+        child = ring.objects.put(msgspec.structs.replace(child_of(OF_A).meta, uid="child"))
+        ring.shows(ring.objects.put(make_meta(OF_B, shard="c-dead")))
+        ring.shows(child, CONFIGMAPS)
+        await asyncio.sleep(0.1)
+        assert ring.roster.asked == []
+        assert {sent.name: sent.to for sent in ring.objects.sent}[child.name] == "b-1"
+
+
+async def test_objects_that_come_one_after_the_other_share_reads() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.roster.read_s = 0.001
+        for number in range(100):
+            ring.shows(ring.objects.put(make_meta(f"site-{number}")))
+            await asyncio.sleep(0.004)
+        assert len(ring.objects.sent) >= 90
+        assert all(later - one >= APART_S - 0.002 for one, later in pairwise(ring.roster.reads))
 
 
 async def busy(ring: Ring, count: int) -> list[float]:
