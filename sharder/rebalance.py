@@ -57,6 +57,10 @@ RETRY_S: Final = 1.0
 STALLED_S: Final = 5.0
 """With no handoff begun or ended for so long, and then for twice that, another circle looks for lost requests."""
 LONGEST_RETRY_S: Final = 30.0
+MUCH_TO_DO: Final = 500
+"""Objects without an owner on the agenda: circles give way to them."""
+GIVES_WAY_S: Final = 120.0
+"""For at most this long: on a server that is always full, objects have to come to their places too."""
 
 
 class Misplaced(NamedTuple):
@@ -109,6 +113,7 @@ class Rebalance:
         self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
         self._nudged = asyncio.Event()
         self._stalls = 0
+        self._may_be_stopped = False
         self.converged_version: int | None = None
         """The ring version under which the last whole circle was clean."""
         self.converged_at = 0.0
@@ -146,10 +151,9 @@ class Rebalance:
         while True:
             self._nudged.clear()
             if version != self._ring_version:
-                idle, version = (
-                    0,
-                    self._ring_version,
-                )  # what nothing could be done for may be at its place soon
+                # what nothing could be done for may be at its place soon
+                idle, version = 0, self._ring_version
+            await self._give_way()
             try:
                 circle = await self._circle()
             except* NotFound:
@@ -165,6 +169,16 @@ class Rebalance:
                 is_idle = not circle.asked and not len(self._handoffs)
                 idle = idle + 1 if is_idle and circle.ring_version == self._ring_version else 0
                 await self._wait_for_progress(circle, idle)
+
+    async def _give_way(self) -> None:
+        """While many objects have no owner, a circle would only slow down what gives them one."""
+        began = self._duty.clock.now()
+        while self._mover.to_do() > MUCH_TO_DO and self._duty.clock.now() < began + GIVES_WAY_S:  # noqa: ASYNC110
+            await asyncio.sleep(RETRY_S)
+        self._may_be_stopped = self._mover.to_do() <= MUCH_TO_DO
+
+    def _must_give_way(self) -> bool:
+        return self._may_be_stopped and self._mover.to_do() > MUCH_TO_DO
 
     def _note_former(self, circle: Circle) -> None:
         self.still_labelled = circle.former if circle.whole else None
@@ -258,8 +272,13 @@ class Rebalance:
                     self._send_what_has_room(circle, tasks)
                 if circle.ring_version != self._ring_version:
                     return
-            return
-        circle.clean = circle.whole = False  # the list expired while we waited: the next circle sees the rest
+                if self._must_give_way():
+                    break  # what is left of this list would be old by the time we came back to it
+            else:
+                return
+        circle.clean = circle.whole = (
+            False  # given up, or expired while we waited: the next circle sees the rest
+        )
 
     async def _roles(self, resource: Resource, metas: Sequence[Meta]) -> list[Role]:
         """The role of each object, with its key."""

@@ -31,7 +31,7 @@ from sharder.metrics import SharderMetrics
 from sharder.mover import Mover
 from sharder.objects import Outcome
 from sharder.planner import ControllerSeen, Terms
-from sharder.rebalance import Rebalance
+from sharder.rebalance import GIVES_WAY_S, Rebalance
 from sharder.scope import EVERYWHERE
 from sharder.spec import GroupResource, RingResource
 from sharder.view import View
@@ -191,7 +191,9 @@ class Ring:
         self.paused = False
         self.handoffs = InFlight()
         duty, waiting = cast(Duty, self), Waiting()
+        self.to_do = 0
         mover = Mover(duty, waiting, rng=random.Random(1))
+        mover.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
         self.rebalance = Rebalance(duty, cast(Handoffs, self.handoffs), waiting, mover)
 
     def resource(self, work: WorkKey) -> Resource:
@@ -217,6 +219,47 @@ async def passing(ring: Ring) -> AsyncIterator[None]:
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
+
+
+async def test_circles_give_way_to_objects_without_an_owner() -> None:
+    ring = Ring(TWO)
+    ring.server.own(OF_A, "a-1")
+    ring.to_do = 30_000
+    async with passing(ring):
+        await asyncio.sleep(100)
+        assert ring.server.circles == 0
+        ring.to_do = 100
+        await asyncio.sleep(3)
+        assert ring.has_converged()
+
+
+async def test_circles_do_not_give_way_for_ever() -> None:
+    ring = Ring(TWO)
+    for number in range(20):
+        ring.server.own(f"site-{number}", "b-1")
+    ring.to_do = 30_000
+    async with passing(ring):
+        await asyncio.sleep(GIVES_WAY_S + 20)
+        assert ring.server.circles >= 1
+        assert ring.server.asked
+
+
+async def test_a_circle_under_way_stops_for_objects_without_an_owner_and_begins_anew() -> None:
+    """The rest of its list would be old: what it shows at its old owner has another one by then."""
+    ring = Ring(ONE)
+    for number in range(20):
+        ring.server.own(f"site-{number}", "a-1")
+    async with passing(ring):
+        await asyncio.sleep(3)
+        ring.to_do = 30_000
+        await asyncio.sleep(60)
+        assert ring.server.circles == 1
+        assert not ring.has_converged()
+        ring.server.objects = {OF_A: make_meta(OF_A, shard="a-1")}
+        ring.to_do = 0
+        await asyncio.sleep(5)
+        assert ring.server.circles == 2
+        assert ring.has_converged()
 
 
 async def test_a_clean_circle_is_convergence_and_nothing_more_is_read() -> None:
