@@ -17,7 +17,6 @@ import pytest_asyncio
 
 from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing
-from devcluster.real.real_plane import RealPlane
 from ringleader.testing.commands import WAIT_MS, FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.held import held
@@ -43,10 +42,9 @@ async def plane(
 
 
 @pytest.fixture(scope="module")
-def fleet_spec(plane: ControlPlane) -> FleetSpec:
-    """What the module's fleet is made of; modules override it. A real plane's servers need their part of the cores."""
-    lease_s = 3 if isinstance(plane, RealPlane) else 2
-    return FleetSpec(lease_s=lease_s, settle_s=1, environment={WAIT_MS: "0-200"})
+def fleet_spec() -> FleetSpec:
+    """What the module's fleet is made of; modules override it."""
+    return FleetSpec(lease_s=2, settle_s=1, environment={WAIT_MS: "0-200"})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -15,7 +15,7 @@ from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet
 from tests.fleet.judging import judge
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 STUMBLING = Path(__file__).with_name("controllers") / "stumbling.py"
 
 
@@ -31,7 +31,7 @@ async def test_a_replica_whose_event_loop_is_blocked_ends_and_others_take_over(f
     exits = fleet.members[owner].exits
     before = len(exits)
     await fleet.update(ref, {"spec": {"html": "block 60"}})
-    await fleet.wait_for(lambda: len(exits) > before, f"{owner} to give up", within_s=60)
+    await fleet.wait_for(lambda: len(exits) > before, f"{owner} to give up", within_s=40)
     assert exits[-1].code not in (0, None)
     assert not exits[-1].asked
     await fleet.update(ref, {"spec": {"html": "well again"}})
@@ -56,7 +56,7 @@ async def test_a_watch_that_says_nothing_any_more_is_started_again(fleet: Fleet)
     async def all_seen() -> bool:
         return not await fleet.objects.behind(wanted)
 
-    await fleet.wait_for(all_seen, f"{victim} to notice", within_s=60)
+    await fleet.wait_for(all_seen, f"{victim} to notice", within_s=20)
     await judge(fleet)
     assert fleet.members[victim].current is process
 
@@ -70,6 +70,6 @@ async def test_a_reconciler_that_raises_holds_up_its_own_object_only(fleet: Flee
     async def rest_is_fresh() -> bool:
         return not await fleet.objects.behind(others)
 
-    await fleet.wait_for(rest_is_fresh, "the other objects to be reconciled", within_s=60)
+    await fleet.wait_for(rest_is_fresh, "the other objects to be reconciled", within_s=30)
     await fleet.update(ref, {"spec": {"html": "mended"}})
     await judge(fleet)

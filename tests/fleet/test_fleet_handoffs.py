@@ -12,7 +12,7 @@ from devcluster.embedded import EmbeddedPlane, Fault
 from ringleader.testing.fleet import Fleet
 from tests.fleet.judging import judge
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 OWNER, TARGET = "replica-1", "replica-4"
 
 
@@ -27,7 +27,7 @@ async def caught_in_handoff(fleet: Fleet) -> None:
         labels = (await fleet.objects.labels()).values()
         return any(found.get(keys.shard) == owner and found.get(keys.drain) == target for found in labels)
 
-    await fleet.wait_for(asked, "a handoff to be asked for", within_s=60)
+    await fleet.wait_for(asked, "a handoff to be asked for", within_s=20)
 
 
 async def test_the_target_of_a_handoff_dies_before_the_object_arrives(fleet: Fleet) -> None:

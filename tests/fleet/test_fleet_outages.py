@@ -15,12 +15,7 @@ from ringleader.testing.fleet import Fleet
 from ringleader.testing.witness import LEASES as LEASE_WRITES
 from tests.fleet.judging import judge
 
-pytestmark = [
-    pytest.mark.fleet,
-    pytest.mark.real_apart,
-    pytest.mark.timeout(300),
-    pytest.mark.asyncio(loop_scope="module"),
-]
+pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def test_after_an_outage_of_more_than_two_leases_nothing_is_relabelled(fleet: Fleet) -> None:
@@ -55,7 +50,7 @@ async def test_a_leading_sharder_frozen_in_its_work_does_no_harm_when_it_wakes(f
     async def another_leads() -> bool:
         return await fleet.leader() != leader
 
-    await fleet.wait_for(another_leads, "another sharder to lead", within_s=60)
+    await fleet.wait_for(another_leads, "another sharder to lead", within_s=30)
     await fleet.wait_converged()
     fleet.sharders[leader].wake()
     await asyncio.sleep(fleet.spec.lease_s)
@@ -70,7 +65,7 @@ async def test_a_lease_deleted_by_hand_costs_its_owner_the_place_and_nothing_els
     await fleet.client.delete(LEASES, lost, namespace=fleet.spec.lease_namespace)
     exits = fleet.members[victim].exits
     before = len(exits)
-    await fleet.wait_for(lambda: len(exits) > before, f"{victim} to notice", within_s=60)
+    await fleet.wait_for(lambda: len(exits) > before, f"{victim} to notice", within_s=20)
     assert exits[-1].code == 3
     evidence = await judge(fleet)
     created = [
