@@ -1,6 +1,6 @@
 """What can go wrong between us and an API server: one class per decision a caller can take.
 
-HTTP failures become these classes once, in `kubeio.client`; nobody else looks at status codes.
+HTTP failures become these classes once, in `kubeio.rest.client`; nobody else looks at status codes.
 """
 
 from __future__ import annotations

@@ -18,16 +18,16 @@ from rich.console import Console
 from rich.table import Table
 
 from devcluster.embedded import embedded_plane
-from kubeio import runtime
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
+from kubeio.access.kubeconfig import nearest
 from kubeio.clock import SystemClock
-from kubeio.command_line import run_command
-from kubeio.config import load_cluster
-from kubeio.discovery import Discovery
 from kubeio.errors import InputError
-from kubeio.kubeconfig import nearest
 from kubeio.labels import RingKeys
+from kubeio.program import runtime
+from kubeio.program.command_line import run_command
 from kubeio.resource import CONTROLLER_RINGS, NAMESPACES
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from loadtest.observer import Observer, Sample
 from loadtest.report import KINDS, draw, requests_of, summary
 from ringleader.testing.commands import WEBSITES, FleetSpec

@@ -25,19 +25,19 @@ import msgspec
 import uvloop
 import yaml
 
-from kubeio.client import Client
-from kubeio.config import load_cluster
-from kubeio.dialer import Dialer
-from kubeio.exchange import Broken
+from kubeio.access.cluster import load_cluster
 from kubeio.labels import json_pointer
 from kubeio.models import HasMeta
 from kubeio.patch import JsonPatch
 from kubeio.resource import Resource
+from kubeio.rest.client import Client
+from kubeio.rest.dialer import Dialer
+from kubeio.rest.exchange import Broken
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CANDIDATES = ("connection", "client", "client-decoded", "aiohttp")
 MEANING = {
-    "connection": "kubeio.connection alone",
+    "connection": "kubeio.rest.connection alone",
     "client": "kubeio.Client.patch, raw answer",
     "client-decoded": "kubeio.Client.patch, metadata decoded",
     "aiohttp": "aiohttp",

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubeio.models import Meta
-from kubeio.watch import Changed, ListDone, Listed, ListWatch, Removed
+from kubeio.watches.watch import Changed, ListDone, Listed, ListWatch, Removed
 
 if TYPE_CHECKING:
-    from kubeio.client import Client
     from kubeio.clock import Clock
     from kubeio.models import Object
     from kubeio.resource import Resource
+    from kubeio.rest.client import Client
 
 
 class _Condition(msgspec.Struct, rename="camel", gc=False):

@@ -1,6 +1,7 @@
 """Entry of the command `ringleader`, also found by kubectl as `kubectl ringleader`.
 
-Owns the name it goes by; the commands are in `ringleader.cli`, messages and exit codes in `kubeio.command_line`.
+Owns the name it goes by; the commands are in `ringleader.cli`, messages and exit codes in
+`kubeio.program.command_line`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kubeio.command_line import run_command
+from kubeio.program.command_line import run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

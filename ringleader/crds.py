@@ -17,8 +17,8 @@ from ringleader.options import Connection, connected
 from ringleader.output import print_line
 
 if TYPE_CHECKING:
-    from kubeio.client import Client
-    from kubeio.config import Cluster
+    from kubeio.access.cluster import Cluster
+    from kubeio.rest.client import Client
 
 
 def run_crds(where: Connection, *, is_applied: bool) -> int:

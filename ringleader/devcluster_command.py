@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kubeio.errors import InputError
-from kubeio.failures import FAILED
+from kubeio.program.failures import FAILED
 from ringleader.options import Output
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from kubeio.errors import InputError, KubeError
-from kubeio.failures import FailedAt
+from kubeio.program.failures import FailedAt
 from ringleader.output import Form
 
 if TYPE_CHECKING:
-    from kubeio.client import Client
-    from kubeio.config import Cluster
+    from kubeio.access.cluster import Cluster
+    from kubeio.rest.client import Client
 
 T = TypeVar("T")
 _DURATION = re.compile(r"\A(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?\Z")
@@ -87,8 +87,8 @@ def connected(where: Connection, work: Callable[[Client, Cluster], Awaitable[T]]
     """
     import asyncio
 
-    from kubeio.client import Client
-    from kubeio.config import load_cluster
+    from kubeio.access.cluster import load_cluster
+    from kubeio.rest.client import Client
 
     cluster = load_cluster(kubeconfig=where.kubeconfig, context=where.context)
 

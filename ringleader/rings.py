@@ -15,7 +15,7 @@ import msgspec
 
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys
 from kubeio.models import Lease, Meta
-from sharder.spec import KeyKind
+from sharder.ringspec.spec import KeyKind
 
 
 class Kind(msgspec.Struct, frozen=True):

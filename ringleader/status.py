@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubeio.access.kubeconfig import nearest
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError
-from kubeio.kubeconfig import nearest
 from kubeio.labels import RingKeys
 from kubeio.resource import CONTROLLER_RINGS
 from ringleader.options import Connection, connected
@@ -22,8 +22,8 @@ from ringleader.output import Form, Table, age, print_document, print_line, prin
 from ringleader.rings import Life, Ring, lives, ring_weights
 
 if TYPE_CHECKING:
-    from kubeio.client import Client
-    from kubeio.discovery import Discovery
+    from kubeio.rest.client import Client
+    from kubeio.rest.discovery import Discovery
 
 
 class MemberPicture(msgspec.Struct, rename="camel"):
@@ -77,7 +77,7 @@ def run_status(where: Connection, *, ring: str | None, form: Form | None) -> int
 
 
 async def _pictures(client: Client, name: str | None, *, timeout_s: float) -> list[RingPicture]:
-    from kubeio.discovery import Discovery
+    from kubeio.rest.discovery import Discovery
 
     rings = await read_rings(client, timeout_s=timeout_s)
     if name is not None and name not in {ring.name for ring in rings}:
@@ -101,7 +101,7 @@ async def read_rings(client: Client, *, timeout_s: float) -> list[Ring]:
 
 async def read_lives(client: Client, ring: Ring) -> list[Life]:
     """Every life of *ring*, from a consistent read of its Leases."""
-    from kubeio.lease import Leases
+    from kubeio.leases.lease import Leases
 
     leases, _ = await Leases(client, ring.spec.lease_namespace).list(f"{ring.keys.ring_label}={ring.name}")
     return lives(ring, leases, now=SystemClock().wall())

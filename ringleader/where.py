@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, NotFound
-from kubeio.kubeconfig import nearest
 from kubeio.models import HasMeta, Meta, ObjectKey, OwnerReference
 from kubeio.resource import Resource
 from ring import Explanation, HashRing
@@ -21,13 +21,13 @@ from ringleader.options import Connection, connected
 from ringleader.output import Form, age, print_document, print_line
 from ringleader.rings import Kind, Life, Ring, ring_weights
 from ringleader.status import read_lives, read_rings
-from sharder.spec import KeyKind
+from sharder.ringspec.spec import KeyKind
 
 if TYPE_CHECKING:
-    from kubeio.client import Client
-    from kubeio.config import Cluster
-    from kubeio.discovery import Discovery
-    from sharder.keys import RingKinds
+    from kubeio.access.cluster import Cluster
+    from kubeio.rest.client import Client
+    from kubeio.rest.discovery import Discovery
+    from sharder.planning.keys import RingKinds
 
 
 class Placement(msgspec.Struct, rename="camel"):
@@ -102,7 +102,7 @@ async def find(
     client: Client, kind: str, key: ObjectKey, *, ring_name: str | None, timeout_s: float
 ) -> Placement:
     """Where the object *key* of *kind* is and belongs. Raises InputError, KubeError."""
-    from kubeio.discovery import Discovery
+    from kubeio.rest.discovery import Discovery
 
     discovery = Discovery(client)
     resource = await discovery.resolve(kind)
@@ -160,8 +160,8 @@ def _kinds(ring: Ring) -> set[Kind]:
 
 async def _key(client: Client, discovery: Discovery, ring: Ring, target: Target) -> Key:
     """What the sharder hashes for *target* (protocol, section 3)."""
-    from sharder.keys import Controlled, Root
-    from sharder.lineage import read_controller
+    from sharder.planning.keys import Controlled, Root
+    from sharder.planning.lineage import read_controller
 
     kinds = await _ring_kinds(discovery, ring)
     role = kinds.role(target.resource, target.meta)
@@ -186,8 +186,8 @@ async def _key(client: Client, discovery: Discovery, ring: Ring, target: Target)
 
 async def _ring_kinds(discovery: Discovery, ring: Ring) -> RingKinds:
     """The kinds of *ring*, as the sharder sees them."""
-    from sharder.keys import RingKinds
-    from sharder.spec import GroupResource, RingResource, RingSpec
+    from sharder.planning.keys import RingKinds
+    from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
 
     def named(kind: Kind) -> GroupResource:
         return GroupResource(kind.group, kind.resource)

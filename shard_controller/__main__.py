@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from kubeio.command_line import run_command
 from kubeio.errors import InputError
+from kubeio.program.command_line import run_command
 from shard_controller import app
 from shard_controller.api import LeaderElected, Mode, Sharded, Single
 from shard_controller.config import Settings, ring_from_file

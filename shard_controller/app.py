@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.config import load_cluster
-from kubeio.logs import configure_logging
-from kubeio.metrics import ClientMetrics
-from kubeio.runtime import run as run_process
+from kubeio.program.logs import configure_logging
+from kubeio.program.runtime import run as run_process
+from kubeio.rest.client import Client
+from kubeio.rest.metrics import ClientMetrics
 from shard_controller.api import Controller, Mode
 from shard_controller.config import Settings
 from shard_controller.journal import check_journal

@@ -13,7 +13,7 @@ import msgspec
 from kubeio.clock import Clock
 from kubeio.models import HasMeta, Meta, Object, ObjectKey, OwnerReference
 from kubeio.resource import Resource
-from kubeio.store import Store
+from kubeio.watches.store import Store
 from shard_controller.ownership import Floors
 
 _meta_decoder = msgspec.json.Decoder(HasMeta)

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import msgspec
 
-from kubeio.client import Client
-from kubeio.discovery import Discovery
-from kubeio.documents import read_document
+from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, KubeError, NotFound
-from kubeio.failures import names_an_object
-from kubeio.kubeconfig import nearest
 from kubeio.labels import DEFAULT_DOMAIN, split_namespaces
 from kubeio.models import Meta
+from kubeio.program.documents import read_document
+from kubeio.program.failures import names_an_object
+from kubeio.program.server import parse_bind
 from kubeio.resource import CONTROLLER_RINGS, Resource
-from kubeio.server import parse_bind
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 
 NO_FENCE = "RINGLEADER_UNSAFE_NO_FENCE"
 

@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from kubeio.client import Client
 from kubeio.errors import InputError, NotFound
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
+from kubeio.rest.client import Client
 from shard_controller import changes
 from shard_controller.cache import Cache, Kind
 from shard_controller.conditions import Conditions

@@ -53,7 +53,7 @@ def acknowledgement(meta: Meta, handoff: Handoff, keys: RingKeys) -> JsonPatch:
 
 
 class LeaseReads(Protocol):
-    """The part of `kubeio.lease.Leases` that evidence needs."""
+    """The part of `kubeio.leases.lease.Leases` that evidence needs."""
 
     async def get(self, name: str) -> Lease: ...
 

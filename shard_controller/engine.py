@@ -13,12 +13,12 @@ from typing import Never
 
 import structlog
 
-from kubeio.client import Client
 from kubeio.clock import Clock
-from kubeio.informer import Informer
-from kubeio.store import Change
-from kubeio.watch import ListWatch
-from kubeio.workqueue import WorkQueue
+from kubeio.queues.workqueue import WorkQueue
+from kubeio.rest.client import Client
+from kubeio.watches.informer import Informer
+from kubeio.watches.store import Change
+from kubeio.watches.watch import ListWatch
 from shard_controller.cache import Cache, Kind, Task
 from shard_controller.gate import Gate
 from shard_controller.progress import TICK_S, Pulse

@@ -20,12 +20,12 @@ from typing import Never, Protocol
 import msgspec
 import structlog
 
-from kubeio.client import Client
+from kubeio.access.cluster import Cluster
 from kubeio.clock import Clock, micro_time
-from kubeio.config import Cluster
 from kubeio.errors import Conflict, KubeError, NotFound
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
 from kubeio.models import Lease
+from kubeio.rest.client import Client
 from shard_controller import life
 from shard_controller.errors import LeaseLost, Stalled
 from shard_controller.progress import Pulse, Watchdog
@@ -38,7 +38,7 @@ STALLED_EXIT = 1
 
 
 class LeaseSwaps(Protocol):
-    """The part of `kubeio.lease.Leases` that a heartbeat needs."""
+    """The part of `kubeio.leases.lease.Leases` that a heartbeat needs."""
 
     async def get(self, name: str) -> Lease: ...
     async def swap(self, lease: Lease) -> Lease: ...

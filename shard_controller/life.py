@@ -14,7 +14,7 @@ import structlog
 from kubeio.clock import Clock, micro_time
 from kubeio.errors import AlreadyExists, Conflict, InputError, KubeError, NotFound, Unreachable
 from kubeio.labels import PROTOCOL_VERSION, RingKeys, is_shard_name
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta
 from shard_controller import process
 from shard_controller.process import Identity, ProcessTable

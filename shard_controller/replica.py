@@ -16,18 +16,18 @@ from typing import Any, assert_never
 import structlog
 from prometheus_client import CollectorRegistry
 
-from kubeio.client import Client
+from kubeio.access.cluster import Cluster
 from kubeio.clock import Clock
-from kubeio.config import Cluster
-from kubeio.discovery import Discovery
-from kubeio.election import LeadershipLost, leader_gauge, leadership
 from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.labels import RingKeys
-from kubeio.lease import Leases
-from kubeio.queue_metrics import QueueCollectors
+from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
+from kubeio.leases.lease import Leases
+from kubeio.program.server import ProbeServer, write_port
+from kubeio.queues.metrics import QueueCollectors
+from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import Resource
-from kubeio.server import ProbeServer, write_port
-from kubeio.workqueue import WorkQueue
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from shard_controller import config, life, process
 from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.cache import Cache, Kind, Task

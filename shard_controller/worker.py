@@ -16,8 +16,8 @@ import structlog
 
 from kubeio.errors import KubeError, NotFound
 from kubeio.models import Object
-from kubeio.store import Change
-from kubeio.workqueue import QueueClosed, WorkQueue
+from kubeio.queues.workqueue import QueueClosed, WorkQueue
+from kubeio.watches.store import Change
 from shard_controller import finalizers
 from shard_controller.api import Controller
 from shard_controller.cache import Cache, Kind, Task

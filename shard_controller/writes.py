@@ -15,13 +15,13 @@ import msgspec
 import structlog
 
 from kubeio.backoff import exponential_s, jittered_s
-from kubeio.client import Client
 from kubeio.clock import Clock
 from kubeio.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound, ServerFailure, Unreachable
 from kubeio.labels import json_pointer
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
+from kubeio.rest.client import Client
 from shard_controller.cache import Kind, object_from, version_of
 from shard_controller.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused
 from shard_controller.fence import Fence

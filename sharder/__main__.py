@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from kubeio.command_line import run_command
+from kubeio.program.command_line import run_command
 from sharder.flags import Flags, become_process, check_duration
 
 

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import Clock, SystemClock
-from kubeio.config import load_cluster
-from kubeio.discovery import Discovery
-from kubeio.election import leader_gauge, leadership
-from kubeio.lease import Leases
-from kubeio.metrics import ClientMetrics
-from kubeio.server import ProbeServer, write_port
-from sharder.limit import MOST
+from kubeio.leases.election import leader_gauge, leadership
+from kubeio.leases.lease import Leases
+from kubeio.program.server import ProbeServer, write_port
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
+from kubeio.rest.metrics import ClientMetrics
 from sharder.metrics import PaceMetrics, SharderMetrics
-from sharder.outlets import Outlets
-from sharder.ringfile import FileRing, RingFile
-from sharder.rings import Rings
-from sharder.scope import EVERYWHERE, Scope
+from sharder.rings.cluster import Rings
+from sharder.rings.file import FileRing, RingFile
+from sharder.ringspec.scope import EVERYWHERE, Scope
+from sharder.writing.limit import MOST
+from sharder.writing.outlets import Outlets
 
 if TYPE_CHECKING:
-    from kubeio.config import Cluster
+    from kubeio.access.cluster import Cluster
     from sharder.admission.settings import WebhookSettings
     from sharder.admission.webhook import Webhook
 

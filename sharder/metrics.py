@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from sharder.pace import Pace
+    from sharder.writing.pace import Pace
 
 _PATCH_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ASSIGN_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)

@@ -26,7 +26,7 @@ KEPT_OUT: Final = ("rich", "greenlet")
 def main(word: str) -> int:
     """Run the sharder that *word* (`Flags.encode`) describes; the exit code."""
     keep_out()
-    from kubeio.runtime import BAD_INPUT, run
+    from kubeio.program.runtime import BAD_INPUT, run
     from sharder.app import run as run_sharder
 
     try:
@@ -48,12 +48,12 @@ def keep_out() -> None:
 
 def read_settings(flags: Flags) -> Settings:
     """Settings of the process, and its log set up. Raises InputError."""
-    from kubeio.runtime import configure_logging
-    from kubeio.server import parse_bind
+    from kubeio.program.runtime import configure_logging
+    from kubeio.program.server import parse_bind
     from sharder.admission.settings import read_flags
     from sharder.app import Settings
-    from sharder.ringfile import RingFile
-    from sharder.scope import Scope
+    from sharder.rings.file import RingFile
+    from sharder.ringspec.scope import Scope
 
     configure_logging(format=flags.log_format, level=flags.log_level)
     host, port = parse_bind("--probes-bind", flags.probes_bind)

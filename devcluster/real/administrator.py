@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from kubeio.client import Client
-from kubeio.config import load_cluster
+from kubeio.access.cluster import load_cluster
 from kubeio.errors import KubeError
+from kubeio.rest.client import Client
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _RBAC_GROUP = "rbac.authorization.k8s.io"

@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 
 from devcluster.real import BinariesMissing
-from kubeio import runtime
-from kubeio.command_line import run_command
+from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError
-from kubeio.kubeconfig import nearest
+from kubeio.program import runtime
+from kubeio.program.command_line import run_command
 from loadtest.sharder_bench.goals import Figure, Verdict
 from loadtest.sharder_bench.report import Document, draw, table
 from loadtest.sharder_bench.rows import NEED_WRK, ROWS, Meter, Options

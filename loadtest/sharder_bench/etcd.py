@@ -15,8 +15,8 @@ from typing import Final, Self
 
 import msgspec
 
-from kubeio.client import Client
-from kubeio.config import Cluster, Trust, parse_server
+from kubeio.access.cluster import Cluster, Trust, parse_server
+from kubeio.rest.client import Client
 
 _AT_ONCE: Final = 32
 

@@ -20,12 +20,12 @@ from devcluster.embedded import embedded_plane
 from devcluster.plane import ControlPlane
 from devcluster.real import RealPlane, ensure_binaries, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS
-from kubeio.client import Client
+from kubeio.access.cluster import Cluster, load_cluster
 from kubeio.clock import Clock, SystemClock
-from kubeio.config import Cluster, load_cluster
 from kubeio.labels import RingKeys
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
 from kubeio.resource import LEASES, Resource
+from kubeio.rest.client import Client
 from loadtest.sharder_bench.etcd import Etcd
 from loadtest.sharder_bench.sightings import LeaseSightings, Sightings
 from loadtest.sharder_bench.stand_ins import StandIns

@@ -17,9 +17,9 @@ from loadtest.sharder_bench.processes import Cores
 from loadtest.sharder_bench.rows import Meter, Options, Series, series
 from loadtest.sharder_bench.sightings import NotSeen, OwnerChange
 from loadtest.sharder_bench.wrk import Request, Tally, WrkFailed, sending
-from sharder.decisions import Assign
-from sharder.objects import FIELD_MANAGER
-from sharder.patches import patch_of
+from sharder.planning.decisions import Assign
+from sharder.planning.patches import patch_of
+from sharder.writing.objects import FIELD_MANAGER
 
 _PER_S_AT_MOST: Final = 2_000
 """How many patches are made ready for wrk; a faster server is done sooner."""

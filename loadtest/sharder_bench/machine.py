@@ -13,7 +13,7 @@ import msgspec
 
 from devcluster.plane import ControlPlane
 from devcluster.real import RealPlane
-from kubeio.client import Client
+from kubeio.rest.client import Client
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kubeio.client import Client
 from kubeio.clock import Clock
 from kubeio.labels import RingKeys
-from kubeio.lease import decode_lease
+from kubeio.leases.lease import decode_lease
 from kubeio.models import Meta
 from kubeio.resource import LEASES, Resource
-from kubeio.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
+from kubeio.rest.client import Client
+from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
 
 _POLL_S: Final = 0.02
 _STEPS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubeio.client import Client
 from kubeio.clock import Clock, micro_time
 from kubeio.errors import Conflict, Invalid, NotFound
 from kubeio.labels import RingKeys
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
 from kubeio.resource import Resource
-from kubeio.watch import Changed, Listed, ListWatch
+from kubeio.rest.client import Client
+from kubeio.watches.watch import Changed, Listed, ListWatch
 from shard_controller.drain import acknowledgement
 from shard_controller.life import Birth, fresh_name, release
 from shard_controller.ownership import decide_handoff

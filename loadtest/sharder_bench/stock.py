@@ -12,17 +12,17 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from kubeio.client import Client
 from kubeio.errors import AlreadyExists
 from kubeio.labels import RingKeys
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
 from kubeio.resource import Resource
+from kubeio.rest.client import Client
 from loadtest.sharder_bench.etcd import Etcd
 from loadtest.sharder_bench.sightings import NotSeen, Sightings, wait_for
-from sharder.decisions import Assign
-from sharder.objects import FIELD_MANAGER
-from sharder.patches import patch_of
+from sharder.planning.decisions import Assign
+from sharder.planning.patches import patch_of
+from sharder.writing.objects import FIELD_MANAGER
 
 Tick = Callable[[int], None]
 Owners = Mapping[str, str]

@@ -3,6 +3,6 @@
 `ringleader.testing.plugin` holds the pytest fixtures; `open_fleet` is the same without pytest.
 """
 
-from kubeio.installation import check_packages
+from kubeio.program.installation import check_packages
 
 check_packages()  # a foreign `ring` would fail further down, with words that help nobody

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, assert_never
 
 from kubeio.errors import KubeError
-from sharder.activation import holder_of
 from sharder.admission.review import Asked, Labelled, Left, Verdict
-from sharder.decisions import (
+from sharder.membership.activation import holder_of
+from sharder.membership.lives import shows_held
+from sharder.planning.decisions import (
     Assign,
     Decision,
     Drain,
@@ -24,8 +25,7 @@ from sharder.decisions import (
     UpdateDrain,
     Wait,
 )
-from sharder.lives import shows_held
-from sharder.planner import Subject, Terms, plan
+from sharder.planning.planner import Subject, Terms, plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from kubeio.models import Meta
     from kubeio.resource import Resource
     from sharder.admission.lease_reads import LeaseReads
-    from sharder.keys import ControllerName, RingKinds
-    from sharder.namespaces import Namespaces
-    from sharder.planner import ControllerSeen
-    from sharder.roster import Roster
-    from sharder.spec import RingSpec
+    from sharder.membership.roster import Roster
+    from sharder.planning.keys import ControllerName, RingKinds
+    from sharder.planning.planner import ControllerSeen
+    from sharder.ringspec.spec import RingSpec
+    from sharder.unowned.namespaces import Namespaces
 
 MAX_STEPS: Final = 8
 """Controllers read for one object: each step goes up its tree."""

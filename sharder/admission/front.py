@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from kubeio.https import Reply
+from kubeio.program.https import Reply
 from sharder.admission.hook import assign_path
 from sharder.admission.review import Asked, BadReview, Left, Verdict, read_review, write_answer
 

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kubeio.errors import Forbidden, KubeError, NotFound
-from kubeio.failures import failure
 from kubeio.models import HasMeta
 from kubeio.patch import ApplyPatch
+from kubeio.program.failures import failure
 from kubeio.resource import CONTROLLER_RINGS, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kubeio.client import Client
     from kubeio.clock import Clock
+    from kubeio.rest.client import Client
     from sharder.admission.keeper import Keeper
     from sharder.admission.settings import Target
-    from sharder.spec import LabelSelector, RingSpec
+    from sharder.ringspec.spec import LabelSelector, RingSpec
 
 log = structlog.get_logger("sharder")
 

@@ -17,9 +17,9 @@ import msgspec
 import structlog
 
 from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
-from kubeio.failures import failure
 from kubeio.models import Meta
 from kubeio.patch import MergePatch
+from kubeio.program.failures import failure
 from kubeio.resource import Resource
 from sharder.admission.certificates import read_certificate
 from sharder.admission.keyring import Keyring, Step, carry_out, plan_rotation, read_keyring
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import Gauge
 
-    from kubeio.client import Client
     from kubeio.clock import Clock
+    from kubeio.rest.client import Client
     from sharder.admission.certificates import Pair
     from sharder.admission.settings import Lifetimes
 

@@ -20,7 +20,7 @@ log = structlog.get_logger("sharder")
 
 
 class ReadsLeases(Protocol):
-    """`kubeio.lease.Leases`, as it is needed here."""
+    """`kubeio.leases.lease.Leases`, as it is needed here."""
 
     async def get(self, name: str) -> Lease: ...
 

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kubeio.errors import Forbidden, KubeError
-from kubeio.failures import failure
+from kubeio.program.failures import failure
 from sharder.admission.hook import RETRY_S, keep_configuration, remove_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kubeio.client import Client
     from kubeio.clock import Clock
     from kubeio.resource import Resource
+    from kubeio.rest.client import Client
     from sharder.admission.webhook import Webhook
-    from sharder.rebalance import Rebalance
-    from sharder.roster import Roster
-    from sharder.spec import RingSpec
+    from sharder.membership.roster import Roster
+    from sharder.moving.rebalance import Rebalance
+    from sharder.ringspec.spec import RingSpec
 
 log = structlog.get_logger("sharder")
 

@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kubeio.errors import KubeError
-from kubeio.failures import failure
-from kubeio.https import PostServer
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
+from kubeio.program.failures import failure
+from kubeio.program.https import PostServer
 from sharder.admission.desk import Desk
 from sharder.admission.front import DEADLINE_S, Front
 from sharder.admission.keeper import Keeper, server_context
 from sharder.admission.lease_reads import LeaseReads
 from sharder.admission.settings import BIND_FLAG
-from sharder.lineage import read_controller
-from sharder.namespaces import Namespaces
-from sharder.scope import EVERYWHERE
+from sharder.planning.lineage import read_controller
+from sharder.ringspec.scope import EVERYWHERE
+from sharder.unowned.namespaces import Namespaces
 
 if TYPE_CHECKING:
-    from kubeio.client import Client
     from kubeio.clock import Clock
+    from kubeio.rest.client import Client
     from sharder.admission.metrics import AdmissionMetrics
     from sharder.admission.settings import WebhookSettings
-    from sharder.keys import RingKinds
-    from sharder.roster import Roster
-    from sharder.spec import RingSpec
+    from sharder.membership.roster import Roster
+    from sharder.planning.keys import RingKinds
+    from sharder.ringspec.spec import RingSpec
 
 log = structlog.get_logger("sharder")
 

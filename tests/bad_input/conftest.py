@@ -20,10 +20,10 @@ import pytest_asyncio
 import yaml
 
 from devcluster.embedded import EmbeddedPlane, embedded_plane
-from kubeio.client import Client
-from kubeio.config import load_cluster
+from kubeio.access.cluster import load_cluster
 from kubeio.errors import KubeError
 from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
+from kubeio.rest.client import Client
 from ringleader.testing.held import held
 
 ROOT = Path(__file__).parents[2]

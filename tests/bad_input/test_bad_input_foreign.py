@@ -118,7 +118,7 @@ async def test_an_import_says_the_same(tmp_path: Path) -> None:
     ended = await run(["-c", "import ringleader.testing"], tmp_path, PYTHONPATH=str(foreign.parents[1]))
     assert ended.code == 1
     last = ended.err.splitlines()[-1]
-    assert last.startswith("kubeio.installation.ForeignPackage: import: 'ring' finds ")
+    assert last.startswith("kubeio.program.installation.ForeignPackage: import: 'ring' finds ")
 
 
 async def test_a_fleet_may_be_started_in_any_folder(tmp_path: Path) -> None:

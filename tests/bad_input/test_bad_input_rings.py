@@ -18,11 +18,11 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from kubeio.client import Client
-from kubeio.config import load_cluster
-from kubeio.discovery import Discovery
+from kubeio.access.cluster import load_cluster
 from kubeio.errors import Invalid
 from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from ringleader.testing.held import held
 
 ROOT = Path(__file__).parents[2]

@@ -18,10 +18,10 @@ import pytest_asyncio
 import yaml
 
 from devcluster.real.real_plane import RealPlane
-from kubeio.client import Client
-from kubeio.config import load_cluster
+from kubeio.access.cluster import load_cluster
 from kubeio.labels import RingKeys
 from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, Resource
+from kubeio.rest.client import Client
 from ringleader.assets import website_controller, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.helm import Helm, HelmFailed

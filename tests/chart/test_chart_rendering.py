@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from devcluster.real.real_plane import RealPlane
-from kubeio.client import Client
-from kubeio.config import load_cluster
-from kubeio.discovery import Discovery
+from kubeio.access.cluster import load_cluster
 from kubeio.resource import CRDS, NAMESPACES
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from ringleader.assets import ring_crd
 from ringleader.testing.client import IndependentClient
 from tests.chart.helm import Helm, HelmFailed

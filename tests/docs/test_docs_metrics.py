@@ -12,13 +12,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeio.clock import SystemClock
-from kubeio.election import leader_gauge
-from kubeio.metrics import ClientMetrics
-from kubeio.queue_metrics import QueueCollectors
+from kubeio.leases.election import leader_gauge
+from kubeio.queues.metrics import QueueCollectors
+from kubeio.rest.metrics import ClientMetrics
 from shard_controller.metrics import ControllerMetrics
 from sharder.admission.metrics import AdmissionMetrics
 from sharder.metrics import PaceMetrics, SharderMetrics
-from sharder.pace import Pace
+from sharder.writing.pace import Pace
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `(?P<name>[a-z_]+)` \| (?P<labels>[a-z_, ]*?) ?\| .+ \|$", re.MULTILINE)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kubeio.clock import ManualClock
 from kubeio.models import HasMeta, Object
 from kubeio.resource import Resource
-from kubeio.watch import Changed, WatchEvent
+from kubeio.watches.watch import Changed, WatchEvent
 from loadtest.observer import Observer, Sample
 from loadtest.report import draw, percentile, requests_of, summary
 

@@ -23,10 +23,10 @@ from rich.console import Console
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
 from kubeio.labels import RingKeys
-from kubeio.lease import decode_lease
+from kubeio.leases.lease import decode_lease
 from kubeio.models import HasMeta, Object
 from kubeio.resource import Resource
-from kubeio.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
+from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from loadtest.sharder_bench.__main__ import exit_code, parse_rows, parse_sizes
 from loadtest.sharder_bench.goals import GOALS, Goal, Verdict, figure
 from loadtest.sharder_bench.limit import Limit

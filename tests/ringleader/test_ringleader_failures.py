@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubeio.errors import Forbidden, InputError, NotFound, Unauthorized, Unreachable
-from kubeio.failures import failure
+from kubeio.program.failures import failure
 from ringleader.__main__ import main
 from ringleader.options import duration_s
 

@@ -18,12 +18,12 @@ import yaml
 
 from devcluster.embedded import EmbeddedPlane, embedded_plane
 from devcluster.plane import Write
-from kubeio.client import Client
-from kubeio.config import load_cluster
+from kubeio.access.cluster import load_cluster
 from kubeio.errors import KubeError
 from kubeio.labels import RingKeys
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, Resource
+from kubeio.rest.client import Client
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "acting.py"

@@ -12,7 +12,7 @@ import pytest
 from kubeio.clock import ManualClock
 from kubeio.errors import AlreadyExists, Conflict, NotFound, Unreachable
 from kubeio.labels import RingKeys
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
 from shard_controller.life import Birth, Life, begin_life, fresh_name
 from shard_controller.process import Identity

@@ -15,15 +15,15 @@ from prometheus_client import CollectorRegistry
 
 import shard_controller as sc
 from devcluster.embedded import Fault
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
-from kubeio.config import load_cluster
 from kubeio.errors import NotFound
 from kubeio.labels import RingKeys
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
 from kubeio.resource import Resource
+from kubeio.rest.client import Client
 from shard_controller.cache import Cache, Kind, object_from
 from shard_controller.context import Context, Surroundings
 from shard_controller.drain import Evidence, Handover, NotAcknowledged

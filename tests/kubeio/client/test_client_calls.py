@@ -12,13 +12,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeio import errors
-from kubeio.client import Client
-from kubeio.credentials import Credential
+from kubeio.access.credentials import Credential
 from kubeio.labels import json_pointer
-from kubeio.metrics import ClientMetrics
 from kubeio.models import HasMeta, Lease, Meta
 from kubeio.patch import ApplyPatch, JsonPatch, MergePatch
 from kubeio.resource import LEASES, NAMESPACES, Resource
+from kubeio.rest.client import Client
+from kubeio.rest.metrics import ClientMetrics
 from tests.kubeio.client.wire_server import (
     CHUNKED_HEAD,
     Conversation,

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kubeio.discovery import Discovery
 from kubeio.errors import Forbidden, InputError, ServerFailure
 from kubeio.resource import LEASES, Resource
+from kubeio.rest.discovery import Discovery
 from tests.kubeio.client.wire_server import Conversation, Script, WireServer, failure_status
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubeio.client import Client
-from kubeio.config import load_cluster
+from kubeio.access.cluster import load_cluster
+from kubeio.rest.client import Client
 from tests.kubeio.client.wire_server import (
     CHUNKED_HEAD,
     Conversation,

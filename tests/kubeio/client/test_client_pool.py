@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from kubeio.client import Client
-from kubeio.connection import Connection
-from kubeio.dialer import Dialer
 from kubeio.errors import Unreachable
-from kubeio.exchange import Broken
-from kubeio.pool import Pool, PoolClosed
+from kubeio.rest.client import Client
+from kubeio.rest.connection import Connection
+from kubeio.rest.dialer import Dialer
+from kubeio.rest.exchange import Broken
+from kubeio.rest.pool import Pool, PoolClosed
 from tests.kubeio.client.wire_server import Conversation, Hangup, WireServer, http_answer
 
 
@@ -354,7 +354,7 @@ async def test_connecting_takes_no_longer_than_its_own_limit(
         await conversation.until_closed()
 
     plain_server.script = mute
-    monkeypatch.setattr("kubeio.dialer.CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("kubeio.rest.dialer.CONNECT_TIMEOUT_S", 0.2)
     cluster = plain_server.cluster(url=plain_server.url.replace("http:", "https:"))
     async with plain_server.client(cluster=cluster) as client:
         with pytest.raises(Unreachable, match=r"no connection within 0\.2 s") as caught:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kubeio.access.proxies import Proxy
 from kubeio.errors import Unreachable
-from kubeio.proxies import Proxy
 from tests.kubeio.client.wire_server import CHUNKED_HEAD, Conversation, WireServer, basic, chunked
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeio.errors import Expired, Forbidden, Unreachable
-from kubeio.line_stream import MAX_LAG_BYTES
-from kubeio.lines import LineSplitter, LineTooLong
+from kubeio.rest.line_stream import MAX_LAG_BYTES
+from kubeio.rest.lines import LineSplitter, LineTooLong
 from tests.kubeio.client.wire_server import (
     CHUNKED_HEAD,
     Conversation,

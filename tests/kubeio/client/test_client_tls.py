@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kubeio.config import Trust
-from kubeio.credentials import Credential, FixedCredentials, KeyPair
+from kubeio.access.cluster import Trust
+from kubeio.access.credentials import Credential, FixedCredentials, KeyPair
 from kubeio.errors import InputError, Unreachable
 from tests.kubeio.client.wire_server import Conversation, Tls, WireServer
 

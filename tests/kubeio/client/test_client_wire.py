@@ -8,9 +8,9 @@ import json
 
 import pytest
 
-from kubeio.client import Response
-from kubeio.connection import MAX_HEADER_BYTES
 from kubeio.errors import BadRequest, Unreachable
+from kubeio.rest.client import Response
+from kubeio.rest.connection import MAX_HEADER_BYTES
 from tests.kubeio.client.wire_server import (
     CHUNKED_HEAD,
     Conversation,

@@ -21,10 +21,10 @@ from typing import Self
 
 import trustme
 
-from kubeio.client import Client
-from kubeio.config import Cluster, Endpoint, Trust, parse_server
-from kubeio.credentials import Credential, Credentials, FixedCredentials
-from kubeio.proxies import Proxy
+from kubeio.access.cluster import Cluster, Endpoint, Trust, parse_server
+from kubeio.access.credentials import Credential, Credentials, FixedCredentials
+from kubeio.access.proxies import Proxy
+from kubeio.rest.client import Client
 
 TOKEN = Credential("Bearer secret")
 

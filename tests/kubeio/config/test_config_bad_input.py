@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubeio.config import load_cluster
+from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
 from tests.kubeio.config.conftest import Write
 from tests.kubeio.config.kubeconfigs import Ca, b64, document

@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 import trustme
 
+from kubeio.access.cluster import Cluster, load_cluster
+from kubeio.access.credentials import Credential, Credentials, FileCredentials, KeyPair, PluginCredentials
+from kubeio.access.plugins import PluginFailed, run_child
 from kubeio.clock import ManualClock, SystemClock
-from kubeio.config import Cluster, load_cluster
-from kubeio.credentials import Credential, Credentials, FileCredentials, KeyPair, PluginCredentials
 from kubeio.errors import InputError, Unreachable
-from kubeio.plugins import PluginFailed, run_child
 from tests.kubeio.config.conftest import Write
 from tests.kubeio.config.kubeconfigs import Ca, b64
 
@@ -443,7 +443,7 @@ async def test_plugin_that_gives_nothing_usable_is_an_input_error(
 
 
 def test_plugin_that_hangs_is_killed_with_its_children(plugin: Exec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeio.plugins.PLUGIN_TIMEOUT_S", 1.5)
+    monkeypatch.setattr("kubeio.access.plugins.PLUGIN_TIMEOUT_S", 1.5)
     plugin.gives(sleep=60, status={"token": "t"})
     begun = time.monotonic()
     request = {

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kubeio.access.cluster import Cluster, in_cluster, is_in_cluster, load_cluster
+from kubeio.access.credentials import Credential, KeyPair
+from kubeio.access.proxies import Proxy
 from kubeio.clock import ManualClock
-from kubeio.config import Cluster, in_cluster, is_in_cluster, load_cluster
-from kubeio.credentials import Credential, KeyPair
 from kubeio.errors import InputError
-from kubeio.proxies import Proxy
 from tests.kubeio.config.conftest import Write
 from tests.kubeio.config.kubeconfigs import Ca, b64
 
@@ -72,7 +72,7 @@ def test_pod_beats_home_but_not_kubeconfig(
 ) -> None:
     write("home/.kube/config", context={"namespace": "home"})
     pod = service_account(tmp_path, ca)
-    monkeypatch.setattr("kubeio.config.SERVICE_ACCOUNT", pod)
+    monkeypatch.setattr("kubeio.access.cluster.SERVICE_ACCOUNT", pod)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     assert load_cluster().context == "in-cluster"

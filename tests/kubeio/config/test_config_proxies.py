@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kubeio.access.proxies import Proxy, is_exempt, parse_proxy, proxy_from_environment, without_password
 from kubeio.errors import InputError
-from kubeio.proxies import Proxy, is_exempt, parse_proxy, proxy_from_environment, without_password
 
 
 @pytest.mark.parametrize(

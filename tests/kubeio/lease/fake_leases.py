@@ -1,6 +1,6 @@
 """Leases in memory that behave: compare-and-swap, latency, lost answers, writes that arrive late, partitions.
 
-`LeaseServer.seen_by(name)` is what one process has of `kubeio.lease.Leases`, with faults of its own.
+`LeaseServer.seen_by(name)` is what one process has of `kubeio.leases.lease.Leases`, with faults of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound, Unreachable
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
 from kubeio.models import Lease
 
 T = TypeVar("T")

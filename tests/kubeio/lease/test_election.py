@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from kubeio.clock import micro_time
-from kubeio.election import Leadership, LeadershipLost, leader_gauge, leadership
 from kubeio.errors import Forbidden, InputError, ServerFailure
+from kubeio.leases.election import Leadership, LeadershipLost, leader_gauge, leadership
 from kubeio.models import Lease, LeaseSpec, Meta
 from tests.kubeio.lease.fake_leases import ConnectedLeases, LeaseServer
 from tests.kubeio.virtual import LoopClock, rng, run_virtually

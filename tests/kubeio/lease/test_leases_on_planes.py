@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from kubeio.client import Client
 from kubeio.clock import SystemClock
-from kubeio.election import leadership
 from kubeio.errors import AlreadyExists, Conflict, Forbidden, InputError, NotFound
-from kubeio.lease import Leases
+from kubeio.leases.election import leadership
+from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.rest.client import Client
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kubeio.workqueue import QueueClosed, WorkQueue
+from kubeio.queues.workqueue import QueueClosed, WorkQueue
 from tests.kubeio.virtual import LoopClock, rng
 
 KEYS = st.sampled_from("abcde")

@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kubeio.queue_metrics import QueueCollectors
-from kubeio.workqueue import QueueClosed, WorkQueue
+from kubeio.queues.metrics import QueueCollectors
+from kubeio.queues.workqueue import QueueClosed, WorkQueue
 from tests.kubeio.virtual import LoopClock, rng
 
 pytestmark = pytest.mark.looptime

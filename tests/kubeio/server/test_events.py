@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from kubeio.client import Client
 from kubeio.clock import SystemClock
 from kubeio.errors import ServerFailure
-from kubeio.events import EventRecorder, Regarding
 from kubeio.models import Meta
 from kubeio.resource import EVENTS, Resource
+from kubeio.rest.client import Client
+from kubeio.rest.events import EventRecorder, Regarding
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

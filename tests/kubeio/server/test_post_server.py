@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from kubeio.errors import InputError
-from kubeio.https import Limits, PostServer, Reply
+from kubeio.program.https import Limits, PostServer, Reply
 
 CA = trustme.CA()
 

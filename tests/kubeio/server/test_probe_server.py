@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from kubeio.errors import InputError
-from kubeio.server import Check, ProbeServer
+from kubeio.program.server import Check, ProbeServer
 
 
 def new_server(

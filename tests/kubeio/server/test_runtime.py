@@ -12,14 +12,14 @@ import time
 import pytest
 
 from kubeio.errors import InputError
-from kubeio.logs import configure_logging
-from kubeio.server import parse_bind
+from kubeio.program.logs import configure_logging
+from kubeio.program.server import parse_bind
 
 PROLOGUE = """
 import asyncio, sys
 import structlog
 from kubeio.errors import InputError, KubeError
-from kubeio.runtime import configure_logging, run
+from kubeio.program.runtime import configure_logging, run
 configure_logging(format="json")
 log = structlog.get_logger("test")
 def ready():

@@ -1,6 +1,6 @@
 """An API server in memory that behaves: versions, pages, history, watches; and that misbehaves on request.
 
-It stands in for `kubeio.client.Client` under `ListWatch`, on virtual time. The same promises are tested over
+It stands in for `kubeio.rest.client.Client` under `ListWatch`, on virtual time. The same promises are tested over
 real sockets against the embedded control plane.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import msgspec
 
-from kubeio.client import Client, Page
 from kubeio.errors import BadRequest, Expired, KubeError, ServerFailure, Unreachable
 from kubeio.models import HasMeta, Object, ObjectKey
 from kubeio.resource import Resource
+from kubeio.rest.client import Client, Page
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 BOOKMARK_S = 60.0

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kubeio.patience import Patience
+from kubeio.rest.patience import Patience
 
 pytestmark = pytest.mark.looptime
 

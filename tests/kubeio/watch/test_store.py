@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from kubeio.models import HasMeta, Object, ObjectKey
-from kubeio.store import Store
-from kubeio.versions import is_older, newest
+from kubeio.watches.store import Store
+from kubeio.watches.versions import is_older, newest
 
 _meta_decoder = msgspec.json.Decoder(HasMeta)
 

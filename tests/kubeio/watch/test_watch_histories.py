@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeio.errors import Expired, KubeError, ServerFailure, TooManyRequests
-from kubeio.informer import Informer
 from kubeio.models import Meta, ObjectKey
-from kubeio.store import Change
-from kubeio.versions import number
-from kubeio.watch import ListWatch
+from kubeio.watches.informer import Informer
+from kubeio.watches.store import Change
+from kubeio.watches.versions import number
+from kubeio.watches.watch import ListWatch
 from tests.kubeio.virtual import LoopClock, rng, run_virtually
 from tests.kubeio.watch.fake_server import WEBSITES, FakeServer
 

@@ -11,16 +11,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from devcluster.embedded import EmbeddedPlane, Fault
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.config import load_cluster
 from kubeio.errors import Expired, KubeError, NotFound
-from kubeio.informer import Informer
 from kubeio.models import HasMeta, ObjectKey
 from kubeio.patch import JsonPatch
 from kubeio.resource import NAMESPACES, Resource
-from kubeio.store import Change
-from kubeio.watch import ListWatch
+from kubeio.rest.client import Client
+from kubeio.watches.informer import Informer
+from kubeio.watches.store import Change
+from kubeio.watches.watch import ListWatch
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

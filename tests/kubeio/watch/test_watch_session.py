@@ -20,10 +20,10 @@ from kubeio.errors import (
     Unauthorized,
     Unreachable,
 )
-from kubeio.informer import Informer
 from kubeio.models import ObjectKey
-from kubeio.store import Change
-from kubeio.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, WatchEvent
+from kubeio.watches.informer import Informer
+from kubeio.watches.store import Change
+from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, WatchEvent
 from tests.kubeio.virtual import LoopClock, rng
 from tests.kubeio.watch.fake_server import WEBSITES, FakeServer
 

@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from devcluster.embedded import EmbeddedPlane, embedded_plane
-from kubeio.client import Client
-from kubeio.config import load_cluster
+from kubeio.access.cluster import load_cluster
 from kubeio.resource import NAMESPACES
+from kubeio.rest.client import Client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -18,21 +18,21 @@ from prometheus_client import CollectorRegistry
 from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import Write
 from devcluster.real.real_plane import RealPlane
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.config import load_cluster
-from kubeio.discovery import Discovery
 from kubeio.errors import NotFound
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS, LEASES
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from sharder.admission.hook import CONFIGURATIONS, configuration_name
 from sharder.admission.keeper import SECRETS
 from sharder.admission.metrics import AdmissionMetrics
 from sharder.admission.settings import UrlTarget, WebhookSettings
 from sharder.admission.webhook import Webhook
 from sharder.metrics import SharderMetrics
-from sharder.rings import Rings
+from sharder.rings.cluster import Rings
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, wait_until
 
 NAME = configuration_name(RING)

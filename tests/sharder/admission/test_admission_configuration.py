@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from sharder.admission.hook import configuration
 from sharder.admission.settings import ServiceTarget, Target, UrlTarget
-from sharder.spec import LabelSelector, Requirement
+from sharder.ringspec.spec import LabelSelector, Requirement
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
 

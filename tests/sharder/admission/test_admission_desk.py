@@ -19,13 +19,13 @@ from kubeio.resource import Resource
 from sharder.admission.desk import Desk
 from sharder.admission.lease_reads import LeaseReads
 from sharder.admission.review import Asked, Labelled, Left, read_review
-from sharder.keys import ControllerName, RingKinds
-from sharder.lives import State
-from sharder.namespaces import Namespaces
-from sharder.planner import ControllerSeen
-from sharder.roster import Roster
-from sharder.spec import GroupResource, KeyKind, LeaseRef, RingResource
-from sharder.view import Hold, View, WaitReason
+from sharder.membership.lives import State
+from sharder.membership.roster import Roster
+from sharder.membership.view import Hold, View, WaitReason
+from sharder.planning.keys import ControllerName, RingKinds
+from sharder.planning.planner import ControllerSeen
+from sharder.ringspec.spec import GroupResource, KeyKind, LeaseRef, RingResource
+from sharder.unowned.namespaces import Namespaces
 from tests.sharder.admission.reviews import Doc, child, review, website
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, make_view, name_for

@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry
 
 from devcluster.embedded import EmbeddedPlane
 from devcluster.embedded.faults import Fault
-from kubeio.client import Client
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
-from kubeio.https import PostServer, Reply
 from kubeio.patch import MergePatch
+from kubeio.program.https import PostServer, Reply
+from kubeio.rest.client import Client
 from sharder.admission.keeper import SECRETS, Keeper, server_context
 from sharder.admission.metrics import AdmissionMetrics
 from sharder.admission.settings import Lifetimes

@@ -14,10 +14,10 @@ import pytest_asyncio
 
 from devcluster.real import BinariesMissing, real_plane
 from devcluster.real.real_plane import RealPlane
-from kubeio.client import Client
-from kubeio.config import load_cluster
-from kubeio.https import PostServer, Reply
+from kubeio.access.cluster import load_cluster
+from kubeio.program.https import PostServer, Reply
 from kubeio.resource import CONTROLLER_RINGS
+from kubeio.rest.client import Client
 from ringleader.testing.held import held
 from sharder.admission.certificates import make_authority, make_serving
 from sharder.admission.keeper import load_pair, server_context

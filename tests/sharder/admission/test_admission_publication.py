@@ -13,21 +13,21 @@ from typing import Any, cast
 
 import pytest
 
-from kubeio.client import Client
 from kubeio.clock import ManualClock
 from kubeio.errors import Forbidden, KubeError, NotFound, ServerFailure
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import ApplyPatch
 from kubeio.resource import Resource
+from kubeio.rest.client import Client
 from sharder.admission.hook import REPEAT_S, RETRY_S, configuration_name
 from sharder.admission.keeper import Trust
 from sharder.admission.publication import LANDING_S, Publication
 from sharder.admission.settings import ServiceTarget
 from sharder.admission.webhook import Webhook
-from sharder.lives import State
-from sharder.rebalance import Rebalance
-from sharder.roster import Roster
-from sharder.view import View
+from sharder.membership.lives import State
+from sharder.membership.roster import Roster
+from sharder.membership.view import View
+from sharder.moving.rebalance import Rebalance
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import WEBSITES, make_view
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from devcluster.embedded import embedded_plane
-from kubeio.client import Client
-from kubeio.config import load_cluster
+from kubeio.access.cluster import load_cluster
+from kubeio.rest.client import Client
 from tests.sharder.io.ground import Ground
 
 

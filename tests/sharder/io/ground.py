@@ -14,18 +14,18 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from devcluster.embedded import EmbeddedPlane
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
-from kubeio.config import load_cluster
-from kubeio.discovery import Discovery
 from kubeio.errors import AlreadyExists, Conflict, NotFound
 from kubeio.labels import RingKeys
-from kubeio.lease import Leases
+from kubeio.leases.lease import Leases
 from kubeio.models import HasMeta, Lease, LeaseSpec, Meta
 from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS, NAMESPACES, Resource
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
-from sharder.rings import Rings
+from sharder.rings.cluster import Rings
 
 ROOT = Path(__file__).resolve().parents[3]
 RING = "websites"

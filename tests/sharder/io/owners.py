@@ -12,7 +12,7 @@ from kubeio.errors import Conflict, Invalid, KubeError, NotFound
 from kubeio.labels import is_shard_name, json_pointer
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
-from kubeio.watch import Changed, Listed, ListWatch
+from kubeio.watches.watch import Changed, Listed, ListWatch
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground
 
 SHARD = json_pointer("metadata", "labels", KEYS.shard)

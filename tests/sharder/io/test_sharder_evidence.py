@@ -10,8 +10,8 @@ from devcluster.embedded.faults import Fault
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.models import Lease, LeaseSpec, Meta
-from sharder.roster import Roster
-from sharder.scope import EVERYWHERE
+from sharder.membership.roster import Roster
+from sharder.ringspec.scope import EVERYWHERE
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground
 from tests.sharder.pure.story import make_spec
 

@@ -8,15 +8,15 @@ from contextlib import suppress
 
 from prometheus_client import CollectorRegistry
 
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.config import load_cluster
-from kubeio.discovery import Discovery
 from kubeio.errors import TooManyRequests
 from kubeio.labels import RingKeys
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
-from sharder.outlets import Outlets
-from sharder.rings import Rings
+from sharder.rings.cluster import Rings
+from sharder.writing.outlets import Outlets
 from tests.sharder.io.ground import RING, Ground, wait_until
 
 KEYS = RingKeys(RING)

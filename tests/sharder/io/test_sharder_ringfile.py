@@ -14,17 +14,17 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from devcluster.embedded.faults import Fault
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.config import load_cluster
-from kubeio.discovery import Discovery
 from kubeio.errors import InputError, NotFound
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS
-from sharder.home import RECORD, record_name
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
-from sharder.ringfile import FileRing, RingFile
-from sharder.scope import Scope
+from sharder.rings.file import FileRing, RingFile
+from sharder.rings.home import RECORD, record_name
+from sharder.ringspec.scope import Scope
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, wait_until
 
 SPEC = {

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager, suppress
 
 from prometheus_client import CollectorRegistry
 
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.config import load_cluster
-from kubeio.discovery import Discovery
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
-from sharder.rings import Rings
+from sharder.rings.cluster import Rings
 from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
 
 

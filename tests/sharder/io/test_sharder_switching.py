@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from devcluster.embedded.faults import Fault
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.config import load_cluster
 from kubeio.models import ObjectKey
-from sharder.denials import Denials
-from sharder.unowned import Unowned
-from sharder.waiting import Waiting, WorkKey
+from kubeio.rest.client import Client
+from sharder.unowned.denials import Denials
+from sharder.unowned.waiting import Waiting, WorkKey
+from sharder.unowned.watches import Unowned
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
 
 

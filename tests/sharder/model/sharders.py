@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from kubeio.patch import JsonPatch
-from sharder.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain
-from sharder.lives import State
-from sharder.patches import patch_of
-from sharder.planner import Terms, plan
-from sharder.view import View
+from sharder.membership.lives import State
+from sharder.membership.view import View
+from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain
+from sharder.planning.patches import patch_of
+from sharder.planning.planner import Terms, plan
 from tests.sharder.model.world import (
     ANY,
     NONE,

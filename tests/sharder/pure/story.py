@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from kubeio.models import Lease, LeaseSpec, Meta
-from sharder import takes
-from sharder.intents import (
+from sharder.membership import takes
+from sharder.membership.intents import (
     ClearContested,
     CreateTombstone,
     DeleteOrphan,
@@ -23,10 +23,10 @@ from sharder.intents import (
     NeedOrphanCheck,
     Take,
 )
-from sharder.lives import State
-from sharder.membership import Membership
-from sharder.spec import GroupResource, RingResource, RingSpec
-from sharder.view import View
+from sharder.membership.lives import State
+from sharder.membership.membership import Membership
+from sharder.membership.view import View
+from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
 
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 WEBSITES = GroupResource("example.com", "websites")

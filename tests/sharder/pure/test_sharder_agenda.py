@@ -1,4 +1,4 @@
-"""The order of work when much waits, and what an evidence read covers: `sharder.agenda`."""
+"""The order of work when much waits, and what an evidence read covers: `sharder.unowned.agenda`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeio.models import Meta, ObjectKey
-from sharder.agenda import FIRST_RETRY_S, LONGEST_RETRY_S, SHARE, Agenda
-from sharder.waiting import Lane, Waiting, WorkKey
+from sharder.unowned.agenda import FIRST_RETRY_S, LONGEST_RETRY_S, SHARE, Agenda
+from sharder.unowned.waiting import Lane, Waiting, WorkKey
 
 
 class Desk:

@@ -12,20 +12,20 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kubeio.answers import Page
 from kubeio.errors import Expired, Forbidden
 from kubeio.models import Meta, Object
 from kubeio.resource import Resource
-from sharder.audit import PAGE, Audit, Pace
-from sharder.duty import Duty
-from sharder.keys import ControllerName, RingKinds
-from sharder.lives import State
+from kubeio.rest.answers import Page
+from sharder.membership.lives import State
 from sharder.metrics import SharderMetrics
-from sharder.planner import ControllerSeen, Terms
-from sharder.rebalance import Rebalance
-from sharder.scope import EVERYWHERE
-from sharder.spec import GroupResource
-from sharder.waiting import WorkKey
+from sharder.moving.audit import PAGE, Audit, Pace
+from sharder.moving.rebalance import Rebalance
+from sharder.planning.keys import ControllerName, RingKinds
+from sharder.planning.planner import ControllerSeen, Terms
+from sharder.ringspec.scope import EVERYWHERE
+from sharder.ringspec.spec import GroupResource
+from sharder.unowned.waiting import WorkKey
+from sharder.writing.duty import Duty
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.test_sharder_rebalance import Everything, LoopClock, Roster
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta, make_view, name_for
@@ -77,7 +77,7 @@ class Server:
 
 
 class Passes:
-    """The part of `sharder.rebalance.Rebalance` that an audit needs."""
+    """The part of `sharder.moving.rebalance.Rebalance` that an audit needs."""
 
     def __init__(self) -> None:
         self.is_converged = True
@@ -97,7 +97,7 @@ class Passes:
 
 
 class Ring:
-    """What an audit knows of its ring: the part of `sharder.duty.Duty` that it reads."""
+    """What an audit knows of its ring: the part of `sharder.writing.duty.Duty` that it reads."""
 
     def __init__(self) -> None:
         self.spec = SPEC
@@ -224,8 +224,8 @@ async def test_a_list_that_is_refused_is_tried_again_in_the_next_circle() -> Non
 
 
 def test_a_410_carries_the_token_that_goes_on() -> None:
-    from kubeio.answers import failure
-    from kubeio.exchange import Answer
+    from kubeio.rest.answers import failure
+    from kubeio.rest.exchange import Answer
 
     body = {
         "kind": "Status",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharder.budget import DrainBudget
+from sharder.moving.budget import DrainBudget
 
 
 def budget(*, total: int = 5, per_owner: int = 3) -> DrainBudget:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from sharder.config import immutable_changes, parse_ring, worked_as
 from sharder.errors import FieldProblem, RingRefused
-from sharder.spec import (
+from sharder.ringspec.config import immutable_changes, parse_ring, worked_as
+from sharder.ringspec.spec import (
     DrainPolicy,
     GroupResource,
     KeyKind,

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kubeio.models import Lease, Meta
-from sharder.decisions import NOTHING, Assign, Drain, ReportUnknown, Strip, UpdateDrain, Wait
-from sharder.intents import Take
-from sharder.keys import Root
-from sharder.lives import Holding, holding_of, shows_held
-from sharder.membership import Membership
-from sharder.planner import Subject, Terms, plan
-from sharder.view import Standing, View
+from sharder.membership.intents import Take
+from sharder.membership.lives import Holding, holding_of, shows_held
+from sharder.membership.membership import Membership
+from sharder.membership.view import Standing, View
+from sharder.planning.decisions import NOTHING, Assign, Drain, ReportUnknown, Strip, UpdateDrain, Wait
+from sharder.planning.keys import Root
+from sharder.planning.planner import Subject, Terms, plan
 from tests.sharder.pure.story import Story, make_spec
 
 DURATION_S = 9

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kubeio.models import Meta, OwnerReference
 from kubeio.resource import Resource
-from sharder.keys import Controlled, Outsider, RingKinds, Root, essential
-from sharder.spec import GroupResource, KeyKind, RingResource
+from sharder.planning.keys import Controlled, Outsider, RingKinds, Root, essential
+from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sharder.limit import FEW, FIRST, MEASURE_EVERY_S, MOST, PATIENCE, SOON_S, Limit
+from sharder.writing.limit import FEW, FIRST, MEASURE_EVERY_S, MOST, PATIENCE, SOON_S, Limit
 
 
 @dataclass

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from kubeio.client import Client
 from kubeio.errors import NotFound
 from kubeio.labels import RingKeys
 from kubeio.models import HasMeta, Meta, OwnerReference
 from kubeio.resource import Resource
-from sharder import lineage
-from sharder.keys import Controlled, ControllerName, Outsider, RingKinds, Role, Root
-from sharder.lineage import Ancestry, read_controller
-from sharder.planner import ControllerSeen
-from sharder.spec import GroupResource, KeyKind, RingResource
+from kubeio.rest.client import Client
+from sharder.planning import lineage
+from sharder.planning.keys import Controlled, ControllerName, Outsider, RingKinds, Role, Root
+from sharder.planning.lineage import Ancestry, read_controller
+from sharder.planning.planner import ControllerSeen
+from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
 
 KEYS = RingKeys("r")

@@ -10,11 +10,18 @@ import pytest
 
 from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta
-from sharder.intents import ClearContested, CreateTombstone, DeleteOrphan, MarkState, NeedOrphanCheck, Take
-from sharder.lives import State, read_lease, shows_held
-from sharder.membership import Membership
-from sharder.spec import MemberSpec
-from sharder.view import Standing, WaitReason
+from sharder.membership.intents import (
+    ClearContested,
+    CreateTombstone,
+    DeleteOrphan,
+    MarkState,
+    NeedOrphanCheck,
+    Take,
+)
+from sharder.membership.lives import State, read_lease, shows_held
+from sharder.membership.membership import Membership
+from sharder.membership.view import Standing, WaitReason
+from sharder.ringspec.spec import MemberSpec
 from tests.sharder.pure.story import NAMESPACE, Story, make_spec
 
 KEYS = RingKeys("r")

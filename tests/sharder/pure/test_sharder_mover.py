@@ -21,20 +21,20 @@ from prometheus_client import CollectorRegistry
 from kubeio.errors import ServerFailure, TooManyRequests
 from kubeio.models import Meta, ObjectKey
 from kubeio.resource import Resource
-from sharder.decisions import Assign
-from sharder.duty import Duty
-from sharder.evidence import Evidence
-from sharder.keys import ControllerName, RingKinds
-from sharder.lives import State
+from sharder.membership.evidence import Evidence
+from sharder.membership.lives import State
+from sharder.membership.view import View
 from sharder.metrics import SharderMetrics
-from sharder.mover import FEW_OBJECTS, Mover
-from sharder.objects import Outcome
-from sharder.pace import Pace
-from sharder.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
-from sharder.proofs import APART_S, HURRIED_S, VALID_S
-from sharder.spec import GroupResource, RingResource
-from sharder.view import View
-from sharder.waiting import Lane, Waiting, WorkKey
+from sharder.planning.decisions import Assign
+from sharder.planning.keys import ControllerName, RingKinds
+from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
+from sharder.ringspec.spec import GroupResource, RingResource
+from sharder.unowned.waiting import Lane, Waiting, WorkKey
+from sharder.writing.duty import Duty
+from sharder.writing.mover import FEW_OBJECTS, Mover
+from sharder.writing.objects import Outcome
+from sharder.writing.pace import Pace
+from sharder.writing.proofs import APART_S, HURRIED_S, VALID_S
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
 
@@ -143,7 +143,7 @@ class Everything:
 
 
 class Ring:
-    """What a mover knows of its ring: the part of `sharder.duty.Duty` that it reads."""
+    """What a mover knows of its ring: the part of `sharder.writing.duty.Duty` that it reads."""
 
     def __init__(self, roster: Roster) -> None:
         self.spec = SPEC

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from kubeio.errors import Conflict, ServerFailure, TooManyRequests, Unreachable
-from sharder.limit import Limit
-from sharder.pace import LONGEST_PAUSE_S, UNNAMED_PAUSE_S, Pace
+from sharder.writing.limit import Limit
+from sharder.writing.pace import LONGEST_PAUSE_S, UNNAMED_PAUSE_S, Pace
 from tests.kubeio.virtual import LoopClock
 
 pytestmark = pytest.mark.looptime

@@ -12,8 +12,8 @@ import pytest
 
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch, MergePatch, Patch
-from sharder.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
-from sharder.patches import patch_of
+from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
+from sharder.planning.patches import patch_of
 from tests.sharder.pure.views import KEYS, make_meta
 
 ALL: list[Write] = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sharder.spec import MemberSpec
+from sharder.ringspec.spec import MemberSpec
 from tests.sharder.pure.story import Story, make_spec
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "membership.md"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sharder.intents import Take
-from sharder.lives import State
-from sharder.places import Candidate, Places, Wanted, plan_filler
-from sharder.spec import MemberSpec
+from sharder.membership.intents import Take
+from sharder.membership.lives import State
+from sharder.membership.places import Candidate, Places, Wanted, plan_filler
+from sharder.ringspec.spec import MemberSpec
 from tests.sharder.pure.story import Story, make_spec
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sharder.decisions import (
+from sharder.membership.lives import State
+from sharder.membership.view import Hold, View, WaitReason
+from sharder.planning.decisions import (
     NOTHING,
     Assign,
     Drain,
@@ -15,10 +17,8 @@ from sharder.decisions import (
     UpdateDrain,
     Wait,
 )
-from sharder.keys import Outsider
-from sharder.lives import State
-from sharder.planner import CHILDREN_FIRST_S, ControllerSeen, Subject
-from sharder.view import Hold, View, WaitReason
+from sharder.planning.keys import Outsider
+from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen, Subject
 from tests.sharder.pure.views import child_of, make_meta, make_view, name_for, planned, website
 
 TWO = make_view(

@@ -33,7 +33,7 @@ LOADED = """
 import re, sys
 from sharder.process import keep_out
 keep_out()
-import kubeio.runtime, sharder.app, uvloop
+import kubeio.program.runtime, sharder.app, uvloop
 print(*sorted(name for name, module in sys.modules.items() if module is not None and "." not in name))
 print(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """

@@ -14,28 +14,28 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kubeio.answers import Page
-from kubeio.client import Client
-from kubeio.events import EventRecorder, Regarding
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.resource import Resource
-from sharder import rebalance
-from sharder.budget import DrainBudget
-from sharder.decisions import Drain
-from sharder.denials import Denials
-from sharder.duty import Duty
-from sharder.handoffs import Handoffs
-from sharder.keys import ControllerName, RingKinds
-from sharder.lives import State
+from kubeio.rest.answers import Page
+from kubeio.rest.client import Client
+from kubeio.rest.events import EventRecorder, Regarding
+from sharder.membership.lives import State
+from sharder.membership.view import View
 from sharder.metrics import SharderMetrics
-from sharder.mover import Mover
-from sharder.objects import Outcome
-from sharder.planner import ControllerSeen, Terms
-from sharder.rebalance import GIVES_WAY_S, Rebalance
-from sharder.scope import EVERYWHERE
-from sharder.spec import GroupResource, RingResource
-from sharder.view import View
-from sharder.waiting import Waiting, WorkKey
+from sharder.moving import rebalance
+from sharder.moving.budget import DrainBudget
+from sharder.moving.handoffs import Handoffs
+from sharder.moving.rebalance import GIVES_WAY_S, Rebalance
+from sharder.planning.decisions import Drain
+from sharder.planning.keys import ControllerName, RingKinds
+from sharder.planning.planner import ControllerSeen, Terms
+from sharder.ringspec.scope import EVERYWHERE
+from sharder.ringspec.spec import GroupResource, RingResource
+from sharder.unowned.denials import Denials
+from sharder.unowned.waiting import Waiting, WorkKey
+from sharder.writing.duty import Duty
+from sharder.writing.mover import Mover
+from sharder.writing.objects import Outcome
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
 
@@ -130,7 +130,7 @@ class Server:
 
 
 class InFlight:
-    """The handoffs of one ring: the part of `sharder.handoffs.Handoffs` that a pass needs."""
+    """The handoffs of one ring: the part of `sharder.moving.handoffs.Handoffs` that a pass needs."""
 
     def __init__(self) -> None:
         self.budget = DrainBudget(max_in_flight=10, max_per_owner=10, timeout_s=60)
@@ -163,7 +163,7 @@ class InFlight:
 
 
 class Ring:
-    """What a pass knows of its ring: the part of `sharder.duty.Duty` that it reads."""
+    """What a pass knows of its ring: the part of `sharder.writing.duty.Duty` that it reads."""
 
     def __init__(self, view: View) -> None:
         self.spec = SPEC

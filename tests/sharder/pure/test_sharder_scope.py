@@ -8,7 +8,7 @@ from kubeio.errors import InputError
 from kubeio.labels import split_namespaces
 from kubeio.resource import Resource
 from sharder.errors import RingRefused
-from sharder.scope import EVERYWHERE, Scope
+from sharder.ringspec.scope import EVERYWHERE, Scope
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)

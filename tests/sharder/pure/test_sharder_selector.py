@@ -10,11 +10,11 @@ from typing import cast
 
 import pytest
 
-from sharder.lives import State
-from sharder.roster import Roster
-from sharder.selection import follow_membership
-from sharder.unowned import Unowned, unowned_selector
-from sharder.view import Hold, View, WaitReason
+from sharder.membership.lives import State
+from sharder.membership.roster import Roster
+from sharder.membership.view import Hold, View, WaitReason
+from sharder.unowned.selection import follow_membership
+from sharder.unowned.watches import Unowned, unowned_selector
 from tests.sharder.pure.views import KEYS, make_view
 
 SETTLE_S = 2.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubeio.errors import Forbidden
-from sharder.denials import FORGET_S, TRY_AGAIN_S, Denials, Right
-from sharder.lives import State
-from sharder.status import Condition, Convergence, Progress, plan_conditions, plan_members, plan_status
-from sharder.view import Hold, View, WaitReason
+from sharder.membership.lives import State
+from sharder.membership.view import Hold, View, WaitReason
+from sharder.rings.status import Condition, Convergence, Progress, plan_conditions, plan_members, plan_status
+from sharder.unowned.denials import FORGET_S, TRY_AGAIN_S, Denials, Right
 from tests.sharder.pure.views import make_view
 
 IDLE = Progress(unassigned=0, in_flight={}, late={}, is_converged=True, paused=False)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubeio.models import Lease, LeaseSpec, Meta
-from sharder.lives import Holding, State, holding_of, read_lease
-from sharder.takes import cleared, marked, taken, tombstone
+from sharder.membership.lives import Holding, State, holding_of, read_lease
+from sharder.membership.takes import cleared, marked, taken, tombstone
 from tests.sharder.pure.story import WALL, make_spec
 
 KEYS = make_spec().keys

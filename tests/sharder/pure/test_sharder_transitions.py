@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from sharder.intents import ClearContested, CreateTombstone, DeleteOrphan, Intent, NeedOrphanCheck, Take
-from sharder.spec import MemberSpec
-from sharder.view import Standing
+from sharder.membership.intents import (
+    ClearContested,
+    CreateTombstone,
+    DeleteOrphan,
+    Intent,
+    NeedOrphanCheck,
+    Take,
+)
+from sharder.membership.view import Standing
+from sharder.ringspec.spec import MemberSpec
 from tests.sharder.pure.story import Story, make_spec
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "membership.md"

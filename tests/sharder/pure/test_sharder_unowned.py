@@ -1,4 +1,4 @@
-"""Lists that are held back, watches that never are, and switches between two: `sharder.unowned` on virtual time.
+"""Lists that are held back, watches that never are, switches between two: `sharder.unowned.watches` on virtual time.
 
 The API server is the fake one of the watch sessions; it knows no selectors, so everything it has is unowned.
 """
@@ -13,13 +13,13 @@ from typing import Any, TypeVar, cast
 import msgspec
 import pytest
 
-from kubeio.client import Client
 from kubeio.errors import Forbidden, ServerFailure
 from kubeio.resource import Resource
-from sharder import picture
-from sharder.denials import TRY_AGAIN_S, Denials
-from sharder.unowned import ENOUGH_TO_DO, OVERLAP_S, Unowned
-from sharder.waiting import ENOUGH, Lane, Waiting
+from kubeio.rest.client import Client
+from sharder.unowned import picture
+from sharder.unowned.denials import TRY_AGAIN_S, Denials
+from sharder.unowned.waiting import ENOUGH, Lane, Waiting
+from sharder.unowned.watches import ENOUGH_TO_DO, OVERLAP_S, Unowned
 from tests.kubeio.virtual import LoopClock, rng
 from tests.kubeio.watch.fake_server import FakeServer
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES

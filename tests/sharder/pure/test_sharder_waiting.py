@@ -1,4 +1,4 @@
-"""What is kept of an object that waits, and how much of it: `sharder.waiting` against a plain model."""
+"""What is kept of an object that waits, and how much of it: `sharder.unowned.waiting` against a plain model."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeio.models import Meta, ObjectKey, OwnerReference
-from sharder.agenda import Agenda
-from sharder.packing import NO_UID, packed_uid, text_uid
-from sharder.waiting import Lane, Waiting, WorkKey
+from sharder.unowned.agenda import Agenda
+from sharder.unowned.packing import NO_UID, packed_uid, text_uid
+from sharder.unowned.waiting import Lane, Waiting, WorkKey
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
 
 KEPT = (KEYS.shard, KEYS.drain)

@@ -9,11 +9,11 @@ from kubeio.labels import RingKeys
 from kubeio.models import Meta, OwnerReference
 from kubeio.resource import Resource
 from ring.ring import HashRing
-from sharder.keys import Controlled, ControllerName, Role, Root
-from sharder.lives import State
-from sharder.places import Place
-from sharder.planner import ControllerSeen, Subject, Terms, plan
-from sharder.view import Hold, LifeView, View
+from sharder.membership.lives import State
+from sharder.membership.places import Place
+from sharder.membership.view import Hold, LifeView, View
+from sharder.planning.keys import Controlled, ControllerName, Role, Root
+from sharder.planning.planner import ControllerSeen, Subject, Terms, plan
 
 KEYS = RingKeys("r")
 WEBSITES = Resource("example.com", "v1", "websites", "Website")

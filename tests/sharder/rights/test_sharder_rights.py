@@ -20,14 +20,14 @@ import pytest_asyncio
 import yaml
 
 from devcluster.real import BinariesMissing, RealPlane, real_plane
-from kubeio.client import Client
+from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.config import load_cluster
 from kubeio.errors import NotFound
 from kubeio.labels import RingKeys
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, NAMESPACES, Resource
+from kubeio.rest.client import Client
 from ringleader.assets import ring_crd, website_controller, website_crd
 from ringleader.testing.held import held
 from ringleader.testing.process import Process, start_process

@@ -1,0 +1,1 @@
+"""Which API server, and as whom: kubeconfig, pod, credentials that renew themselves."""

@@ -1,0 +1,250 @@
+"""Which API server, and as whom: a `Cluster`, from a kubeconfig or from inside a pod.
+
+Owns the choice of the source and every check of what a person wrote there. Opens no connection and runs no
+plugin: `kubeio.rest.client` and `kubeio.access.credentials` do, when the first request goes out.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from kubeio.access.credentials import ANONYMOUS, Credentials, FixedCredentials
+from kubeio.access.identity import credentials_of, impersonation_of, token_file
+from kubeio.access.kubeconfig import Entry, Kubeconfig, abbreviated, nearest, read_kubeconfig
+from kubeio.access.proxies import Proxy, parse_proxy, proxy_from_environment
+from kubeio.clock import Clock, SystemClock
+from kubeio.errors import InputError
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server's URL, taken apart."""
+
+    scheme: str
+    host: str
+    port: int
+    base_path: str
+    """Prefix of every path, without a slash at its end."""
+
+    @property
+    def authority(self) -> str:
+        """Value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
+
+    @property
+    def is_tls(self) -> bool:
+        return self.scheme == "https"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """By what the server is recognised."""
+
+    ca: bytes = b""
+    """PEM certificates; empty: the system's."""
+    ca_file: Path | None = None
+    """Where *ca* was read and may be renewed."""
+    server_name: str = ""
+    """Name that the certificate must carry; empty: the host."""
+    is_insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Everything needed to reach one API server with one identity. Immutable; may be shared between threads."""
+
+    server: str
+    namespace: str
+    """Where commands act unless told otherwise."""
+    context: str
+    """Name of the context, or `in-cluster`."""
+    user: str
+    """For people: whom we act as."""
+    endpoint: Endpoint
+    trust: Trust
+    proxy: Proxy | None
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers that ask the server to act as somebody else."""
+    credentials: Credentials = field(default_factory=lambda: FixedCredentials(ANONYMOUS), compare=False)
+
+
+def load_cluster(*, kubeconfig: str | None = None, context: str | None = None) -> Cluster:
+    """The cluster that *kubeconfig* (one path, or several as in $KUBECONFIG) and *context* name.
+
+    Without *kubeconfig*: $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+    Raises: InputError naming field, value and remedy.
+    """
+    environ = os.environ
+    clock = SystemClock()
+    if kubeconfig is not None:
+        merged = read_kubeconfig(_paths(kubeconfig), source="--kubeconfig")
+    elif environ.get("KUBECONFIG"):
+        merged = read_kubeconfig(_paths(environ["KUBECONFIG"]), source="KUBECONFIG", skip_missing=True)
+    elif context is None and is_in_cluster(environ, SERVICE_ACCOUNT):
+        return in_cluster(environ, SERVICE_ACCOUNT, clock=clock)
+    else:
+        home = Path("~/.kube/config").expanduser()
+        if not home.exists():
+            raise InputError(
+                "--kubeconfig",
+                str(home),
+                "does not exist, KUBECONFIG is not set, and this is not a pod with a service account",
+                "pass --kubeconfig FILE or set KUBECONFIG",
+            )
+        merged = read_kubeconfig([home], source="~/.kube/config")
+    return cluster_of(merged, context=context, environ=environ, clock=clock)
+
+
+def is_in_cluster(environ: Mapping[str, str], directory: Path) -> bool:
+    """Whether this is a pod with a service account."""
+    return bool(
+        environ.get("KUBERNETES_SERVICE_HOST")
+        and environ.get("KUBERNETES_SERVICE_PORT")
+        and (directory / "token").exists()
+    )
+
+
+def in_cluster(environ: Mapping[str, str], directory: Path, *, clock: Clock) -> Cluster:
+    """The cluster that this pod runs in, as its service account. Raises InputError."""
+    host, port = environ["KUBERNETES_SERVICE_HOST"], environ["KUBERNETES_SERVICE_PORT"]
+    server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    endpoint = parse_server(server, field_="KUBERNETES_SERVICE_HOST")
+    where = Entry(
+        {"ca": "ca.crt", "token": "token", "namespace": "namespace"}, "serviceaccount", directory / "token"
+    )
+    ca = where.file_bytes("ca") or b""
+    _check_ca(ca, where, "ca", str(directory / "ca.crt"))
+    namespace_file = directory / "namespace"
+    return Cluster(
+        server=server,
+        namespace=namespace_file.read_text().strip() if namespace_file.exists() else "default",
+        context="in-cluster",
+        user="service account of the pod",
+        endpoint=endpoint,
+        trust=Trust(ca=ca, ca_file=directory / "ca.crt"),
+        proxy=proxy_from_environment(endpoint.scheme, endpoint.host, endpoint.port, environ),
+        credentials=token_file(where, "token", clock=clock),
+    )
+
+
+def cluster_of(
+    merged: Kubeconfig, *, context: str | None, environ: Mapping[str, str], clock: Clock
+) -> Cluster:
+    """The cluster of *context* (None: the current one) in *merged*. Raises InputError."""
+    name = context or merged.current_context
+    chosen = _context(merged, name, is_explicit=context is not None)
+    cluster = _referred(chosen, "cluster", merged.clusters)
+    user_name = chosen.text("user")
+    user = _referred(chosen, "user", merged.users) if user_name else Entry({}, "user", chosen.file)
+    server = cluster.text("server")
+    if not server:
+        raise cluster.error("server", server, "is missing", "write https://HOST:PORT")
+    endpoint = parse_server(server, field_=f"{cluster.where}.server in {cluster.file}")
+    impersonation = impersonation_of(user)
+    acting = f" as {user.text('as')}" if user.text("as") else ""
+    return Cluster(
+        server=server.rstrip("/"),
+        namespace=chosen.text("namespace") or "default",
+        context=name,
+        user=f"{user_name or 'anonymous'}{acting}",
+        endpoint=endpoint,
+        trust=_trust(cluster),
+        proxy=_proxy(cluster, endpoint, environ),
+        impersonation=impersonation,
+        # over plain http nothing secret is sent, as in kubectl
+        credentials=credentials_of(user, cluster=cluster, clock=clock)
+        if endpoint.is_tls
+        else FixedCredentials(ANONYMOUS),
+    )
+
+
+def parse_server(url: str, *, field_: str) -> Endpoint:
+    """*url* taken apart. Raises InputError naming *field_*."""
+    try:
+        split = urlsplit(url if "://" in url else f"http://{url}")
+        port = split.port
+    except ValueError as error:
+        raise InputError(field_, url, f"is no URL ({error})", "write https://HOST:PORT") from None
+    if split.scheme not in ("https", "http") or not split.hostname:
+        raise InputError(field_, url, "is no http(s) URL", "write https://HOST:PORT")
+    if split.username or split.query or split.fragment:
+        raise InputError(field_, url, "has more than host, port and path", "write https://HOST:PORT[/PATH]")
+    default = 443 if split.scheme == "https" else 80
+    return Endpoint(split.scheme, split.hostname, port or default, split.path.rstrip("/"))
+
+
+def _paths(text: str) -> list[Path]:
+    paths = [Path(part).expanduser() for part in text.split(os.pathsep) if part]
+    if not paths:
+        raise InputError("--kubeconfig", text, "names no file", "name a kubeconfig file")
+    return paths
+
+
+def _context(merged: Kubeconfig, name: str, *, is_explicit: bool) -> Entry:
+    if not name:
+        raise InputError(
+            "current-context",
+            "",
+            f"is not set in {merged.shown_files}",
+            f"pass --context NAME ({nearest('', merged.contexts)})",
+        )
+    if name not in merged.contexts:
+        source = "--context" if is_explicit else f"current-context in {merged.shown_files}"
+        raise InputError(source, name, "is not a context of the kubeconfig", nearest(name, merged.contexts))
+    return merged.contexts[name]
+
+
+def _referred(context: Entry, kind: str, known: Mapping[str, Entry]) -> Entry:
+    name = context.text(kind)
+    if not name:
+        raise context.error(kind, name, "is missing", f"name one: {nearest('', known)}")
+    if name not in known:
+        raise context.error(kind, name, f"is not among the {kind}s of the kubeconfig", nearest(name, known))
+    return known[name]
+
+
+def _trust(cluster: Entry) -> Trust:
+    is_insecure = cluster.flag("insecure-skip-tls-verify")
+    server_name = cluster.text("tls-server-name")
+    ca, ca_field = cluster.data("certificate-authority-data"), "certificate-authority-data"
+    ca_file = None
+    if ca is None:
+        ca, ca_field = cluster.file_bytes("certificate-authority"), "certificate-authority"
+        ca_file = cluster.path("certificate-authority")
+    if is_insecure and ca is not None:
+        raise cluster.error(
+            "insecure-skip-tls-verify", True, f"contradicts {ca_field}", "remove one of the two"
+        )
+    if ca is not None:
+        _check_ca(
+            ca, cluster, ca_field, abbreviated(cluster.text(ca_field)) if ca_file is None else str(ca_file)
+        )
+    return Trust(ca=ca or b"", ca_file=ca_file, server_name=server_name, is_insecure=is_insecure)
+
+
+def _check_ca(ca: bytes, where: Entry, name: str, shown: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca.decode("ascii"))
+    except (ValueError, ssl.SSLError) as error:
+        raise where.error(
+            name,
+            shown,
+            f"holds no PEM certificate ({error})",
+            "use the file between BEGIN and END CERTIFICATE",
+        ) from None
+
+
+def _proxy(cluster: Entry, endpoint: Endpoint, environ: Mapping[str, str]) -> Proxy | None:
+    url = cluster.text("proxy-url")
+    if url:
+        return parse_proxy(url, field=f"{cluster.where}.proxy-url in {cluster.file}")
+    return proxy_from_environment(endpoint.scheme, endpoint.host, endpoint.port, environ)

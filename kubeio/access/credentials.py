@@ -1,0 +1,253 @@
+"""Who we are towards one server: headers and client certificate, renewed by themselves.
+
+Owns when a credential is due, and that at most one renewal runs however many clients, threads and loops wait.
+A source is thread-safe; reading a small file is done in place, a plugin runs in a thread.
+Built by `kubeio.access.cluster`, asked by `kubeio.rest.client`. The plugins themselves: `kubeio.access.plugins`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+
+from kubeio.clock import Clock
+from kubeio.errors import InputError, KubeError, Unreachable
+
+FILE_CHECK_S: Final = 1.0
+"""How long a file is trusted before its status is looked at."""
+FILE_REREAD_S: Final = 60.0
+"""How long before it is read even if its status is the same."""
+_RENEW_AT_PART: Final = 0.8
+"""Part of a credential's life after which a new one is fetched in the background."""
+_LAST_PART: Final = 0.05
+"""Part of a credential's life, at its end, in which it is no longer used (at most `_MAX_LAST_S`)."""
+_MAX_LAST_S: Final = 10.0
+_RETRY_PART: Final = 0.02
+"""Part of a credential's life between two tries to renew it in the background."""
+_MAX_RETRY_S: Final = 30.0
+_MIN_BETWEEN_S: Final = 1.0
+"""Between two renewals that the server's 401 asks for, or that failed."""
+
+_log = structlog.get_logger("kubeio")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A client certificate (chain) and its key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "KeyPair(...)"
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What one request carries. *authorization* is the header's value, empty: none."""
+
+    authorization: str = ""
+    certificate: KeyPair | None = None
+
+    def __repr__(self) -> str:
+        return f"Credential({self.authorization.partition(' ')[0] or 'no header'}, {self.certificate!r})"
+
+
+ANONYMOUS: Final = Credential()
+
+
+class Credentials(Protocol):
+    """A source of credentials for one server."""
+
+    def current(self) -> Credential | None:
+        """What to use now, without waiting; None: `renewed` must be awaited."""
+
+    async def renewed(self) -> Credential:
+        """A usable credential; waits for the renewal that is under way, or starts one.
+
+        Raises: InputError if none was ever to be had; Unreachable if it ran out and cannot be had now.
+        """
+
+    def reject(self, credential: Credential) -> None:
+        """The server refused *credential*: look for another one if this is still the current one."""
+
+
+class FixedCredentials:
+    """A token, password or certificate that stands in the kubeconfig itself."""
+
+    def __init__(self, credential: Credential) -> None:
+        self._credential = credential
+
+    def current(self) -> Credential | None:
+        return self._credential
+
+    async def renewed(self) -> Credential:
+        return self._credential
+
+    def reject(self, credential: Credential) -> None:
+        """Nothing else is known."""
+
+
+class FileCredentials:
+    """A token or certificate in files that others rotate: read again when they change, each minute, and at 401."""
+
+    def __init__(self, paths: list[Path], read: Callable[[], Credential], clock: Clock) -> None:
+        self._paths = paths
+        self._read = read
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._signature = self._stat()
+        self._credential = read()
+        self._read_at = self._checked_at = clock.now()
+
+    def current(self) -> Credential | None:
+        if self._clock.now() - self._checked_at >= FILE_CHECK_S:
+            with self._lock:
+                self._check(self._clock.now())
+        return self._credential
+
+    async def renewed(self) -> Credential:
+        return self._credential
+
+    def reject(self, credential: Credential) -> None:
+        with self._lock:
+            if credential == self._credential:
+                self._read_again(self._stat(), self._clock.now())
+
+    def _check(self, now: float) -> None:
+        self._checked_at = now
+        signature = self._stat()
+        if signature != self._signature or now - self._read_at >= FILE_REREAD_S:
+            self._read_again(signature, now)
+
+    def _read_again(self, signature: object, now: float) -> None:
+        try:
+            self._credential = self._read()
+        except InputError as error:
+            # Rotation in progress, or gone: what we have may still be good, and the next check tries again.
+            _log.warning("credential file unreadable", problem=str(error))
+            return
+        self._signature = signature
+        self._read_at = now
+
+    def _stat(self) -> object:
+        return [_signature(path) for path in self._paths]
+
+
+class Fetched(Protocol):
+    """What a plugin gave, and for how long."""
+
+    @property
+    def credential(self) -> Credential: ...
+
+    @property
+    def life_s(self) -> float | None:
+        """None: until the server refuses it."""
+
+
+class PluginCredentials:
+    """Credentials of limited life from *fetch*, which blocks and may take seconds."""
+
+    def __init__(self, fetch: Callable[[], Fetched], clock: Clock, description: str) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._description = description
+        self._lock = threading.Lock()
+        self._running: concurrent.futures.Future[Credential] | None = None
+        self._credential: Credential | None = None
+        self._was_ever_there = False
+        self._renew_at = self._ends_at = float("inf")
+        self._ended_at = float("-inf")  # the last attempt
+        self._retry_s = _MIN_BETWEEN_S
+        self._failure: KubeError | None = None
+
+    def current(self) -> Credential | None:
+        now = self._clock.now()
+        if now >= self._renew_at and now - self._ended_at >= self._retry_s:
+            with self._lock:
+                if now >= self._renew_at:  # else it was renewed a moment ago
+                    self._start()
+        return self._usable(now)
+
+    async def renewed(self) -> Credential:
+        with self._lock:
+            now = self._clock.now()
+            usable = self._usable(now)
+            if usable is not None:
+                return usable
+            if self._failure is not None and now - self._ended_at < _MIN_BETWEEN_S:
+                raise self._failure
+            running = self._start()
+        return await asyncio.shield(asyncio.wrap_future(running))
+
+    def reject(self, credential: Credential) -> None:
+        with self._lock:
+            is_new = self._clock.now() - self._ended_at < _MIN_BETWEEN_S
+            if credential == self._credential and not is_new:
+                self._credential = None
+
+    def _usable(self, now: float) -> Credential | None:
+        return self._credential if now < self._ends_at else None
+
+    def _start(self) -> concurrent.futures.Future[Credential]:
+        """The renewal under way, or a new one in a thread of its own, which may outlive every loop.
+
+        The caller holds the lock.
+        """
+        if self._running is None:
+            self._running = concurrent.futures.Future()
+            name = f"credentials of {self._description}"
+            threading.Thread(target=self._renew, args=(self._running,), name=name, daemon=True).start()
+        return self._running
+
+    def _renew(self, running: concurrent.futures.Future[Credential]) -> None:
+        try:
+            fetched = self._fetch()
+        except KubeError as error:
+            running.set_exception(self._note_failure(error))
+        except Exception as error:  # a waiter must hear of it, whatever it is
+            failure = Unreachable(self._description, repr(error), maybe_done=False)
+            running.set_exception(self._note_failure(failure))
+        else:
+            self._note_success(fetched)
+            running.set_result(fetched.credential)
+
+    def _note_success(self, fetched: Fetched) -> None:
+        with self._lock:
+            now = self._ended_at = self._clock.now()
+            life_s = float("inf") if fetched.life_s is None else max(fetched.life_s, 0.0)
+            self._credential = fetched.credential
+            self._was_ever_there = True
+            self._failure = None
+            self._renew_at = now + life_s * _RENEW_AT_PART
+            self._retry_s = min(max(life_s * _RETRY_PART, _MIN_BETWEEN_S), _MAX_RETRY_S)
+            self._ends_at = now + life_s - min(life_s * _LAST_PART, _MAX_LAST_S)
+            self._running = None
+
+    def _note_failure(self, error: KubeError) -> KubeError:
+        """What to raise: what worked once and fails now is an outage, not a mistake in somebody's input."""
+        if self._was_ever_there:
+            error = Unreachable(self._description, str(error), maybe_done=False)
+        with self._lock:
+            self._ended_at = self._clock.now()
+            self._failure = error
+            self._running = None
+            is_in_background = self._credential is not None and self._ended_at < self._ends_at
+        if is_in_background:  # nobody waits: nobody else would tell
+            _log.warning("credentials not renewed", source=self._description, problem=str(error))
+        return error
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

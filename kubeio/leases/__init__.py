@@ -1,0 +1,1 @@
+"""Leases by compare-and-swap, and leader election over one of them."""

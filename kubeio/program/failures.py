@@ -1,0 +1,119 @@
+"""What a person reads when a command cannot do its work: one message that says what failed and what helps. Pure.
+
+Owns the words and the exit codes (2: the input is wrong, 1: anything else that failed). `kubeio.program.command_line`
+and `kubeio.program.runtime` print them; an error that is not named here is a fault of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kubeio.errors import (
+    ApiError,
+    Forbidden,
+    InputError,
+    KubeError,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
+
+BAD_INPUT = 2
+FAILED = 1
+
+_DENIED = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
+    r' in API group "(?P<group>[^"]*)"(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
+_NAMESPACE = re.compile(r'namespaces? "(?P<name>[^"]*)" not found')
+_OUR_RESOURCE = re.compile(r"/apis/ringleader\.dev/|controllerrings")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    message: str
+    exit_code: int
+
+
+class FailedAt(KubeError):
+    """A request to *server* failed with *error*: the message names both."""
+
+    def __init__(self, error: KubeError, server: str) -> None:
+        self.error = error
+        self.server = server
+        super().__init__(f"{server}: {error}")
+
+
+def failure(error: KubeError, *, server: str = "") -> Failure:
+    """The message for *error*; *server* is the URL that was asked, where one is known."""
+    match error:
+        case FailedAt(error=inner, server=at):
+            return failure(inner, server=at)
+        case InputError():
+            return Failure(str(error), BAD_INPUT)
+        case Unreachable():
+            return Failure(_unreachable(error, server), FAILED)
+        case Unauthorized():
+            return Failure(_unauthorized(error, server), FAILED)
+        case Forbidden():
+            return Failure(_forbidden(error), FAILED)
+        case NotFound() if _OUR_RESOURCE.search(error.attempted) and not names_an_object(error):
+            return Failure(_not_installed(server), FAILED)
+        case NotFound() if missing := _NAMESPACE.search(error.message):
+            name = missing["name"]
+            remedy = f"create it (kubectl create namespace {name}), or name another"
+            return Failure(f"{error.attempted}: namespace {name!r} does not exist; {remedy}", FAILED)
+        case ApiError():
+            return Failure(f"{error.attempted}: {error.status} {error.reason}: {error.message}", FAILED)
+        case _:
+            return Failure(str(error), FAILED)
+
+
+def _unreachable(error: Unreachable, server: str) -> str:
+    if "certificate" in error.reason:
+        remedy = (
+            "take certificate-authority-data from the cluster itself, and check that the kubeconfig's context is "
+            "the one you mean"
+        )
+    else:
+        remedy = (
+            "check that the server runs and that the kubeconfig's context is the one you mean "
+            "(kubectl config current-context), or give --context"
+        )
+    return f"{server or error.attempted}: no answer: {error.reason}; {remedy}"
+
+
+def _unauthorized(error: Unauthorized, server: str) -> str:
+    return (
+        f"{server or error.attempted}: the server does not accept these credentials (401 {error.message}); "
+        "renew them in the kubeconfig, or choose another context with --context"
+    )
+
+
+def _forbidden(error: Forbidden) -> str:
+    denied = _DENIED.search(error.message)
+    if denied is None:
+        return (
+            f"{error.attempted}: forbidden: {error.message}; ask for the right, or choose another --context"
+        )
+    resource, group = denied["resource"], denied["group"]
+    where = f"in namespace {denied['namespace']}" if denied["namespace"] else "in the whole cluster"
+    kind = "Role" if denied["namespace"] else "ClusterRole"
+    rule = f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{denied["verb"]}"]}}'
+    return (
+        f'"{denied["user"]}" may not {denied["verb"]} {resource}{"." + group if group else ""} {where}; '
+        f"this rule in a {kind} bound to it grants that: {rule}"
+    )
+
+
+def names_an_object(error: NotFound) -> bool:
+    """`controllerrings.ringleader.dev "x" not found` names an object; an unknown resource names none."""
+    return '"' in error.message and "could not find the requested resource" not in error.message
+
+
+def _not_installed(server: str) -> str:
+    return (
+        f"{server or 'the server'} does not know controllerrings.ringleader.dev: Ringleader's "
+        "CustomResourceDefinition is not installed; install it: ringleader crds --apply"
+    )

@@ -1,0 +1,118 @@
+"""The outermost part of a process: event loop, signals, exit code.
+
+Owns what a signal means and which failure ends how; knows nothing of what runs. Called by every `__main__`.
+
+Exit codes: 0 clean; 2 bad input, told in one line; an exception that has an `exit_code` chooses its own;
+1 for every other failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final
+
+import structlog
+
+from kubeio.errors import InputError, KubeError
+from kubeio.program.failures import failure
+from kubeio.program.logs import configure_logging
+
+__all__ = ["BAD_INPUT", "FAILURE", "configure_logging", "run"]
+
+FAILURE: Final = 1
+BAD_INPUT: Final = 2
+
+_log = structlog.get_logger("kubeio")
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def run(main: Coroutine[Any, Any, int | None]) -> int:
+    """Run *main* to its end and give the exit code of the process.
+
+    The first SIGTERM or SIGINT cancels *main*, which may clean up as long as it needs; a second one ends the
+    process at once. What *main* returns is the exit code (None: 0), also after a signal.
+    """
+    if not structlog.is_configured():
+        configure_logging()
+    stop = _Stop()
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_supervised(main, stop)) or 0
+    except asyncio.CancelledError:
+        return 0 if stop.signal is not None else _failed(RuntimeError("cancelled by nobody known"))
+    except KeyboardInterrupt:  # before the handlers stood
+        return 128 + signal.SIGINT
+    except Exception as error:
+        return _failed(error)
+
+
+class _Stop:
+    """What the signals have asked for so far."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+
+    def ask(self, asked: signal.Signals, task: asyncio.Task[Any]) -> None:
+        if self.signal is not None:
+            _log.error("stopped at once by a second signal", signal=asked.name)
+            sys.stderr.flush()
+            os._exit(128 + asked)
+        self.signal = asked
+        _log.info("stopping", signal=asked.name)
+        task.cancel()
+
+
+async def _supervised(main: Coroutine[Any, Any, int | None], stop: _Stop) -> int | None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("not in a task")
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop.ask, number, task)
+    try:
+        return await main
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _failed(error: BaseException) -> int:
+    """Tell why the process ends and with which code."""
+    causes = list(_leaves(error))
+    for cause in causes:
+        if isinstance(cause, InputError):
+            print(f"error: {cause}", file=sys.stderr)  # noqa: T201  # for a person at the command line
+            return BAD_INPUT
+    for cause in causes:
+        code = getattr(cause, "exit_code", None)
+        if isinstance(code, int):
+            _log.error("stopped", reason=str(cause), exit_code=code)
+            return code
+    if all(isinstance(cause, KubeError) for cause in causes):
+        for told in {failure(cause).message: None for cause in causes if isinstance(cause, KubeError)}:
+            _log.error("failed", error=told)  # an answer of the API, not a fault of ours
+    else:
+        _log.error("failed", error=str(error), exc_info=error)
+    return FAILURE
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions inside *error*'s groups, in order."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

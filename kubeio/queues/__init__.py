@@ -1,0 +1,1 @@
+"""Work queues with client-go's semantics and metrics."""

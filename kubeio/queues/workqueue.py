@@ -1,0 +1,260 @@
+"""A queue of keys with client-go's semantics, for one event loop.
+
+Owns which keys wait, are being processed, or are due later. Does not know what a key means and runs no
+workers. Filled by informers' callbacks and timers, emptied by the workers of `shard_controller` and `sharder`.
+
+A key is in at most one of: *waiting* (will be handed out once, however often it is added), *processing*
+(handed out, not done), *processing and wanted again* (waits as soon as it is done). Independent of that it
+may be *delayed*: it will be added at a known time, the earliest of those asked for. Two workers never hold
+the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+from kubeio.backoff import exponential_s, jittered_s
+from kubeio.clock import Clock
+from kubeio.errors import KubeError
+from kubeio.queues.metrics import QueueMetrics
+
+__all__ = ["QueueClosed", "QueueMetrics", "WorkQueue"]
+
+K = TypeVar("K", bound=Hashable)
+
+_JITTER: Final = 0.2
+_MAX_SLEEP_S: Final = 60.0
+"""The loop's clock may stand still while the machine is suspended, ours does not: look at least this often."""
+_GRANULARITY_S: Final = 1e-6
+"""Timers of the loop are rounded: a key that is due within this is due."""
+_STALE_ENTRIES: Final = 1024
+"""Heap entries that were superseded are swept out when there are more of them than this and than live ones."""
+
+
+class QueueClosed(KubeError):
+    """The queue was closed and nothing waits in it: the worker ends."""
+
+
+class WorkQueue(Generic[K]):
+    """Keys in the order in which they were first added, each handed to one worker at a time.
+
+    Cost: add, get, done, discard O(1); add_after O(log delayed). A key handed over costs about 1 us.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        base_delay_s: float = 0.005,
+        max_delay_s: float = 1000.0,
+        metrics: QueueMetrics | None = None,
+    ) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._base_delay_s = base_delay_s
+        self._max_delay_s = max_delay_s
+        self._metrics = metrics
+        self._waiting: OrderedDict[K, float] = OrderedDict()  # since when it could be handed out
+        self._again: set[K] = set()
+        self._processing: dict[K, float] = {}  # since when, in order of hand-over
+        self._failures: dict[K, int] = {}
+        self._due: dict[K, tuple[float, int, K]] = {}
+        self._heap: list[tuple[float, int, K]] = []  # an entry counts only while it is the one in `_due`
+        self._sequence = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._getters: deque[asyncio.Future[K]] = deque()  # non-empty only while nothing waits
+        self._is_closed = False
+        if metrics is not None:
+            metrics.read_from(
+                depth=self.__len__, unfinished_s=self._unfinished_s, longest_s=self._longest_running_s
+            )
+
+    def __len__(self) -> int:
+        """Keys that wait to be handed out."""
+        return len(self._waiting)
+
+    @property
+    def processing(self) -> frozenset[K]:
+        """Keys handed out and not done."""
+        return frozenset(self._processing)
+
+    @property
+    def delayed(self) -> int:
+        """Keys that will be added later."""
+        return len(self._due)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def oldest_wait_s(self) -> float:
+        """How long the key at the head could have been handed out already; 0 if none waits."""
+        for waiting_since in self._waiting.values():
+            return self._clock.now() - waiting_since
+        return 0.0
+
+    def failures(self, key: K) -> int:
+        """How often *key* was added rate-limited since it was last forgotten."""
+        return self._failures.get(key, 0)
+
+    def add(self, key: K) -> None:
+        """Have *key* handed out once more, starting not before now."""
+        if self._is_closed or key in self._waiting or key in self._again:
+            return
+        if self._metrics is not None:
+            self._metrics.adds.inc()
+        if key in self._processing:
+            self._again.add(key)
+        else:
+            self._enqueue(key, self._clock.now())
+
+    def add_after(self, key: K, delay_s: float) -> None:
+        """Add *key* in *delay_s* seconds; of several such wishes the earliest counts."""
+        if self._is_closed:
+            return
+        if self._metrics is not None:
+            self._metrics.retries.inc()
+        if delay_s <= 0:
+            self.add(key)
+            return
+        due_at = self._clock.now() + delay_s
+        known = self._due.get(key)
+        if known is not None and known[0] <= due_at:
+            return
+        self._sequence += 1
+        entry = self._due[key] = (due_at, self._sequence, key)
+        heapq.heappush(self._heap, entry)
+        self._sweep_stale()
+        if self._heap[0] is entry:
+            self._arm()
+
+    def add_rate_limited(self, key: K) -> None:
+        """Add *key* after a delay that doubles with each call until `forget`."""
+        if self._is_closed:
+            return
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        delay_s = exponential_s(failures, base_s=self._base_delay_s, max_s=self._max_delay_s)
+        self.add_after(key, jittered_s(delay_s, self._rng, jitter=_JITTER))
+
+    def forget(self, key: K) -> None:
+        """Start the back-off of *key* over: it was processed well, or it is gone."""
+        self._failures.pop(key, None)
+
+    def discard(self, key: K) -> None:
+        """Forget every wish to have *key* handed out, now or later. Who processes it still calls `done`."""
+        self._waiting.pop(key, None)
+        self._again.discard(key)
+        self._due.pop(key, None)
+        self._failures.pop(key, None)
+
+    async def get(self) -> K:
+        """The next key, in order of arrival; getters are served in order too. Raises QueueClosed at the end."""
+        if self._waiting:
+            key, waiting_since = self._waiting.popitem(last=False)
+            self._hand_out(key, waiting_since)
+            return key
+        if self._is_closed:
+            raise QueueClosed("the queue is closed and empty")
+        getter: asyncio.Future[K] = asyncio.get_running_loop().create_future()
+        self._getters.append(getter)
+        try:
+            return await getter
+        except asyncio.CancelledError:
+            if getter.done() and not getter.cancelled() and getter.exception() is None:
+                self._take_back(getter.result())
+            raise
+
+    def done(self, key: K) -> None:
+        """Processing of *key* ended. If it was added meanwhile, it waits now. Unknown keys are ignored."""
+        started_at = self._processing.pop(key, None)
+        if started_at is None:
+            return
+        now = self._clock.now()
+        if self._metrics is not None:
+            self._metrics.work_duration.observe(now - started_at)
+        if key in self._again:
+            self._again.remove(key)
+            self._enqueue(key, now)
+
+    def close(self, *, drain: bool = True) -> None:
+        """Accept nothing more and drop what is delayed. What waits is still handed out if *drain*.
+
+        Keys wanted again while they are processed count as waiting.
+        """
+        self._is_closed = True
+        self._due.clear()
+        self._heap.clear()
+        if not drain:
+            self._waiting.clear()
+            self._again.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for getter in self._getters:
+            if not getter.done():
+                getter.set_exception(QueueClosed("the queue is closed and empty"))
+        self._getters.clear()
+
+    def _enqueue(self, key: K, waiting_since: float) -> None:
+        """Give *key* to the getter that waits longest, else let it wait at the end."""
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():  # else it was cancelled and has not run yet
+                self._hand_out(key, waiting_since)
+                getter.set_result(key)
+                return
+        self._waiting[key] = waiting_since
+
+    def _hand_out(self, key: K, waiting_since: float) -> None:
+        now = self._clock.now()
+        self._processing[key] = now
+        if self._metrics is not None:
+            self._metrics.queue_duration.observe(now - waiting_since)
+
+    def _take_back(self, key: K) -> None:
+        """A getter was cancelled after it had been given *key*: nobody worked on it, it goes first."""
+        handed_out_at = self._processing.pop(key)
+        self._again.discard(key)
+        self._enqueue(key, handed_out_at)
+        if key in self._waiting:
+            self._waiting.move_to_end(key, last=False)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            delay_s = min(max(self._heap[0][0] - self._clock.now(), 0.0), _MAX_SLEEP_S)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._add_due)
+
+    def _add_due(self) -> None:
+        horizon = self._clock.now() + _GRANULARITY_S
+        while self._heap and self._heap[0][0] <= horizon:
+            entry = heapq.heappop(self._heap)
+            key = entry[2]
+            if self._due.get(key) is entry:
+                del self._due[key]
+                self.add(key)
+        self._timer = None
+        self._arm()
+
+    def _sweep_stale(self) -> None:
+        if len(self._heap) > 2 * len(self._due) + _STALE_ENTRIES:
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) is entry]
+            heapq.heapify(self._heap)
+
+    def _unfinished_s(self) -> float:
+        now = self._clock.now()
+        return sum(now - started_at for started_at in self._processing.values())
+
+    def _longest_running_s(self) -> float:
+        for started_at in self._processing.values():  # in order of hand-over
+            return self._clock.now() - started_at
+        return 0.0

@@ -1,0 +1,1 @@
+"""Requests, streams and the verbs on objects, over our own HTTP/1.1 connections."""

@@ -1,0 +1,132 @@
+"""What an API server's answers mean: failures as typed errors, bodies as objects and pages. Pure.
+
+Called by `kubeio.rest.client` and `kubeio.rest.discovery`; nobody else looks at status codes.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import functools
+import http
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from kubeio.errors import ApiError, Expired, api_error
+from kubeio.models import HasMeta, ListMeta, Object
+from kubeio.rest.exchange import Answer
+
+T = TypeVar("T")
+
+_SHOWN_CHARACTERS = 200
+
+
+class _StatusDetails(msgspec.Struct, gc=False, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct, gc=False):
+    message: str = ""
+    reason: str = ""
+    details: _StatusDetails | None = None
+    metadata: ListMeta | None = None
+
+
+class _RawList(msgspec.Struct, gc=False):
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list. An empty *continue_* means the last one; *remaining* is the server's guess, if any."""
+
+    objects: list[Object]
+    resource_version: str
+    continue_: str
+    remaining: int | None
+
+
+_decode_status = msgspec.json.Decoder(_Status).decode
+_decode_list = msgspec.json.Decoder(_RawList).decode
+_decode_meta = msgspec.json.Decoder(HasMeta).decode
+
+
+def failure(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
+    """The error that *answer*, of status 300 or above, stands for; *now* by the wall clock."""
+    headers = answer.headers()
+    try:
+        status = _decode_status(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = " ".join(answer.body[:2000].decode("utf-8", "replace").split())
+        status = _Status(message=text[:_SHOWN_CHARACTERS] or "(no message)")
+    retry_after_s = parse_retry_after(headers.get("retry-after", ""), now=now)
+    if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
+        retry_after_s = float(status.details.retry_after_seconds)
+    error = api_error(
+        attempted,
+        status=answer.status,
+        reason=status.reason or _phrase(answer.status),
+        message=status.message,
+        retry_after_s=retry_after_s,
+    )
+    if isinstance(error, Expired) and status.metadata is not None:
+        error.continue_ = status.metadata.continue_
+    return error
+
+
+def _phrase(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase.replace(" ", "")
+    except ValueError:
+        return "Failure"
+
+
+def parse_retry_after(value: str, *, now: datetime) -> float | None:
+    """Seconds that a Retry-After header asks for, as a number or as a date; None if it says nothing usable."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+    try:
+        instant = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, instant.timestamp() - now.timestamp())
+
+
+class Unexpected(Exception):
+    """The body of a successful answer is not what was asked for: a proxy's page, another server."""
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """*body* as *kind*; `bytes` gives it as it came. Raises Unexpected."""
+    if kind is bytes:
+        return cast(T, body)
+    try:
+        return cast(T, _decoder(cast(Any, kind)).decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unexpected(body, error) from error
+
+
+def decode_page(body: bytes) -> Page:
+    """*body* of a list: each object's metadata decoded, the object itself as bytes. Raises Unexpected."""
+    try:
+        listed = _decode_list(body)
+        # bytes(): a Raw is a view that would keep the whole page alive
+        objects = [Object(_decode_meta(raw).metadata, bytes(raw)) for raw in listed.items or ()]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unexpected(body, error) from error
+    meta = listed.metadata
+    return Page(objects, meta.resource_version, meta.continue_, meta.remaining_item_count)
+
+
+@functools.cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def _unexpected(body: bytes, error: Exception) -> Unexpected:
+    begin = body[:_SHOWN_CHARACTERS].decode("utf-8", "replace")
+    return Unexpected(f"{error}; it begins with {begin!r}")

@@ -1,0 +1,245 @@
+"""The resources that one server serves, and how people name them. Pure; loaded by `kubeio.rest.discovery`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from kubeio.errors import InputError
+from kubeio.resource import Resource
+
+AGGREGATED = "APIGroupDiscoveryList"
+_VERSION = re.compile(r"v\d+((alpha|beta)\d+)?").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One resource in one version, with its other names."""
+
+    resource: Resource
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
+
+    def rank(self, name: str) -> int | None:
+        """How well *name* (lower case) fits: 0 a full name, 1 a short name, None not at all."""
+        if name in (self.resource.plural, self.singular, self.resource.kind.lower()):
+            return 0
+        return 1 if name in self.short_names else None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asked for: `deployments.apps/v1` and its kin."""
+
+    name: str
+    group: str | None = None
+    version: str | None = None
+
+
+def readings(text: str) -> list[Wanted]:
+    """Every way to read *text*: NAME[.GROUP][/VERSION], or kubectl's NAME.VERSION.GROUP, which is tried first."""
+    left, slash, version = text.strip().partition("/")
+    name, dot, group = left.lower().partition(".")
+    plain = Wanted(name, group if dot else None, version.lower() if slash else None)
+    head, dot, tail = group.partition(".")
+    if not slash and dot and _VERSION(head):
+        return [Wanted(name, tail, head), plain]
+    return [plain]
+
+
+class Catalog:
+    """Resources in the server's order of preference: groups first, then the versions of each."""
+
+    def __init__(self, served: Iterable[Served]) -> None:
+        self._served = list(served)
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self._served)
+
+    def __len__(self) -> int:
+        return len(self._served)
+
+    def find(self, text: str) -> Resource | None:
+        """The resource that kubectl would take for *text*."""
+        for wanted in readings(text):
+            found = self._find(wanted)
+            if found:
+                return found[0].resource
+        return None
+
+    def unknown(self, text: str, server: str) -> InputError:
+        """The error that says what was perhaps meant by *text*."""
+        for wanted in readings(text):
+            versions = [served.resource.version for served in self._find(Wanted(wanted.name, wanted.group))]
+            if wanted.version and versions:
+                return InputError(
+                    "resource",
+                    text,
+                    f"is not served in version {wanted.version} by {server}",
+                    f"served versions are {', '.join(versions)}",
+                )
+        return InputError("resource", text, f"is not served by {server}", self._nearest(text))
+
+    def _find(self, wanted: Wanted) -> list[Served]:
+        fitting = [
+            (rank, served)
+            for served in self._served
+            if (rank := served.rank(wanted.name)) is not None
+            and (wanted.version is None or served.resource.version == wanted.version)
+        ]
+        if wanted.group is not None:
+            exact = [pair for pair in fitting if pair[1].resource.group == wanted.group]
+            fitting = exact or [pair for pair in fitting if _begins(pair[1].resource.group, wanted.group)]
+        return [served for _, served in sorted(fitting, key=lambda pair: pair[0])]  # stable: keeps preference
+
+    def _nearest(self, text: str) -> str:
+        name = text.partition("/")[0].lower()
+        by_name: dict[str, str] = {}
+        for served in self._served:
+            shown = served.resource.group_resource
+            for alias in (shown, served.resource.plural, served.singular, *served.short_names):
+                if alias:
+                    by_name.setdefault(alias, shown)
+        close = difflib.get_close_matches(name, by_name, n=6, cutoff=0.7)
+        close += difflib.get_close_matches(name.partition(".")[0], by_name, n=6, cutoff=0.7)
+        shown_names = list(dict.fromkeys(by_name[alias] for alias in close))[:3]
+        if shown_names:
+            return (
+                f"did you mean {' or '.join(shown_names)}? If it is a custom resource, install its CRD first"
+            )
+        return "install its CRD first, or list what there is with: kubectl api-resources"
+
+
+def _begins(group: str, wanted: str) -> bool:
+    return bool(wanted) and group.startswith(wanted)
+
+
+# -- what the server sends; an empty list of Go's is null -------------------------------------------------
+
+
+class _ResponseKind(msgspec.Struct, gc=False):
+    kind: str = ""
+
+
+class _AggregatedResource(msgspec.Struct, gc=False, rename="camel"):
+    resource: str
+    response_kind: _ResponseKind | None = None
+    scope: str = ""
+    singular_resource: str = ""
+    verbs: list[str] | None = None
+    short_names: list[str] | None = None
+
+
+class _AggregatedVersion(msgspec.Struct, gc=False):
+    version: str
+    resources: list[_AggregatedResource] | None = None
+
+
+class _Name(msgspec.Struct, gc=False):
+    name: str = ""
+
+
+class _AggregatedGroup(msgspec.Struct, gc=False):
+    metadata: _Name = msgspec.field(default_factory=_Name)
+    versions: list[_AggregatedVersion] | None = None
+
+
+class _VersionName(msgspec.Struct, gc=False, rename="camel"):
+    version: str
+    group_version: str = ""
+
+
+class _Group(msgspec.Struct, gc=False, rename="camel"):
+    name: str
+    versions: list[_VersionName] | None = None
+    preferred_version: _VersionName | None = None
+
+
+class _Root(msgspec.Struct, gc=False):
+    """The answer of /api or /apis, in any of its three forms."""
+
+    kind: str = ""
+    items: list[_AggregatedGroup] | None = None
+    groups: list[_Group] | None = None
+    versions: list[str] | None = None
+
+
+class _ListedResource(msgspec.Struct, gc=False, rename="camel"):
+    name: str
+    kind: str = ""
+    namespaced: bool = True
+    singular_name: str = ""
+    verbs: list[str] | None = None
+    short_names: list[str] | None = None
+
+
+class _ResourceList(msgspec.Struct, gc=False):
+    resources: list[_ListedResource] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVersion:
+    group: str
+    version: str
+
+    @property
+    def path(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+
+def read_root(body: bytes) -> tuple[list[Served], list[GroupVersion]]:
+    """What /api or /apis says: resources (aggregated discovery), or which documents to ask for them.
+
+    Raises msgspec.DecodeError.
+    """
+    root = msgspec.json.decode(body, type=_Root)
+    if root.kind == AGGREGATED:
+        return list(_aggregated(root.items or ())), []
+    core = [GroupVersion("", version) for version in root.versions or ()]
+    return [], core + [
+        GroupVersion(group.name, name) for group in root.groups or () for name in _ordered(group)
+    ]
+
+
+def read_resources(at: GroupVersion, body: bytes) -> list[Served]:
+    """The resources (without subresources) in the document of one group and version. Raises DecodeError."""
+    listed = msgspec.json.decode(body, type=_ResourceList).resources or ()
+    return [
+        Served(
+            Resource(at.group, at.version, one.name, one.kind, one.namespaced),
+            one.singular_name.lower(),
+            tuple(one.short_names or ()),
+            tuple(one.verbs or ()),
+        )
+        for one in listed
+        if "/" not in one.name
+    ]
+
+
+def _ordered(group: _Group) -> list[str]:
+    versions = [name.version for name in group.versions or ()]
+    if group.preferred_version is not None and group.preferred_version.version in versions:
+        versions.remove(group.preferred_version.version)
+        versions.insert(0, group.preferred_version.version)
+    return versions
+
+
+def _aggregated(groups: Iterable[_AggregatedGroup]) -> Iterator[Served]:
+    for group in groups:
+        for version in group.versions or ():
+            for one in version.resources or ():
+                kind = one.response_kind.kind if one.response_kind else ""
+                resource = Resource(
+                    group.metadata.name, version.version, one.resource, kind, one.scope != "Cluster"
+                )
+                yield Served(
+                    resource,
+                    one.singular_resource.lower(),
+                    tuple(one.short_names or ()),
+                    tuple(one.verbs or ()),
+                )

@@ -1,0 +1,382 @@
+"""The only HTTP towards API servers: requests, streams, and the verbs on objects.
+
+Owns what is sent for each verb and how its answer is decoded. Connections, credentials and deadlines are
+`kubeio.rest.transport`'s. Decides no retries: callers know what may be repeated. Not for use from several event
+loops. Called by everything that talks to a cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from kubeio.access.cluster import Cluster
+from kubeio.clock import Clock, SystemClock
+from kubeio.errors import InputError, ServerFailure
+from kubeio.patch import ApplyPatch, Patch
+from kubeio.resource import Resource
+from kubeio.rest import answers
+from kubeio.rest.answers import Page
+from kubeio.rest.exchange import Answer
+from kubeio.rest.transport import Call, Transport
+
+if TYPE_CHECKING:
+    from kubeio.rest.metrics import ClientMetrics
+
+__all__ = ["Client", "Page", "Response"]
+
+T = TypeVar("T")
+
+_JSON: Final = "application/json"
+_PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_PARTIAL_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_NOTHING: Final[Mapping[str, str]] = {}
+_SAFE_PATH: Final = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@/%-]*").fullmatch
+_SAFE_SEGMENT: Final = re.compile(r"[A-Za-z0-9._~-]+").fullmatch
+_encode = msgspec.json.Encoder().encode
+
+
+class Response(msgspec.Struct, frozen=True, gc=False):
+    """An answer below 300. Header names are in lower case; the body is decompressed."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Client:
+    """Requests to one cluster over at most *max_connections* kept connections; streams have their own.
+
+    Raises: a leaf of ApiError for an answer of 300 or above (redirects are not followed), Unreachable for
+    none, InputError when the credentials that the kubeconfig describes cannot be had at all.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        max_connections: int = 64,
+        user_agent: str = "ringleader",
+        clock: Clock | None = None,
+        metrics: ClientMetrics | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self._transport = Transport(
+            cluster,
+            max_connections=max_connections,
+            user_agent=user_agent,
+            clock=clock or SystemClock(),
+            metrics=metrics,
+        )
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; calls still under way fail."""
+        await self._transport.close()
+
+    # -- requests ----------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = _NOTHING,
+        body: bytes | None = None,
+        content_type: str = _JSON,
+        accept: str = _JSON,
+        timeout_s: float = 30.0,
+    ) -> Response:
+        """One request and its whole answer, within *timeout_s*.
+
+        Repeated silently: a GET whose kept connection turned out closed before any byte of the answer; any
+        request after 401, once, if other credentials were found.
+        """
+        call = Call(method, _quoted(path), query, accept, body, content_type)
+        answer = await self._transport.answer(call, timeout_s)
+        return Response(answer.status, answer.headers(), answer.body)
+
+    def stream(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] = _NOTHING,
+        accept: str = _JSON,
+        connect_timeout_s: float = 30.0,
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The lines of a watch, on a connection of its own; *connect_timeout_s* lasts until the answer begins.
+
+        The iterator ends when the server ends the answer, and raises Unreachable when it is cut off.
+        """
+        call = Call("GET", _quoted(path), query, accept, is_stream=True)
+        return self._transport.stream(call, connect_timeout_s)
+
+    # -- objects -----------------------------------------------------------------------------------------
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str = "",
+        type: type[T],  # noqa: A002 - the word of the API
+        metadata_only: bool = False,
+        timeout_s: float = 30.0,
+    ) -> T:
+        """The object, by a consistent read. Raises NotFound."""
+        path = _object_path(resource, namespace, name)
+        return await self._object(Call("GET", path, _NOTHING, _accept(metadata_only)), type, timeout_s)
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: object,
+        *,
+        namespace: str = "",
+        type: type[T],  # noqa: A002 - the word of the API
+        field_manager: str = "",
+        timeout_s: float = 30.0,
+    ) -> T:
+        """POST *obj* (anything msgspec encodes, or JSON bytes). Raises AlreadyExists."""
+        path = resource.path(namespace=_segment("namespace", namespace))
+        query = {"fieldManager": field_manager} if field_manager else _NOTHING
+        return await self._object(Call("POST", path, query, _JSON, _body(obj)), type, timeout_s)
+
+    async def replace(
+        self,
+        resource: Resource,
+        name: str,
+        obj: object,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        type: type[T],  # noqa: A002 - the word of the API
+        field_manager: str = "",
+        timeout_s: float = 30.0,
+    ) -> T:
+        """PUT *obj*: a compare-and-swap if it carries a resourceVersion. Raises Conflict, NotFound."""
+        path = _object_path(resource, namespace, name, subresource)
+        query = {"fieldManager": field_manager} if field_manager else _NOTHING
+        return await self._object(Call("PUT", path, query, _JSON, _body(obj)), type, timeout_s)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        type: type[T],  # noqa: A002 - the word of the API
+        metadata_only: bool = False,
+        field_manager: str = "",
+        timeout_s: float = 30.0,
+    ) -> T:
+        """Apply *patch*. Raises Invalid (a `test` failed), Conflict (stale resourceVersion), NotFound."""
+        path = _object_path(resource, namespace, name, subresource)
+        query = _NOTHING
+        if field_manager or isinstance(patch, ApplyPatch):
+            query = _patch_query(patch, field_manager)
+        call = Call("PATCH", path, query, _accept(metadata_only), patch.encode(), patch.content_type)
+        return await self._object(call, type, timeout_s)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
+        timeout_s: float = 30.0,
+    ) -> None:
+        """Delete, with *uid* and *resource_version* as preconditions. Raises NotFound, Conflict."""
+        path = _object_path(resource, namespace, name)
+        body = _encode(_delete_options(uid, resource_version, propagation))
+        await self._transport.answer(Call("DELETE", path, _NOTHING, _JSON, body), timeout_s)
+
+    async def list_page(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        continue_: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+        metadata_only: bool = False,
+        timeout_s: float = 60.0,
+    ) -> Page:
+        """One page of a list; *limit* 0 asks for everything. Raises Expired if *continue_* is too old."""
+        call = _list_call(
+            resource,
+            namespace,
+            metadata_only,
+            {
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "limit": str(limit) if limit else "",
+                "continue": continue_,
+                "resourceVersion": resource_version,
+                "resourceVersionMatch": resource_version_match,
+            },
+        )
+        answer = await self._transport.answer(call, timeout_s)
+        try:
+            return answers.decode_page(answer.body)
+        except answers.Unexpected as error:
+            raise self._unexpected(call, answer, error) from error
+
+    async def list_as(
+        self,
+        resource: Resource,
+        *,
+        type: type[T],  # noqa: A002 - the word of the API
+        namespace: str = "",
+        label_selector: str = "",
+        limit: int = 500,
+        continue_: str = "",
+        metadata_only: bool = False,
+        timeout_s: float = 60.0,
+    ) -> T:
+        """One page of a consistent list, decoded straight as *type*: only what it names is kept. Raises Expired."""
+        call = _list_call(
+            resource,
+            namespace,
+            metadata_only,
+            {"labelSelector": label_selector, "limit": str(limit), "continue": continue_},
+        )
+        return await self._object(call, type, timeout_s)
+
+    async def pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        resource_version: str = "",
+        resource_version_match: str = "",
+        metadata_only: bool = False,
+        timeout_s: float = 60.0,
+    ) -> AsyncIterator[Page]:
+        """Every page of a list, all of one version; *timeout_s* is for each. Expired in mid-list is raised."""
+        continue_ = ""
+        while True:
+            page = await self.list_page(
+                resource,
+                namespace=namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                limit=limit,
+                continue_=continue_,
+                # a continue token carries the version; the server refuses both
+                resource_version="" if continue_ else resource_version,
+                resource_version_match="" if continue_ else resource_version_match,
+                metadata_only=metadata_only,
+                timeout_s=timeout_s,
+            )
+            yield page
+            continue_ = page.continue_
+            if not continue_:
+                return
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    async def _object(self, call: Call, kind: type[T], timeout_s: float) -> T:
+        answer = await self._transport.answer(call, timeout_s)
+        try:
+            return answers.decode(answer.body, kind)
+        except answers.Unexpected as error:
+            raise self._unexpected(call, answer, error) from error
+
+    def _unexpected(self, call: Call, answer: Answer, error: answers.Unexpected) -> ServerFailure:
+        attempted = self._transport.attempted(call)
+        return ServerFailure(attempted, status=answer.status, reason="UnexpectedAnswer", message=str(error))
+
+
+def _list_call(resource: Resource, namespace: str, metadata_only: bool, query: Mapping[str, str]) -> Call:
+    return Call(
+        "GET",
+        resource.path(namespace=_segment("namespace", namespace)),
+        {name: value for name, value in query.items() if value},
+        _PARTIAL_LIST if metadata_only else _JSON,
+    )
+
+
+def _accept(metadata_only: bool) -> str:
+    return _PARTIAL if metadata_only else _JSON
+
+
+def _body(obj: object) -> bytes:
+    return obj if isinstance(obj, bytes) else _encode(obj)
+
+
+def _quoted(path: str) -> str:
+    """*path* fit for a request line, whatever stands in it; what is quoted stays as it is."""
+    return path if _SAFE_PATH(path) else quote(path, safe="/:@!$&'()*+,;=~%")
+
+
+def _segment(field: str, text: str) -> str:
+    """*text* as one segment of a path; empty stays empty. Raises InputError if the API could not mean it."""
+    if not text or (_SAFE_SEGMENT(text) and text not in (".", "..")):
+        return text
+    if "/" in text or "%" in text or text in (".", ".."):
+        raise InputError(field, text, "cannot be the name of an object", "write a name without / and %")
+    return quote(text, safe=":")
+
+
+def _object_path(resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
+    if not name:  # the path would be the collection's
+        raise InputError("name", name, f"is empty (of {resource.group_resource})", "name one object")
+    if resource.namespaced and not namespace:
+        raise InputError(
+            "namespace", namespace, f"is empty ({resource.group_resource} {name})", "name its namespace"
+        )
+    return resource.path(
+        namespace=_segment("namespace", namespace),
+        name=_segment("name", name),
+        subresource=_segment("subresource", subresource),
+    )
+
+
+def _patch_query(patch: Patch, field_manager: str) -> dict[str, str]:
+    query = {"fieldManager": field_manager} if field_manager else {}
+    if isinstance(patch, ApplyPatch):
+        if not field_manager:
+            raise InputError(
+                "field_manager", "", "is missing: server-side apply needs it", "name who applies"
+            )
+        query["force"] = "true" if patch.force else "false"
+    return query
+
+
+def _delete_options(uid: str, resource_version: str, propagation: str) -> dict[str, object]:
+    options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    wanted = {name: value for name, value in preconditions.items() if value}
+    if wanted:
+        options["preconditions"] = wanted
+    if propagation:
+        options["propagationPolicy"] = propagation
+    return options

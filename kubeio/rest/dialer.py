@@ -1,0 +1,214 @@
+"""Opens connections to one server: TCP, through a proxy, TLS.
+
+Owns the TLS contexts, kept as long as the CA and the client certificate stay the same. Called by
+`kubeio.rest.client`'s pool and streams; a shorter time limit is the caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterator
+from typing import Final
+
+from kubeio.access.cluster import Cluster
+from kubeio.access.credentials import KeyPair
+from kubeio.access.proxies import Proxy
+from kubeio.errors import InputError
+from kubeio.rest.connection import Connection
+from kubeio.rest.exchange import Broken
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""TCP, proxy and TLS together; a call with less time left waits no longer than that."""
+_KEEPALIVE_IDLE_S = 30
+_KEEPALIVE_PROBES = 3
+
+
+class Dialer:
+    """Opens connections to *cluster*. `dial` raises Broken (not sent) when the server cannot be reached."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._context: ssl.SSLContext | None = None
+        self._context_for: tuple[bytes, KeyPair | None] | None = None
+
+    async def dial(self, identity: KeyPair | None) -> Connection:
+        """A new connection that presents *identity*. Raises Broken, InputError."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                return await self._dial(identity)
+        except TimeoutError as error:
+            raise _broken(f"no connection within {CONNECT_TIMEOUT_S:g} s") from error
+        except ssl.SSLCertVerificationError as error:
+            raise _broken(f"the server's certificate is not accepted: {error.verify_message}") from error
+        except ssl.SSLError as error:
+            raise _broken(f"TLS failed: {error.reason or error}") from error
+        except (OSError, UnicodeError) as error:
+            raise _broken(f"cannot connect: {_plain(error)}") from error
+
+    async def _dial(self, identity: KeyPair | None) -> Connection:
+        endpoint, proxy = self._cluster.endpoint, self._cluster.proxy
+        loop = asyncio.get_running_loop()
+        connection = Connection(loop, identity)
+        context = self._tls(identity) if endpoint.is_tls else None
+        server_name = (self._cluster.trust.server_name or endpoint.host) if context else None
+        if proxy is None:
+            transport, _ = await loop.create_connection(
+                lambda: connection, endpoint.host, endpoint.port, ssl=context, server_hostname=server_name
+            )
+        else:
+            transport = await self._tunnel(connection, proxy, context, server_name)
+        _keep_alive(transport)
+        return connection
+
+    async def _tunnel(
+        self, connection: Connection, proxy: Proxy, context: ssl.SSLContext | None, server_name: str | None
+    ) -> asyncio.Transport:
+        loop = asyncio.get_running_loop()
+        endpoint = self._cluster.endpoint
+        transport, tunnel = await loop.create_connection(_Tunnel, proxy.host, proxy.port)
+        try:
+            host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+            await tunnel.open(transport, f"{host}:{endpoint.port}", proxy)
+            if context is None:
+                transport.set_protocol(connection)
+                connection.connection_made(transport)
+                transport.resume_reading()
+                return transport
+            upgraded = await loop.start_tls(transport, connection, context, server_hostname=server_name)
+        except BaseException:
+            transport.abort()
+            raise
+        if upgraded is None:
+            raise _broken("the proxy closed the connection during TLS")
+        connection.connection_made(upgraded)
+        return upgraded
+
+    def _tls(self, identity: KeyPair | None) -> ssl.SSLContext:
+        ca = self._current_ca()
+        if self._context is None or self._context_for != (ca, identity):
+            self._context = _tls_context(self._cluster, ca, identity)
+            self._context_for = (ca, identity)
+        return self._context
+
+    def _current_ca(self) -> bytes:
+        """The CA file may be rotated; a file that cannot be read leaves what was read before."""
+        trust = self._cluster.trust
+        if trust.ca_file is None:
+            return trust.ca
+        try:
+            return trust.ca_file.read_bytes()
+        except OSError:
+            return self._context_for[0] if self._context_for else trust.ca
+
+
+class _Tunnel(asyncio.Protocol):
+    """The conversation with a proxy until it lets bytes through."""
+
+    def __init__(self) -> None:
+        self._received = b""
+        self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def open(self, transport: asyncio.Transport, target: str, proxy: Proxy) -> None:
+        """Ask *proxy* for a way to *target*. Raises Broken."""
+        authorization = f"Proxy-Authorization: {proxy.authorization}\r\n" if proxy.authorization else ""
+        head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{authorization}\r\n"
+        transport.write(head.encode())
+        status_line = (await self._answer).partition(b"\r\n")[0].decode("latin-1")
+        parts = status_line.split(" ", 2)
+        if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].startswith("2"):
+            raise _broken(f"the proxy {proxy.host}:{proxy.port} refused: {status_line or 'it closed'}")
+        transport.pause_reading()  # what follows belongs to TLS
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if self._answer.done():
+            return
+        if b"\r\n\r\n" in self._received or len(self._received) > 64 * 1024:
+            self._answer.set_result(self._received)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._answer.done():
+            self._answer.set_result(b"")
+
+
+def _tls_context(cluster: Cluster, ca: bytes, identity: KeyPair | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    # Python 3.13 refuses CAs without key identifiers by default; many clusters have such a CA.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if cluster.trust.is_insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif ca:
+        # As in kubectl, any certificate in the CA data is an anchor, an intermediate too.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=ca.decode("ascii", "ignore"))
+    else:
+        context.load_default_certs()
+    if identity is not None:
+        _load_pair(context, identity)
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
+    with _readable(pair.certificate + b"\n" + pair.key) as path:
+        try:
+            # without the empty password an encrypted key would stop the process and ask the terminal
+            context.load_cert_chain(path, password="")
+        except (ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", None) or str(error)
+            raise InputError(
+                "client-certificate",
+                "<pair>",
+                f"cannot be used ({reason})",
+                "give a PEM certificate and its plain key",
+            ) from None
+
+
+@contextlib.contextmanager
+def _readable(content: bytes) -> Iterator[str]:
+    """A name under which OpenSSL can read *content*: in memory where the system can, else a private file."""
+    try:
+        descriptor = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
+        path = f"/proc/self/fd/{descriptor}"
+        is_file = False
+    except (AttributeError, OSError):
+        descriptor, path = tempfile.mkstemp()
+        is_file = True
+    try:
+        os.write(descriptor, content)
+        yield path
+    finally:
+        os.close(descriptor)
+        if is_file:
+            os.unlink(path)  # noqa: PTH108 - the string mkstemp gave
+
+
+def _keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Let the kernel notice a peer that vanished while a stream is silent."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_IDLE_S // _KEEPALIVE_PROBES)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
+
+
+def _broken(reason: str) -> Broken:
+    return Broken(reason, sent=False, answered=False)
+
+
+def _plain(error: OSError | UnicodeError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"the host's name is not known ({error.strerror})"
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__

@@ -1,0 +1,104 @@
+"""Which resources a server serves, asked once and when a name is not known.
+
+Owns the cached catalog of one server; what names mean is in `kubeio.rest.catalog`. Called by commands and apps
+that take resources from people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from kubeio.errors import NotFound, ServerFailure
+from kubeio.resource import Resource
+from kubeio.rest.catalog import Catalog, GroupVersion, Served, read_resources, read_root
+from kubeio.rest.client import Client
+
+_ACCEPT: Final = (
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
+    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
+    "application/json"
+)
+
+
+class Discovery:
+    """Resources by the names that people use. Raises what `Client` raises, InputError for unknown names."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._catalog: Catalog | None = None
+
+    async def resolve(self, text: str) -> Resource:
+        """The resource that kubectl would take for *text*: plural, singular, kind or short name, any case.
+
+        A group (`deployments.apps`) and a version (`deployments.apps/v1`, `deployments.v1.apps`) may follow.
+        Raises: InputError naming the nearest names.
+        """
+        catalog, is_fresh = self._catalog, False
+        if catalog is None:
+            catalog, is_fresh = await self.refresh(), True
+        found = catalog.find(text)
+        if found is None and not is_fresh:
+            catalog = await self.refresh()  # its CRD may be newer than our catalog
+            found = catalog.find(text)
+        if found is None:
+            raise catalog.unknown(text, self._client.cluster.server)
+        return found
+
+    def forget(self) -> None:
+        """What was resolved turned out to be gone: the next `resolve` asks the server anew."""
+        self._catalog = None
+
+    async def served(self, resource: Resource) -> bool:
+        """Whether the server serves *resource* now, in its version."""
+        at = GroupVersion(resource.group, resource.version)
+        try:
+            listed = await self._resources(at)
+        except NotFound:
+            return False
+        return any(served.resource.plural == resource.plural for served in listed)
+
+    async def refresh(self) -> Catalog:
+        """Ask the server anew."""
+        core, named = await asyncio.gather(self._root("/api"), self._root("/apis"))
+        self._catalog = Catalog([*core, *named])
+        return self._catalog
+
+    async def _root(self, path: str) -> list[Served]:
+        try:
+            answer = await self._client.request("GET", path, accept=_ACCEPT)
+        except NotFound:
+            return []
+        served, documents = self._read(path, answer.body)
+        if documents:
+            lists = await asyncio.gather(*map(self._resources_if_any, documents))
+            served.extend(one for listed in lists for one in listed)
+        return served
+
+    def _read(self, path: str, body: bytes) -> tuple[list[Served], list[GroupVersion]]:
+        try:
+            return read_root(body)
+        except msgspec.DecodeError as error:
+            attempted = f"GET {path} on {self._client.cluster.server}"
+            raise ServerFailure(
+                attempted, status=200, reason="UnexpectedAnswer", message=str(error)
+            ) from error
+
+    async def _resources_if_any(self, at: GroupVersion) -> list[Served]:
+        """One extension server that is down must not hide everything else."""
+        try:
+            return await self._resources(at)
+        except (NotFound, ServerFailure):
+            return []
+
+    async def _resources(self, at: GroupVersion) -> list[Served]:
+        answer = await self._client.request("GET", at.path)
+        try:
+            return read_resources(at, answer.body)
+        except msgspec.DecodeError as error:
+            attempted = f"GET {at.path} on {self._client.cluster.server}"
+            raise ServerFailure(
+                attempted, status=200, reason="UnexpectedAnswer", message=str(error)
+            ) from error

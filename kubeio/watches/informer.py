@@ -1,0 +1,113 @@
+"""A store kept equal to the server's selection by a watch session.
+
+Owns the way from events to the store and to `on_change`; does no work of its own in between, so that the
+stream is read as fast as it comes. Started by `shard_controller.app`, `sharder.app`; reconcilers read `store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Never, Protocol
+
+import structlog
+
+from kubeio.models import Object, ObjectKey
+from kubeio.resource import Resource
+from kubeio.watches.store import Change, Store
+from kubeio.watches.watch import Bookmark, Changed, Gap, ListDone, Listed, ListStarted, Removed, WatchEvent
+
+_log = structlog.get_logger("kubeio")
+
+
+class Source(Protocol):
+    """What an informer needs of a `kubeio.watches.watch.ListWatch`."""
+
+    sign_of_life_at: float
+
+    @property
+    def resource(self) -> Resource: ...
+
+    def events(self) -> AsyncGenerator[WatchEvent, None]: ...
+
+
+def _tell_nobody(change: Change) -> None:
+    """The default of `on_change`."""
+
+
+class Informer:
+    """Runs *source* into *store*. `synced` is set once the store holds a whole picture, and stays set.
+
+    *on_change* is called after each change, in order, on the event loop: it may put keys into a queue, and must
+    not block or raise. Of a relist it hears only the differences. While a relist is read the store holds
+    newer and older versions side by side, as under any watch; objects that vanished leave at its end.
+
+    *namespace*: the only one that *source* shows; informers of other namespaces may then share the *store*.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        store: Store | None = None,
+        namespace: str = "",
+        on_change: Callable[[Change], None] = _tell_nobody,
+    ) -> None:
+        self.source = source
+        self.store = store if store is not None else Store()
+        self.synced = asyncio.Event()
+        self._namespace = namespace
+        self._on_change = on_change
+        self._unseen: set[ObjectKey] = (
+            set()
+        )  # known before the list that is being read, not found in it so far
+
+    @property
+    def sign_of_life_at(self) -> float:
+        """When the source last heard from the server, on its clock."""
+        return self.source.sign_of_life_at
+
+    async def run(self) -> Never:
+        """Follow the source until cancelled. Raises what its first list raises."""
+        async with aclosing(self.source.events()) as events:
+            async for event in events:
+                self._take(event)
+        raise RuntimeError(f"the endless watch of {self.source.resource.group_resource} ended")
+
+    def _take(self, event: WatchEvent) -> None:
+        match event:
+            case Changed(object=obj):
+                self._learn(obj)
+            case Removed(object=obj):
+                self._remove(obj.meta.key, as_of=obj.meta.resource_version)
+            case Bookmark():
+                pass
+            case ListStarted():
+                self._unseen = {key for key in self.store if self._namespace in ("", key.namespace)}
+            case Listed(objects=objects):
+                for obj in objects:
+                    self._unseen.discard(obj.meta.key)
+                    self._learn(obj)
+            case ListDone(resource_version=version):
+                vanished, self._unseen = self._unseen, set()
+                for key in vanished:
+                    self._remove(key, as_of=version)
+                self.synced.set()
+            case Gap(error=error, retry_in_s=retry_in_s):
+                _log.warning(
+                    "watch interrupted",
+                    resource=self.source.resource.group_resource,
+                    error=str(error),
+                    retry_in_s=round(retry_in_s, 3),
+                )
+
+    def _learn(self, obj: Object) -> None:
+        change = self.store.learn(obj)
+        if change is not None:
+            self._on_change(change)
+
+    def _remove(self, key: ObjectKey, *, as_of: str) -> None:
+        known = self.store.remove(key, as_of=as_of)
+        if known is not None:
+            self._on_change(Change(key, known.meta, None))

@@ -1,0 +1,315 @@
+"""One endless list-then-watch session of one resource under one selector.
+
+Owns the newest version seen and the healing of the stream: re-watch, relist, back-off, silence. Keeps no
+objects (that is `kubeio.watches.store`). Consumers must read fast and work elsewhere: the server cuts watchers that
+lag. Called by `kubeio.watches.informer` and by the sharder's unowned and drain watches.
+
+How it reads (docs/adr/0006): the first picture is a consistent read, streamed (WatchList) where the server can
+do that, else in pages. Later ones come in pages, nothing older than the newest version seen, and an answer
+that is older all the same is refused. A server whose history went back (a restored backup) is thus
+never believed: the session stays stale until its process is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Final
+
+from kubeio.backoff import Backoff
+from kubeio.clock import Clock
+from kubeio.errors import (
+    ApiError,
+    BadRequest,
+    Expired,
+    Forbidden,
+    InputError,
+    Invalid,
+    KubeError,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from kubeio.models import Object
+from kubeio.resource import Resource
+from kubeio.rest.client import Client
+from kubeio.rest.patience import Patience
+from kubeio.watches.events import (
+    Bookmark,
+    Changed,
+    Gap,
+    InitialEventsEnd,
+    ListDone,
+    Listed,
+    ListStarted,
+    Removed,
+    WatchEvent,
+    decode_line,
+)
+from kubeio.watches.versions import is_older, newest
+
+__all__ = [
+    "Bookmark",
+    "Changed",
+    "Gap",
+    "ListDone",
+    "ListStarted",
+    "ListWatch",
+    "Listed",
+    "Removed",
+    "WatchEvent",
+]
+
+_FINAL: Final = (BadRequest, Forbidden, InputError, Invalid, NotFound, Unauthorized)
+"""A first list that fails like this will fail again: somebody has to be told."""
+_INITIAL_EVENTS: Final = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_WATCH_LASTS_S: Final = (300, 600)
+_EMPTY_WATCH_S: Final = 1.0
+"""A watch that ends sooner than this and said nothing has failed, however politely."""
+_INITIAL_SILENCE_S: Final = 30.0
+"""A streamed list pauses for less; a server that ignores the wish for one says nothing more."""
+_RELIST_AFTER_FAILURES: Final = 5
+
+
+class _NoStreamedList(KubeError):
+    """The server cannot stream a list; read it in pages."""
+
+
+class ListWatch:
+    """The session. `events` is iterated once; the other attributes may be read at any time.
+
+    *since*: the version of a list that the consumer reads by itself. The session begins with the watch then, and
+    `events` raises what makes another list necessary instead of reading one.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        page_size: int = 500,
+        silence_s: float = 90.0,
+        since: str = "",
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self.resource: Final = resource
+        self.resource_version = since
+        self.sign_of_life_at = clock.now()
+        self.failures = 0
+        self.last_error: KubeError | None = None
+        self._client = client
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._metadata_only = metadata_only
+        self._page_size = page_size
+        self._silence_s = silence_s
+        self._clock = clock
+        self._rng = rng
+        self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=rng)
+        self._attempted = f"WATCH {resource.path(namespace=namespace)}"
+        self._has_picture = bool(since)  # of now: the watch can go on from `resource_version`
+        self._had_picture = bool(since)  # ever
+        self._lists = not since
+        self._streams_lists = True
+        self._limit = page_size
+
+    async def events(self) -> AsyncGenerator[WatchEvent, None]:
+        """Everything that happens, for ever. Close it (`aclosing`) to end the session.
+
+        Raises: Unauthorized, Forbidden, NotFound, BadRequest, Invalid, InputError if the very first list fails so;
+        with *since* Expired and whatever else makes the picture uncertain.
+        """
+        while True:
+            try:
+                async with aclosing(self._next_phase()) as phase:
+                    async for event in phase:
+                        yield event
+            except _NoStreamedList:
+                self._streams_lists = False
+            except KubeError as error:
+                if not self._had_picture and isinstance(error, _FINAL):
+                    raise
+                gap = self._failed(error)
+                if not self._has_picture and not self._lists:
+                    raise
+                yield gap
+                await asyncio.sleep(gap.retry_in_s)
+
+    def _next_phase(self) -> AsyncGenerator[WatchEvent, None]:
+        if self._has_picture:
+            return self._watch()
+        if self._streams_lists and not self._had_picture:
+            return self._stream_list()
+        return self._read_pages()
+
+    def _failed(self, error: KubeError) -> Gap:
+        """Note the failure, decide whether the picture is lost, and how long to wait."""
+        self.failures += 1
+        is_refused = isinstance(error, ApiError) and not isinstance(error, TooManyRequests)
+        if isinstance(error, Expired) and isinstance(self.last_error, Unreachable):
+            self._backoff.reset()  # the outage is over: what it taught about waiting does not count any more
+        self.last_error = error
+        # After silence a new watch might be as dead as the last one, and a quiet server looks the same: a list tells.
+        if isinstance(error, Expired | _Silent) or (
+            is_refused and self.failures % _RELIST_AFTER_FAILURES == 0
+        ):
+            self._has_picture = False
+        asked_s = error.retry_after_s if isinstance(error, ApiError) else None
+        return Gap(error, self._backoff.failed(self._clock.now(), at_least_s=asked_s or 0.0))
+
+    def _is_alive(self) -> None:
+        self.sign_of_life_at = self._clock.now()
+        self.failures = 0
+        self.last_error = None
+
+    # -- lists
+
+    async def _read_pages(self) -> AsyncGenerator[WatchEvent, None]:
+        version, continue_ = "", ""
+        while True:
+            try:
+                page = await self._client.list_page(
+                    self.resource,
+                    namespace=self._namespace,
+                    label_selector=self._label_selector,
+                    field_selector=self._field_selector,
+                    limit=self._limit,
+                    continue_=continue_,
+                    resource_version="" if continue_ else self.resource_version,
+                    resource_version_match="NotOlderThan" if self.resource_version and not continue_ else "",
+                    metadata_only=self._metadata_only,
+                )
+            except Expired:
+                # Reading took longer than the server keeps history: next time in one go.
+                self._limit = 0 if continue_ else self._page_size
+                raise
+            if not version:
+                version = page.resource_version
+                self._refuse_older(version)
+                yield ListStarted()
+            self._is_alive()
+            yield Listed(page.objects)
+            continue_ = page.continue_
+            if not continue_:
+                break
+        yield self._picture_complete(version)
+
+    async def _stream_list(self) -> AsyncGenerator[WatchEvent, None]:
+        """The first picture by WatchList; the watch then goes on in the same stream.
+
+        Only the first: a streamed list names its version at its end, so that the objects of a stale one would
+        be believed before it can be refused.
+        """
+        batch: list[Object] = []
+        try:
+            async with self._stream(_INITIAL_EVENTS) as lines:
+                yield ListStarted()
+                with Patience(min(self._silence_s, _INITIAL_SILENCE_S)) as patience:
+                    while not self._has_picture:
+                        event = decode_line(await self._initial_line(lines, patience), self._attempted)
+                        self._is_alive()
+                        match event:
+                            case Changed(object=obj):
+                                batch.append(obj)
+                                if len(batch) == self._page_size:
+                                    yield Listed(batch)
+                                    batch = []
+                            case InitialEventsEnd(resource_version=version):
+                                yield Listed(batch)
+                                batch = []
+                                yield self._picture_complete(version)
+                            case _:
+                                raise _NoStreamedList("the list is followed by no end mark")
+                with Patience(self._silence_s) as patience:
+                    while (line := await self._next_line(lines, patience)) is not None:
+                        yield self._seen(decode_line(line, self._attempted))
+        except (BadRequest, Invalid, _Silent) as error:
+            if self._has_picture:
+                raise
+            raise _NoStreamedList(str(error)) from error
+
+    async def _initial_line(self, lines: AsyncIterator[bytes], patience: Patience) -> bytes:
+        line = await self._next_line(lines, patience)
+        if line is None:
+            raise Unreachable(self._attempted, "the stream ended amid the list", maybe_done=False)
+        return line
+
+    def _refuse_older(self, version: str) -> None:
+        if is_older(version, self.resource_version):
+            raise ServerFailure(
+                self._attempted,
+                status=200,
+                reason="StaleList",
+                message=f"the list is of version {version}, {self.resource_version} was seen before",
+            )
+
+    def _picture_complete(self, version: str) -> ListDone:
+        self._is_alive()
+        self.resource_version = newest(self.resource_version, version)
+        self._has_picture = self._had_picture = True
+        self._limit = self._page_size
+        return ListDone(version)
+
+    # -- watch
+
+    async def _watch(self) -> AsyncGenerator[WatchEvent, None]:
+        started_at = self._clock.now()
+        said_nothing = True
+        async with self._stream({"resourceVersion": self.resource_version}) as lines:
+            with Patience(self._silence_s) as patience:
+                while (line := await self._next_line(lines, patience)) is not None:
+                    said_nothing = False
+                    yield self._seen(decode_line(line, self._attempted))
+        if said_nothing and self._clock.now() - started_at < _EMPTY_WATCH_S:
+            raise Unreachable(self._attempted, "the watch ended as soon as it began", maybe_done=False)
+
+    def _seen(self, event: Changed | Removed | Bookmark | InitialEventsEnd) -> WatchEvent:
+        """Note how far the watch has come."""
+        self._is_alive()
+        match event:
+            case Changed(object=obj) | Removed(object=obj):
+                self.resource_version = newest(self.resource_version, obj.meta.resource_version)
+                return event
+            case Bookmark(resource_version=version) | InitialEventsEnd(resource_version=version):
+                self.resource_version = newest(self.resource_version, version)
+                return Bookmark(version)
+
+    def _stream(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        wanted = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(self._rng.randint(*_WATCH_LASTS_S)),
+            "labelSelector": self._label_selector,
+            "fieldSelector": self._field_selector,
+            **query,
+        }
+        return self._client.stream(
+            self.resource.path(namespace=self._namespace),
+            query={name: value for name, value in wanted.items() if value},
+            accept=_METADATA_ONLY if self._metadata_only else "application/json",
+        )
+
+    async def _next_line(self, lines: AsyncIterator[bytes], patience: Patience) -> bytes | None:
+        """The next line; None when the server ended the stream. Raises _Silent when none came for too long."""
+        try:
+            return await patience.next(lines)
+        except TimeoutError as error:
+            raise _Silent(self._attempted, patience.limit_s) from error
+
+
+class _Silent(Unreachable):
+    """Neither event nor bookmark for too long: the stream is dead, whatever TCP says."""
+
+    def __init__(self, attempted: str, silence_s: float) -> None:
+        super().__init__(attempted, f"nothing came for {silence_s:g} s", maybe_done=False)

@@ -1,0 +1,276 @@
+"""What one Lease says, and which state of the protocol's table it is in. Pure values and pure functions.
+
+A *life* is one run of one process, named like its Lease. `read_lease` judges the content once, so that nothing
+above has to look at a Lease's fields; `Life` adds when *this* sharder saw what, on its own monotonic clock.
+Does not know about rings, other lives, or intents: that is `sharder.membership.membership`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from kubeio.labels import PROTOCOL_VERSION, RingKeys, is_shard_name
+from sharder.errors import FieldProblem
+
+if TYPE_CHECKING:
+    from kubeio.models import Lease
+
+MAX_MEMBER: Final = 253
+"""A pod's name is the longest thing that lasts."""
+
+
+class Holding(StrEnum):
+    """Who holds a Lease (protocol, section 1)."""
+
+    HELD = "held"
+    RELEASED = "released"
+    TAKEN = "taken"
+
+
+class State(StrEnum):
+    """The states of the protocol's table; `MISSING` is a name that has no Lease of this ring yet."""
+
+    READY = "ready"
+    EXPIRED = "expired"
+    UNCERTAIN = "uncertain"
+    RELEASED = "released"
+    CONTESTED = "contested"
+    DEAD = "dead"
+    MISSING = "missing"
+
+    @property
+    def is_live(self) -> bool:
+        """Exists and is not taken."""
+        return self in _LIVE
+
+
+_LIVE: Final = frozenset({State.READY, State.EXPIRED, State.UNCERTAIN, State.RELEASED})
+
+
+def holding_of(lease: Lease) -> Holding:
+    """Held if the holder is the Lease's own name, released if there is none, else taken."""
+    holder = lease.spec.holder_identity
+    if not holder:
+        return Holding.RELEASED
+    return Holding.HELD if holder == lease.metadata.name else Holding.TAKEN
+
+
+def shows_held(lease: Lease, *, keys: RingKeys) -> bool:
+    """Whether *lease*, read as evidence, allows objects to be given to its name (protocol, 6.3)."""
+    return lease.metadata.labels.get(keys.ring_label) == keys.ring and holding_of(lease) is Holding.HELD
+
+
+def newer(left: str, right: str) -> bool:
+    """Whether resourceVersion *left* is newer than *right*; versions that are not numbers count as newer."""
+    if not right:
+        return True
+    return int(left) > int(right) if left.isdigit() and right.isdigit() else left != right
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFacts:
+    """What one version of a Lease says. `duration_s` is always usable; `fit` tells whether it may be a member."""
+
+    name: str
+    member: str
+    holding: Holding
+    contested: bool
+    protocol: str
+    hold: bool
+    duration_s: float
+    created: str
+    fit: bool
+    problems: tuple[FieldProblem, ...] = ()
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether this shard speaks our protocol: it passes its objects on, children included, by itself."""
+        return self.protocol == PROTOCOL_VERSION
+
+
+def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseFacts:
+    """Judge *lease*; whatever stands in it, the answer is a value and what is wrong with it is in `problems`."""
+    meta = lease.metadata
+    at = f"leases/{meta.name}"
+    problems: list[FieldProblem] = []
+    protocol = meta.annotations.get(keys.protocol, "")
+    fit = True
+    if not is_shard_name(meta.name):
+        fit = False
+        problems.append(
+            FieldProblem(
+                f"{at}.metadata.name",
+                meta.name,
+                "cannot be a label value, so no object can be given to it",
+                "use at most 63 lower-case letters, digits, '-' and '.'",
+            )
+        )
+    if protocol not in ("", PROTOCOL_VERSION):
+        fit = False
+        problems.append(
+            FieldProblem(
+                f"{at}.metadata.annotations[{keys.protocol}]",
+                protocol,
+                "is a protocol that this sharder does not speak, so the shard gets no place",
+                f"use {PROTOCOL_VERSION!r}",
+            )
+        )
+    duration_s, problem = _duration(lease, at=at, max_duration_s=max_duration_s)
+    if problem is not None:
+        fit = False
+        problems.append(problem)
+    holding = holding_of(lease)
+    if holding is Holding.HELD and lease.spec.renew_time is None:
+        problems.append(
+            FieldProblem(
+                f"{at}.spec.renewTime",
+                None,
+                "is missing: the Lease counts as silent from when it was first seen",
+                "renew it every third of its duration",
+            )
+        )
+    return LeaseFacts(
+        name=meta.name,
+        member=_member(
+            meta.annotations.get(keys.member, ""), name=meta.name, at=at, problems=problems, keys=keys
+        ),
+        holding=holding,
+        contested=keys.contested in meta.annotations,
+        protocol=protocol,
+        hold=meta.annotations.get(keys.hold) == "true",
+        duration_s=duration_s,
+        created=meta.creation_timestamp or "",
+        fit=fit,
+        problems=tuple(problems),
+    )
+
+
+def _duration(lease: Lease, *, at: str, max_duration_s: float) -> tuple[float, FieldProblem | None]:
+    duration = lease.spec.lease_duration_seconds
+    where = f"{at}.spec.leaseDurationSeconds"
+    if duration is None or duration <= 0:
+        return max_duration_s, FieldProblem(
+            where,
+            duration,
+            "is not a duration, so the shard gets no place; its silence is judged by maxLeaseDurationSeconds",
+            "set a positive number of seconds",
+        )
+    if duration > max_duration_s:
+        return float(duration), FieldProblem(
+            where,
+            duration,
+            f"is longer than the ring's maxLeaseDurationSeconds ({max_duration_s:g}), so the shard gets no place",
+            "shorten it or raise maxLeaseDurationSeconds",
+        )
+    return float(duration), None
+
+
+def _member(written: str, *, name: str, at: str, problems: list[FieldProblem], keys: RingKeys) -> str:
+    if not written:
+        return name
+    if len(written) <= MAX_MEMBER and written.isprintable():
+        return written
+    problems.append(
+        FieldProblem(
+            f"{at}.metadata.annotations[{keys.member}]",
+            written[:80],
+            "cannot be a member's name, so the shard is its own member",
+            f"use at most {MAX_MEMBER} printable characters",
+        )
+    )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One name and what this sharder saw of it. Instants are of the sharder's monotonic clock.
+
+    `changed_at`: renewTime, holder or transitions last changed. `counted_from`: silence is counted from here
+    (later than `changed_at` after a gap in our reads). `entered_at`: the present holding was first seen.
+    `stray` is a Lease under this name that is not of this ring, but has to be taken before the name is dead.
+    """
+
+    facts: LeaseFacts
+    lease: Lease | None
+    resource_version: str
+    changed_at: float
+    counted_from: float
+    entered_at: float
+    stray: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
+
+    @property
+    def member(self) -> str:
+        return self.facts.member
+
+    @property
+    def is_missing(self) -> bool:
+        return self.lease is None or self.stray
+
+    @property
+    def is_held(self) -> bool:
+        return not self.is_missing and self.facts.holding is Holding.HELD
+
+    def silence_s(self, fresh_at: float) -> float:
+        """How long it stood still, as far as reads fresh at *fresh_at* can tell."""
+        return max(0.0, fresh_at - self.counted_from)
+
+    def state(self, fresh_at: float) -> State:
+        """The row of the protocol's table."""
+        if self.is_missing:
+            return State.MISSING
+        match self.facts.holding:
+            case Holding.TAKEN:
+                return State.CONTESTED if self.facts.contested else State.DEAD
+            case Holding.RELEASED:
+                return State.RELEASED
+            case Holding.HELD:
+                return _held_state(self.silence_s(fresh_at), self.facts.duration_s)
+
+    def seen_again(self, facts: LeaseFacts, lease: Lease, *, at: float) -> Life:
+        """This life after a newer version of its Lease was seen."""
+        changed = self.lease is None or _pulse(lease) != _pulse(self.lease)
+        entered = (
+            self.is_missing
+            or facts.holding is not self.facts.holding
+            or facts.contested is not self.facts.contested
+            or (changed and facts.holding is not Holding.HELD)
+        )
+        return replace(
+            self,
+            facts=facts,
+            lease=lease,
+            resource_version=lease.metadata.resource_version,
+            changed_at=at if changed else self.changed_at,
+            counted_from=at if changed else self.counted_from,
+            entered_at=at if entered else self.entered_at,
+            stray=False,
+        )
+
+
+def first_seen(facts: LeaseFacts, lease: Lease, *, at: float) -> Life:
+    """A Lease that this sharder had not seen: all its counts begin now."""
+    return Life(facts, lease, lease.metadata.resource_version, at, at, at)
+
+
+def without_lease(name: str, *, at: float, max_duration_s: float) -> Life:
+    """A name that an object carries and that has no Lease: a tombstone is wanted."""
+    facts = LeaseFacts(name, name, Holding.TAKEN, True, "", False, max_duration_s, "", fit=False)
+    return Life(facts, None, "", at, at, at)
+
+
+def _held_state(silence_s: float, duration_s: float) -> State:
+    if silence_s < duration_s:
+        return State.READY
+    return State.EXPIRED if silence_s < 2 * duration_s else State.UNCERTAIN
+
+
+def _pulse(lease: Lease) -> tuple[object, ...]:
+    """What counts as a change of a Lease; another uid is another Lease."""
+    spec = lease.spec
+    return lease.metadata.uid, spec.renew_time, spec.holder_identity, spec.lease_transitions

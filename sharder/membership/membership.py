@@ -1,0 +1,435 @@
+"""Who is on the ring, who is gone, and what has to be written to Leases: the protocol's section 4.
+
+A state machine without I/O. It is told what the API showed and when (on the sharder's own monotonic clock), and
+answers with intents and with views. The leader acts on the intents; standbys feed and read the same machine, so
+that a new leader knows what the old one knew. It never looks at a wall clock and never raises on what a Lease says.
+Called by `sharder.app` (feeding), `sharder.writing.mover` and the passes (views).
+
+Feeding, in short:  every version of a Lease goes to `observe_one`, a complete consistent list to `observe_list`,
+a deletion to `gone`, a bookmark of the Lease watch to `note_fresh`. Read the Leases at least every
+`read_interval_s`: silence counts only as far as the last fresh read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kubeio.labels import is_shard_name
+from ring.errors import InvalidRing
+from ring.ring import HashRing
+from sharder.errors import FieldProblem
+from sharder.membership.intents import (
+    ClearContested,
+    CreateTombstone,
+    DeleteOrphan,
+    Intent,
+    MarkState,
+    NeedOrphanCheck,
+    Take,
+)
+from sharder.membership.lives import (
+    Holding,
+    Life,
+    State,
+    first_seen,
+    holding_of,
+    newer,
+    read_lease,
+    without_lease,
+)
+from sharder.membership.places import Candidate, Places, Wanted, plan_filler
+from sharder.membership.silence import DURATIONS, NEVER, Sight, failing_members
+from sharder.membership.view import Hold, LifeView, View, WaitReason, standing_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kubeio.models import Lease
+    from sharder.ringspec.spec import RingSpec
+
+ORPHAN_AFTER_S: Final = 60.0
+"""A dead name is looked for this long after it died, and as often again while objects still carry it."""
+FORGET_AFTER_S: Final = 600.0
+"""How long deletions and foreign names are remembered; both are found again if they matter."""
+
+
+class Membership:
+    """The members of one ring. All methods are sync, cheap, and take the instant as `at`, which never goes back."""
+
+    def __init__(self, spec: RingSpec) -> None:
+        self._spec = spec
+        self._keys = spec.keys
+        self._lives: dict[str, Life] = {}
+        self._foreign: dict[str, float] = {}
+        self._buried: dict[str, tuple[str, float]] = {}
+        self._misnamed: dict[str, tuple[FieldProblem, ...]] = {}
+        self._forced: set[str] = set()
+        self._orphan_checks: dict[str, float] = {}
+        self._orphaned: set[str] = set()
+        self._silent_takes: dict[str, float] = {}
+        self._places = Places(settle_s=spec.settle_s)
+        self._ring: HashRing | None = None
+        self._ring_made_of: object = None
+        self._ring_problem: FieldProblem | None = None
+        self._now = NEVER
+        self._synced = False
+        self._sight = Sight()
+        self._version = 0
+        self._ring_version = 0
+        self._last: View | None = None
+        self._last_ring_content: object = None
+
+    # ---- what the API showed ----------------------------------------------------------------------------------
+
+    def configure(self, spec: RingSpec) -> None:
+        """Work under a newer version of the same ring (its domain and lease namespace are immutable)."""
+        self._spec = spec
+        self._places.settle_s = spec.settle_s
+        for name, life in self._lives.items():
+            if life.lease is not None:
+                facts = read_lease(life.lease, keys=self._keys, max_duration_s=spec.max_lease_duration_s)
+                self._lives[name] = replace(life, facts=facts)
+
+    def observe_list(
+        self, leases: Iterable[Lease], *, resource_version: str, begun_at: float, at: float
+    ) -> None:
+        """A complete consistent list of the ring's Leases (selector: ring label), asked for at *begun_at*.
+
+        Known names that are not in it are gone. Fresh as of *begun_at*.
+        """
+        seen = set()
+        for lease in leases:
+            seen.add(lease.metadata.name)
+            self.observe_one(lease, at=at)
+        self._misnamed = {name: problems for name, problems in self._misnamed.items() if name in seen}
+        absent = (name for name in self._lives.keys() - seen if not self._lives[name].stray)
+        for name in sorted(absent):
+            self.gone(name, at=at, resource_version=resource_version)
+        self._synced = True
+        self.note_fresh(at=begun_at)
+
+    def observe_one(self, lease: Lease, *, at: float) -> None:
+        """One version of a Lease: watch event, GET, or the answer to a write of ours. Older ones are ignored."""
+        name = lease.metadata.name
+        life = self._lives.get(name)
+        if not self._is_news(lease, life):
+            return
+        if lease.metadata.labels.get(self._keys.ring_label) != self._keys.ring:
+            self._observe_stray(lease, life, at=at)
+            return
+        facts = read_lease(lease, keys=self._keys, max_duration_s=self._spec.max_lease_duration_s)
+        if not is_shard_name(name):
+            self._misnamed[name] = facts.problems
+            return
+        self._foreign.pop(name, None)
+        if life is not None:
+            self._note_silent_take(life, facts.holding, contested=facts.contested, at=at)
+        self._lives[name] = (
+            first_seen(facts, lease, at=at) if life is None else life.seen_again(facts, lease, at=at)
+        )
+        if facts.holding is not Holding.HELD:
+            self._forced.discard(name)
+
+    def gone(self, name: str, *, at: float, resource_version: str = "") -> None:
+        """The Lease *name* is not there (any more): watch DELETED, 404, or absence from a consistent list.
+
+        Dead names are forgotten; for any other a tombstone is wanted before its objects may move.
+        """
+        life = self._lives.get(name)
+        if life is None or life.lease is None:
+            return
+        if resource_version and newer(life.resource_version, resource_version):
+            return
+        self._buried[name] = (resource_version or life.resource_version, at)
+        self._forced.discard(name)
+        self._orphaned.discard(name)
+        self._orphan_checks.pop(name, None)
+        if life.state(self._sight.fresh_at) is State.DEAD:
+            del self._lives[name]
+        else:
+            self._lives[name] = replace(
+                life, lease=None, stray=False, changed_at=at, counted_from=at, entered_at=at
+            )
+
+    def unknown_name_seen(self, name: str, *, at: float) -> None:
+        """An object carries *name* and no Lease of ours does: a tombstone is wanted, or the name is dead at once."""
+        if name in self._foreign:
+            self._foreign[name] = at
+        elif name not in self._lives and is_shard_name(name):
+            self._lives[name] = without_lease(name, at=at, max_duration_s=self._spec.max_lease_duration_s)
+
+    def name_unusable(self, name: str, *, at: float) -> None:
+        """The API refused *name* as the name of a Lease (422): dead at once."""
+        self._lives.pop(name, None)
+        self._foreign[name] = at
+
+    def orphan_confirmed(self, name: str, *, begun_at: float) -> None:
+        """A consistent list begun at *begun_at* found no object with the dead *name*."""
+        life = self._lives.get(name)
+        if (
+            life is not None
+            and life.state(self._sight.fresh_at) is State.DEAD
+            and begun_at >= life.entered_at
+        ):
+            self._orphaned.add(name)
+
+    def orphan_refuted(self, name: str, *, at: float) -> None:
+        """Some object still carries the dead *name*: look again later."""
+        self._orphan_checks[name] = at + ORPHAN_AFTER_S
+
+    def force(self, name: str) -> None:
+        """Policy or a person wants *name*'s Lease taken although it may be worked under."""
+        if name in self._lives:
+            self._forced.add(name)
+
+    def note_fresh(self, *, at: float) -> None:
+        """Our reads are complete as of *at* (a bookmark, or when a consistent read began).
+
+        After a gap, longer than a Lease's own duration or known by `note_gap`, that Lease's silence starts anew.
+        """
+        gap_s = self._sight.note_fresh(at=at, shortest_s=self._shortest_s(default=float("inf")))
+        for name, life in self._lives.items():
+            if gap_s > life.facts.duration_s:
+                self._lives[name] = replace(life, counted_from=max(life.counted_from, at))
+
+    def note_gap(self) -> None:
+        """Our reads failed for a while, for certain: nothing counts until the next fresh one."""
+        self._sight.note_gap()
+
+    @property
+    def read_interval_s(self) -> float:
+        """How often the Leases should be read consistently, so that silence is noticed in time."""
+        return min(5.0, max(0.2, self._shortest_s(default=15.0) / 6))
+
+    # ---- what follows -----------------------------------------------------------------------------------------
+
+    def decide(self, *, at: float) -> list[Intent]:
+        """What the leader should write now. Repeats itself until the answers have been observed."""
+        at = self._advance(at)
+        if not self._synced:
+            return []
+        failing = failing_members(
+            self._lives.values(), fresh_at=self._sight.fresh_at, recent_takes=self._silent_takes, now=at
+        )
+        intents: list[Intent] = []
+        for life in sorted(self._lives.values(), key=lambda life: life.name):
+            patience = DURATIONS + 1 if life.member in failing else DURATIONS
+            intents.extend(self._decide_one(life, patience_s=patience * life.facts.duration_s, at=at))
+        return intents
+
+    def view(self, *, at: float) -> View:
+        """Membership at *at*."""
+        at = self._advance(at)
+        lives = {life.name: self._life_view(life) for life in self._lives.values()}
+        places = self._places.current()
+        fates = {name: standing_of(life.state) for name, life in lives.items()}
+        content = (fates, frozenset(self._foreign), places)
+        if content != self._last_ring_content:
+            self._ring_version += 1
+            self._last_ring_content = content
+        view = View(
+            version=self._version,
+            ring_version=self._ring_version,
+            at=at,
+            lives=lives,
+            foreign=frozenset(self._foreign),
+            places=places,
+            ring=self._ring,
+            hold=self._hold(at),
+            settles_at=self._places.next_deadline(),
+            problems=self._problems(),
+        )
+        if self._last is None or replace(self._last, version=0, at=0.0) != replace(view, version=0, at=0.0):
+            self._version += 1
+            view = replace(view, version=self._version)
+            self._last = view
+        return view
+
+    def next_deadline(self, *, at: float) -> float | None:
+        """The next instant after *at* at which `decide` or `view` may change although nothing was observed."""
+        at = self._advance(at)
+        return min((deadline for deadline in self._deadlines(at) if deadline > at), default=None)
+
+    # ---- inside -----------------------------------------------------------------------------------------------
+
+    def _is_news(self, lease: Lease, life: Life | None) -> bool:
+        version = lease.metadata.resource_version
+        if lease.metadata.namespace not in ("", self._spec.lease_namespace):
+            return False
+        if life is not None:
+            return newer(version, life.resource_version) or (life.lease is None and not life.resource_version)
+        buried = self._buried.get(lease.metadata.name)
+        return buried is None or newer(version, buried[0])
+
+    def _observe_stray(self, lease: Lease, life: Life | None, *, at: float) -> None:
+        """A Lease under a name of ours that is not of this ring (protocol: a name without a Lease).
+
+        One that is still contested is ours, whoever removed its label: its wait must not be cut short.
+        """
+        if life is None:
+            return
+        name, meta = lease.metadata.name, lease.metadata
+        is_settled = holding_of(lease) is Holding.TAKEN and self._keys.contested not in meta.annotations
+        if meta.labels.get(self._keys.ring_label) or is_settled:
+            del self._lives[name]
+            self._foreign[name] = at
+            return
+        self._lives[name] = replace(
+            life, lease=lease, resource_version=lease.metadata.resource_version, stray=True
+        )
+
+    def _note_silent_take(self, life: Life, holding: Holding, *, contested: bool, at: float) -> None:
+        if life.is_held and holding is Holding.TAKEN and not contested:
+            self._silent_takes[life.member] = at
+
+    def _advance(self, at: float) -> float:
+        self._now = max(self._now, at)
+        self._forget()
+        if self._synced:
+            self._turn_places()
+        return self._now
+
+    def _forget(self) -> None:
+        horizon = self._now - FORGET_AFTER_S
+        self._foreign = {name: at for name, at in self._foreign.items() if at > horizon}
+        self._buried = {name: entry for name, entry in self._buried.items() if entry[1] > horizon}
+        self._silent_takes = {m: at for m, at in self._silent_takes.items() if at > horizon}
+
+    def _turn_places(self) -> None:
+        by_member: dict[str, list[Candidate]] = {}
+        for life in self._lives.values():
+            if self._may_fill(life):
+                candidate = Candidate(
+                    life.name, life.member, life.state(self._sight.fresh_at), life.facts.created
+                )
+                by_member.setdefault(life.member, []).append(candidate)
+        wanted = {
+            member: Wanted(plan_filler(lives).name, self._spec.member(member).weight)
+            for member, lives in by_member.items()
+            if not self._spec.member(member).cordoned
+        }
+        may_fill = frozenset(life.name for lives in by_member.values() for life in lives)
+        departed = frozenset(
+            life.name for life in self._lives.values() if life.facts.holding is Holding.RELEASED
+        )
+        self._places.turn(wanted, may_fill=may_fill, departed=departed, at=self._now)
+        self._build_ring()
+
+    def _build_ring(self) -> None:
+        members = {place.member: place.weight for place in self._places.current().values()}
+        made_of = (members, self._spec.virtual_nodes, self._spec.eps)
+        if made_of == self._ring_made_of:
+            return
+        self._ring_made_of = made_of
+        try:
+            self._ring = make_ring(members, spec=self._spec)
+            self._ring_problem = None
+        except InvalidRing as error:
+            self._ring_problem = FieldProblem(f"spec.{error.field}", error.value, error.problem, error.remedy)
+
+    def _may_fill(self, life: Life) -> bool:
+        if life.is_missing or not life.facts.fit:
+            return False
+        return life.is_held or (life.facts.holding is Holding.RELEASED and not self._hold_is_over(life))
+
+    def _hold_is_over(self, life: Life) -> bool:
+        """Whether a released Lease is to be taken: no hold asked for, hold passed, place gone, next life there."""
+        if not life.facts.hold or self._now >= life.entered_at + self._spec.hold_s:
+            return True
+        if self._spec.member(life.member).cordoned or not life.facts.fit:
+            return True
+        return any(other.is_held and other.member == life.member for other in self._lives.values())
+
+    def _decide_one(self, life: Life, *, patience_s: float, at: float) -> Iterator[Intent]:
+        state = life.state(self._sight.fresh_at)
+        if life.lease is None:
+            yield CreateTombstone(life.name, life.member, life.facts.duration_s)
+            return
+        match state:
+            case State.MISSING:
+                yield Take(life.lease, contested=True, reason="its name is on objects of the ring")
+            case State.CONTESTED if at >= self._contested_until(life):
+                yield ClearContested(life.lease)
+            case State.DEAD:
+                yield from self._decide_dead(life, at=at)
+            case State.RELEASED if self._hold_is_over(life):
+                yield Take(life.lease, contested=False, reason="released")
+            case State.UNCERTAIN if life.silence_s(self._sight.fresh_at) >= patience_s:
+                yield Take(life.lease, contested=False, reason="silent for two durations")
+            case _ if life.name in self._forced:
+                yield Take(life.lease, contested=True, reason="forced")
+            case _:
+                yield from self._decide_mark(life, state)
+
+    def _decide_dead(self, life: Life, *, at: float) -> Iterator[Intent]:
+        if life.lease is not None and life.name in self._orphaned:
+            yield DeleteOrphan(life.lease)
+        elif at >= self._orphan_check_at(life):
+            yield NeedOrphanCheck(life.name)
+        else:
+            yield from self._decide_mark(life, State.DEAD)
+
+    def _decide_mark(self, life: Life, state: State) -> Iterator[Intent]:
+        if life.lease is not None and life.lease.metadata.labels.get(self._keys.state) != state.value:
+            yield MarkState(life.lease, state)
+
+    def _contested_until(self, life: Life) -> float:
+        return life.entered_at + max(self._spec.max_lease_duration_s, life.facts.duration_s)
+
+    def _orphan_check_at(self, life: Life) -> float:
+        return self._orphan_checks.get(life.name, life.entered_at + ORPHAN_AFTER_S)
+
+    def _shortest_s(self, *, default: float) -> float:
+        return min((life.facts.duration_s for life in self._lives.values() if life.is_held), default=default)
+
+    def _hold(self, at: float) -> Hold | None:
+        filled = sum(1 for place in self._places.current().values() if place.shard is not None)
+        if not self._synced:
+            return Hold(WaitReason.NOT_SYNCED)
+        if at < self._sight.unbroken_since + self._spec.start_delay_s:
+            return Hold(WaitReason.START_DELAY, self._sight.unbroken_since + self._spec.start_delay_s)
+        if self._ring is None:
+            return Hold(WaitReason.NO_MEMBERS, self._places.next_deadline())
+        return Hold(WaitReason.MIN_MEMBERS) if filled < self._spec.min_members else None
+
+    def _life_view(self, life: Life) -> LifeView:
+        facts = life.facts
+        return LifeView(
+            name=life.name,
+            member=life.member,
+            state=life.state(self._sight.fresh_at),
+            hands_over=facts.hands_over,
+            fit=facts.fit,
+            since=life.entered_at,
+            duration_s=facts.duration_s,
+        )
+
+    def _problems(self) -> tuple[FieldProblem, ...]:
+        by_name = self._misnamed | {name: life.facts.problems for name, life in self._lives.items()}
+        of_leases = [problem for _, problems in sorted(by_name.items()) for problem in problems]
+        return tuple(of_leases if self._ring_problem is None else [self._ring_problem, *of_leases])
+
+    def _deadlines(self, at: float) -> Iterator[float]:
+        settles_at = self._places.next_deadline()
+        if settles_at is not None:
+            yield settles_at
+        yield self._sight.unbroken_since + self._spec.start_delay_s
+        for life in self._lives.values():
+            if life.is_held:
+                yield from (
+                    life.counted_from + n * life.facts.duration_s for n in (1, DURATIONS, DURATIONS + 1)
+                )
+            elif life.facts.holding is Holding.RELEASED:
+                yield life.entered_at + self._spec.hold_s
+            elif life.facts.contested:
+                yield self._contested_until(life)
+            else:
+                yield self._orphan_check_at(life)
+
+
+def make_ring(members: Mapping[str, float], *, spec: RingSpec) -> HashRing | None:
+    """The ring of *members* and their weights under *spec*; None if there is none."""
+    if not members:
+        return None
+    return HashRing(members, virtual_nodes=spec.virtual_nodes, eps=spec.eps)

@@ -1,0 +1,122 @@
+"""Who fills which place on the ring, and since when. Pure; owned by `sharder.membership.membership`.
+
+A place belongs to a member. Joins, weights, cordons and changes of the filling life settle together, one window
+after the first of them; a place whose last life died stays for a window of its own, so that the member's next
+life finds the ring unchanged and gets its objects directly. A life that said goodbye leaves no place behind (ADR 9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from sharder.membership.lives import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Candidate(NamedTuple):
+    """One live life that may fill its member's place."""
+
+    name: str
+    member: str
+    state: State
+    created: str
+
+
+class Wanted(NamedTuple):
+    """What a place would be if nothing had to settle."""
+
+    shard: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A member on the ring. *shard* is None while it waits for a next life, until *vacant_since* + a window."""
+
+    member: str
+    weight: float
+    shard: str | None
+    vacant_since: float | None = None
+
+
+_RANK = {State.READY: 3, State.EXPIRED: 2, State.UNCERTAIN: 2}
+
+
+def plan_filler(lives: Iterable[Candidate]) -> Candidate:
+    """The life that fills a member's place: the ready one with the latest creation, then name."""
+    return max(lives, key=lambda life: (_RANK.get(life.state, 1), life.created, life.name))
+
+
+class Places:
+    """The places of one ring.
+
+    `turn` is told what is wanted now and lets time pass; between two calls nothing moves. Repeating a call
+    changes nothing.
+    """
+
+    def __init__(self, *, settle_s: float) -> None:
+        self.settle_s = settle_s
+        self._places: dict[str, Place] = {}
+        self._pending: dict[str, float] = {}
+
+    def turn(
+        self, wanted: Mapping[str, Wanted], *, may_fill: frozenset[str], departed: frozenset[str], at: float
+    ) -> None:
+        """Let places follow *wanted*; a filler that is not in *may_fill* leaves its place at once.
+
+        *departed*: lives that will have no next one; a place that such a life leaves goes with it.
+        """
+        for place in list(self._places.values()):
+            if place.shard in departed - may_fill and place.member not in wanted:
+                del self._places[place.member]
+        for member in sorted(self._places.keys() | wanted.keys()):
+            self._turn_one(member, wanted.get(member), may_fill=may_fill, at=at)
+        for member in self._pending.keys() - self._places.keys() - wanted.keys():
+            del self._pending[member]
+        self._settle(wanted, at=at)
+
+    def current(self) -> Mapping[str, Place]:
+        """The places as they are now."""
+        return dict(self._places)
+
+    def next_deadline(self) -> float | None:
+        """When the next change settles, if one is waiting."""
+        waiting = [*self._pending.values(), *self._vacant().values()]
+        return min(waiting) + self.settle_s if waiting else None
+
+    def _turn_one(self, member: str, want: Wanted | None, *, may_fill: frozenset[str], at: float) -> None:
+        place = self._places.get(member)
+        if place is not None and place.shard is not None and place.shard not in may_fill:
+            place = replace(place, shard=None, vacant_since=at)
+        if place is not None and place.shard is None and want is not None:
+            place = replace(place, shard=want.shard, vacant_since=None)
+        if place is not None:
+            self._places[member] = place
+        settled = want == (Wanted(place.shard, place.weight) if place and place.shard else None)
+        is_vacant = place is not None and place.shard is None
+        if settled or is_vacant:
+            self._pending.pop(member, None)
+        else:
+            self._pending.setdefault(member, at)
+
+    def _settle(self, wanted: Mapping[str, Wanted], *, at: float) -> None:
+        vacant = self._vacant()
+        first = min([*self._pending.values(), *vacant.values()], default=None)
+        if first is None or at < first + self.settle_s:
+            return
+        for member in self._pending:
+            want = wanted.get(member)
+            if want is None:
+                del self._places[member]
+            else:
+                self._places[member] = Place(member, want.weight, want.shard)
+        self._pending.clear()
+        for member, since in vacant.items():
+            if at >= since + self.settle_s:
+                del self._places[member]
+
+    def _vacant(self) -> dict[str, float]:
+        return {p.member: p.vacant_since for p in self._places.values() if p.vacant_since is not None}

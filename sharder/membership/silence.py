@@ -1,0 +1,64 @@
+"""How far our own reads reach, and who has been silent for too long. Pure; owned by `sharder.membership.membership`.
+
+Silence is evidence only while we can hear: it is counted up to the last fresh read, and starts anew after a gap.
+Many silent at once are more likely one fault between us and them than many deaths: then we wait longer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sharder.membership.lives import Life
+
+NEVER: Final = float("-inf")
+DURATIONS: Final = 2
+"""After how many durations of silence a Lease is taken."""
+
+
+class Sight:
+    """Up to when our reads are fresh, and since when without a gap."""
+
+    def __init__(self) -> None:
+        self.fresh_at = NEVER
+        self.unbroken_since = NEVER
+        self._blind = True
+
+    def note_gap(self) -> None:
+        """Nothing counts until the next fresh read."""
+        self._blind = True
+
+    def note_fresh(self, *, at: float, shortest_s: float) -> float:
+        """Reads are complete as of *at*. Gives the gap before it; one longer than *shortest_s* breaks the sight."""
+        if at <= self.fresh_at and not self._blind:
+            return 0.0
+        gap_s = float("inf") if self._blind else at - self.fresh_at
+        if gap_s > shortest_s:
+            self.unbroken_since = at
+        self._blind = False
+        self.fresh_at = max(at, self.fresh_at)
+        return gap_s
+
+
+def failing_members(
+    lives: Iterable[Life], *, fresh_at: float, recent_takes: Mapping[str, float], now: float
+) -> frozenset[str]:
+    """Members to be patient with: those that fall silent in one window, if they are more than a third of all.
+
+    Renewals are a third of a duration apart, so what fails together falls silent within that: the window. A member
+    with another life that renews is not lost. Those taken within the window count as well.
+    """
+    held = [life for life in lives if life.is_held and life.facts.fit]
+    window_s = max((life.facts.duration_s for life in held), default=0.0) / 3
+    silent = {life.member for life in held if _falls_silent(life, fresh_at)}
+    well = {life.member for life in held if not _falls_silent(life, fresh_at)}
+    recent = {member for member, at in recent_takes.items() if at > now - window_s}
+    lost = (silent | recent) - well
+    return frozenset(silent - well) if 3 * len(lost) > len(silent | well | recent) else frozenset()
+
+
+def _falls_silent(life: Life, fresh_at: float) -> bool:
+    duration_s = life.facts.duration_s
+    return life.silence_s(fresh_at) >= DURATIONS * duration_s - duration_s / 3

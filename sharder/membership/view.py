@@ -1,0 +1,167 @@
+"""Membership at one moment, frozen: what planner, mover, selectors and status read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kubeio.labels import is_shard_name
+from sharder.membership.lives import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ring.ring import HashRing
+    from sharder.errors import FieldProblem
+    from sharder.membership.places import Place
+
+
+class Standing(StrEnum):
+    """What a name means for the objects that carry it.
+
+    LIVE: they leave only by a drain. CONTESTED: they stay where they are (also while a tombstone is wanted).
+    DEAD: they may be given away. UNKNOWN: report the name to `Membership.unknown_name_seen`, and wait.
+    """
+
+    LIVE = "live"
+    CONTESTED = "contested"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+def standing_of(state: State) -> Standing:
+    """What the state of a name's Lease means for its objects."""
+    if state.is_live:
+        return Standing.LIVE
+    return Standing.DEAD if state is State.DEAD else Standing.CONTESTED
+
+
+class WaitReason(StrEnum):
+    """Why an object is left as it is although it is not where it should be."""
+
+    NOT_SYNCED = "leases not read yet"
+    MIN_MEMBERS = "fewer members than minMembers"
+    START_DELAY = "start delay after an outage"
+    NO_MEMBERS = "no member on the ring"
+    ACTIVATION = "former controller's lease not held"
+    PAUSED = "ring is paused"
+    PLACE_SETTLING = "place waits for its member's next life"
+    OWNER_CONTESTED = "owner's lease is contested"
+    OWNER_UNKNOWN = "owner has no lease"
+    OWNER_SILENT = "owner does not renew"
+    TARGET_SILENT = "desired owner does not renew"
+    CONTROLLER_UNOWNED = "controller has no owner yet"
+    CONTROLLER_CONTESTED = "controller's owner is contested"
+    CHILDREN_FIRST = "controlled objects move first"
+
+
+class Hold(NamedTuple):
+    """Objects without a live owner wait: why, and until when if that is known."""
+
+    reason: WaitReason
+    until: float | None = None
+
+
+class Desired(NamedTuple):
+    """Where a key belongs: the member on the ring, and the shard that fills its place now, if any."""
+
+    member: str
+    shard: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LifeView:
+    """One name, for people and for the planner."""
+
+    name: str
+    member: str
+    state: State
+    hands_over: bool
+    fit: bool
+    since: float
+    duration_s: float
+
+    @property
+    def is_held(self) -> bool:
+        return self.state in (State.READY, State.EXPIRED, State.UNCERTAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Membership at one moment.
+
+    `version` grows with every difference; `ring_version` only when some object's desired owner or the fate of an
+    owner may have changed: a pass that was clean under one ring version has converged.
+    """
+
+    version: int
+    ring_version: int
+    at: float
+    lives: Mapping[str, LifeView]
+    foreign: frozenset[str]
+    places: Mapping[str, Place]
+    ring: HashRing | None
+    hold: Hold | None
+    settles_at: float | None
+    problems: tuple[FieldProblem, ...]
+
+    @property
+    def ring_members(self) -> Mapping[str, float]:
+        """Members on the ring and their weights."""
+        return {place.member: place.weight for place in self.places.values()}
+
+    @property
+    def live(self) -> frozenset[str]:
+        """Names whose Lease exists and is not taken."""
+        return frozenset(name for name, life in self.lives.items() if life.state.is_live)
+
+    @property
+    def not_dead(self) -> frozenset[str]:
+        """Names whose objects are not up for taking: what the unowned watch leaves out."""
+        return frozenset(name for name, life in self.lives.items() if life.state is not State.DEAD)
+
+    @property
+    def may_be_worked(self) -> frozenset[str]:
+        """Names under which a process may still be at work: held, or lost otherwise than by its end or silence."""
+        ended = (State.DEAD, State.RELEASED)
+        return frozenset(name for name, life in self.lives.items() if life.state not in ended)
+
+    @property
+    def uncertain_members(self) -> frozenset[str]:
+        """Members whose place is filled by a shard that is about to be taken."""
+        filling = (self.lives.get(place.shard or "") for place in self.places.values())
+        return frozenset(life.member for life in filling if life and life.state is State.UNCERTAIN)
+
+    def shard_at(self, member: str) -> str | None:
+        """The life that fills *member*'s place; None if it has none, or no place."""
+        place = self.places.get(member)
+        return place.shard if place else None
+
+    def desired(self, key: str) -> Desired | None:
+        """Where *key* belongs; None if nobody is on the ring."""
+        if self.ring is None:
+            return None
+        member = self.ring.owner(key)
+        return Desired(member, self.shard_at(member))
+
+    def standing(self, name: str) -> Standing:
+        """What *name* as a shard label means. A value that cannot be a Lease's name is dead."""
+        life = self.lives.get(name)
+        if life is None:
+            return Standing.DEAD if name in self.foreign or not is_shard_name(name) else Standing.UNKNOWN
+        return standing_of(life.state)
+
+    def dead(self, name: str) -> bool:
+        """Whether objects labelled *name* may be given away without a drain."""
+        return self.standing(name) is Standing.DEAD
+
+    def holds(self, name: str) -> bool:
+        """Whether *name*'s Lease is held, as last seen: what evidence for a write of that name has to show."""
+        life = self.lives.get(name)
+        return life is not None and life.is_held
+
+    def may_receive(self, name: str) -> bool:
+        """Whether a new drain may point to *name*: not while it does not renew."""
+        life = self.lives.get(name)
+        return life is not None and life.state is State.READY

@@ -1,0 +1,252 @@
+"""An endless slow circle over all objects, labelled or not: it finds what lost events and stale writes left (6.8).
+
+Pages are spread evenly over the ring's audit interval by the number of objects; one page is held at a time. Something
+that the watches would show a moment later is no finding: what looks wrong is read again after a pause. Writes nothing:
+the mover and the passes do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.errors import Expired, KubeError
+from sharder.planning.decisions import (
+    Assign,
+    Decision,
+    Drain,
+    NeedController,
+    ReleaseDrain,
+    ReportUnknown,
+    Strip,
+    UpdateDrain,
+)
+from sharder.planning.keys import Controlled
+from sharder.planning.lineage import Ancestry
+from sharder.planning.planner import Subject, may_be_left_behind, plan
+from sharder.unowned.waiting import WorkKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from kubeio.models import Meta
+    from kubeio.resource import Resource
+    from sharder.moving.rebalance import Rebalance
+    from sharder.planning.keys import Role
+    from sharder.writing.duty import Duty
+
+log = structlog.get_logger("sharder")
+
+PAGE: Final = 500
+SKIPPED_PAGE: Final = 2000
+"""Page size while a list that broke off is taken up again by names."""
+REMEMBERED: Final = 1000
+SHORTEST_PAUSE_S: Final = 0.2
+GRACE_S: Final = 1.0
+"""Watches may be so late."""
+RETRY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One list of the circle, and how many objects it has by the server's count."""
+
+    resource: Resource
+    namespace: str
+    count: int
+
+
+class Pace:
+    """When each object of a circle is due: evenly, over *interval_s* from *began_at*."""
+
+    def __init__(self, *, interval_s: float, objects: int, began_at: float) -> None:
+        self._interval_s = interval_s
+        self._objects = max(1, objects)
+        self._began_at = began_at
+        self._done = 0
+
+    def pause_s(self, looked_at: int, *, now: float) -> float:
+        """*looked_at* more objects are done: how long to wait before the next ones."""
+        self._done += looked_at
+        due_at = self._began_at + self._interval_s * min(1.0, self._done / self._objects)
+        return max(SHORTEST_PAUSE_S, due_at - now)
+
+    def rest_s(self, *, now: float) -> float:
+        """How long the circle still has to last."""
+        return max(SHORTEST_PAUSE_S, self._began_at + self._interval_s - now)
+
+
+class Audit:
+    """Goes over all objects of one ring, until cancelled."""
+
+    def __init__(self, duty: Duty, rebalance: Rebalance) -> None:
+        self._duty = duty
+        self._rebalance = rebalance
+        self._ancestry = Ancestry(duty.kinds, duty.objects.read_controller, most=REMEMBERED)
+
+    async def run(self) -> None:
+        await self._duty.namespaces.synced.wait()
+        while True:
+            try:
+                await self._circle()
+            except* KubeError as group:
+                log.warning("audit interrupted", ring=self._ring, error=str(group.exceptions[0]))
+                await asyncio.sleep(RETRY_S)
+
+    async def _circle(self) -> None:
+        """Everything once, converged or not."""
+        self._ancestry.forget()
+        began_at = self._duty.clock.now()
+        places = [place async for place in self._places()]
+        objects = sum(place.count for place in places)
+        pace = Pace(interval_s=self._duty.spec.audit_interval_s, objects=objects, began_at=began_at)
+        found: Counter[str] = Counter()
+        for place in places:
+            try:
+                found += await self._go_over(place, pace)
+            except KubeError as error:
+                log.warning("audit cannot list", ring=self._ring, error=str(error))
+                await asyncio.sleep(SHORTEST_PAUSE_S)
+        if found:
+            log.warning("audit found what no watch had shown", ring=self._ring, found=dict(found))
+        await asyncio.sleep(pace.rest_s(now=self._duty.clock.now()))
+
+    async def _places(self) -> AsyncIterator[Place]:
+        """Every list of the circle, counted by the server."""
+        for namespace in self._duty.scope.namespaces:
+            for resource in self._duty.kinds.labelled:
+                try:
+                    page = await self._duty.client.list_page(
+                        resource, namespace=namespace, limit=1, metadata_only=True
+                    )
+                except KubeError as error:
+                    log.warning("audit cannot list", ring=self._ring, error=str(error))
+                    continue
+                yield Place(resource, namespace, len(page.objects) + (page.remaining or 0))
+
+    async def _go_over(self, place: Place, pace: Pace) -> Counter[str]:
+        found: Counter[str] = Counter()
+        async for metas in self._pages(place):
+            looked_at = len(metas)
+            suspects = await self._suspects(place.resource, metas)
+            del metas
+            if suspects:
+                found += await self._confirmed(place.resource, suspects)
+            self._duty.metrics.audited.labels(ring=self._ring).inc(looked_at)
+            await asyncio.sleep(pace.pause_s(looked_at, now=self._duty.clock.now()))
+        return found
+
+    async def _pages(self, place: Place) -> AsyncIterator[list[Meta]]:
+        """The objects of *place*, a page at a time, to the last one however long that takes.
+
+        Continue tokens die of age between two pages. Then the server says where to go on; if it does not, the list
+        is begun anew and what was seen is skipped by its name: lists are in the order of names.
+        """
+        continue_, seen, is_behind = "", "", False
+        while True:
+            try:
+                page = await self._duty.client.list_page(
+                    place.resource,
+                    namespace=place.namespace,
+                    limit=SKIPPED_PAGE if is_behind else PAGE,
+                    continue_=continue_,
+                    metadata_only=True,
+                )
+            except Expired as error:
+                # the same token again would be a circle of its own
+                is_behind = error.continue_ in ("", continue_)
+                continue_ = "" if is_behind else error.continue_
+                await asyncio.sleep(SHORTEST_PAUSE_S)
+                continue
+            metas = [item.meta for item in page.objects if not is_behind or str(item.meta.key) > seen]
+            if metas:
+                seen, is_behind = str(metas[-1].key), False
+                yield metas
+            continue_ = page.continue_
+            if not continue_:
+                return
+
+    # ---- findings ---------------------------------------------------------------------------------------------
+
+    async def _suspects(self, resource: Resource, metas: Sequence[Meta]) -> list[Meta]:
+        """What does not look as it should, although nobody is at work on it."""
+        roles = await self._ancestry.resolved(self._duty.kinds.role(resource, meta) for meta in metas)
+        return [
+            meta for meta, role in zip(metas, roles, strict=True) if self._is_suspect(resource, meta, role)
+        ]
+
+    def _is_suspect(self, resource: Resource, meta: Meta, role: Role) -> bool:
+        subject = self._subject(meta, role)
+        duty = self._duty
+        if may_be_left_behind(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys):
+            return self._rebalance.is_converged
+        what = finding(self._plan(subject))
+        if what == MISPLACED:
+            return self._rebalance.is_converged
+        return what is not None and not self._rebalance.knows(WorkKey(resource.group_resource, meta.key))
+
+    async def _confirmed(self, resource: Resource, suspects: Sequence[Meta]) -> Counter[str]:
+        """Look again, with a fresh read each, and hand on what is still so."""
+        await asyncio.sleep(GRACE_S)
+        found: Counter[str] = Counter()
+        for suspect in suspects:
+            what = await self._look_again(resource, suspect)
+            if what is not None:
+                found[what] += 1
+        for what, count in found.items():
+            self._duty.metrics.audit_found.labels(ring=self._ring, what=what).inc(count)
+        if found[MISPLACED]:
+            self._rebalance.nudge()
+        return found
+
+    async def _look_again(self, resource: Resource, suspect: Meta) -> str | None:
+        meta = await self._duty.objects.read(resource, suspect)
+        if meta is None:
+            return None
+        role = self._duty.kinds.role(resource, meta)
+        subject = self._subject(meta, role)
+        if isinstance(role, Controlled):
+            seen = await self._duty.objects.read_controller(role.controller)
+            subject = replace(subject, controller=seen)
+        what = finding(self._plan(subject))
+        if what is None or what == MISPLACED:
+            return what if self._rebalance.is_converged else None
+        is_news = self._rebalance.bring(WorkKey(resource.group_resource, meta.key), meta)
+        return what if is_news else None
+
+    def _subject(self, meta: Meta, role: Role) -> Subject:
+        return Subject(meta, role, selected=self._duty.namespaces.selects(meta.namespace))
+
+    def _plan(self, subject: Subject) -> Decision:
+        duty = self._duty
+        return plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
+
+    @property
+    def _ring(self) -> str:
+        return self._duty.spec.name
+
+
+MISPLACED: Final = "misplaced"
+
+
+def finding(decision: Decision) -> str | None:
+    """What is wrong with an object for which *decision* is planned; None if nothing is, or if it waits. Pure."""
+    match decision:
+        case Assign(was=""):
+            return "unowned"
+        case Assign():
+            return "dead_owner"
+        case Strip():
+            return "left_over_label"
+        case ReportUnknown():
+            return "unknown_owner"
+        case NeedController():
+            return "unowned"
+        case Drain() | ReleaseDrain() | UpdateDrain():
+            return MISPLACED
+        case _:
+            return None

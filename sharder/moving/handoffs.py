@@ -1,0 +1,250 @@
+"""The handoffs in flight: every object with a drain label, as a watch shows them.
+
+Owns the drain budget. Points requests to where the ring wants the objects now, reports those past their timeout,
+and, if the ring's policy says so, has the owner's Lease taken. Starting handoffs is `sharder.moving.rebalance`'s job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.errors import KubeError, NotFound
+from kubeio.models import Meta
+from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
+from sharder.moving.budget import DrainBudget
+from sharder.planning.decisions import ReleaseDrain, Strip, UpdateDrain
+from sharder.planning.keys import essential
+from sharder.planning.planner import Subject, plan
+from sharder.ringspec.spec import DrainPolicy
+from sharder.unowned.waiting import WorkKey
+from sharder.unowned.watching import watch_objects
+
+if TYPE_CHECKING:
+    from kubeio.resource import Resource
+    from sharder.writing.duty import Duty
+
+log = structlog.get_logger("sharder")
+
+FORMER_RETRY_S: Final = 30.0
+
+
+class Handoffs:
+    """What is being handed over, until cancelled."""
+
+    def __init__(self, duty: Duty, *, rng: random.Random) -> None:
+        spec = duty.spec
+        self.budget = DrainBudget(
+            max_in_flight=spec.max_in_flight,
+            max_per_owner=spec.max_in_flight_per_owner,
+            timeout_s=spec.drain_timeout_s,
+        )
+        self.synced = asyncio.Event()
+        self._duty = duty
+        self._rng = rng
+        self._metas: dict[WorkKey, Meta] = {}
+        self._listing: dict[tuple[str, str], set[WorkKey]] = {}
+        self._listing_since: dict[tuple[str, str], float] = {}
+        self._listed: set[tuple[str, str]] = set()
+        self._denied: set[tuple[str, str]] = set()
+        """Resources and namespaces that cannot be watched for now: the others do not wait for them."""
+        self._changed = asyncio.Event()
+        self._stirred = asyncio.Event()
+        self._reported: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._metas)
+
+    def __contains__(self, work: WorkKey) -> bool:
+        return work in self._metas
+
+    def is_free_of_former(self) -> bool:
+        """Whether no object of a resource that the ring gave up carries a drain label, as far as they can be seen."""
+        names = {resource.group_resource for resource in self._duty.kinds.former}
+        former = {(name, namespace) for name in names for namespace in self._duty.scope.namespaces}
+        return former <= self._listed and not any(work.resource in names for work in self._metas)
+
+    def begin(self, work: WorkKey, owner: str) -> None:
+        """A drain is about to be sent: it counts before the watch shows it."""
+        self.budget.begin(work, owner=owner, at=self._duty.clock.now())
+
+    def failed(self, work: WorkKey) -> None:
+        """The drain was not written after all."""
+        if work not in self._metas:
+            self.budget.end(work)
+            self._changed.set()
+
+    def look_again(self) -> None:
+        """Namespaces or terms changed: what is in flight may be wanted elsewhere, or be kept."""
+        self._stirred.set()
+
+    async def wait_changed(self, *, at_most_s: float | None = None) -> None:
+        """Return at the next change of what is in flight, when a handoff becomes overdue, or after *at_most_s*."""
+        self._changed.clear()
+        now = self._duty.clock.now()
+        deadline = self.budget.next_deadline(at=now)
+        waits = [at_most_s] if at_most_s is not None else []
+        if deadline is not None:
+            waits.append(max(0.0, deadline - now))
+        timeout_s = min(waits, default=None)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def run(self) -> None:
+        self._note_synced()
+        async with asyncio.TaskGroup() as tasks:
+            for namespace in self._duty.scope.namespaces:
+                for resource in self._duty.kinds.resources:
+                    name = f"handoffs {resource.group_resource} {namespace}".rstrip()
+                    tasks.create_task(self._watch(resource, namespace), name=name)
+                for resource in self._duty.kinds.former:
+                    name = f"handoffs {resource.group_resource} {namespace}".rstrip()
+                    tasks.create_task(self._watch_former(resource, namespace), name=name)
+            tasks.create_task(self._redirect(), name="redirect handoffs")
+            tasks.create_task(self._report(), name="report handoffs")
+
+    async def _watch(self, resource: Resource, namespace: str) -> None:
+        def on_denied() -> None:
+            self._denied.add((resource.group_resource, namespace))
+            self._note_synced()
+
+        events = watch_objects(
+            self._duty.client,
+            resource,
+            namespace=namespace,
+            label_selector=self._duty.keys.drain,
+            denials=self._duty.denials,
+            on_denied=on_denied,
+            clock=self._duty.clock,
+            rng=self._rng,
+        )
+        async with aclosing(events):
+            async for event in events:
+                self._handle(resource, namespace, event)
+
+    async def _watch_former(self, resource: Resource, namespace: str) -> None:
+        """A resource that the ring gave up may be out of reach by now: that must not stop the others."""
+        while True:
+            try:
+                await self._watch(resource, namespace)
+            except NotFound:
+                raise  # not served any more, or not in this version: `ringwork` asks which
+            except KubeError as error:
+                log.warning("removed resource cannot be watched", ring=self._duty.spec.name, error=str(error))
+                await asyncio.sleep(FORMER_RETRY_S)
+
+    def _handle(self, resource: Resource, namespace: str, event: WatchEvent) -> None:
+        name = resource.group_resource
+        where = name, namespace
+        match event:
+            case ListStarted():
+                self._listing[where] = set()
+                self._listing_since[where] = self._duty.clock.now()
+            case Listed(objects=objects):
+                for item in objects:
+                    self._listing[where].add(self._seen(name, item.meta))
+            case ListDone():
+                self._end_unlisted(where)
+                self._listed.add(where)
+                self._note_synced()
+            case Changed(object=item):
+                self._seen(name, item.meta)
+            case Removed(object=item):
+                self._ended(WorkKey(name, item.meta.key))
+            case _:
+                return
+        self._changed.set()
+
+    def _end_unlisted(self, where: tuple[str, str]) -> None:
+        """A list is complete: what it did not show is handed over, or gone.
+
+        Also what no watch ever showed: asked for, and answered while the watch was away.
+        """
+        name, namespace = where
+        asked = self.budget.begun_before(self._listing_since.get(where, 0.0))
+        for work in {*self._metas, *(key for key in asked if isinstance(key, WorkKey))}:
+            is_here = work.resource == name and namespace in ("", work.key.namespace)
+            if is_here and work not in self._listing[where]:
+                self._ended(work)
+
+    def _note_synced(self) -> None:
+        known = self._listed | self._denied
+        namespaces = self._duty.scope.namespaces
+        names = [resource.group_resource for resource in self._duty.kinds.resources]
+        if all((name, namespace) in known for name in names for namespace in namespaces):
+            self.synced.set()
+
+    def _seen(self, resource: str, meta: Meta) -> WorkKey:
+        work = WorkKey(resource, meta.key)
+        self._metas[work] = essential(meta, self._duty.spec.labels_read)
+        self.budget.begin(work, owner=meta.labels.get(self._duty.keys.shard, ""), at=self._duty.clock.now())
+        self._stirred.set()
+        return work
+
+    def _ended(self, work: WorkKey) -> None:
+        self._metas.pop(work, None)
+        self.budget.end(work)
+
+    async def _redirect(self) -> None:
+        """Whenever the ring or a request changed: point what is in flight to where it belongs now."""
+        await self.synced.wait()
+        while True:
+            self._stirred.clear()
+            ring_version = self._duty.roster.view.ring_version
+            for work, meta in list(self._metas.items()):
+                await self._redirect_one(work, meta)
+            await self._wait_stirred_or_newer(ring_version)
+
+    async def _redirect_one(self, work: WorkKey, meta: Meta) -> None:
+        duty = self._duty
+        resource = duty.resource(work)
+        subject = Subject(
+            meta, duty.kinds.role(resource, meta), selected=duty.namespaces.selects(meta.namespace)
+        )
+        decision = plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
+        if isinstance(decision, UpdateDrain | ReleaseDrain) or (
+            isinstance(decision, Strip) and resource in duty.kinds.former  # no unowned watch shows it
+        ):
+            await duty.objects.write(resource, meta, decision)
+
+    async def _wait_stirred_or_newer(self, ring_version: int) -> None:
+        while not self._stirred.is_set() and self._duty.roster.view.ring_version == ring_version:
+            version = self._duty.roster.view.version
+            news = asyncio.ensure_future(self._duty.roster.wait_newer(version))
+            stirred = asyncio.ensure_future(self._stirred.wait())
+            try:
+                await asyncio.wait({news, stirred}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                news.cancel()
+                stirred.cancel()
+
+    async def _report(self) -> None:
+        """Name each owner that is late with handoffs once; how many they are, status and metrics say."""
+        while True:
+            await self.wait_changed()
+            late = Counter(h.owner for h in self.budget.overdue(at=self._duty.clock.now()).values())
+            self._tell({owner: count for owner, count in late.items() if owner not in self._reported})
+            for owner in self._reported - late.keys():
+                log.info("handoffs no longer overdue", ring=self._duty.spec.name, shard=owner)
+            self._reported = set(late)
+
+    def _tell(self, late: dict[str, int]) -> None:
+        for owner, count in late.items():
+            log.error("handoffs overdue", ring=self._duty.spec.name, shard=owner, objects=count)
+            self._duty.events.record(
+                self._duty.ring,
+                reason="DrainTimeout",
+                action="Drain",
+                note=f"shard {owner} has not passed objects on within {self._duty.spec.drain_timeout_s:g} s",
+                type="Warning",
+            )
+            if self._duty.spec.drain_policy is DrainPolicy.FORCE:
+                self._duty.roster.force(owner)

@@ -1,0 +1,433 @@
+"""Passes over everything that has an owner: finds what is not at its place and asks for it to be handed over.
+
+A pass goes over pages of metadata in a circle under the newest ring; the ring has converged when one whole circle
+was clean under one ring version. Objects that no watch shows are `sharder.moving.audit`'s to find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from kubeio.errors import Expired, Forbidden, KubeError, NotFound
+from sharder.planning.decisions import (
+    Assign,
+    Decision,
+    Drain,
+    NeedController,
+    Nothing,
+    ReleaseDrain,
+    ReportUnknown,
+    Strip,
+    UpdateDrain,
+    Wait,
+)
+from sharder.planning.keys import Controlled, ControllerName, Outsider, Role, essential
+from sharder.planning.lineage import Ancestry
+from sharder.planning.planner import Subject, may_be_left_behind, plan
+from sharder.unowned.denials import Right
+from sharder.unowned.waiting import WorkKey
+from sharder.writing.objects import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kubeio.models import Meta
+    from kubeio.resource import Resource
+    from sharder.moving.handoffs import Handoffs
+    from sharder.unowned.waiting import Waiting
+    from sharder.writing.duty import Duty
+    from sharder.writing.mover import Mover
+
+log = structlog.get_logger("sharder")
+
+PAGE: Final = 500
+WRITES_AT_ONCE: Final = 32
+MAX_DEFERRED: Final = 5000
+"""Objects remembered while their owners have no room for another handoff; then the pass waits."""
+MAX_DISPLACED: Final = 10_000
+"""Roots remembered as not at their place, a megabyte; with more, what they control waits for a later circle."""
+RETRY_S: Final = 1.0
+STALLED_S: Final = 5.0
+"""With no handoff begun or ended for so long, and then for twice that, another circle looks for lost requests."""
+LONGEST_RETRY_S: Final = 30.0
+MUCH_TO_DO: Final = 500
+"""Objects without an owner on the agenda: circles give way to them."""
+GIVES_WAY_S: Final = 120.0
+"""For at most this long: on a server that is always full, objects have to come to their places too."""
+
+
+class Misplaced(NamedTuple):
+    """An object to be handed over by *owner*; *controller*: only if that one, read anew, is elsewhere."""
+
+    work: WorkKey
+    meta: Meta
+    role: Role
+    owner: str
+    controller: ControllerName | None = None
+
+
+@dataclass(slots=True)
+class Circle:
+    """What one circle found. *clean*: nothing had to be done or waited for; *whole*: nothing was left out.
+
+    *former* counts labelled objects that the ring gave up with their kind. *displaced* are the uids of what is not at
+    its place: what such an object controls moves with it, and is not looked at.
+    """
+
+    ring_version: int
+    seen: int = 0
+    asked: int = 0
+    former: int = 0
+    clean: bool = True
+    whole: bool = True
+    displaced: set[str] = field(default_factory=set)
+
+    def displace(self, uid: str) -> None:
+        """An object is not at its place."""
+        if len(self.displaced) <= MAX_DISPLACED:
+            self.displaced.add(uid)
+
+    @property
+    def knows_displaced(self) -> bool:
+        """Whether *displaced* is complete."""
+        return len(self.displaced) <= MAX_DISPLACED
+
+
+class Rebalance:
+    """Moves objects between live shards until every one is at its place; until cancelled."""
+
+    def __init__(self, duty: Duty, handoffs: Handoffs, waiting: Waiting, mover: Mover) -> None:
+        self._duty = duty
+        self._handoffs = handoffs
+        self._waiting = waiting
+        self._mover = mover
+        self._ancestry = Ancestry(duty.kinds, duty.objects.read_controller)
+        self._deferred: dict[str, deque[Misplaced]] = {}
+        self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._nudged = asyncio.Event()
+        self._stalls = 0
+        self._may_be_stopped = False
+        self.converged_version: int | None = None
+        """The ring version under which the last whole circle was clean."""
+        self.converged_at = 0.0
+        """When that circle ended, on the sharder's clock."""
+        self.last_seen: int | None = None
+        """Objects with an owner in that circle; None if not all could be read."""
+        self.former_free = asyncio.Event()
+        """Set once no object that the ring gave up with its kind carries a label."""
+        self.still_labelled: int | None = None
+        """How many of those the last circle saw; None if it could not see all."""
+
+    @property
+    def is_converged(self) -> bool:
+        """Whether every object with a live owner was found at its place under the present ring."""
+        return self.converged_version == self._duty.roster.view.ring_version
+
+    @property
+    def misplaced(self) -> int:
+        """Objects that wait for room to be handed over."""
+        return sum(map(len, self._deferred.values()))
+
+    def nudge(self) -> None:
+        """Look again although the ring is the same: namespaces changed."""
+        self.converged_version = None
+        self._nudged.set()
+
+    def look_again(self) -> None:
+        """One more circle, without doubt about what the last one found."""
+        self._nudged.set()
+
+    async def run(self) -> None:
+        await self._handoffs.synced.wait()
+        await self._duty.namespaces.synced.wait()
+        idle, version = 0, self._ring_version
+        while True:
+            self._nudged.clear()
+            if version != self._ring_version:
+                # what nothing could be done for may be at its place soon
+                idle, version = 0, self._ring_version
+            await self._give_way()
+            try:
+                circle = await self._circle()
+            except* NotFound:
+                raise  # a resource is not served any more, or not in this version: `ringwork` asks which
+            except* KubeError as group:
+                log.warning("pass interrupted", ring=self._duty.spec.name, error=str(group.exceptions[0]))
+                circle = Circle(self._ring_version, clean=False, whole=False)
+            self._note_former(circle)
+            if circle.clean and not len(self._handoffs) and circle.ring_version == self._ring_version:
+                self._converge(circle)
+                await self._wait_for_work(at_most_s=None if circle.whole else LONGEST_RETRY_S)
+            else:
+                is_idle = not circle.asked and not len(self._handoffs)
+                idle = idle + 1 if is_idle and circle.ring_version == self._ring_version else 0
+                await self._wait_for_progress(circle, idle)
+
+    async def _give_way(self) -> None:
+        """While many objects have no owner, a circle would only slow down what gives them one."""
+        began = self._duty.clock.now()
+        while self._mover.to_do() > MUCH_TO_DO and self._duty.clock.now() < began + GIVES_WAY_S:  # noqa: ASYNC110
+            await asyncio.sleep(RETRY_S)
+        self._may_be_stopped = self._mover.to_do() <= MUCH_TO_DO
+
+    def _must_give_way(self) -> bool:
+        return self._may_be_stopped and self._mover.to_do() > MUCH_TO_DO
+
+    def _note_former(self, circle: Circle) -> None:
+        self.still_labelled = circle.former if circle.whole else None
+        if circle.whole and not circle.former and self._handoffs.is_free_of_former():
+            self.former_free.set()
+
+    def _converge(self, circle: Circle) -> None:
+        if self._nudged.is_set():
+            return  # while it went round: what it saw first may have changed since
+        is_formed = self._duty.roster.view.ring is not None
+        if is_formed and self.converged_version != circle.ring_version:
+            members = ", ".join(sorted(self._duty.roster.view.ring_members))
+            self._duty.events.record(
+                self._duty.ring,
+                reason="Converged",
+                action="Rebalance",
+                note=f"every object with an owner is at its place; on the ring: {members}",
+            )
+            log.info(
+                "ring converged",
+                ring=self._duty.spec.name,
+                objects=circle.seen,
+                ring_version=circle.ring_version,
+            )
+            self.converged_at = self._duty.clock.now()
+        self.converged_version = circle.ring_version
+        self.last_seen = circle.seen if circle.whole else None
+
+    @property
+    def _ring_version(self) -> int:
+        return self._duty.roster.view.ring_version
+
+    async def _circle(self) -> Circle:
+        circle = Circle(self._ring_version)
+        self._ancestry.forget()
+        async with asyncio.TaskGroup() as tasks:
+            for resource in self._duty.kinds.labelled:
+                if resource in self._duty.kinds.former:
+                    await self._pass_former(resource, circle, tasks)
+                else:
+                    await self._pass_allowed(resource, circle, tasks)
+            while self._deferred and circle.ring_version == self._ring_version:
+                self._send_what_has_room(circle, tasks)
+                if self._deferred:
+                    await self._handoffs.wait_changed(at_most_s=RETRY_S)
+        circle.whole = circle.whole and circle.ring_version == self._ring_version
+        self._deferred.clear()
+        return circle
+
+    async def _pass_former(self, resource: Resource, circle: Circle, tasks: asyncio.TaskGroup) -> None:
+        """A resource that the ring gave up may be out of reach by now: that must not stop the others."""
+        try:
+            for namespace in self._duty.scope.namespaces:
+                await self._pass(resource, namespace, circle, tasks)
+        except NotFound:
+            raise
+        except KubeError as error:
+            circle.whole = False
+            log.warning("removed resource cannot be listed", ring=self._duty.spec.name, error=str(error))
+
+    async def _pass_allowed(self, resource: Resource, circle: Circle, tasks: asyncio.TaskGroup) -> None:
+        """Where the right to list is missing, the others go on; such a circle proves nothing."""
+        for namespace in self._duty.scope.namespaces:
+            right = Right("list", resource.group_resource, namespace)
+            try:
+                await self._pass(resource, namespace, circle, tasks)
+            except Forbidden as error:
+                self._duty.denials.denied(right, error)
+                circle.clean = circle.whole = False
+            else:
+                self._duty.denials.granted(right)
+
+    async def _pass(
+        self, resource: Resource, namespace: str, circle: Circle, tasks: asyncio.TaskGroup
+    ) -> None:
+        pages = self._duty.client.pages(
+            resource,
+            namespace=namespace,
+            label_selector=self._duty.keys.shard,
+            limit=PAGE,
+            metadata_only=True,
+        )
+        with suppress(Expired):
+            async for page in pages:
+                metas = [item.meta for item in page.objects]
+                for meta, role in zip(metas, await self._roles(resource, metas), strict=True):
+                    self._look(resource, meta, role, circle)
+                self._send_what_has_room(circle, tasks)
+                while self.misplaced > MAX_DEFERRED and circle.ring_version == self._ring_version:
+                    await self._handoffs.wait_changed(at_most_s=RETRY_S)
+                    self._send_what_has_room(circle, tasks)
+                if circle.ring_version != self._ring_version:
+                    return
+                if self._must_give_way():
+                    break  # what is left of this list would be old by the time we came back to it
+            else:
+                return
+        circle.clean = circle.whole = (
+            False  # given up, or expired while we waited: the next circle sees the rest
+        )
+
+    async def _roles(self, resource: Resource, metas: Sequence[Meta]) -> list[Role]:
+        """The role of each object, with its key."""
+        found = await self._ancestry.resolved(self._duty.kinds.role(resource, meta) for meta in metas)
+        for meta, role in zip(metas, found, strict=True):
+            self._ancestry.met(resource, meta, role)
+        return found
+
+    def _look(self, resource: Resource, meta: Meta, role: Role, circle: Circle) -> None:
+        work = WorkKey(resource.group_resource, meta.key)
+        circle.seen += 1
+        subject = self._subject(meta, role)
+        if resource in self._duty.kinds.former or (not isinstance(role, Outsider) and role.given_up):
+            circle.former += 1
+        if isinstance(role, Controlled) and self._may_be_left_behind(subject):
+            self._look_at_left_behind(Misplaced(work, meta, role, self._owner(meta), role.controller), circle)
+            return
+        match self._plan(subject):
+            case Drain(owner=owner) | ReleaseDrain(owner=owner):
+                if work not in self._handoffs:
+                    self._defer(Misplaced(work, meta, role, owner))
+            case Assign() | Strip() | ReportUnknown() | NeedController():
+                self.bring(work, meta)
+            case UpdateDrain():
+                self._handoffs.look_again()
+            case Wait():
+                pass
+            case _:
+                if self._duty.keys.drain in meta.labels:
+                    circle.displace(meta.uid)
+                return
+        circle.clean = False
+        circle.displace(meta.uid)
+
+    def _look_at_left_behind(self, misplaced: Misplaced, circle: Circle) -> None:
+        """Only its controller can tell: one that is on its way takes it along."""
+        controller = misplaced.controller
+        is_taken_along = controller is not None and controller.uid in circle.displaced
+        if is_taken_along or not circle.knows_displaced:
+            circle.clean = False
+        elif misplaced.work not in self._handoffs:
+            self._defer(misplaced)
+        circle.displace(misplaced.meta.uid)
+
+    def _may_be_left_behind(self, subject: Subject) -> bool:
+        duty = self._duty
+        return may_be_left_behind(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
+
+    def _owner(self, meta: Meta) -> str:
+        return meta.labels.get(self._duty.keys.shard, "")
+
+    def _defer(self, misplaced: Misplaced) -> None:
+        kept = misplaced._replace(meta=essential(misplaced.meta, self._duty.spec.labels_read))
+        self._deferred.setdefault(misplaced.owner, deque()).append(kept)
+
+    def _subject(self, meta: Meta, role: Role) -> Subject:
+        return Subject(meta, role, selected=self._duty.namespaces.selects(meta.namespace))
+
+    def _plan(self, subject: Subject) -> Decision:
+        duty = self._duty
+        return plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
+
+    def _send_what_has_room(self, circle: Circle, tasks: asyncio.TaskGroup) -> None:
+        now = self._duty.clock.now()
+        for owner in self._handoffs.budget.in_order(self._deferred, at=now):
+            queue = self._deferred[owner]
+            room = self._handoffs.budget.room(owner, at=now)
+            while queue and room > 0:
+                misplaced = queue.popleft()
+                self._handoffs.begin(misplaced.work, owner)
+                room -= 1
+                tasks.create_task(self._ask(misplaced, circle), name="drain")
+            if not queue:
+                del self._deferred[owner]
+
+    async def _ask(self, misplaced: Misplaced, circle: Circle) -> None:
+        """Send one request, planned anew: the ring may have changed while it waited for room."""
+        outcome = Outcome.STALE
+        async with self._slots:
+            try:
+                decision = await self._decide(misplaced)
+            except KubeError as error:
+                log.warning("object could not be read", object=str(misplaced.work), error=str(error))
+                circle.clean = False
+            else:
+                if isinstance(decision, Drain | ReleaseDrain):
+                    circle.asked += 1
+                    resource = self._duty.resource(misplaced.work)
+                    outcome = await self._duty.objects.write(resource, misplaced.meta, decision)
+                circle.clean = circle.clean and isinstance(decision, Nothing)
+        if outcome is not Outcome.DONE:
+            self._handoffs.failed(misplaced.work)
+
+    async def _decide(self, misplaced: Misplaced) -> Decision:
+        subject = self._subject(misplaced.meta, misplaced.role)
+        if misplaced.controller is not None:
+            seen = await self._duty.objects.read_controller(misplaced.controller)
+            subject = replace(subject, controller=seen)
+        return self._plan(subject)
+
+    # ---- between two circles ----------------------------------------------------------------------------------
+
+    async def _wait_for_progress(self, circle: Circle, idle: int) -> None:
+        """Something is not at its place yet: go round again when the handoffs ended or the ring changed.
+
+        *idle* circles in a row found nothing they could ask for (paused, owners silent): they come more rarely.
+        """
+        in_flight, since = len(self._handoffs), self._duty.clock.now()
+        while self._handoffs.budget.is_moving(at=self._duty.clock.now()):
+            await self._handoffs.wait_changed(at_most_s=RETRY_S)
+            if self._ring_version != circle.ring_version:
+                return
+            if len(self._handoffs) != in_flight:
+                in_flight, since, self._stalls = len(self._handoffs), self._duty.clock.now(), 0
+            elif self._duty.clock.now() - since >= min(STALLED_S * 2**self._stalls, LONGEST_RETRY_S):
+                self._stalls = min(self._stalls + 1, 10)
+                return  # owners are slow, or somebody took a request away: only a circle can tell
+        await self._wait_for_news(at_most_s=min(RETRY_S * 2 ** min(idle, 10), LONGEST_RETRY_S))
+
+    async def _wait_for_work(self, *, at_most_s: float | None) -> None:
+        """Converged: until the ring changes or somebody nudges."""
+        until = self._duty.clock.now() + at_most_s if at_most_s is not None else math.inf
+        while not self._nudged.is_set() and self.converged_version == self._ring_version:
+            if self._duty.clock.now() >= until:
+                return
+            await self._wait_for_news(at_most_s=LONGEST_RETRY_S)
+
+    async def _wait_for_news(self, *, at_most_s: float) -> None:
+        """Return when membership changed, somebody nudged, or after *at_most_s*."""
+        roster = self._duty.roster
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_s), asyncio.TaskGroup() as tasks:
+                waits = [
+                    tasks.create_task(self._nudged.wait(), name="nudge"),
+                    tasks.create_task(roster.wait_newer(roster.view.version), name="newer view"),
+                ]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for wait in waits:
+                    wait.cancel()
+
+    def knows(self, work: WorkKey) -> bool:
+        """Whether the mover has an object before it, or its owner was asked for it."""
+        return self._waiting.get(work) is not None or work in self._handoffs
+
+    def bring(self, work: WorkKey, meta: Meta) -> bool:
+        """Have the mover look at an object that no watch has shown it; true if it did not know it."""
+        is_news = self._waiting.get(work) is None
+        if is_news and self._waiting.is_full:
+            return False
+        if self._waiting.put(work, meta, at=self._duty.clock.now()):
+            self._mover.look_at(work)
+        return is_news

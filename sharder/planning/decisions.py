@@ -1,0 +1,104 @@
+"""What can be wanted for one object, as frozen values, and the one patch that each of them is.
+
+`sharder.planning.planner` makes them, `sharder.planning.patches` gives the patch, the I/O half sends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sharder.membership.view import WaitReason
+    from sharder.planning.keys import ControllerName
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Give an object without a live owner to shard *to*; *was* is the dead owner, empty if it had none.
+
+    Needs evidence first: a consistent read of the Leases, begun after this version of the object was read, that
+    shows *to*'s Lease held. A 409 means: read the object again and decide anew.
+    """
+
+    to: str
+    was: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Ask the live *owner* to pass the object on to shard *to*. Counts against the limits."""
+
+    owner: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateDrain:
+    """Point a request in flight to another shard; to *owner* itself: it may keep the object after all."""
+
+    owner: str
+    to: str
+    was: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseDrain:
+    """Ask the live *owner* to give the object up: drain label with an empty value."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Remove the ring's labels from an object that is given up and has no live owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The object is not where it should be, and nothing may be written now. *until*: look again then, if known."""
+
+    reason: WaitReason
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportUnknown:
+    """The owner has no Lease that we know of: tell `Membership.unknown_name_seen`; the object waits."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeedController:
+    """Cannot say before the controller was read: GET it and plan again with `Subject.controller` set."""
+
+    controller: ControllerName
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The object is where it should be, or on its way, or not ours."""
+
+
+Write = Assign | Drain | UpdateDrain | ReleaseDrain | Strip
+Decision = Write | Wait | ReportUnknown | NeedController | Nothing
+
+NOTHING = Nothing()
+
+
+def reason_of(decision: Write) -> str:
+    """Why an object moves, in one of six words: the label of a metric."""
+    match decision:
+        case Assign(was=""):
+            return "new"
+        case Assign():
+            return "owner_dead"
+        case Drain():
+            return "rebalance"
+        case UpdateDrain():
+            return "redirect"
+        case ReleaseDrain():
+            return "release"
+        case Strip():
+            return "strip"

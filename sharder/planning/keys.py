@@ -1,0 +1,215 @@
+"""Which key of the ring an object has, and which role its kind plays there: the protocol's section 3. Pure.
+
+A key that the object's own metadata does not tell (a controlled object's under `Label`, and below the first level under
+`Owner`) is None here; `sharder.planning.lineage` reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from kubeio.models import Meta
+from ring.key import object_key
+from sharder.ringspec.spec import GroupResource, KeyKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kubeio.models import OwnerReference
+    from kubeio.resource import Resource
+    from sharder.ringspec.spec import RingResource, RingSpec
+
+
+class ControllerName(NamedTuple):
+    """The object that controls another one: enough to GET it, and its uid to tell it from a namesake."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> str:
+        """The key of this object if it follows nobody."""
+        return object_key(self.resource.group, self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """An object of a kind that the ring distributes; *given_up*: distributed once, and now to be released."""
+
+    key: str
+    given_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Controlled:
+    """An object that follows its controller: it has its controller's key, and is *given_up* with it.
+
+    *key* is None if only the controller can tell it.
+    """
+
+    key: str | None
+    controller: ControllerName
+    given_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outsider:
+    """An object of a controlled kind that no object of the ring controls: not the ring's business."""
+
+
+Role = Root | Controlled | Outsider
+
+
+class _Link(NamedTuple):
+    """The kind that controls another one of the ring; *given_up* if the ring no longer distributes it."""
+
+    resource: Resource
+    given_up: bool
+
+
+class RingKinds:
+    """The kinds of one ring, resolved against what the server serves.
+
+    *resolved* is what the server serves; whoever calls discovery makes it. *worked* is what the ring distributed so
+    far (`sharder.ringspec.worked`). A kind that is not served has no objects, and is nothing here.
+    """
+
+    def __init__(
+        self,
+        spec: RingSpec,
+        resolved: Mapping[GroupResource, Resource],
+        *,
+        worked: Sequence[RingResource] = (),
+    ) -> None:
+        self._key = spec.key
+        self._key_label = spec.key_label
+        served = [entry for entry in spec.resources if entry.main in resolved]
+        self._mains = {entry.main: resolved[entry.main] for entry in served}
+        self._links: dict[GroupResource, dict[tuple[str, str], _Link]] = {}
+        for entry in served:
+            self._link(entry, resolved, given_up=False)
+        self._former_mains: set[GroupResource] = set()
+        self.resources = tuple(resolved[kind] for kind in dict.fromkeys((*self._mains, *self._links)))
+        """What the ring distributes: mains first."""
+        for entry in worked:
+            if entry.main in resolved and entry.main not in self._mains:
+                self._former_mains.add(entry.main)
+                self._link(entry, resolved, given_up=True)
+        current = set(self.resources)
+        once = [kind for entry in worked for kind in (entry.main, *entry.controlled) if kind in resolved]
+        ordered = sorted(dict.fromkeys(once), key=lambda kind: kind not in self._former_mains)
+        self.former = tuple(resolved[kind] for kind in ordered if resolved[kind] not in current)
+        """What it distributed once: its objects are released. Mains first."""
+        levels = self._levels()
+        self.labelled = tuple(
+            sorted((*self.resources, *self.former), key=lambda kind: levels.get(_named(kind), 0))
+        )
+        """Every resource whose objects may carry the ring's labels: what controls before what is controlled."""
+
+    def _link(
+        self, entry: RingResource, resolved: Mapping[GroupResource, Resource], *, given_up: bool
+    ) -> None:
+        """Note who may control what: the main, and under `Owner` every kind that follows it."""
+        served = [kind for kind in entry.controlled if kind in resolved]
+        above = [entry.main, *served] if self._key is KeyKind.OWNER else [entry.main]
+        for child in served:
+            links = self._links.setdefault(child, {})
+            for parent in above:
+                found = resolved[parent]
+                links.setdefault((found.group, found.kind), _Link(found, given_up))
+
+    def _levels(self) -> Mapping[GroupResource, int]:
+        """How far below a root each controlled kind may stand; kinds that control each other count once."""
+        levels = dict.fromkeys(self._links, 1)
+        for _ in levels:
+            for child, links in self._links.items():
+                above = (_named(link.resource) for link in links.values())
+                deepest = max((levels.get(parent, 0) for parent in above if parent != child), default=0)
+                levels[child] = min(deepest + 1, len(levels))
+        return levels
+
+    def is_main(self, resource: Resource) -> bool:
+        """Whether the ring distributes *resource* itself."""
+        return _named(resource) in self._mains
+
+    def may_control(self, resource: Resource) -> bool:
+        """Whether objects of *resource* may control others of the ring."""
+        kind = resource.group, resource.kind
+        return any(kind in links for links in self._links.values())
+
+    def may_be_controlled(self, resource: Resource) -> bool:
+        """Whether objects of *resource* may follow others of the ring."""
+        return _named(resource) in self._links
+
+    def role(self, resource: Resource, meta: Meta) -> Role:
+        """What one object is to the ring, and its key."""
+        controller = meta.controller
+        link = controller and self._links.get(_named(resource), {}).get(_kind(controller))
+        if not controller or not link:
+            return self._without_controller(resource, meta)
+        found, given_up = link
+        namespace = meta.namespace if found.namespaced else ""
+        name = ControllerName(found, namespace, controller.name, controller.uid)
+        return Controlled(self._followed_key(name), name, given_up)
+
+    def _without_controller(self, resource: Resource, meta: Meta) -> Role:
+        if not self.is_main(resource) and _named(resource) not in self._former_mains:
+            return Outsider()
+        return Root(self._root_key(resource, meta), given_up=not self.is_main(resource))
+
+    def _root_key(self, resource: Resource, meta: Meta) -> str:
+        value = meta.labels.get(self._key_label) if self._key is KeyKind.LABEL else None
+        if value:
+            return label_key(value)
+        if self._key is KeyKind.NAMESPACE and meta.namespace:
+            return namespace_key(meta.namespace)
+        return object_key(resource.group, meta.namespace, meta.name)
+
+    def _followed_key(self, controller: ControllerName) -> str | None:
+        """The key of what *controller* controls, if its name tells."""
+        match self._key:
+            case KeyKind.NAMESPACE if controller.namespace:
+                return namespace_key(controller.namespace)
+            case KeyKind.LABEL:
+                return None
+            case KeyKind.OWNER if self.may_be_controlled(controller.resource):
+                return None
+            case _:
+                return controller.key
+
+
+def essential(meta: Meta, labels: Collection[str]) -> Meta:
+    """What decisions read of *meta*: a few hundred bytes, whatever annotations and labels people gave the object."""
+    controller = meta.controller
+    return Meta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        deletion_timestamp=meta.deletion_timestamp,
+        labels={key: meta.labels[key] for key in labels if key in meta.labels},
+        owner_references=[controller] if controller is not None else [],
+    )
+
+
+def namespace_key(namespace: str) -> str:
+    """The key of everything in *namespace*: one that no object has, since names are not empty."""
+    return object_key("", namespace, "")
+
+
+def label_key(value: str) -> str:
+    """The key of everything whose label has *value*: one that no object has, since no name contains '='."""
+    return f"={value}"
+
+
+def _named(resource: Resource) -> GroupResource:
+    return GroupResource(resource.group, resource.plural)
+
+
+def _kind(reference: OwnerReference) -> tuple[str, str]:
+    """Group and kind of an ownerReference; the version does not matter."""
+    group, _, _ = reference.api_version.rpartition("/")
+    return group, reference.kind

@@ -1,0 +1,135 @@
+"""From a controlled object upwards: who owns its controller, and which key it follows. Reads only.
+
+One GET tells the owner, as many as the tree is deep the key under `Owner`. `Ancestry` remembers keys for one circle
+of a pass, so that not every child costs a read. Called by the mover (through `sharder.writing.objects`), by passes, at
+admission, and by `ringleader where`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from kubeio.errors import NotFound
+from kubeio.models import HasMeta
+from sharder.planning.keys import Controlled, Outsider, Role, Root
+from sharder.planning.planner import ControllerSeen
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from kubeio.labels import RingKeys
+    from kubeio.models import Meta
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client
+    from sharder.planning.keys import ControllerName, RingKinds
+
+MAX_DEPTH: Final = 16
+"""Trees are not followed higher than this: owner references can be written in a circle."""
+MAX_REMEMBERED: Final = 50_000
+"""Keys remembered for one circle, about 10 MB; further ones are read each time."""
+READS_AT_ONCE: Final = 16
+
+
+async def read_controller(
+    client: Client, controller: ControllerName, *, kinds: RingKinds, keys: RingKeys
+) -> ControllerSeen:
+    """The nearest owner above a controlled object, and its key, by consistent reads begun now. Raises KubeError."""
+    owner: str | None = None
+    at = controller
+    for depth in range(MAX_DEPTH):
+        meta = await _read(client, at)
+        if meta is None:
+            return ControllerSeen(owner, exists=depth > 0, key=at.key)
+        owner = owner or meta.labels.get(keys.shard)
+        match kinds.role(at.resource, meta):
+            case Root(key=key):
+                return ControllerSeen(owner, key=key)
+            case Outsider():
+                return ControllerSeen(owner, is_outsider=True)
+            case Controlled(key=key, controller=above):
+                if key is not None and owner is not None:
+                    return ControllerSeen(owner, key=key)
+                at = above
+    return ControllerSeen(owner, key=at.key)
+
+
+async def _read(client: Client, name: ControllerName) -> Meta | None:
+    """The object of that name and uid; None if it is gone."""
+    try:
+        found = await client.get(
+            name.resource, name.name, namespace=name.namespace, type=HasMeta, metadata_only=True
+        )
+    except NotFound:
+        return None
+    return found.metadata if found.metadata.uid == name.uid else None
+
+
+class Ancestry:
+    """Keys that only controllers can tell, by the controller's uid; None: it is not of the ring."""
+
+    def __init__(
+        self,
+        kinds: RingKinds,
+        read: Callable[[ControllerName], Awaitable[ControllerSeen]],
+        *,
+        most: int = MAX_REMEMBERED,
+    ) -> None:
+        self._kinds = kinds
+        self._read = read
+        self._most = most
+        self._known: dict[str, str | None] = {}
+        self._shared: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """Labels and references may have changed: a new circle begins."""
+        self._known.clear()
+        self._shared.clear()
+
+    def met(self, resource: Resource, meta: Meta, role: Role) -> None:
+        """A pass met an object that may control others: its key is theirs."""
+        if not self._kinds.may_control(resource):
+            return
+        match role:
+            case Root(key=key) | Controlled(key=str() as key):
+                self._remember(meta.uid, key)
+            case _:
+                pass
+
+    async def resolved(self, roles: Iterable[Role]) -> list[Role]:
+        """*roles* with every key; one that follows an outsider is an outsider. Raises KubeError."""
+        roles = list(roles)
+        unknown = {
+            role.controller.uid: role.controller
+            for role in roles
+            if isinstance(role, Controlled) and role.key is None and role.controller.uid not in self._known
+        }
+        read = await self._read_all(unknown.values()) if unknown else {}
+        return [self._with_key(role, read) for role in roles]
+
+    def _with_key(self, role: Role, read: Mapping[str, str | None]) -> Role:
+        if not isinstance(role, Controlled) or role.key is not None:
+            return role
+        uid = role.controller.uid
+        key = read[uid] if uid in read else self._known[uid]
+        return Outsider() if key is None else Controlled(key, role.controller, role.given_up)
+
+    async def _read_all(self, controllers: Iterable[ControllerName]) -> Mapping[str, str | None]:
+        slots = asyncio.Semaphore(READS_AT_ONCE)
+        found: dict[str, str | None] = {}
+
+        async def read(controller: ControllerName) -> None:
+            async with slots:
+                seen = await self._read(controller)
+            found[controller.uid] = None if seen.is_outsider else seen.key or controller.key
+
+        async with asyncio.TaskGroup() as tasks:
+            for controller in controllers:
+                tasks.create_task(read(controller), name="read controller")
+        for uid, key in found.items():
+            self._remember(uid, key)
+        return found
+
+    def _remember(self, uid: str, key: str | None) -> None:
+        if len(self._known) < self._most:
+            self._known[uid] = None if key is None else self._shared.setdefault(key, key)

@@ -1,0 +1,51 @@
+"""The one patch that a decision is. Pure; each is safe to send late, twice, or by a sharder that was deposed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from kubeio.labels import json_pointer
+from kubeio.patch import JsonPatch, MergePatch, Patch
+from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kubeio.labels import RingKeys
+    from kubeio.models import Meta
+
+
+def patch_of(decision: Write, meta: Meta, *, keys: RingKeys) -> Patch:
+    """The patch that carries out *decision* on the version of the object that *meta* is."""
+    match decision:
+        case Assign(to=to):
+            return _conditional(meta, {keys.shard: to, **_removed(meta, keys.drain)})
+        case Strip():
+            return _conditional(meta, {**_removed(meta, keys.shard), **_removed(meta, keys.drain)})
+        case Drain(owner=owner, to=to):
+            return _request(meta, owner, to, keys=keys)
+        case ReleaseDrain(owner=owner):
+            return _request(meta, owner, "", keys=keys)
+        case UpdateDrain(owner=owner, to=to, was=was):
+            return _request(meta, owner, to, keys=keys, was=was)
+        case _:
+            assert_never(decision)
+
+
+def _conditional(meta: Meta, labels: Mapping[str, str | None]) -> MergePatch:
+    """Only on exactly this version of exactly this object: 409 or 422 otherwise."""
+    identity = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    return MergePatch({"metadata": {**identity, "labels": dict(labels)}})
+
+
+def _removed(meta: Meta, key: str) -> dict[str, None]:
+    return {key: None} if key in meta.labels else {}
+
+
+def _request(meta: Meta, owner: str, to: str, *, keys: RingKeys, was: str | None = None) -> JsonPatch:
+    """A request to the owner: as long as it owns this object, whatever else changed meanwhile."""
+    shard, drain = (json_pointer("metadata", "labels", key) for key in (keys.shard, keys.drain))
+    patch = JsonPatch().test(json_pointer("metadata", "uid"), meta.uid).test(shard, owner)
+    if was is not None:
+        patch = patch.test(drain, was)
+    return patch.add(drain, to)

@@ -1,0 +1,276 @@
+"""What should be written to one object: the protocol's sections 6.3 to 6.6 and 7, as a pure function.
+
+`plan` sees one version of one object, one view of the membership and the ring's terms; it decides, and the I/O half
+acts. The same input gives the same answer, and an object that was acted on gives `Nothing` (or `Wait`) the next
+time. What must hold for every answer: an object leaves a live or contested owner only by that owner's own hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sharder.membership.lives import State
+from sharder.membership.view import Standing, WaitReason
+from sharder.planning.decisions import (
+    NOTHING,
+    Assign,
+    Decision,
+    Drain,
+    NeedController,
+    ReleaseDrain,
+    ReportUnknown,
+    Strip,
+    UpdateDrain,
+    Wait,
+)
+from sharder.planning.keys import Controlled, Outsider, Role
+
+if TYPE_CHECKING:
+    from kubeio.labels import RingKeys
+    from kubeio.models import Meta
+    from sharder.membership.view import Desired, View
+
+CHILDREN_FIRST_S: Final = 10.0
+"""A dead shard's controlled objects move before their parent; after this long the parent goes anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the ring allows at the moment.
+
+    `releasing`: the ring is being deleted or switched off. `activated`: the former controller's Lease is ours, or
+    there is none to wait for.
+    """
+
+    paused: bool = False
+    activated: bool = True
+    releasing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSeen:
+    """The controller of a controlled object, read not before it: its owner label, None if it has none.
+
+    Of controllers that are controlled themselves, the nearest that has an owner counts. `exists` is false if the
+    controller is gone (404, or the same name with another uid), `is_outsider` true if the ring has nothing to do with
+    it. `key`: the one that its tree has.
+    """
+
+    owner: str | None = None
+    exists: bool = True
+    key: str | None = None
+    is_outsider: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One object to plan for.
+
+    `selected`: its namespace belongs to the ring. `controller`: for controlled objects, if it was read; needed for
+    unlabelled ones (`NeedController` asks for it), and to tell one that was left behind. `children_since`: for a
+    parent of a dead shard, since when it is held back because controlled objects of it still carry the dead name.
+    """
+
+    meta: Meta
+    role: Role
+    selected: bool = True
+    controller: ControllerSeen | None = None
+    children_since: float | None = None
+
+
+def plan(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> Decision:
+    """What to write to *subject*, or why nothing."""
+    owner = subject.meta.labels.get(keys.shard)
+    drain = subject.meta.labels.get(keys.drain)
+    if is_given_up(subject, terms):
+        return _plan_release(subject, owner, drain, view=view)
+    if owner is None:
+        return _plan_unowned(subject, view=view, terms=terms)
+    match view.standing(owner):
+        case Standing.DEAD:
+            return _plan_unowned(subject, view=view, terms=terms, was=owner)
+        case Standing.CONTESTED:
+            return Wait(WaitReason.OWNER_CONTESTED)
+        case Standing.UNKNOWN:
+            return _unknown(owner, view=view)
+        case Standing.LIVE:
+            return _plan_owned(subject, owner, drain, view=view, terms=terms)
+
+
+def is_given_up(subject: Subject, terms: Terms) -> bool:
+    """Whether the ring does not want *subject*, or no longer."""
+    if terms.releasing or not subject.selected or isinstance(subject.role, Outsider):
+        return True
+    follows_outsider = subject.controller is not None and subject.controller.is_outsider
+    return subject.role.given_up or follows_outsider
+
+
+def may_be_left_behind(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> bool:
+    """Whether *subject* is a controlled object that its live owner keeps although its controller may be elsewhere.
+
+    Nothing is planned for such a one unless `Subject.controller` is given: its owner passes it with its controller.
+    """
+    owner, drain = subject.meta.labels.get(keys.shard), subject.meta.labels.get(keys.drain)
+    if not isinstance(subject.role, Controlled) or owner is None or view.standing(owner) is not Standing.LIVE:
+        return False
+    if not view.lives[owner].hands_over:
+        return False
+    if is_given_up(subject, terms):
+        return drain != ""
+    desired = _desired(subject, view=view)
+    return drain is None and desired is not None and desired.shard not in (None, owner)
+
+
+def _unknown(owner: str, *, view: View) -> Decision:
+    if view.hold is not None and view.hold.reason is WaitReason.NOT_SYNCED:
+        return Wait(WaitReason.NOT_SYNCED)
+    return ReportUnknown(owner)
+
+
+# ---- objects without a live owner -----------------------------------------------------------------------------
+
+
+def _plan_unowned(subject: Subject, *, view: View, terms: Terms, was: str = "") -> Decision:
+    if not terms.activated:
+        return Wait(WaitReason.ACTIVATION)
+    if view.hold is not None:
+        return Wait(view.hold.reason, view.hold.until)
+    if view.ring is None:
+        return Wait(WaitReason.NO_MEMBERS)
+    if isinstance(subject.role, Controlled) and _key(subject) is None:
+        return NeedController(subject.role.controller)
+    desired = _desired(subject, view=view)
+    if desired is None:
+        return Wait(WaitReason.NO_MEMBERS)
+    until = (subject.children_since or 0.0) + CHILDREN_FIRST_S
+    if was and subject.children_since is not None and view.at < until:
+        return Wait(WaitReason.CHILDREN_FIRST, until)
+    if isinstance(subject.role, Controlled):
+        return _plan_unowned_child(subject, subject.role, desired, view=view, was=was)
+    return _assign(desired, view=view, was=was)
+
+
+def _plan_unowned_child(
+    subject: Subject, role: Controlled, desired: Desired, *, view: View, was: str
+) -> Decision:
+    """With its controller while that one has a live owner, else where both will be."""
+    if subject.controller is None:
+        return _assign(desired, view=view, was=was) if was else NeedController(role.controller)
+    with_parent = subject.controller.owner
+    if with_parent is None or with_parent == desired.shard:
+        return _assign(desired, view=view, was=was)
+    match view.standing(with_parent):
+        case Standing.LIVE if view.holds(with_parent):
+            return Assign(with_parent, was)
+        case Standing.LIVE:
+            return Wait(WaitReason.TARGET_SILENT)
+        case Standing.DEAD:
+            return _assign(desired, view=view, was=was)
+        case Standing.CONTESTED:
+            return Wait(WaitReason.CONTROLLER_CONTESTED)
+        case Standing.UNKNOWN:
+            return ReportUnknown(with_parent)
+
+
+def _assign(desired: Desired, *, view: View, was: str) -> Decision:
+    if desired.shard is None:
+        return Wait(WaitReason.PLACE_SETTLING, view.settles_at)
+    return Assign(desired.shard, was) if view.holds(desired.shard) else Wait(WaitReason.TARGET_SILENT)
+
+
+# ---- objects of a live owner ----------------------------------------------------------------------------------
+
+
+def _plan_owned(subject: Subject, owner: str, drain: str | None, *, view: View, terms: Terms) -> Decision:
+    desired = _desired(subject, view=view)
+    if isinstance(subject.role, Controlled) and view.lives[owner].hands_over:
+        return _plan_owned_child(subject, owner, drain, desired, view=view, terms=terms)
+    if drain is not None:
+        return _plan_in_flight(owner, drain, desired, view=view, terms=terms)
+    if desired is None or desired.shard == owner:
+        return NOTHING
+    return _plan_move(owner, desired.shard, view=view, terms=terms)
+
+
+def _plan_owned_child(
+    subject: Subject, owner: str, drain: str | None, desired: Desired | None, *, view: View, terms: Terms
+) -> Decision:
+    """Its owner passes it with its parent; only one left behind, its parent having arrived, is sent after it."""
+    seen = subject.controller
+    if drain is not None or desired is None or seen is None or desired.shard == owner:
+        return NOTHING
+    parent = seen.owner
+    if parent is None:
+        return Wait(WaitReason.CONTROLLER_UNOWNED) if seen.exists else NOTHING
+    if parent != desired.shard or parent == owner:
+        return NOTHING
+    return _plan_move(owner, parent, view=view, terms=terms)
+
+
+def _plan_move(owner: str, to: str | None, *, view: View, terms: Terms) -> Decision:
+    if terms.paused:
+        return Wait(WaitReason.PAUSED)
+    if not terms.activated:
+        return Wait(WaitReason.ACTIVATION)
+    if to is None:
+        return Wait(WaitReason.PLACE_SETTLING, view.settles_at)
+    if not view.may_receive(to):
+        return Wait(WaitReason.TARGET_SILENT)
+    if view.lives[owner].state is not State.READY:
+        return Wait(WaitReason.OWNER_SILENT)
+    return Drain(owner, to)
+
+
+def _plan_in_flight(owner: str, drain: str, desired: Desired | None, *, view: View, terms: Terms) -> Decision:
+    """A request the owner has not answered yet: leave it, or point it to where the object belongs now."""
+    if terms.paused or desired is None or not view.lives[owner].hands_over:
+        return NOTHING
+    if desired.shard is None:
+        return Wait(WaitReason.PLACE_SETTLING, view.settles_at)
+    if drain == desired.shard:
+        return NOTHING
+    if desired.shard != owner and not view.may_receive(desired.shard):
+        return Wait(WaitReason.TARGET_SILENT)
+    return UpdateDrain(owner, desired.shard, was=drain)
+
+
+# ---- objects that are given up --------------------------------------------------------------------------------
+
+
+def _plan_release(subject: Subject, owner: str | None, drain: str | None, *, view: View) -> Decision:
+    if owner is None:
+        return NOTHING if drain is None else Strip()
+    match view.standing(owner):
+        case Standing.DEAD:
+            return Strip()
+        case Standing.CONTESTED:
+            return Wait(WaitReason.OWNER_CONTESTED)
+        case Standing.UNKNOWN:
+            return _unknown(owner, view=view)
+        case Standing.LIVE:
+            return _release(subject, owner, drain, view=view)
+
+
+def _release(subject: Subject, owner: str, drain: str | None, *, view: View) -> Decision:
+    if drain == "":
+        return NOTHING
+    if isinstance(subject.role, Controlled) and view.lives[owner].hands_over:
+        left_behind = subject.controller is not None and subject.controller.owner is None
+        return ReleaseDrain(owner) if left_behind else NOTHING
+    return ReleaseDrain(owner)
+
+
+def _desired(subject: Subject, *, view: View) -> Desired | None:
+    """Where *subject* belongs; None if nobody is on the ring, or its key is not known yet."""
+    key = _key(subject)
+    return None if key is None else view.desired(key)
+
+
+def _key(subject: Subject) -> str | None:
+    """The key, as its controller told it, or as its own metadata does; None if nobody did."""
+    if isinstance(subject.role, Outsider):
+        raise TypeError("an outsider has no key")
+    if subject.role.key is not None:
+        return subject.role.key
+    return subject.controller.key if subject.controller is not None else None

@@ -1,0 +1,125 @@
+"""What stands on a ring so that it can be worked and ended: finalizer, immutable terms, resources once distributed.
+
+The finalizer keeps the ring until its objects are given up and no Lease of it is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.errors import KubeError, NotFound
+from sharder.rings.home import FINALIZER
+from sharder.ringspec.config import worked_as
+from sharder.ringspec.worked import limited, read_worked, united, written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sharder.membership.activation import Activation
+    from sharder.membership.roster import Roster
+    from sharder.moving.rebalance import Rebalance
+    from sharder.rings.home import Home, Record
+    from sharder.ringspec.scope import Scope
+    from sharder.ringspec.spec import RingResource, RingSpec
+
+log = structlog.get_logger("sharder")
+
+WORKED_AS: Final = "ringleader.dev/worked-as"
+"""Annotation of a ring: label domain and lease namespace under which its shards live (protocol, section 2)."""
+LOOK_S: Final = 1.0
+
+
+async def keep_ring(home: Home, spec: RingSpec) -> tuple[RingResource, ...]:
+    """Make the ring fit to be worked, and give what it distributed so far, *spec* included. Raises KubeError.
+
+    The finalizer: without it a deletion would leave labels that nobody answers for. What may not change any more,
+    and what is distributed, are written down before the first label is, so that they outlive fail-overs.
+    """
+    found = await home.read()
+    worked = united(read_worked(found.status), spec.resources)
+    if found.metadata.deletion_timestamp is not None:
+        return worked
+    if FINALIZER not in found.metadata.finalizers or WORKED_AS not in found.metadata.annotations:
+        finalizers = [*(f for f in found.metadata.finalizers if f != FINALIZER), FINALIZER]
+        changes = {"finalizers": finalizers, "annotations": {WORKED_AS: worked_as(spec)}}
+        found = await home.merge(changes, version=found.metadata.resource_version)
+    if worked != read_worked(found.status):
+        await _write_worked(home, found, worked)
+    return worked
+
+
+async def forget_former(home: Home, spec: RingSpec) -> None:
+    """No object of what *spec* does not name carries a label any more. Raises KubeError.
+
+    What another version of the ring names is left: it was edited meanwhile, and that has yet to be worked.
+    """
+    found = await home.read()
+    newest = [entry.value for entry in found.spec.resources]
+    before = read_worked(found.status)
+    now = limited(before, united(spec.resources, newest))
+    if now != before:
+        await _write_worked(home, found, now)
+
+
+async def _write_worked(home: Home, found: Record, worked: Sequence[RingResource]) -> None:
+    """Only on the version that was read: nobody's addition is lost."""
+    await home.merge_status({"worked": written(worked)}, version=found.metadata.resource_version)
+
+
+async def watch_former(home: Home, spec: RingSpec, rebalance: Rebalance) -> None:
+    """Once the resources that the ring gave up are free of labels: forget them. Returns then."""
+    await rebalance.former_free.wait()
+    while True:
+        try:
+            await forget_former(home, spec)
+        except NotFound:
+            return
+        except KubeError as error:
+            log.warning("what was released could not be forgotten", ring=spec.name, error=str(error))
+            await asyncio.sleep(LOOK_S)
+        else:
+            log.info("removed resources released", ring=spec.name)
+            return
+
+
+async def watch_former_namespaces(home: Home, spec: RingSpec, scope: Scope, rebalance: Rebalance) -> None:
+    """Once the namespaces that the ring gave up are free of labels: forget them. Returns then."""
+    while True:
+        if rebalance.is_converged:
+            try:
+                await home.merge_status({"namespaces": list(scope.names)})
+            except KubeError as error:
+                log.warning("what was released could not be forgotten", ring=spec.name, error=str(error))
+            else:
+                log.info("removed namespaces released", ring=spec.name, namespaces=list(scope.former))
+                return
+        await asyncio.sleep(LOOK_S)
+
+
+async def let_go(
+    home: Home,
+    name: str,
+    rebalance: Rebalance,
+    roster: Roster,
+    activation: Activation,
+    *,
+    withdrawn: asyncio.Event,
+) -> None:
+    """Wait until no object carries a label of the ring and no Lease is held; then let the ring go.
+
+    *withdrawn*: no object can get its label at admission any more.
+
+    A contested Lease counts: its process may not have noticed yet, and an assignment that was on its way when the
+    ring was given up would find it at work beside the former controller.
+    """
+    await withdrawn.wait()
+    while True:
+        if rebalance.is_converged and rebalance.last_seen == 0 and not roster.view.may_be_worked:
+            break
+        await asyncio.sleep(LOOK_S)
+    await activation.give_back()
+    await home.leave()
+    log.info("ring let go", ring=name)

@@ -1,0 +1,217 @@
+"""The status of a ControllerRing: what people and `ringleader status` read. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sharder.membership.lives import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sharder.membership.view import LifeView, View
+
+IMPLEMENTATION: Final = "ringleader.dev/sharder"
+"""Which sharder works a ring stands in its status; another implementation leaves such a ring alone."""
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition, without its transition time: that is the writer's to keep."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the rooms of one ring count at the moment.
+
+    *late* is handoffs past their timeout, by owner; *denied* tells the rights that are missing, one text for each.
+    *removed* are resources taken out of the spec whose objects are being given up, *still_labelled* how many of them
+    the last pass saw, None if it could not see all.
+    """
+
+    unassigned: int
+    in_flight: Mapping[str, int]
+    late: Mapping[str, int]
+    is_converged: bool
+    paused: bool
+    denied: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    still_labelled: int | None = None
+    last: Convergence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """The last time that everything was found at its place: when, and how long after the change that disturbed it."""
+
+    at: str
+    took_s: float
+    objects: int
+
+
+def plan_conditions(view: View, progress: Progress) -> list[Condition]:
+    """The four conditions of a ring that is being worked, and a fifth while removed resources are released."""
+    conditions = [
+        _ready(view, progress),
+        _balanced(view, progress),
+        _drain_stuck(progress),
+        _uncertain(view),
+    ]
+    return [*conditions, _releasing(progress)] if progress.removed else conditions
+
+
+def refused_conditions(reason: str, message: str) -> list[Condition]:
+    """The conditions of a ring that cannot be worked as it is."""
+    return [Condition("Ready", False, reason, message)]
+
+
+def plan_status(
+    view: View,
+    progress: Progress,
+    *,
+    generation: int,
+    conditions: Sequence[Mapping[str, object]],
+) -> dict[str, object]:
+    """The whole status document but for its transition times, which *conditions* carry already."""
+    members = plan_members(view, progress.in_flight)
+    status: dict[str, object] = {
+        "observedGeneration": generation,
+        "sharder": IMPLEMENTATION,
+        "conditions": list(conditions),
+        "ringVersion": view.ring_version,
+        "members": members,
+        "shards": sum(1 for life in view.lives.values() if life.state.is_live),
+        "availableShards": sum(
+            1 for member in members if (member["place"], member["state"]) == ("filled", "ready")
+        ),
+        "unassigned": progress.unassigned,
+        "inFlight": sum(progress.in_flight.values()),
+    }
+    if progress.last is not None:
+        status["lastConvergence"] = {
+            "time": progress.last.at,
+            "durationSeconds": round(progress.last.took_s, 3),
+            "objects": progress.last.objects,
+        }
+    return status
+
+
+def with_times(
+    conditions: Sequence[Condition],
+    before: Sequence[Mapping[str, object]],
+    *,
+    now: str,
+    generation: int,
+) -> list[dict[str, object]]:
+    """*conditions* as the API wants them; the transition time moves only when the status does."""
+    known = {str(old.get("type")): old for old in before}
+    return [_dated(condition, known.get(condition.type), now, generation) for condition in conditions]
+
+
+def _dated(
+    condition: Condition, old: Mapping[str, object] | None, now: str, generation: int
+) -> dict[str, object]:
+    status = "True" if condition.status else "False"
+    same = old is not None and old.get("status") == status
+    return {
+        "type": condition.type,
+        "status": status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "observedGeneration": generation,
+        "lastTransitionTime": old["lastTransitionTime"] if same and old else now,
+    }
+
+
+def _ready(view: View, progress: Progress) -> Condition:
+    if progress.denied:
+        return Condition("Ready", False, "Forbidden", _some(progress.denied))
+    ready = sum(1 for place in view.places.values() if place.shard is not None)
+    if view.hold is not None:
+        return Condition(
+            "Ready", False, "Waiting", f"objects without an owner wait: {view.hold.reason.value}"
+        )
+    return Condition("Ready", True, "Working", f"{ready} members share the objects")
+
+
+def _balanced(view: View, progress: Progress) -> Condition:
+    if view.ring is None:
+        return Condition("Balanced", False, "NoMembers", "no member is on the ring")
+    if progress.paused:
+        return Condition("Balanced", progress.is_converged, "Paused", "nothing moves between live shards")
+    if progress.is_converged and not progress.unassigned:
+        return Condition("Balanced", True, "Converged", "every object is at its place")
+    moving = sum(progress.in_flight.values())
+    return Condition(
+        "Balanced",
+        False,
+        "Moving",
+        f"{progress.unassigned} objects without an owner, {moving} being handed over",
+    )
+
+
+def _drain_stuck(progress: Progress) -> Condition:
+    if not progress.late:
+        return Condition("DrainStuck", False, "None", "")
+    named = ", ".join(f"{shard} ({count})" for shard, count in sorted(progress.late.items()))
+    return Condition("DrainStuck", True, "DrainTimeout", f"handoffs past drainTimeoutSeconds: {named}")
+
+
+def _releasing(progress: Progress) -> Condition:
+    named = ", ".join(progress.removed)
+    if progress.still_labelled is None:
+        return Condition("Releasing", True, "Unseen", f"not all objects could be listed: {named}")
+    count = progress.still_labelled
+    return Condition("Releasing", True, "ResourceRemoved", f"{count} objects still carry labels: {named}")
+
+
+def _uncertain(view: View) -> Condition:
+    members = sorted(view.uncertain_members)
+    problems = _some([str(problem) for problem in view.problems])
+    if members:
+        return Condition("MembersUncertain", True, "Silent", f"members do not renew: {', '.join(members)}")
+    if problems:
+        return Condition("MembersUncertain", True, "BadLease", problems)
+    return Condition("MembersUncertain", False, "AllHeard", "")
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first few of *texts*, and how many more there are."""
+    more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return "; ".join(texts[:_SHOWN]) + more
+
+
+def plan_members(view: View, in_flight: Mapping[str, int]) -> list[dict[str, object]]:
+    """One row for each member that has a place, or a life whose objects cannot move yet; by name."""
+    shares = view.ring.shares() if view.ring is not None else {}
+    shown = _shown_lives(view)
+    rows: list[dict[str, object]] = []
+    for member in sorted(view.places.keys() | shown):
+        place = view.places.get(member)
+        name = (place.shard or "") if place is not None else shown[member].name
+        life = view.lives.get(name)
+        rows.append(
+            {
+                "name": member,
+                "place": "none" if place is None else "filled" if name else "settling",
+                "shard": name,
+                "state": life.state.value if life else "vacant",
+                "weight": float(place.weight) if place is not None else 0.0,
+                "share": round(float(shares.get(member, 0)), 6),
+                "inFlight": in_flight.get(name, 0),
+            }
+        )
+    return rows
+
+
+def _shown_lives(view: View) -> dict[str, LifeView]:
+    """Of each member one life that is not dead: a live one if there is any, then by name."""
+    lives = [life for life in view.lives.values() if life.state is not State.DEAD]
+    return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}

@@ -1,0 +1,396 @@
+"""One ring, worked: composes its rooms, starts them when this sharder leads, and again when the spec changes.
+
+Standbys run the roster alone, so that a new leader knows since when each Lease has been silent. What makes the
+work impossible (a resource that is not served, a right that is missing) becomes a condition and is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.errors import Conflict, InputError, KubeError, NotFound
+from kubeio.program.failures import failure
+from kubeio.rest.events import EventRecorder
+from sharder.admission.publication import Publication
+from sharder.errors import RingRefused
+from sharder.membership.activation import Activation
+from sharder.membership.roster import Roster
+from sharder.moving.audit import Audit
+from sharder.moving.handoffs import Handoffs
+from sharder.moving.rebalance import Rebalance
+from sharder.planning.keys import RingKinds
+from sharder.rings.finalizer import WORKED_AS, keep_ring, let_go, watch_former, watch_former_namespaces
+from sharder.rings.reporter import Reporter
+from sharder.rings.status import IMPLEMENTATION, refused_conditions
+from sharder.rings.survey import Survey
+from sharder.ringspec.config import immutable_changes, parse_ring, worked_as
+from sharder.ringspec.worked import read_worked, united
+from sharder.unowned.denials import Denials, try_again
+from sharder.unowned.namespaces import Namespaces
+from sharder.unowned.selection import follow_membership
+from sharder.unowned.waiting import Waiting
+from sharder.unowned.watches import Unowned
+from sharder.writing.duty import Duty
+from sharder.writing.mover import Mover
+from sharder.writing.objects import ObjectWriter
+from sharder.writing.outlets import Outlets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kubeio.clock import Clock
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client
+    from kubeio.rest.discovery import Discovery
+    from sharder.admission.webhook import Webhook
+    from sharder.metrics import SharderMetrics
+    from sharder.rings.home import Home
+    from sharder.ringspec.scope import Scope
+    from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
+    from sharder.unowned.denials import Right
+
+log = structlog.get_logger("sharder")
+
+RETRY_S: Final = 5.0
+CONFLICT_RETRY_S: Final = 0.2
+NOT_FOUND_RETRY_S: Final = 1.0
+
+
+class RingWork:
+    """The work on one ring. `run` lasts until cancelled; `change` and `lead` tell it what happens around it."""
+
+    def __init__(
+        self,
+        client: Client,
+        discovery: Discovery,
+        document: Mapping[str, object],
+        *,
+        identity: str,
+        home: Home,
+        scope: Scope,
+        metrics: SharderMetrics,
+        clock: Clock,
+        rng: random.Random,
+        webhook: Webhook | None = None,
+        outlets: Outlets | None = None,
+    ) -> None:
+        self._client = client
+        self._discovery = discovery
+        self._document = document
+        self._identity = identity
+        self._home = home
+        self._scope = scope
+        self._metrics = metrics
+        self._clock = clock
+        self._rng = rng
+        self._webhook = webhook
+        self._outlets = outlets or Outlets.of(client, clock=clock, rng=rng)
+        self._changed = asyncio.Event()
+        self._is_leading = False
+        self._worked_as = ""
+        self._roster: Roster | None = None
+        self.name = str(_mapping(document, "metadata").get("name", ""))
+
+    def change(self, document: Mapping[str, object]) -> None:
+        """A newer version of the ring was seen."""
+        old, self._document = self._document, document
+        if _substance(old) != _substance(document):
+            self._changed.set()
+
+    def lead(self) -> None:
+        """This sharder acts from now on."""
+        self._is_leading = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        while True:
+            self._changed.clear()
+            work = asyncio.create_task(self._work(), name=f"ring {self.name}")
+            news = asyncio.create_task(self._changed.wait(), name=f"ring changes {self.name}")
+            try:
+                await asyncio.wait({work, news}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _end(work, news)
+
+    async def _work(self) -> None:
+        """Work under the present spec; what stands in the way is reported and tried again."""
+        while True:
+            try:
+                await self._work_once()
+            except RingRefused as refused:
+                log.error("ring refused", ring=self.name, problems=[str(p) for p in refused.problems])
+                await self._report_refusal("InvalidSpec", "; ".join(str(p) for p in refused.problems))
+                await asyncio.Event().wait()  # only another spec can help: `run` starts anew then
+            except (KubeError, ExceptionGroup) as raised:
+                error = _first(raised)
+                if not isinstance(error, KubeError):
+                    raise
+                if isinstance(error, Conflict):  # somebody wrote to the ring at the same time
+                    await asyncio.sleep(CONFLICT_RETRY_S)
+                    continue
+                if isinstance(error, NotFound):  # a resource, in this version: is another one served?
+                    log.warning("looking again at what is served", ring=self.name, error=str(error))
+                    self._discovery.forget()
+                    await asyncio.sleep(NOT_FOUND_RETRY_S)
+                    continue
+                told = failure(error).message
+                log.error("ring cannot be worked", ring=self.name, error=told)
+                await self._report_refusal(type(error).__name__, told)
+            await asyncio.sleep(RETRY_S)
+
+    async def _work_once(self) -> None:
+        spec = self._parse()
+        resolved = await self._resolve(spec.resources, all_of_them=not self._is_deleted())
+        is_acting = self._is_leading and self._is_ours()
+        if is_acting:
+            worked = await keep_ring(self._home, spec)
+        else:
+            worked = united(read_worked(_mapping(self._document, "status")), spec.resources)
+        resolved |= await self._resolve(worked, all_of_them=False)
+        kinds = RingKinds(spec, resolved, worked=worked)
+        self._scope.check(self.name, kinds.labelled)
+        roster = self._take_roster(spec, kinds)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(roster.run(), name=f"roster {self.name}")
+            if self._webhook is not None and spec.assign_at_admission and self._is_ours():
+                attend = self._webhook.attend(spec, kinds, roster, releasing=self._is_deleted())
+                tasks.create_task(attend, name=f"admission {self.name}")
+            if is_acting:
+                has_former = worked != united((), spec.resources)
+                await self._act(spec, kinds, roster, tasks, has_former=has_former)
+
+    async def _resolve(
+        self, entries: Iterable[RingResource], *, all_of_them: bool
+    ) -> dict[GroupResource, Resource]:
+        """What the server serves of *entries*; raises InputError if that must be *all_of_them*."""
+        found = {}
+        for kind in dict.fromkeys(kind for entry in entries for kind in (entry.main, *entry.controlled)):
+            try:
+                found[kind] = await self._discovery.resolve(str(kind))
+            except InputError:
+                if all_of_them:
+                    raise
+                log.info("removed resource is not served any more", ring=self.name, resource=str(kind))
+        return found
+
+    def _is_deleted(self) -> bool:
+        return _mapping(self._document, "metadata").get("deletionTimestamp") is not None
+
+    def _parse(self) -> RingSpec:
+        spec = parse_ring(self._document)
+        annotations = _mapping(_mapping(self._document, "metadata"), "annotations")
+        before = str(annotations.get(WORKED_AS) or self._worked_as)
+        problems = immutable_changes(before, spec)
+        if problems:
+            raise RingRefused(self.name, problems)
+        self._worked_as = worked_as(spec)
+        return spec
+
+    def _take_roster(self, spec: RingSpec, kinds: RingKinds) -> Roster:
+        """The ring's one roster: what it saw outlives changes of the spec and the change from standby to leader."""
+        if self._roster is None:
+            self._roster = Roster(
+                self._outlets.leases,
+                spec,
+                kinds.labelled,
+                identity=self._identity,
+                scope=self._scope,
+                clock=self._clock,
+                rng=self._rng,
+            )
+        self._roster.configure(spec, kinds.labelled)
+        self._roster.act(self._is_leading and self._is_ours())
+        return self._roster
+
+    def _is_ours(self) -> bool:
+        """Another implementation's ring is left alone (protocol, section 2)."""
+        worked_by = str(_mapping(self._document, "status").get("sharder") or IMPLEMENTATION)
+        if worked_by != IMPLEMENTATION:
+            log.warning("ring is worked by another sharder", ring=self.name, sharder=worked_by)
+        return worked_by == IMPLEMENTATION
+
+    async def _act(
+        self,
+        spec: RingSpec,
+        kinds: RingKinds,
+        roster: Roster,
+        tasks: asyncio.TaskGroup,
+        *,
+        has_former: bool,
+    ) -> None:
+        releasing = self._is_deleted()
+        waiting = Waiting(labels=spec.labels_read)
+
+        def look_again() -> None:
+            """Namespaces, activation or rights changed: what was left alone may be wanted now."""
+            unowned.refresh()
+            mover.look_at_all()
+            handoffs.look_again()
+            rebalance.nudge()
+            publication.note()
+
+        def on_right(right: Right, is_missing: bool) -> None:
+            log.log(
+                logging.ERROR if is_missing else logging.INFO,
+                "right is missing" if is_missing else "right is there again",
+                ring=self.name,
+                right=str(right),
+            )
+            if is_missing:
+                events.record(
+                    self._home.regarding,
+                    reason="MissingRight",
+                    action="Work",
+                    note=f"the API server refuses: {right}; the other resources go on",
+                    type="Warning",
+                )
+            if not is_missing and right.verb == "patch":
+                mover.look_at_all()
+                rebalance.nudge()
+
+        denials = Denials(now=self._clock.now, on_change=on_right)
+        namespaces = Namespaces(
+            self._client, spec, scope=self._scope, on_change=look_again, clock=self._clock, rng=self._rng
+        )
+        events = EventRecorder(
+            self._client,
+            reporter=IMPLEMENTATION,
+            instance=self._identity,
+            on_dropped=self._metrics.events_dropped.labels(ring=self.name).inc,
+            clock=self._clock,
+            rng=self._rng,
+        )
+        activation = Activation(
+            self._client, self.name, spec.activation, on_change=look_again, clock=self._clock
+        )
+        duty = Duty(
+            spec=spec,
+            kinds=kinds,
+            by_name={resource.group_resource: resource for resource in kinds.labelled},
+            client=self._client,
+            scope=self._scope,
+            denials=denials,
+            roster=roster,
+            namespaces=namespaces,
+            activation=activation,
+            objects=ObjectWriter(
+                self._client,
+                spec.keys,
+                kinds=kinds,
+                denials=denials,
+                metrics=self._metrics,
+                pace=self._outlets.pace,
+            ),
+            metrics=self._metrics,
+            events=events,
+            ring=self._home.regarding,
+            clock=self._clock,
+            releasing=releasing,
+        )
+        mover = Mover(duty, waiting, rng=self._rng, pace=self._outlets.pace)
+        unowned = Unowned(
+            self._client,
+            kinds.resources,
+            keys=spec.keys,
+            waiting=waiting,
+            on_work=mover.look_at_name,
+            on_listed=mover.look_at_all,
+            to_do=mover.to_do,
+            controlled=[kind for kind in kinds.resources if kinds.may_be_controlled(kind)],
+            scope=self._scope,
+            denials=denials,
+            clock=self._clock,
+            rng=self._rng,
+        )
+        mover.unowned = unowned
+        handoffs = Handoffs(duty, rng=self._rng)
+        rebalance = Rebalance(duty, handoffs, waiting, mover)
+        reporter = Reporter(self._home, self.name, _mapping(self._document, "status"), clock=self._clock)
+        survey = Survey(duty, waiting, handoffs, rebalance)
+        publication = Publication(
+            self._client,
+            self._webhook,
+            spec,
+            kinds.resources,
+            roster=roster,
+            rebalance=rebalance,
+            ring_uid=str(_mapping(self._document, "metadata").get("uid", "")),
+            releasing=releasing,
+            clock=self._clock,
+        )
+        tasks.create_task(publication.run(), name="admission")
+        tasks.create_task(namespaces.run(), name="namespaces")
+        tasks.create_task(activation.run(), name="activation")
+        tasks.create_task(events.run(), name="events")
+        tasks.create_task(handoffs.run(), name="handoffs")
+        tasks.create_task(unowned.run(), name="unowned")
+        tasks.create_task(
+            follow_membership(roster, unowned, settle_s=spec.settle_s, clock=self._clock), name="selector"
+        )
+        tasks.create_task(rebalance.run(), name="rebalance")
+        tasks.create_task(Audit(duty, rebalance).run(), name="audit")
+        tasks.create_task(survey.follow(), name="survey")
+        tasks.create_task(
+            reporter.run(lambda: survey.status(reporter, generation=_generation(self._document))),
+            name="status",
+        )
+        tasks.create_task(try_again(denials, mover.look_at_some), name="missing rights")
+        if has_former and not releasing:
+            tasks.create_task(watch_former(self._home, spec, rebalance), name="former resources")
+        if self._scope.former and not releasing:
+            tasks.create_task(
+                watch_former_namespaces(self._home, spec, self._scope, rebalance), name="former namespaces"
+            )
+        if releasing:
+            ending = let_go(
+                self._home, self.name, rebalance, roster, activation, withdrawn=publication.withdrawn
+            )
+            tasks.create_task(ending, name="let go")
+        await namespaces.synced.wait()
+        tasks.create_task(mover.run(), name="mover")
+
+    async def _report_refusal(self, reason: str, message: str) -> None:
+        if not self._is_leading or not self._is_ours():
+            return
+        reporter = Reporter(self._home, self.name, _mapping(self._document, "status"), clock=self._clock)
+        generation = _generation(self._document)
+        conditions = reporter.dated(refused_conditions(reason, message), generation=generation)
+        await reporter.write(
+            {"observedGeneration": generation, "sharder": IMPLEMENTATION, "conditions": conditions}
+        )
+
+
+def _generation(document: Mapping[str, object]) -> int:
+    generation = _mapping(document, "metadata").get("generation", 0)
+    return generation if isinstance(generation, int) else 0
+
+
+def _substance(document: Mapping[str, object]) -> object:
+    """What of a ring's document changes the work: not its status, not its versions."""
+    meta = _mapping(document, "metadata")
+    return document.get("spec"), meta.get("uid"), meta.get("deletionTimestamp") is not None
+
+
+def _mapping(document: Mapping[str, object], name: str) -> Mapping[str, object]:
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _first(raised: Exception) -> Exception:
+    """The first error inside *raised*, however deep the groups around it are."""
+    return _first(raised.exceptions[0]) if isinstance(raised, ExceptionGroup) else raised
+
+
+async def _end(*tasks: asyncio.Task[object]) -> None:
+    """Cancel *tasks* and wait; an error that one of them raised by itself is passed on."""
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result

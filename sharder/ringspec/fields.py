@@ -1,0 +1,201 @@
+"""Reading what a person wrote, field by field: every problem is collected, none is raised. Pure.
+
+Owns paths, types, ranges and unknown names; what a ControllerRing's fields mean stands in `sharder.ringspec.config`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from sharder.errors import FieldProblem
+
+_LABEL_NAME: Final = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_DNS_LABEL: Final = re.compile(r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
+
+
+def is_dns_label(value: str) -> bool:
+    """A namespace's name, or one part of a domain: RFC 1123."""
+    return len(value) <= 63 and _DNS_LABEL.match(value) is not None
+
+
+def is_dns_subdomain(value: str, *, longest: int = 253) -> bool:
+    """An API group, an object's name, a label domain: RFC 1123 labels joined by dots."""
+    return len(value) <= longest and all(is_dns_label(part) for part in value.split("."))
+
+
+def is_label_key(value: str) -> bool:
+    """The key of a label: a name, with a DNS name and '/' before it or not."""
+    prefix, slash, name = value.rpartition("/")
+    return _LABEL_NAME.match(name) is not None and (is_dns_subdomain(prefix) if slash else True)
+
+
+def shown(value: object) -> str:
+    """The type of *value* in the words of YAML."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case Mapping():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            return type(value).__name__
+
+
+class Problems:
+    """What is wrong so far."""
+
+    def __init__(self) -> None:
+        self.found: list[FieldProblem] = []
+
+    def add(self, field: str, value: object, problem: str, remedy: str) -> None:
+        self.found.append(FieldProblem(field, value, problem, remedy))
+
+
+class Fields:
+    """One mapping of a document under *path*; reads are recorded, so that `refuse_unknown` knows the rest.
+
+    An absent field, and one of the wrong type (which is reported), reads as its default.
+    """
+
+    def __init__(self, document: object, path: str, problems: Problems) -> None:
+        self.path = path
+        self._problems = problems
+        self._asked: dict[str, None] = {}
+        self._document: Mapping[str, object] = {}
+        if isinstance(document, Mapping):
+            self._document = document
+        elif document is not None:
+            problems.add(path, document, f"is {shown(document)}, not a mapping", "write its fields below it")
+
+    def __contains__(self, name: str) -> bool:
+        return self._document.get(name) is not None
+
+    def at(self, name: str) -> str:
+        """The path of field *name*."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def problem(self, name: str, problem: str, remedy: str) -> None:
+        """Report field *name*."""
+        self._problems.add(self.at(name), self._document.get(name), problem, remedy)
+
+    def raw(self, name: str) -> object:
+        """Whatever stands at *name*."""
+        self._asked[name] = None
+        return self._document.get(name)
+
+    def text(self, name: str, default: str = "", *, required: bool = False) -> str:
+        value = self.raw(name)
+        if value is None:
+            value = default
+        if value == "" and required:
+            self.problem(name, "is missing", "it has no default")
+        if isinstance(value, str):
+            return value
+        self.problem(name, f"is {shown(value)}, not a string", "put it in quotes")
+        return default
+
+    def boolean(self, name: str, default: bool = False) -> bool:
+        value = self.raw(name)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        self.problem(name, f"is {shown(value)}, not a boolean", "write true or false")
+        return default
+
+    def number(
+        self,
+        name: str,
+        default: float,
+        *,
+        least: float = 0.0,
+        most: float,
+        above: bool = False,
+        whole: bool = False,
+    ) -> float:
+        """A number from *least* (or *above* it) to *most*; *whole* numbers only if asked for."""
+        value = self.raw(name)
+        if value is None:
+            return default
+        kind = "a whole number" if whole else "a number"
+        lower = f"above {least:g}" if above else f"from {least:g}"
+        remedy = f"write {kind} {lower} to {most:g} (default {default:g})"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.problem(name, f"is {shown(value)}, not a number", remedy)
+        elif not math.isfinite(value) or (whole and value != int(value)):
+            self.problem(name, f"is not {kind}", remedy)
+        elif value < least or (above and value == least):
+            self.problem(name, "is too small", remedy)
+        elif value > most:
+            self.problem(name, "is too large", remedy)
+        else:
+            return float(value)
+        return default
+
+    def count(self, name: str, default: int, *, least: int = 0, most: int) -> int:
+        """A whole number from *least* to *most*."""
+        return int(self.number(name, default, least=least, most=most, whole=True))
+
+    def choice(self, name: str, default: str, *, of: Mapping[str, str]) -> str:
+        """One of the keys of *of*; a key with a text is known but not worked: the text says what to do instead."""
+        value = self.text(name, default)
+        if value not in of:
+            nearest = difflib.get_close_matches(value, of, n=1, cutoff=0.5)
+            hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+            usable = ", ".join(key for key, why in of.items() if not why)
+            self.problem(name, "is not known", f"{hint}use {usable}")
+        elif of[value]:
+            self.problem(name, "is not worked yet", of[value])
+        else:
+            return value
+        return default
+
+    def mapping(self, name: str) -> Fields:
+        """The mapping at *name*, empty if absent."""
+        return Fields(self.raw(name), self.at(name), self._problems)
+
+    def entries(self, name: str) -> list[tuple[str, Fields]]:
+        """The mappings that a mapping at *name* holds, by their free keys."""
+        inner = self.mapping(name)
+        return [(key, inner.mapping(key)) for key in inner._document]
+
+    def items(self, name: str) -> list[Fields]:
+        """The mappings in the list at *name*, empty if absent."""
+        return [
+            Fields(item, f"{self.at(name)}[{i}]", self._problems) for i, item in enumerate(self.many(name))
+        ]
+
+    def many(self, name: str) -> list[object]:
+        """The list at *name*, empty if absent."""
+        value = self.raw(name)
+        if value is None or isinstance(value, list):
+            return value or []
+        self.problem(name, f"is {shown(value)}, not a list", "write its items below it, each after a dash")
+        return []
+
+    def texts(self, name: str) -> dict[str, str]:
+        """A mapping of strings to strings."""
+        inner = self.mapping(name)
+        return {key: inner.text(key) for key in inner._document}
+
+    def refuse_unknown(self) -> None:
+        """Report every field that nobody asked for, with the nearest name that exists."""
+        for name, value in self._document.items():
+            if name in self._asked:
+                continue
+            nearest = difflib.get_close_matches(str(name), list(self._asked), n=1, cutoff=0.6)
+            remedy = (
+                f"did you mean {nearest[0]!r}?"
+                if nearest
+                else f"known here: {', '.join(sorted(self._asked))}"
+            )
+            self._problems.add(self.at(str(name)), value, "is not a field", remedy)

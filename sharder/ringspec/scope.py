@@ -1,0 +1,66 @@
+"""Where a sharder looks: the whole cluster, or some namespaces, each with lists and watches of its own. Pure.
+
+Without cluster rights the paths of every list and watch name a namespace; what is merged again is the reader's.
+Read by everything that lists or watches objects of a ring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sharder.errors import FieldProblem, RingRefused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client, Page
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """*names*: the only namespaces that are looked at; none: all of them, and what stands in none."""
+
+    names: tuple[str, ...] = ()
+
+    former: tuple[str, ...] = ()
+    """Looked at as well, so that objects in there are released: once worked, and no longer named."""
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """What `namespace=` of a request is, one request after the other; empty text means everywhere."""
+        return (*self.names, *self.former) or ("",)
+
+    def wants(self, namespace: str) -> bool:
+        """Whether objects of *namespace* belong to the ring, as far as the command line says."""
+        return not self.names or namespace in self.names
+
+    def check(self, ring: str, resources: Iterable[Resource]) -> None:
+        """Raises RingRefused if one of *resources* has no namespaces, and only some are looked at."""
+        problems = [
+            FieldProblem(
+                "spec.resources",
+                resource.group_resource,
+                "is cluster-scoped: no namespace holds its objects",
+                "take it out, or start the sharder without --namespaces, with the rights of a ClusterRole",
+            )
+            for resource in resources
+            if self.names and not resource.namespaced
+        ]
+        if problems:
+            raise RingRefused(ring, problems)
+
+    async def pages(
+        self, client: Client, resource: Resource, *, label_selector: str = "", limit: int
+    ) -> AsyncGenerator[Page, None]:
+        """Metadata of every object of *resource* in here that *label_selector* fits. Raises KubeError."""
+        for namespace in self.namespaces:
+            pages = client.pages(
+                resource, namespace=namespace, label_selector=label_selector, limit=limit, metadata_only=True
+            )
+            async for page in pages:
+                yield page
+
+
+EVERYWHERE: Final = Scope()

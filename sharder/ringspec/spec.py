@@ -1,0 +1,151 @@
+"""A ControllerRing as frozen values: what the rest of the sharder reads.
+
+Owns the shapes and their defaults; `sharder.ringspec.config` makes them from what a person wrote and refuses the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kubeio.labels import DEFAULT_DOMAIN, RingKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class GroupResource(NamedTuple):
+    """API group (empty for core) and plural name: `websites.example.com`, `secrets`."""
+
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class RingResource(NamedTuple):
+    """One kind whose objects the ring distributes, and the kinds that follow their controllers."""
+
+    main: GroupResource
+    controlled: tuple[GroupResource, ...] = ()
+
+
+class KeyKind(StrEnum):
+    """What is hashed."""
+
+    OBJECT = "Object"
+    NAMESPACE = "Namespace"
+    LABEL = "Label"
+    OWNER = "Owner"
+
+
+class DrainPolicy(StrEnum):
+    """What happens to a handoff past its timeout: it is reported, or the owner's Lease is taken."""
+
+    WAIT = "Wait"
+    FORCE = "Force"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSpec:
+    """What a person says about one member: its share relative to the others, and whether it may have any."""
+
+    weight: float = 1.0
+    cordoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRef:
+    """The leader-election Lease of the controller that worked these objects before (protocol, section 7)."""
+
+    namespace: str
+    name: str
+
+
+class Requirement(NamedTuple):
+    """One `matchExpressions` entry."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """A namespaceSelector; empty matches everything."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    expressions: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether something with *labels* is selected, by the API's rules."""
+        return all(labels.get(key) == value for key, value in self.labels.items()) and all(
+            _meets(requirement, labels) for requirement in self.expressions
+        )
+
+
+def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None
+
+
+DEFAULT_MEMBER: Final = MemberSpec()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingSpec:
+    """One ring, as it is to be worked. Durations in seconds."""
+
+    name: str
+    lease_namespace: str
+    resources: tuple[RingResource, ...]
+    namespace_selector: LabelSelector | None = None
+    label_domain: str = DEFAULT_DOMAIN
+    algorithm: str = "v1"
+    virtual_nodes: int = 1000
+    eps: float = 0.05
+    key: KeyKind = KeyKind.OBJECT
+    key_label: str = ""
+    members: Mapping[str, MemberSpec] = field(default_factory=dict)
+    hold_s: float = 0.0
+    settle_s: float = 2.0
+    min_members: int = 1
+    start_delay_s: float = 0.0
+    max_lease_duration_s: float = 60.0
+    max_in_flight: int = 1000
+    max_in_flight_per_owner: int = 250
+    drain_timeout_s: float = 60.0
+    drain_policy: DrainPolicy = DrainPolicy.WAIT
+    audit_interval_s: float = 3600.0
+    paused: bool = False
+    assign_at_admission: bool = False
+    activation: LeaseRef | None = None
+
+    @property
+    def keys(self) -> RingKeys:
+        """Label and annotation keys of this ring."""
+        return RingKeys(self.name, self.label_domain)
+
+    @property
+    def labels_read(self) -> tuple[str, ...]:
+        """The labels of an object that a decision about it reads."""
+        keys = self.keys
+        return (keys.shard, keys.drain, self.key_label) if self.key_label else (keys.shard, keys.drain)
+
+    def member(self, name: str) -> MemberSpec:
+        """What the ring says about member *name*; the default if it says nothing."""
+        return self.members.get(name, DEFAULT_MEMBER)
+
+    def selects_namespace(self, labels: Mapping[str, str]) -> bool:
+        """Whether objects of a namespace with *labels* belong to the ring (cluster-scoped ones always do)."""
+        return self.namespace_selector is None or self.namespace_selector.matches(labels)

@@ -1,0 +1,84 @@
+"""What a ring distributes and once distributed: the list in its status that outlives edits of its spec. Pure.
+
+Labels are written only for resources that stand in it, and a resource leaves it when no object of it carries a label
+any more. So a resource that is taken out of the spec is released (protocol, section 7) whoever acts by then.
+`sharder.rings.finalizer` reads and writes it, `sharder.planning.keys` tells what is given up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sharder.ringspec.spec import GroupResource, RingResource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class WorkedKind(msgspec.Struct, frozen=True):
+    """A group (empty for core) and a plural name, as the ring's status has them."""
+
+    resource: str
+    group: str = ""
+
+    @property
+    def name(self) -> GroupResource:
+        return GroupResource(self.group, self.resource)
+
+
+class WorkedResource(msgspec.Struct, frozen=True, rename="camel"):
+    """One entry: the same shape as an entry of `spec.resources`."""
+
+    resource: str
+    group: str = ""
+    controlled_resources: list[WorkedKind] = []
+
+    @property
+    def value(self) -> RingResource:
+        return RingResource(
+            GroupResource(self.group, self.resource), tuple(kind.name for kind in self.controlled_resources)
+        )
+
+
+def read_worked(status: Mapping[str, object]) -> tuple[RingResource, ...]:
+    """The list as a status carries it; nothing if it has none, or one that is not ours."""
+    try:
+        entries = msgspec.convert(status.get("worked") or [], list[WorkedResource])
+    except msgspec.ValidationError:
+        return ()
+    return tuple(entry.value for entry in entries)
+
+
+def written(worked: Sequence[RingResource]) -> list[dict[str, object]]:
+    """*worked* as the status carries it."""
+    return [
+        {
+            **_named(entry.main),
+            "controlledResources": [_named(child) for child in entry.controlled],
+        }
+        for entry in worked
+    ]
+
+
+def united(before: Sequence[RingResource], now: Sequence[RingResource]) -> tuple[RingResource, ...]:
+    """Everything in *before* and *now*, in an order that does not depend on how often it was united."""
+    controlled: dict[GroupResource, set[GroupResource]] = {}
+    for entry in (*before, *now):
+        controlled.setdefault(entry.main, set()).update(entry.controlled)
+    return tuple(RingResource(main, tuple(sorted(controlled[main]))) for main in sorted(controlled))
+
+
+def limited(before: Sequence[RingResource], to: Sequence[RingResource]) -> tuple[RingResource, ...]:
+    """What of *before* is in *to*."""
+    allowed = {entry.main: entry.controlled for entry in united((), to)}
+    return tuple(
+        RingResource(entry.main, tuple(child for child in entry.controlled if child in allowed[entry.main]))
+        for entry in united((), before)
+        if entry.main in allowed
+    )
+
+
+def _named(kind: GroupResource) -> dict[str, object]:
+    return {"group": kind.group, "resource": kind.resource}

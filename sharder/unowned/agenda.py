@@ -1,0 +1,160 @@
+"""In which order what waits is looked at. Pure: one owner, sync methods, time passed in.
+
+What people feel first goes first: new objects, then those of dead shards, then the backlog of a first assignment
+(`sharder.unowned.waiting.Lane`); in a lane, first come, first served. No lane starves: while lower lanes have work,
+every eighth turn is theirs. An object is in one place: it has a turn coming, is being worked, or is due later. Used
+by `sharder.writing.mover`; like client-go's work queue, but of short strings, and it knows what evidence covers.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kubeio.backoff import exponential_s, jittered_s
+from sharder.unowned.waiting import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sharder.unowned.waiting import Waiting
+
+SHARE: Final = 8
+"""Every so many turns of a lane, one goes to the lanes below it."""
+FIRST_RETRY_S: Final = 0.05
+LONGEST_RETRY_S: Final = 10.0
+_JITTER: Final = 0.2
+
+
+class Covered(NamedTuple):
+    """What was on the agenda, with the version known then, when read number *proof* began."""
+
+    proof: int
+    counts: tuple[int, ...]
+
+
+class Agenda:
+    """Names of *waiting*, in the order in which they are to be looked at."""
+
+    def __init__(self, waiting: Waiting, *, rng: random.Random) -> None:
+        self._waiting = waiting
+        self._rng = rng
+        self._lanes: tuple[deque[str], ...] = tuple(deque[str]() for _ in Lane)
+        self._given = [0] * len(self._lanes)
+        self._turns = [0] * len(self._lanes)
+        self._busy: dict[str, bool] = {}
+        """Being worked; true: to be looked at once more."""
+        self._later: list[tuple[float, str]] = []
+        self._due: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Turns to come now; some may turn out to wait no more."""
+        return sum(map(len, self._lanes))
+
+    def has(self, lane: Lane) -> bool:
+        """Whether *lane* has turns to come."""
+        return bool(self._lanes[lane])
+
+    def names(self) -> Iterator[str]:
+        """All turns to come, in no order that matters; some may turn out to wait no more."""
+        return chain.from_iterable(self._lanes)
+
+    def add(self, name: str) -> None:
+        """Look at *name* when its turn comes; if it is being worked, once more after that."""
+        if name in self._busy:
+            self._busy[name] = True
+        elif self._waiting.queue(name):
+            self._lanes[self._waiting.lane(name)].append(name)
+
+    def add_all(self) -> None:
+        """Look at everything that waits."""
+        for name in tuple(self._waiting.names()):
+            self.add(name)
+
+    def covered(self) -> Covered:
+        """A read of the Leases begins now: it is evidence for all that is on the agenda."""
+        counts = [given + len(lane) for given, lane in zip(self._given, self._lanes, strict=True)]
+        return Covered(self._waiting.begin_proof(), tuple(counts))
+
+    def covers(self, covered: Covered, *, up_to: Lane = Lane.BACKLOG) -> bool:
+        """Whether *covered* has something to give out in the lanes *up_to*."""
+        given, counts = self._given, covered.counts
+        for lane in range(up_to + 1):  # noqa: SIM110 - asked for every write: a generator costs more
+            if self._lanes[lane] and given[lane] < counts[lane]:
+                return True
+        return False
+
+    def take(self, covered: Covered) -> str | None:
+        """The next of *covered*; it is being worked until `done`. None: nothing else is covered."""
+        while (lane := self._next_lane(covered)) is not None:
+            name = self._lanes[lane].popleft()
+            self._given[lane] += 1
+            if not self._waiting.is_proven(name, covered.proof):
+                self._lanes[lane].append(name)  # a newer version came after the read had begun
+            elif self._waiting.unqueue(name) and name not in self._busy:
+                self._busy[name] = False
+                return name
+        return None
+
+    def done(self, name: str) -> None:
+        """*name* was looked at: what came meanwhile gives it another turn."""
+        self._failures.pop(name, None)
+        self._end(name)
+
+    def done_until(self, name: str, due_at: float) -> None:
+        """Look at *name* again at *due_at*, or when something changes."""
+        self._failures.pop(name, None)
+        self._end(name)
+        self._schedule(name, due_at)
+
+    def failed(self, name: str, *, now: float) -> None:
+        """Look at *name* again after a while: the longer, the more often it failed."""
+        failures = self._failures.get(name, 0)
+        self._failures[name] = failures + 1
+        delay_s = exponential_s(failures, base_s=FIRST_RETRY_S, max_s=LONGEST_RETRY_S)
+        self._busy.pop(name, None)
+        self._schedule(name, now + jittered_s(delay_s, self._rng, jitter=_JITTER))
+
+    @property
+    def next_due_at(self) -> float | None:
+        """When `wake` has something to do."""
+        return self._later[0][0] if self._later else None
+
+    def wake(self, now: float) -> None:
+        """Give turns to what is due."""
+        while self._later and self._later[0][0] <= now:
+            due_at, name = heapq.heappop(self._later)
+            if self._due.get(name) == due_at:
+                del self._due[name]
+                if self._waiting.knows(name):
+                    self.add(name)
+                else:
+                    self._failures.pop(name, None)
+
+    def _end(self, name: str) -> None:
+        if self._busy.pop(name, False):
+            self.add(name)
+
+    def _schedule(self, name: str, due_at: float) -> None:
+        """The earliest of what was asked for counts."""
+        if due_at < self._due.get(name, float("inf")):
+            self._due[name] = due_at
+            heapq.heappush(self._later, (due_at, name))
+
+    def _next_lane(self, covered: Covered) -> int | None:
+        """The lane whose turn it is among those that have something covered."""
+        given, counts = self._given, covered.counts
+        chosen = None
+        for lane, names in enumerate(self._lanes):
+            if not names or given[lane] >= counts[lane]:
+                continue
+            if chosen is not None:
+                self._turns[chosen] += 1
+                if self._turns[chosen] % SHARE:
+                    return chosen
+            chosen = lane
+        return chosen

@@ -1,0 +1,130 @@
+"""Rights that are missing for single resources of a ring: known, told, and tried again, while the others go on.
+
+A list or watch that is refused is tried again by whoever runs it. A patch that is refused closes its resource: its
+objects stay where they are until one of them, tried every few seconds, is accepted. Fed by `unowned`, `handoffs`,
+`rebalance` and `objects`, read by the status. Only `try_again` waits; the clock is passed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kubeio.program.failures import failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kubeio.errors import Forbidden
+
+TRY_AGAIN_S: Final = 5.0
+"""How long a right that is missing is believed to be missing."""
+FORGET_S: Final = 60.0
+"""What nothing has asked for since then is not told any more."""
+_TRIES: Final = 10
+"""Rights that are tried again at once."""
+
+_VERB = re.compile(r'cannot (?P<verb>[a-z]+) resource "')
+
+
+class Right(NamedTuple):
+    """*verb* on *resource* (`websites.example.com`) in *namespace* (empty: in the whole cluster)."""
+
+    verb: str
+    resource: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{where}"
+
+
+@dataclass(slots=True)
+class _Denial:
+    """One right that was refused; *again_at*: when the next try is due."""
+
+    told: str
+    refused_at: float
+    again_at: float
+
+
+class Denials:
+    """The rights that are missing at the moment. *on_change*(right, is_missing) hears when that changes."""
+
+    def __init__(self, *, now: Callable[[], float], on_change: Callable[[Right, bool], None]) -> None:
+        self._now = now
+        self._on_change = on_change
+        self._missing: dict[Right, _Denial] = {}
+
+    def __len__(self) -> int:
+        return len(self._missing)
+
+    def denied(self, right: Right, error: Forbidden) -> None:
+        """The server refused *right*."""
+        known = self._missing.get(right)
+        now = self._now()
+        self._missing[right] = _Denial(failure(error).message, now, now + TRY_AGAIN_S)
+        if known is None:
+            self._on_change(right, True)
+
+    def granted(self, right: Right) -> None:
+        """The server accepted *right*; costs nothing while nothing is missing."""
+        if self._missing and self._missing.pop(right, None) is not None:
+            self._on_change(right, False)
+
+    def may_try(self, right: Right) -> bool:
+        """Whether a request that needs *right* makes sense now: one every few seconds while it is missing."""
+        if not self._missing:
+            return True
+        denial = self._missing.get(right)
+        if denial is None:
+            return True
+        now = self._now()
+        if now < denial.again_at:
+            return False
+        denial.again_at = now + TRY_AGAIN_S
+        return True
+
+    def due(self, verb: str) -> list[Right]:
+        """Rights to *verb* that should be tried again, those that were refused longest ago first."""
+        now = self._now()
+        found = [right for right, denial in self._missing.items() if denial.again_at <= now]
+        found.sort(key=lambda right: self._missing[right].refused_at)
+        return [right for right in found if right.verb == verb]
+
+    def forget_old(self) -> None:
+        """Drop what nothing has asked for in a while."""
+        now = self._now()
+        for right in [right for right, denial in self._missing.items() if now - denial.refused_at > FORGET_S]:
+            self.granted(right)
+
+    def messages(self) -> list[str]:
+        """What is missing, in words, one for each verb and resource: where, and the rule that grants it."""
+        rights: dict[tuple[str, str], list[Right]] = {}
+        for right in sorted(self._missing):
+            rights.setdefault((right.verb, right.resource), []).append(right)
+        return [
+            f"{verb} {resource}: {self._missing[found[0]].told}{_elsewhere(len(found) - 1)}"
+            for (verb, resource), found in rights.items()
+        ]
+
+
+def _elsewhere(count: int) -> str:
+    return f" (and in {count} more namespaces)" if count else ""
+
+
+async def try_again(denials: Denials, look_at_some: Callable[[str, str], None]) -> None:
+    """Have one object written for each right to patch that is missing, every few seconds, until cancelled."""
+    while True:
+        await asyncio.sleep(TRY_AGAIN_S)
+        denials.forget_old()
+        for right in denials.due("patch")[:_TRIES]:
+            look_at_some(right.resource, right.namespace)
+
+
+def refused_verb(error: Forbidden, default: str) -> str:
+    """The verb that the server names in *error*; *default* if it names none."""
+    found = _VERB.search(error.message)
+    return found["verb"] if found else default

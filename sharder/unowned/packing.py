@@ -1,0 +1,135 @@
+"""One waiting object in 31 bytes, and what repeats among many kept once. Pure.
+
+`kubeio.models.Meta` of an object takes 1 to 2 KB; of what waits for an owner only identity, version, a few labels and
+the controller matter. Used by `sharder.unowned.waiting` and nobody else.
+
+A record: uid (16 bytes), resourceVersion (8), since (4, milliseconds), labels (2, a number in `Repeated`),
+marks (1). An object with a controller, or with a uid that is no UUID, has a `Rest` besides.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kubeio.models import OwnerReference
+
+RECORD: Final = struct.Struct("<16sQIHB")
+LONGEST_MS: Final = 2**32 - 1
+_MOST_REPEATED: Final = 2**16 - 1
+UNPACKED: Final = _MOST_REPEATED
+"""In the place of the number: the labels stand in the `Rest`."""
+NO_UID: Final = bytes(16)
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Marks:
+    """The bits of a record's last byte."""
+
+    LANE: Final = 0b0011
+    IS_QUEUED: Final = 0b0100
+    HAS_REST: Final = 0b1000
+    IS_LISTED: Final = 0b0001_0000
+    """The list under way, or the last one, showed it."""
+
+
+class Controller(msgspec.Struct, frozen=True, gc=False):
+    """The object that controls a waiting one."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+class Rest(msgspec.Struct, frozen=True, gc=False):
+    """What does not fit into a record."""
+
+    controller: Controller | None = None
+    uid: str = ""
+    """If it is no UUID."""
+    labels: Labels = ()
+    """If there are too many different ones to number them."""
+
+
+class Record(NamedTuple):
+    """A record, taken apart."""
+
+    uid: bytes
+    version: int
+    since_ms: int
+    labels: int
+    marks: int
+
+
+def unpacked(record: bytes) -> Record:
+    return Record(*RECORD.unpack(record))
+
+
+def version_of(record: bytes) -> int:
+    return int.from_bytes(record[16:24], "little")
+
+
+def marks_of(record: bytes) -> int:
+    return record[30]
+
+
+def marked(record: bytes, marks: int) -> bytes:
+    """*record* with other *marks*."""
+    return record[:30] + bytes((marks,))
+
+
+def packed_uid(uid: str) -> bytes:
+    """*uid* in 16 bytes; `NO_UID` if it would not come out of them as it was."""
+    if len(uid) != 36:
+        return NO_UID
+    try:
+        number = int(uid.replace("-", ""), 16)
+        made = number.to_bytes(16, "big")
+    except (ValueError, OverflowError):
+        return NO_UID
+    return made if text_uid(made) == uid and made != NO_UID else NO_UID
+
+
+def text_uid(packed: bytes) -> str:
+    digits = packed.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+class Repeated:
+    """Sets of labels that many objects share, by number; the empty one is 0."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Labels, int] = {(): 0}
+        self._labels: list[Labels] = [()]
+
+    def number(self, labels: Labels) -> int:
+        """The number of *labels*; `UNPACKED` when there are no more numbers."""
+        known = self._numbers.get(labels)
+        if known is not None:
+            return known
+        if len(self._labels) >= _MOST_REPEATED:
+            return UNPACKED
+        self._labels.append(labels)
+        self._numbers[labels] = len(self._labels) - 1
+        return len(self._labels) - 1
+
+    def labels(self, number: int) -> Labels:
+        return self._labels[number]
+
+
+def controller_of(references: list[OwnerReference]) -> Controller | None:
+    """The one among *references* that controls, if any."""
+    for found in references:
+        if found.controller:
+            return Controller(found.api_version, found.kind, found.name, found.uid)
+    return None
+
+
+def reference_to(controller: Controller) -> OwnerReference:
+    return OwnerReference(
+        controller.api_version, controller.kind, controller.name, controller.uid, controller=True
+    )

@@ -1,0 +1,299 @@
+"""Gives every waiting object to its owner: evidence that is young enough, one conditional patch each.
+
+Owns the path of an object from its turn on the agenda to the answer of the server. What to write is
+`sharder.planning.planner`'s decision, whose turn it is `sharder.unowned.agenda`'s, how many at once
+`sharder.writing.pace`'s, and on which evidence `sharder.writing.proofs`'. A write that met another version is decided
+anew on a fresh read and with fresh evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, assert_never
+
+import structlog
+
+from kubeio.errors import KubeError
+from kubeio.models import ObjectKey
+from sharder.membership.view import Standing
+from sharder.planning.decisions import (
+    Assign,
+    Decision,
+    Drain,
+    NeedController,
+    Nothing,
+    ReleaseDrain,
+    ReportUnknown,
+    Strip,
+    UpdateDrain,
+    Wait,
+)
+from sharder.planning.keys import Controlled
+from sharder.planning.planner import ControllerSeen, Subject, plan
+from sharder.unowned.agenda import Agenda
+from sharder.unowned.waiting import WaitingObject, WorkKey
+from sharder.writing.objects import Outcome
+from sharder.writing.pace import Pace
+from sharder.writing.proofs import Proof, Proofs
+
+if TYPE_CHECKING:
+    from sharder.unowned.waiting import Waiting
+    from sharder.unowned.watches import Unowned
+    from sharder.writing.duty import Duty
+
+log = structlog.get_logger("sharder")
+
+LOOK_AGAIN_S: Final = 0.5
+FEW_OBJECTS: Final = 16
+FEW_OWNERS: Final = 4
+"""Up to so many objects for so many owners, these owners' Leases are read one by one: quicker than a list of all."""
+_GRAIN_S: Final = 0.001
+"""Timers are no finer: what is due within this is due."""
+
+
+class Mover:
+    """Works off *waiting* until cancelled. Inside, objects go by their names in *waiting*."""
+
+    def __init__(self, duty: Duty, waiting: Waiting, *, rng: random.Random, pace: Pace | None = None) -> None:
+        self._duty = duty
+        self._keys = duty.keys
+        self._waiting = waiting
+        self._agenda = Agenda(waiting, rng=rng)
+        self._pace = pace or Pace(clock=duty.clock, rng=rng)
+        self._proofs = Proofs(duty, self._agenda, self._pace, few_owners=self._few_owners, rng=rng)
+        self._due_changed = asyncio.Event()
+        self._waited_s = duty.metrics.assign_s.labels(ring=duty.spec.name)
+        self._idle: list[asyncio.Future[tuple[str, Proof]]] = []
+        self.unowned: Unowned | None = None
+
+    def to_do(self) -> int:
+        """How much is to be looked at now."""
+        return len(self._agenda)
+
+    def look_at(self, work: WorkKey) -> None:
+        """Decide about *work* soon."""
+        self.look_at_name(self._waiting.name(work))
+
+    def look_at_name(self, name: str) -> None:
+        """`look_at` by the object's name in *waiting*."""
+        self._agenda.add(name)
+        self._proofs.stir()
+
+    def look_at_some(self, resource: str, namespace: str) -> None:
+        """Decide about some object of *resource* in *namespace*, if one waits: a right is to be tried again."""
+        begins = self._waiting.area(resource, namespace)
+        found = next((name for name in self._waiting.names() if name.startswith(begins)), None)
+        if found is not None:
+            self.look_at_name(found)
+
+    def look_at_all(self) -> None:
+        """Decide about everything that waits: membership, namespaces or terms changed."""
+        self._agenda.add_all()
+        self._proofs.stir()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_views(), name="replan on view")
+            tasks.create_task(self._proofs.run(), name="evidence")
+            tasks.create_task(self._wake_when_due(), name="look again")
+            while True:
+                await self._proofs.next()
+                await self._pace.enter()
+                proof = self._proofs.current  # the turn may have come late
+                name = self._agenda.take(proof.covered) if proof is not None else None
+                if proof is None or name is None:
+                    self._pace.leave()
+                elif self._idle:
+                    self._idle.pop().set_result((name, proof))
+                else:
+                    tasks.create_task(self._work((name, proof)), name="assign")
+
+    async def _follow_views(self) -> None:
+        version = self._duty.roster.view.version
+        while True:
+            view = await self._duty.roster.wait_newer(version)
+            version = view.version
+            self.look_at_all()
+
+    async def _wake_when_due(self) -> None:
+        while True:
+            now = self._duty.clock.now()
+            self._agenda.wake(now + _GRAIN_S)
+            self._proofs.stir()
+            self._due_changed.clear()
+            due_at = self._agenda.next_due_at
+            try:
+                async with asyncio.timeout(None if due_at is None else due_at - now):
+                    await self._due_changed.wait()
+            except TimeoutError:
+                pass
+
+    # ---- one object, in its turn ------------------------------------------------------------------------------
+
+    async def _work(self, taken: tuple[str, Proof]) -> None:
+        """Work one object after the other, each in a turn that `run` waited for: a task for each would cost more."""
+        while True:
+            try:
+                await self._work_one(*taken)
+            finally:
+                self._pace.leave()
+            idle: asyncio.Future[tuple[str, Proof]] = asyncio.get_running_loop().create_future()
+            self._idle.append(idle)
+            taken = await idle
+
+    async def _work_one(self, name: str, proof: Proof) -> None:
+        try:
+            waiting = self._waiting.by_name(name)
+            if waiting is None:
+                self._agenda.done(name)
+            else:
+                await self._decide_and_write(name, waiting, proof)
+        except KubeError as error:
+            log.warning("object could not be read", object=str(self._waiting.work(name)), error=str(error))
+            self._retry(name)
+        if self.unowned is not None:
+            self.unowned.look_for_room()
+
+    async def _decide_and_write(self, name: str, waiting: WaitingObject, proof: Proof) -> None:
+        decision = self._plan(waiting, None)
+        if isinstance(decision, NeedController):
+            seen = await self._duty.objects.read_controller(decision.controller)
+            decision = self._plan(waiting, seen)
+        match decision:
+            case Assign(to=to) if to not in proof.evidence.held:
+                self._later(name, self._duty.clock.now() + LOOK_AGAIN_S)
+            case Assign() if not proof.is_valid(self._duty.clock.now()):
+                self._agenda.done(name)
+                self.look_at_name(name)
+            case Assign() | Strip():
+                resource = self._duty.resource(waiting.work)
+                outcome = await self._duty.objects.write_in_turn(resource, waiting.meta, decision)
+                await self._settle(name, waiting, decision, outcome)
+            case Wait(until=until):
+                self._later(name, until)
+            case ReportUnknown(name=unknown):
+                self._duty.roster.unknown_name_seen(unknown)
+                self._agenda.done(name)
+            case Drain() | UpdateDrain() | ReleaseDrain() | Nothing() | NeedController():
+                self._dismiss(name, waiting)
+            case _:
+                assert_never(decision)
+
+    def _plan(self, waiting: WaitingObject, controller: ControllerSeen | None) -> Decision:
+        duty = self._duty
+        view = duty.roster.view
+        children_since = self._held_back_since(waiting)
+        if children_since is not None:
+            view = replace(view, at=duty.clock.now())  # it was published at its last change
+        role = duty.kinds.role(duty.resource(waiting.work), waiting.meta)
+        subject = Subject(
+            waiting.meta,
+            role,
+            selected=duty.namespaces.selects(waiting.meta.namespace),
+            controller=controller,
+            children_since=children_since,
+        )
+        return plan(subject, view=view, terms=duty.terms(), keys=self._keys)
+
+    def _few_owners(self) -> frozenset[str] | None:
+        """To whom all that is on the agenda would be given now; None if that is many, or cannot be said yet."""
+        if len(self._agenda) > FEW_OBJECTS:
+            return None
+        owners = set()
+        for name in self._agenda.names():
+            waiting = self._waiting.by_name(name)
+            match self._plan(waiting, None) if waiting is not None else None:
+                case NeedController():
+                    return None
+                case Assign(to=to):
+                    owners.add(to)
+                case _:
+                    pass
+        return frozenset(owners) if 0 < len(owners) <= FEW_OWNERS else None
+
+    def _held_back_since(self, waiting: WaitingObject) -> float | None:
+        """Since when a dead shard's object waits for its controlled objects; None if none of them waits."""
+        keys, view = self._keys, self._duty.roster.view
+        name = waiting.meta.labels.get(keys.shard)
+        if name is None or view.standing(name) is not Standing.DEAD:
+            return None
+        if not self._duty.kinds.may_control(self._duty.resource(waiting.work)):
+            return None
+        are_known = self.unowned is None or self.unowned.knows_controlled
+        children = self._waiting.controlled_by(waiting.meta.uid)
+        if are_known and not any(child.meta.labels.get(keys.shard) == name for child in children):
+            return None
+        life = view.lives.get(name)
+        return max(waiting.since, life.since) if life is not None else waiting.since
+
+    # ---- what came of it --------------------------------------------------------------------------------------
+
+    def _dismiss(self, name: str, waiting: WaitingObject) -> None:
+        """Nobody has to be found for it: a live owner has it, or it is no business of the ring's. Forget it.
+
+        What could change that shows it again: an owner's death switches the watch or is met by a pass, a change
+        of the object is an event, a change of the selected namespaces lists anew (`Unowned.refresh`).
+        """
+        self._waiting.drop_named_up_to(name, int(waiting.meta.resource_version))
+        self._agenda.done(name)
+
+    async def _settle(
+        self, name: str, waiting: WaitingObject, decision: Assign | Strip, outcome: Outcome
+    ) -> None:
+        match outcome:
+            case Outcome.DONE:
+                self._waited_s.observe(self._duty.clock.now() - waiting.since)
+                self._waiting.drop_named_up_to(name, int(waiting.meta.resource_version))
+                self._look_at_controller(waiting)
+                self._agenda.done(name)
+            case Outcome.GONE:
+                self._waiting.drop_named_up_to(name, int(waiting.meta.resource_version))
+                self._agenda.done(name)
+            case Outcome.STALE:
+                await self._read_again(name, waiting)
+            case Outcome.LATER:
+                self._retry(name)
+            case Outcome.DENIED:
+                self._agenda.done(name)  # `denials.try_again` brings it back
+            case _:
+                assert_never(outcome)
+
+    async def _read_again(self, name: str, waiting: WaitingObject) -> None:
+        meta = await self._duty.objects.read(self._duty.resource(waiting.work), waiting.meta)
+        if meta is None:
+            self._waiting.drop_named(name)
+            self._agenda.done(name)
+            return
+        owner = meta.labels.get(self._keys.shard)
+        if owner is not None and self._duty.roster.view.standing(owner) is Standing.LIVE:
+            self._waiting.drop_named_up_to(name, int(meta.resource_version))
+            self._agenda.done(name)
+            return
+        self._waiting.put(waiting.work, meta, at=self._duty.clock.now())
+        self._retry(name)
+
+    def _look_at_controller(self, waiting: WaitingObject) -> None:
+        """A child was moved: its parent may have been held back for it."""
+        if waiting.meta.controller is None:
+            return
+        role = self._duty.kinds.role(self._duty.resource(waiting.work), waiting.meta)
+        if isinstance(role, Controlled):
+            parent = WorkKey(
+                role.controller.resource.group_resource,
+                ObjectKey(role.controller.namespace, role.controller.name),
+            )
+            self.look_at(parent)
+
+    def _later(self, name: str, due_at: float | None) -> None:
+        """Look again at *due_at*; None: when something changes."""
+        if due_at is None:
+            self._agenda.done(name)
+        else:
+            self._agenda.done_until(name, due_at)
+            self._due_changed.set()
+
+    def _retry(self, name: str) -> None:
+        self._agenda.failed(name, now=self._duty.clock.now())
+        self._due_changed.set()

@@ -1,0 +1,194 @@
+"""Writes to objects: one patch per decision, and what its answer means for the one who decided.
+
+Every write takes a turn of the process's `Pace`, which learns from its answer.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.clock import SystemClock
+from kubeio.errors import ApiError, Conflict, Forbidden, Invalid, KubeError, NotFound
+from kubeio.models import HasMeta
+from sharder.planning.decisions import reason_of
+from sharder.planning.lineage import read_controller
+from sharder.planning.patches import patch_of
+from sharder.unowned.denials import Right, refused_verb
+from sharder.writing.pace import Pace
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter, Histogram
+
+    from kubeio.labels import RingKeys
+    from kubeio.models import Meta
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client
+    from sharder.metrics import SharderMetrics
+    from sharder.planning.decisions import Write
+    from sharder.planning.keys import ControllerName, RingKinds
+    from sharder.planning.planner import ControllerSeen
+    from sharder.unowned.denials import Denials
+
+log = structlog.get_logger("sharder")
+
+FIELD_MANAGER: Final = "ringleader-sharder"
+WRITE_TIMEOUT_S: Final = 30.0
+TELL_EVERY_S: Final = 5.0
+"""Writes that fail are told as often as this at most, with their number: an outage fails thousands."""
+
+
+class Outcome(StrEnum):
+    """What came of a write.
+
+    DONE: written. STALE: the object changed, decide anew on a fresh read. GONE: deleted. LATER: try again. DENIED: the
+    right to write this resource is missing, and `Denials` knows when it makes sense to try again.
+    """
+
+    DONE = "done"
+    STALE = "stale"
+    GONE = "gone"
+    LATER = "later"
+    DENIED = "denied"
+
+
+class ObjectWriter:
+    """Sends what the planner decided; every failure comes back as an `Outcome`."""
+
+    def __init__(
+        self,
+        client: Client,
+        keys: RingKeys,
+        *,
+        kinds: RingKinds,
+        denials: Denials,
+        metrics: SharderMetrics,
+        pace: Pace | None = None,
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._kinds = kinds
+        self._denials = denials
+        self._tally = _Tally(metrics, keys.ring)
+        self.pace = pace or Pace(clock=SystemClock(), rng=random.Random())  # noqa: S311 - jitter, no secret
+        self._told_at = -TELL_EVERY_S
+        self._untold = 0
+
+    async def write(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
+        """Carry out *decision* on the version of the object that *meta* is, when its turn comes."""
+        await self.pace.enter()
+        try:
+            return await self.write_in_turn(resource, meta, decision)
+        finally:
+            self.pace.leave()
+
+    async def write_in_turn(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
+        """`write` for one who has a turn of `pace` already."""
+        right = Right("patch", resource.group_resource, meta.namespace)
+        if not self._denials.may_try(right):
+            return Outcome.DENIED
+        began = time.monotonic()
+        try:
+            await self._patch(resource, meta, decision)
+        except KubeError as error:
+            took_s = time.monotonic() - began
+            self.pace.failed(took_s, error)
+            outcome = self._failed(meta, right, error)
+        else:
+            took_s = time.monotonic() - began
+            self.pace.answered(took_s)
+            self._denials.granted(right)
+            outcome = Outcome.DONE
+        self._tally.note(decision, outcome, took_s)
+        return outcome
+
+    async def read(self, resource: Resource, meta: Meta) -> Meta | None:
+        """The newest version of the object, by a consistent read; None if it is gone or another took its name."""
+        try:
+            found = await self._client.get(
+                resource, meta.name, namespace=meta.namespace, type=HasMeta, metadata_only=True
+            )
+        except NotFound:
+            return None
+        return found.metadata
+
+    async def read_controller(self, controller: ControllerName) -> ControllerSeen:
+        """Who owns an object's controller, and the key of its tree, by consistent reads."""
+        return await read_controller(self._client, controller, kinds=self._kinds, keys=self._keys)
+
+    async def _patch(self, resource: Resource, meta: Meta, decision: Write) -> None:
+        await self._client.patch(
+            resource,
+            meta.name,
+            patch_of(decision, meta, keys=self._keys),
+            namespace=meta.namespace,
+            type=bytes,
+            metadata_only=True,
+            field_manager=FIELD_MANAGER,
+            timeout_s=WRITE_TIMEOUT_S,
+        )
+
+    def _failed(self, meta: Meta, right: Right, error: KubeError) -> Outcome:
+        match error:
+            case Conflict() | Invalid():
+                return Outcome.STALE
+            case NotFound():
+                return Outcome.GONE
+            case Forbidden():
+                self._denials.denied(right._replace(verb=refused_verb(error, right.verb)), error)
+                return Outcome.DENIED
+            case _:
+                self._tell(meta, error)
+                return Outcome.LATER
+
+    def _tell(self, meta: Meta, error: KubeError) -> None:
+        self._untold += 1
+        now = time.monotonic()
+        if now - self._told_at >= TELL_EVERY_S:
+            log.warning(
+                "objects could not be written",
+                ring=self._keys.ring,
+                writes=self._untold,
+                last=str(meta.key),
+                error=str(error),
+                after_s=error.retry_after_s if isinstance(error, ApiError) else None,
+            )
+            self._told_at, self._untold = now, 0
+
+
+class _Tally:
+    """The metrics of writes: what is counted for each kind and outcome is looked up once, not for every write."""
+
+    def __init__(self, metrics: SharderMetrics, ring: str) -> None:
+        self._metrics = metrics
+        self._ring = ring
+        self._writes: dict[tuple[str, Outcome], Counter] = {}
+        self._moves: dict[str, Counter] = {}
+        self._patch_s: dict[str, Histogram] = {}
+
+    def note(self, decision: Write, outcome: Outcome, took_s: float) -> None:
+        kind = type(decision).__name__
+        writes = self._writes.get((kind, outcome))
+        if writes is None:
+            writes = self._metrics.writes.labels(ring=self._ring, kind=kind, outcome=outcome.value)
+            self._writes[kind, outcome] = writes
+        writes.inc()
+        self._latency(kind).observe(took_s)
+        if outcome is Outcome.DONE:
+            self._move(reason_of(decision)).inc()
+
+    def _latency(self, kind: str) -> Histogram:
+        found = self._patch_s.get(kind)
+        if found is None:
+            found = self._patch_s[kind] = self._metrics.patch_s.labels(ring=self._ring, kind=kind)
+        return found
+
+    def _move(self, reason: str) -> Counter:
+        found = self._moves.get(reason)
+        if found is None:
+            found = self._moves[reason] = self._metrics.moves.labels(ring=self._ring, reason=reason)
+        return found
