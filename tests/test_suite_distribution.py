@@ -14,8 +14,8 @@ from tests.distribution import group_of, longest_first
         ("tests/contract/test_contract_lists.py::test_a[real]", "tests/contract[real]"),
         ("tests/contract/test_contract_lists.py::test_a[embedded-true]", "tests/contract[embedded]"),
         ("tests/fleet/test_fleet_outages.py::test_a[real]", "tests/fleet/test_fleet_outages.py[real]"),
-        ("tests/kubeio/watch/test_watch_on_planes.py::test_a[real-False]", "tests/kubeio[real]"),
-        ("tests/kubeio/watch/test_watch_session.py::test_a", "tests/kubeio/watch/test_watch_session.py"),
+        ("tests/kubeio/watches/test_watch_on_planes.py::test_a[real-False]", "tests/kubeio[real]"),
+        ("tests/kubeio/watches/test_watch_session.py::test_a", "tests/kubeio/watches/test_watch_session.py"),
     ],
 )
 def test_tests_that_share_a_control_plane_go_to_one_worker(nodeid: str, group: str) -> None:

@@ -21,7 +21,7 @@ from sharder.unowned.denials import TRY_AGAIN_S, Denials
 from sharder.unowned.waiting import ENOUGH, Lane, Waiting
 from sharder.unowned.watches import ENOUGH_TO_DO, OVERLAP_S, Unowned
 from tests.kubeio.virtual import LoopClock, rng
-from tests.kubeio.watch.fake_server import FakeServer
+from tests.kubeio.watches.fake_server import FakeServer
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
 
 pytestmark = pytest.mark.looptime

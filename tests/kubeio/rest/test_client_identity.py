@@ -14,7 +14,7 @@ import yaml
 
 from kubeio.access.cluster import load_cluster
 from kubeio.rest.client import Client
-from tests.kubeio.client.wire_server import (
+from tests.kubeio.rest.wire_server import (
     CHUNKED_HEAD,
     Conversation,
     Tls,

@@ -9,7 +9,7 @@ import pytest
 import trustme
 import uvloop
 
-from tests.kubeio.client.wire_server import Tls, WireServer
+from tests.kubeio.rest.wire_server import Tls, WireServer
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -19,7 +19,7 @@ from kubeio.patch import ApplyPatch, JsonPatch, MergePatch
 from kubeio.resource import LEASES, NAMESPACES, Resource
 from kubeio.rest.client import Client
 from kubeio.rest.metrics import ClientMetrics
-from tests.kubeio.client.wire_server import (
+from tests.kubeio.rest.wire_server import (
     CHUNKED_HEAD,
     Conversation,
     Request,

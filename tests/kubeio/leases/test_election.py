@@ -16,7 +16,7 @@ from kubeio.clock import micro_time
 from kubeio.errors import Forbidden, InputError, ServerFailure
 from kubeio.leases.election import Leadership, LeadershipLost, leader_gauge, leadership
 from kubeio.models import Lease, LeaseSpec, Meta
-from tests.kubeio.lease.fake_leases import ConnectedLeases, LeaseServer
+from tests.kubeio.leases.fake_leases import ConnectedLeases, LeaseServer
 from tests.kubeio.virtual import LoopClock, rng, run_virtually
 
 NAME = "sharder"

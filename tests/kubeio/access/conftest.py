@@ -9,7 +9,7 @@ import pytest
 import trustme
 import yaml
 
-from tests.kubeio.config.kubeconfigs import Ca, document
+from tests.kubeio.access.kubeconfigs import Ca, document
 
 Write = Callable[..., Path]
 

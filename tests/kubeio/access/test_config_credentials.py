@@ -25,8 +25,8 @@ from kubeio.access.credentials import Credential, Credentials, FileCredentials, 
 from kubeio.access.plugins import PluginFailed, run_child
 from kubeio.clock import ManualClock, SystemClock
 from kubeio.errors import InputError, Unreachable
-from tests.kubeio.config.conftest import Write
-from tests.kubeio.config.kubeconfigs import Ca, b64
+from tests.kubeio.access.conftest import Write
+from tests.kubeio.access.kubeconfigs import Ca, b64
 
 V1 = "client.authentication.k8s.io/v1"
 

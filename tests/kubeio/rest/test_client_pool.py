@@ -14,7 +14,7 @@ from kubeio.rest.connection import Connection
 from kubeio.rest.dialer import Dialer
 from kubeio.rest.exchange import Broken
 from kubeio.rest.pool import Pool, PoolClosed
-from tests.kubeio.client.wire_server import Conversation, Hangup, WireServer, http_answer
+from tests.kubeio.rest.wire_server import Conversation, Hangup, WireServer, http_answer
 
 
 async def connection_of(client: Client, method: str = "GET", path: str = "/a") -> int:

@@ -9,7 +9,7 @@ import pytest
 from kubeio.errors import Forbidden, InputError, ServerFailure
 from kubeio.resource import LEASES, Resource
 from kubeio.rest.discovery import Discovery
-from tests.kubeio.client.wire_server import Conversation, Script, WireServer, failure_status
+from tests.kubeio.rest.wire_server import Conversation, Script, WireServer, failure_status
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 WEBSITES = Resource("example.com", "v1", "websites", "Website")

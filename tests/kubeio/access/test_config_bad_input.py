@@ -9,8 +9,8 @@ import yaml
 
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
-from tests.kubeio.config.conftest import Write
-from tests.kubeio.config.kubeconfigs import Ca, b64, document
+from tests.kubeio.access.conftest import Write
+from tests.kubeio.access.kubeconfigs import Ca, b64, document
 
 
 def refusal(path: Path | str, context: str | None = None) -> InputError:

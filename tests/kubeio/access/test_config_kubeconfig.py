@@ -16,8 +16,8 @@ from kubeio.access.credentials import Credential, KeyPair
 from kubeio.access.proxies import Proxy
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
-from tests.kubeio.config.conftest import Write
-from tests.kubeio.config.kubeconfigs import Ca, b64
+from tests.kubeio.access.conftest import Write
+from tests.kubeio.access.kubeconfigs import Ca, b64
 
 
 def credential_of(cluster: Cluster) -> Credential:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kubeio.errors import Expired, Forbidden, Unreachable
 from kubeio.rest.line_stream import MAX_LAG_BYTES
 from kubeio.rest.lines import LineSplitter, LineTooLong
-from tests.kubeio.client.wire_server import (
+from tests.kubeio.rest.wire_server import (
     CHUNKED_HEAD,
     Conversation,
     Script,

@@ -25,7 +25,7 @@ from kubeio.watches.informer import Informer
 from kubeio.watches.store import Change
 from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, WatchEvent
 from tests.kubeio.virtual import LoopClock, rng
-from tests.kubeio.watch.fake_server import WEBSITES, FakeServer
+from tests.kubeio.watches.fake_server import WEBSITES, FakeServer
 
 pytestmark = pytest.mark.looptime
 

@@ -11,7 +11,7 @@ import pytest
 from kubeio.errors import BadRequest, Unreachable
 from kubeio.rest.client import Response
 from kubeio.rest.connection import MAX_HEADER_BYTES
-from tests.kubeio.client.wire_server import (
+from tests.kubeio.rest.wire_server import (
     CHUNKED_HEAD,
     Conversation,
     Script,

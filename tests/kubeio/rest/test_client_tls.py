@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from kubeio.access.cluster import Trust
 from kubeio.access.credentials import Credential, FixedCredentials, KeyPair
 from kubeio.errors import InputError, Unreachable
-from tests.kubeio.client.wire_server import Conversation, Tls, WireServer
+from tests.kubeio.rest.wire_server import Conversation, Tls, WireServer
 
 
 def has_ipv6() -> bool:

@@ -14,7 +14,7 @@ from kubeio.watches.store import Change
 from kubeio.watches.versions import number
 from kubeio.watches.watch import ListWatch
 from tests.kubeio.virtual import LoopClock, rng, run_virtually
-from tests.kubeio.watch.fake_server import WEBSITES, FakeServer
+from tests.kubeio.watches.fake_server import WEBSITES, FakeServer
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 REFUSALS: dict[str, KubeError] = {

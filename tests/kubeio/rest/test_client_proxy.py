@@ -11,7 +11,7 @@ import pytest
 
 from kubeio.access.proxies import Proxy
 from kubeio.errors import Unreachable
-from tests.kubeio.client.wire_server import CHUNKED_HEAD, Conversation, WireServer, basic, chunked
+from tests.kubeio.rest.wire_server import CHUNKED_HEAD, Conversation, WireServer, basic, chunked
 
 
 @dataclass
