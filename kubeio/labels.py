@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from kubeio.errors import InputError
@@ -84,3 +85,9 @@ class RingKeys:
         self.process = f"{domain}/process"
         self.contested = f"{domain}/contested"
         self.released_by = f"{domain}/released-by"
+
+
+@lru_cache(maxsize=64)
+def ring_keys(ring: str, domain: str) -> RingKeys:
+    """`RingKeys`, built once: they are asked for with every decision."""
+    return RingKeys(ring, domain)

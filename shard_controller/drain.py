@@ -123,7 +123,7 @@ class Handover:
             raise NotAcknowledged(f"{kind.name} {meta.key}", "it changed meanwhile")
         way = _way(handoff)
         self._metrics.handoffs[way].inc()
-        log.info(
+        log.debug(
             "object handed over",
             object=f"{kind.name} {meta.key}",
             way=way,

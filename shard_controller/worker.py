@@ -37,6 +37,9 @@ M = TypeVar("M")
 
 Interruption = Literal["lease", "stop"]
 
+HANDOFFS = 32
+"""Objects given up at the same time, beside the reconciles: each waits for two answers of the server."""
+
 
 class Worker(Generic[M]):
     """The consumers of one queue. `paused` and `stop` come from the same loop."""
@@ -67,6 +70,7 @@ class Worker(Generic[M]):
         self._workers = workers
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"reconcile-{controller.name}")
         self._running: dict[Task, _Run] = {}
+        self._handoffs: set[asyncio.Task[None]] = set()
         self._drained: dict[Task, set[Task]] = {}
         self.handed_over = 0
         """Keys taken from the queue so far: progress."""
@@ -91,7 +95,7 @@ class Worker(Generic[M]):
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(self._workers):
-                    group.create_task(self._consume(), name=f"{self._controller.name} worker {number}")
+                    group.create_task(self._consume(group), name=f"{self._controller.name} worker {number}")
         finally:
             self._threads.shutdown(wait=False)
 
@@ -100,7 +104,7 @@ class Worker(Generic[M]):
         for run in list(self._running.values()):
             run.interrupt(why)
 
-    async def _consume(self) -> None:
+    async def _consume(self, group: asyncio.TaskGroup) -> None:
         while True:
             await self._gate.wait_open()
             try:
@@ -108,16 +112,30 @@ class Worker(Generic[M]):
             except QueueClosed:
                 return
             self.handed_over += 1
-            try:
-                if self._gate.start():
-                    try:
-                        await self._handle(task)
-                    finally:
-                        self._gate.end()
-                else:
-                    self._queue.add(task)
-            finally:
-                self._queue.done(task)
+            if self._is_asked_for(task) and len(self._handoffs) < HANDOFFS:
+                handoff = group.create_task(self._serve(task), name="handoff")
+                self._handoffs.add(handoff)
+                handoff.add_done_callback(self._handoffs.discard)
+            else:
+                await self._serve(task)
+
+    def _is_asked_for(self, task: Task) -> bool:
+        """Whether the object is to be handed over: two round trips and no work, so no worker waits for it."""
+        meta = self._cache.kind(task.resource).meta(task.key)
+        return meta is not None and self._guard.is_draining(meta)
+
+    async def _serve(self, task: Task) -> None:
+        """Handle *task*, unless the gate has closed meanwhile, and give its key back."""
+        try:
+            if self._gate.start():
+                try:
+                    await self._handle(task)
+                finally:
+                    self._gate.end()
+            else:
+                self._queue.add(task)
+        finally:
+            self._queue.done(task)
 
     async def _handle(self, task: Task) -> None:
         try:

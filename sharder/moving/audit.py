@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from kubeio.errors import Expired, KubeError
@@ -211,7 +212,7 @@ class Audit:
         subject = self._subject(meta, role)
         if isinstance(role, Controlled):
             seen = await self._duty.objects.read_controller(role.controller)
-            subject = replace(subject, controller=seen)
+            subject = msgspec.structs.replace(subject, controller=seen)
         what = finding(self._plan(subject))
         if what is None or what == MISPLACED:
             return what if self._rebalance.is_converged else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,8 @@ class DrainBudget:
 
     A handoff past *timeout_s* no longer takes room, so that one shard that hangs does not stop all others; it is
     still in flight and shows in `overdue`. Fed by the watch of drain labels: that, not our own writes, is the truth.
+    Instants never go back, so handoffs stand in the order in which they will be overdue: no answer costs more than
+    those that are.
     """
 
     def __init__(self, *, max_in_flight: int, max_per_owner: int, timeout_s: float) -> None:
@@ -30,50 +32,65 @@ class DrainBudget:
         self.max_per_owner = max_per_owner
         self.timeout_s = timeout_s
         self._handoffs: dict[Hashable, Handoff] = {}
+        self._of_owner: Counter[str] = Counter()
 
     def begin(self, key: Hashable, *, owner: str, at: float) -> None:
         """The object *key* carries a drain label and belongs to *owner*; a repeated call keeps the first instant."""
         known = self._handoffs.get(key)
         if known is None or known.owner != owner:
+            self.end(key)
             self._handoffs[key] = Handoff(owner, at)
+            self._of_owner[owner] += 1
 
     def begun_before(self, at: float) -> list[Hashable]:
         """Objects whose handoffs were known before *at*."""
-        return [key for key, handoff in self._handoffs.items() if handoff.since < at]
+        return [key for key, _ in self._until(at, including=False)]
 
     def end(self, key: Hashable) -> None:
         """The object *key* carries no drain label any more, or is gone."""
-        self._handoffs.pop(key, None)
+        known = self._handoffs.pop(key, None)
+        if known is not None:
+            self._of_owner[known.owner] -= 1
 
     def room(self, owner: str, *, at: float) -> int:
         """How many more drains may be asked of *owner* now."""
-        counted = self._counted(at)
-        return max(0, min(self.max_in_flight - counted.total(), self.max_per_owner - counted[owner]))
+        late = Counter(handoff.owner for _, handoff in self._overdue(at))
+        in_all = len(self._handoffs) - late.total()
+        return max(
+            0, min(self.max_in_flight - in_all, self.max_per_owner - self._of_owner[owner] + late[owner])
+        )
 
     def in_order(self, owners: Iterable[str], *, at: float) -> list[str]:
         """*owners* in the order in which they should be asked: who is late with a handoff comes last.
 
         Or one that hangs would be given all the room again at each timeout.
         """
-        late = {handoff.owner for handoff in self.overdue(at=at).values()}
+        late = {handoff.owner for _, handoff in self._overdue(at)}
         return sorted(owners, key=lambda owner: owner in late)
 
     def in_flight(self) -> Mapping[str, int]:
         """Handoffs under way by owner, overdue ones included."""
-        return Counter(handoff.owner for handoff in self._handoffs.values())
+        return +self._of_owner
 
     def is_moving(self, *, at: float) -> bool:
         """Whether some handoff is under way that is not overdue."""
-        return any(at - handoff.since < self.timeout_s for handoff in self._handoffs.values())
+        return self.next_deadline(at=at) is not None
 
     def overdue(self, *, at: float) -> Mapping[Hashable, Handoff]:
         """Handoffs past the timeout."""
-        return {key: h for key, h in self._handoffs.items() if at - h.since >= self.timeout_s}
+        return dict(self._overdue(at))
 
     def next_deadline(self, *, at: float) -> float | None:
         """When the next handoff will be overdue."""
-        due = (h.since + self.timeout_s for h in self._handoffs.values())
-        return min((instant for instant in due if instant > at), default=None)
+        due = (handoff.since + self.timeout_s for handoff in self._handoffs.values())
+        return next((instant for instant in due if instant > at), None)
 
-    def _counted(self, at: float) -> Counter[str]:
-        return Counter(h.owner for h in self._handoffs.values() if at - h.since < self.timeout_s)
+    def _overdue(self, at: float) -> Iterator[tuple[Hashable, Handoff]]:
+        return self._until(at - self.timeout_s, including=True)
+
+    def _until(self, at: float, *, including: bool) -> Iterator[tuple[Hashable, Handoff]]:
+        """Those begun before *at*, oldest first."""
+        for key, handoff in self._handoffs.items():
+            if handoff.since > at or (handoff.since == at and not including):
+                return
+            yield key, handoff

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -18,20 +18,28 @@ from kubeio.errors import KubeError, NotFound
 from kubeio.models import Meta
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.moving.budget import DrainBudget
-from sharder.planning.decisions import ReleaseDrain, Strip, UpdateDrain
+from sharder.planning.decisions import Decision, ReleaseDrain, Strip, UpdateDrain
 from sharder.planning.keys import essential
 from sharder.planning.planner import Subject, plan
 from sharder.ringspec.spec import DrainPolicy
 from sharder.unowned.waiting import WorkKey
 from sharder.unowned.watching import watch_objects
+from sharder.writing.objects import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kubeio.resource import Resource
     from sharder.writing.duty import Duty
 
 log = structlog.get_logger("sharder")
 
 FORMER_RETRY_S: Final = 30.0
+RETRY_S: Final = 1.0
+
+
+def _tell_nobody() -> None:
+    """The default of `on_misled`."""
 
 
 class Handoffs:
@@ -55,7 +63,12 @@ class Handoffs:
         """Resources and namespaces that cannot be watched for now: the others do not wait for them."""
         self._changed = asyncio.Event()
         self._stirred = asyncio.Event()
+        self._unlooked: set[WorkKey] = set()
+        """What came or changed since it was last planned."""
+        self._look_at_all = True
         self._reported: set[str] = set()
+        self.on_misled: Callable[[], None] = _tell_nobody
+        """Called when an object may have been passed on to where it does not belong: no watch shows it there."""
 
     def __len__(self) -> int:
         return len(self._metas)
@@ -80,7 +93,8 @@ class Handoffs:
             self._changed.set()
 
     def look_again(self) -> None:
-        """Namespaces or terms changed: what is in flight may be wanted elsewhere, or be kept."""
+        """Membership, namespaces or terms changed: what is in flight may be wanted elsewhere, or be kept."""
+        self._look_at_all = True
         self._stirred.set()
 
     async def wait_changed(self, *, at_most_s: float | None = None) -> None:
@@ -108,6 +122,7 @@ class Handoffs:
                 for resource in self._duty.kinds.former:
                     name = f"handoffs {resource.group_resource} {namespace}".rstrip()
                     tasks.create_task(self._watch_former(resource, namespace), name=name)
+            tasks.create_task(self._follow_views(), name="look again on view")
             tasks.create_task(self._redirect(), name="redirect handoffs")
             tasks.create_task(self._report(), name="report handoffs")
 
@@ -186,45 +201,59 @@ class Handoffs:
         work = WorkKey(resource, meta.key)
         self._metas[work] = essential(meta, self._duty.spec.labels_read)
         self.budget.begin(work, owner=meta.labels.get(self._duty.keys.shard, ""), at=self._duty.clock.now())
+        self._unlooked.add(work)
         self._stirred.set()
         return work
 
     def _ended(self, work: WorkKey) -> None:
-        self._metas.pop(work, None)
+        meta = self._metas.pop(work, None)
+        if meta is not None and work in self._unlooked and isinstance(self._plan(work, meta), UpdateDrain):
+            self.on_misled()
+        self._unlooked.discard(work)
         self.budget.end(work)
+
+    async def _follow_views(self) -> None:
+        version = self._duty.roster.view.version
+        while True:
+            view = await self._duty.roster.wait_newer(version)
+            version = view.version
+            self.look_again()
 
     async def _redirect(self) -> None:
         """Whenever the ring or a request changed: point what is in flight to where it belongs now."""
         await self.synced.wait()
         while True:
             self._stirred.clear()
-            ring_version = self._duty.roster.view.ring_version
-            for work, meta in list(self._metas.items()):
-                await self._redirect_one(work, meta)
-            await self._wait_stirred_or_newer(ring_version)
+            works = list(self._metas) if self._look_at_all else list(self._unlooked)
+            self._look_at_all = False
+            self._unlooked.clear()
+            for work in works:
+                meta = self._metas.get(work)
+                if meta is not None and not await self._redirect_one(work, meta):
+                    self._unlooked.add(work)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S if self._unlooked else None):
+                    await self._stirred.wait()
 
-    async def _redirect_one(self, work: WorkKey, meta: Meta) -> None:
+    async def _redirect_one(self, work: WorkKey, meta: Meta) -> bool:
+        """False if what is to be written could not be written now."""
         duty = self._duty
         resource = duty.resource(work)
-        subject = Subject(
-            meta, duty.kinds.role(resource, meta), selected=duty.namespaces.selects(meta.namespace)
-        )
-        decision = plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
+        decision = self._plan(work, meta)
         if isinstance(decision, UpdateDrain | ReleaseDrain) or (
             isinstance(decision, Strip) and resource in duty.kinds.former  # no unowned watch shows it
         ):
-            await duty.objects.write(resource, meta, decision)
+            outcome = await duty.objects.write(resource, meta, decision)
+            if outcome is Outcome.STALE and isinstance(decision, UpdateDrain):
+                self.on_misled()
+            return outcome not in (Outcome.LATER, Outcome.DENIED)
+        return True
 
-    async def _wait_stirred_or_newer(self, ring_version: int) -> None:
-        while not self._stirred.is_set() and self._duty.roster.view.ring_version == ring_version:
-            version = self._duty.roster.view.version
-            news = asyncio.ensure_future(self._duty.roster.wait_newer(version))
-            stirred = asyncio.ensure_future(self._stirred.wait())
-            try:
-                await asyncio.wait({news, stirred}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                news.cancel()
-                stirred.cancel()
+    def _plan(self, work: WorkKey, meta: Meta) -> Decision:
+        duty = self._duty
+        role = duty.kinds.role(duty.resource(work), meta)
+        subject = Subject(meta, role, selected=duty.namespaces.selects(meta.namespace))
+        return plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
 
     async def _report(self) -> None:
         """Name each owner that is late with handoffs once; how many they are, status and metrics say."""

@@ -10,9 +10,10 @@ import asyncio
 import math
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import structlog
 
 from kubeio.errors import Expired, Forbidden, KubeError, NotFound
@@ -376,7 +377,7 @@ class Rebalance:
         subject = self._subject(misplaced.meta, misplaced.role)
         if misplaced.controller is not None:
             seen = await self._duty.objects.read_controller(misplaced.controller)
-            subject = replace(subject, controller=seen)
+            subject = msgspec.structs.replace(subject, controller=seen)
         return self._plan(subject)
 
     # ---- between two circles ----------------------------------------------------------------------------------

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from sharder.membership.view import WaitReason
     from sharder.planning.keys import ControllerName
 
 
-@dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(msgspec.Struct, frozen=True, gc=False):
     """Give an object without a live owner to shard *to*; *was* is the dead owner, empty if it had none.
 
     Needs evidence first: a consistent read of the Leases, begun after this version of the object was read, that
@@ -25,16 +25,14 @@ class Assign:
     was: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(msgspec.Struct, frozen=True, gc=False):
     """Ask the live *owner* to pass the object on to shard *to*. Counts against the limits."""
 
     owner: str
     to: str
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateDrain:
+class UpdateDrain(msgspec.Struct, frozen=True, gc=False):
     """Point a request in flight to another shard; to *owner* itself: it may keep the object after all."""
 
     owner: str
@@ -42,42 +40,36 @@ class UpdateDrain:
     was: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseDrain:
+class ReleaseDrain(msgspec.Struct, frozen=True, gc=False):
     """Ask the live *owner* to give the object up: drain label with an empty value."""
 
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
+class Strip(msgspec.Struct, frozen=True, gc=False):
     """Remove the ring's labels from an object that is given up and has no live owner."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True, gc=False):
     """The object is not where it should be, and nothing may be written now. *until*: look again then, if known."""
 
     reason: WaitReason
     until: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReportUnknown:
+class ReportUnknown(msgspec.Struct, frozen=True, gc=False):
     """The owner has no Lease that we know of: tell `Membership.unknown_name_seen`; the object waits."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NeedController:
+class NeedController(msgspec.Struct, frozen=True, gc=False):
     """Cannot say before the controller was read: GET it and plan again with `Subject.controller` set."""
 
     controller: ControllerName
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(msgspec.Struct, frozen=True, gc=False):
     """The object is where it should be, or on its way, or not ours."""
 
 

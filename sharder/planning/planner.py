@@ -7,8 +7,9 @@ time. What must hold for every answer: an object leaves a live or contested owne
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from sharder.membership.lives import State
 from sharder.membership.view import Standing, WaitReason
@@ -35,8 +36,7 @@ CHILDREN_FIRST_S: Final = 10.0
 """A dead shard's controlled objects move before their parent; after this long the parent goes anyway."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, gc=False):
     """What the ring allows at the moment.
 
     `releasing`: the ring is being deleted or switched off. `activated`: the former controller's Lease is ours, or
@@ -48,8 +48,7 @@ class Terms:
     releasing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerSeen:
+class ControllerSeen(msgspec.Struct, frozen=True, gc=False):
     """The controller of a controlled object, read not before it: its owner label, None if it has none.
 
     Of controllers that are controlled themselves, the nearest that has an owner counts. `exists` is false if the
@@ -63,8 +62,7 @@ class ControllerSeen:
     is_outsider: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True, gc=False):
     """One object to plan for.
 
     `selected`: its namespace belongs to the ring. `controller`: for controlled objects, if it was read; needed for

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kubeio.labels import DEFAULT_DOMAIN, RingKeys
+from kubeio.labels import DEFAULT_DOMAIN, RingKeys, ring_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,7 +134,7 @@ class RingSpec:
     @property
     def keys(self) -> RingKeys:
         """Label and annotation keys of this ring."""
-        return RingKeys(self.name, self.label_domain)
+        return ring_keys(self.name, self.label_domain)
 
     @property
     def labels_read(self) -> tuple[str, ...]:

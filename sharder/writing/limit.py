@@ -15,11 +15,11 @@ FEW: Final = 4
 """In flight while the unhurried latency is measured; latency alone never pushes the limit lower."""
 MOST: Final = 64
 FIRST: Final = 8
-PATIENCE: Final = 14.0
+PATIENCE: Final = 40.0
 """Writes may take this many times as long as unhurried ones: the more a server has queued, the more it batches."""
 SOON_S: Final = 0.025
 """Latency below this is no reason to send less, however quick the server could be."""
-MEASURE_EVERY_S: Final = 10.0
+MEASURE_EVERY_S: Final = 30.0
 MEASURED_WRITES: Final = 6
 
 

@@ -2,8 +2,9 @@
 
 A read is evidence for the versions that were known when it began, and for writes that begin within 250 ms of its
 answer: a server that is slow to answer has slow writes, but has them. The next one is begun while the writes of the
-last one go out, so that they never pause for it; with nothing to write, nothing is read. One at a time. For a few
-objects only their owners' Leases are read, one by one: that is quicker. Run by `sharder.writing.mover`.
+last one go out, and on a slow server while the last one is still unanswered, so that writes never pause for it; with
+nothing to write, nothing is read. For a few objects only their owners' Leases are read, one by one: that is quicker.
+Run by `sharder.writing.mover`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _GRAIN_S: Final = 0.001
 _MARGIN: Final = 1.5
 """The next read begins so many times the longest of the last reads before the last one is void."""
 _FORGET: Final = 0.9
+_MOST_READS: Final = 8
+"""Under way at the same time: enough for a server that takes a second or two to answer."""
 
 
 FewOwners = Callable[[], frozenset[str] | None]
@@ -56,6 +59,14 @@ class Proof(NamedTuple):
     def is_valid(self, now: float) -> bool:
         """Whether a write may still begin on it."""
         return now - self.came_at < VALID_S and now - self.evidence.begun_at < OLDEST_S
+
+
+class _Read(NamedTuple):
+    """A read under way: when it began, what it will cover, and whose Leases it reads (None: all)."""
+
+    began_at: float
+    covered: Covered
+    owners: frozenset[str] | None
 
 
 class Proofs:
@@ -74,6 +85,8 @@ class Proofs:
         self._backoff = Backoff(base_s=0.1, max_s=5.0, healthy_s=10.0, rng=rng)
         self._read_s = 0.0
         self._began_at = -math.inf
+        self._under_way: list[_Read] = []
+        self._resumes_at = -math.inf
         self._current: Proof | None = None
         self._is_due_soon = False
         self._stirred = asyncio.Event()
@@ -105,26 +118,33 @@ class Proofs:
         return proof
 
     async def run(self) -> None:
-        while True:
-            await self._wait_wanted()
-            self._began_at = began = self._duty.clock.now()
-            owners = self._few_owners()
-            covered = self._agenda.covered()
-            try:
-                evidence = await self._read(owners)
-            except KubeError as error:
-                log.warning("no evidence about leases", ring=self._duty.spec.name, error=str(error))
-                await asyncio.sleep(self._backoff.failed(self._duty.clock.now()))
-                continue
-            self._backoff.reset()
-            now = self._duty.clock.now()
-            self._read_s = max(now - began, self._read_s * _FORGET)
-            self._current = Proof(evidence, covered, now)
-            self._came.set()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._wait_wanted()
+                self._began_at = self._duty.clock.now()
+                read = _Read(self._began_at, self._agenda.covered(), self._few_owners())
+                self._under_way.append(read)
+                tasks.create_task(self._carry_out(read), name="evidence")
 
-    async def _read(self, owners: frozenset[str] | None) -> Evidence:
+    async def _carry_out(self, read: _Read) -> None:
         roster = self._duty.roster
-        return await (roster.evidence() if owners is None else roster.evidence_of(owners))
+        try:
+            evidence = await (roster.evidence() if read.owners is None else roster.evidence_of(read.owners))
+        except KubeError as error:
+            log.warning("no evidence about leases", ring=self._duty.spec.name, error=str(error))
+            if read.began_at >= self._resumes_at:  # one failure for all that were under way
+                now = self._duty.clock.now()
+                self._resumes_at = now + self._backoff.failed(now)
+            return
+        finally:
+            self._under_way.remove(read)
+            self._stirred.set()
+        self._backoff.reset()
+        now = self._duty.clock.now()
+        self._read_s = max(now - read.began_at, self._read_s * _FORGET)
+        if self._current is None or self._current.evidence.begun_at <= evidence.begun_at:
+            self._current = Proof(evidence, read.covered, now)
+            self._came.set()
 
     async def _wait_wanted(self) -> None:
         """Return when another read would be of use."""
@@ -140,18 +160,26 @@ class Proofs:
 
     def _wanted_in_s(self) -> float | None:
         """None: not before something stirs."""
-        if not len(self._agenda):
+        if not len(self._agenda) or len(self._under_way) >= _MOST_READS:
             return None
         if (paused_s := self._pace.paused_s()) > 0:
             return paused_s  # nobody may write: evidence would only grow old
-        if (proof := self._current) is None or not self._agenda.covers(proof.covered):
-            left_s = self._began_at + APART_S - self._duty.clock.now()
-            return left_s if left_s > _GRAIN_S else 0.0
-        age_s = self._duty.clock.now() - proof.came_at
-        left_s = self._renew_after_s(proof) - age_s
+        left_s = max(self._wanted_at(), self._resumes_at) - self._duty.clock.now()
         return left_s if left_s > _GRAIN_S else 0.0
 
-    def _renew_after_s(self, proof: Proof) -> float:
-        if self._agenda.has(Lane.NEW) and not self._agenda.covers(proof.covered, up_to=Lane.NEW):
-            return HURRIED_S
-        return max(HURRIED_S, VALID_S - _MARGIN * self._read_s)
+    def _wanted_at(self) -> float:
+        if self._under_way:
+            covered = self._under_way[-1].covered
+            apart_s = (
+                VALID_S - (_MARGIN - 1) * self._read_s
+            )  # it will be valid for that long when the next one comes
+            return self._began_at + (HURRIED_S if self._lacks(covered) else max(HURRIED_S, apart_s))
+        if (proof := self._current) is None or not self._agenda.covers(proof.covered):
+            return self._began_at + APART_S
+        lasts_s = VALID_S - _MARGIN * self._read_s
+        return proof.came_at + (HURRIED_S if self._lacks(proof.covered) else max(HURRIED_S, lasts_s))
+
+    def _lacks(self, covered: Covered) -> bool:
+        """Whether something waits for another read than the one that covers *covered*: a new object, or everything."""
+        is_new = self._agenda.has(Lane.NEW) and not self._agenda.covers(covered, up_to=Lane.NEW)
+        return is_new or not self._agenda.covers(covered)

@@ -155,6 +155,38 @@ async def test_a_drain_label_set_by_hand_ends_where_the_ring_wants_the_object(
         await wait_until(is_put_right, within_s=20)
 
 
+async def test_objects_that_their_owners_pass_on_before_a_forged_request_is_corrected_come_back(
+    ground: Ground,
+) -> None:
+    """No watch shows what has a live owner: the sharder has to remember that it came too late."""
+    await ground.ring()
+    await ground.shard("a")
+    await ground.shard("b")
+    async with ground.sharder(SHARDER), owners_that_pass_on(ground):
+        await ground.sites(20)
+        await wait_until(lambda: at_their_places(ground, "ab", count=20))
+        names = sorted(name for name, shard in places("ab", count=20).items() if shard == "a-00000001")
+        slow = Fault(
+            what="latency",
+            user=SHARDER,
+            verb="patch",
+            resource="websites.example.com",
+            delay_s=1.0,
+            for_s=3,
+        )
+        await ground.plane.faults.add(slow)
+        patch = MergePatch({"metadata": {"labels": {KEYS.drain: "b-00000001"}}})
+        for name in names[:3]:
+            await ground.client.patch(WEBSITES, name, patch, namespace="default", type=bytes)
+
+        async def are_passed_on() -> bool:
+            owners = await ground.owners()
+            return all(owners[name] == "b-00000001" for name in names[:3])
+
+        await wait_until(are_passed_on)
+        await wait_until(lambda: at_their_places(ground, "ab", count=20), within_s=20)
+
+
 async def test_throttled_patches_pause_all_patches(ground: Ground) -> None:
     """The server names no object when it says 429: everybody who writes waits."""
     await ground.ring(maxLeaseDurationSeconds=10)
