@@ -56,9 +56,8 @@ class DrainBudget:
         """How many more drains may be asked of *owner* now."""
         late = Counter(handoff.owner for _, handoff in self._overdue(at))
         in_all = len(self._handoffs) - late.total()
-        return max(
-            0, min(self.max_in_flight - in_all, self.max_per_owner - self._of_owner[owner] + late[owner])
-        )
+        of_owner = self._of_owner[owner] - late[owner]
+        return max(0, min(self.max_in_flight - in_all, self.max_per_owner - of_owner))
 
     def in_order(self, owners: Iterable[str], *, at: float) -> list[str]:
         """*owners* in the order in which they should be asked: who is late with a handoff comes last.

@@ -319,6 +319,16 @@ async def test_the_next_read_runs_while_the_writes_of_the_last_one_go_out() -> N
         assert len(ring.roster.reads) <= 2 + (instants[-1] - instants[0]) / HURRIED_S
 
 
+async def test_on_a_slow_server_reads_overlap_and_writes_do_not_pause() -> None:
+    roster = Roster(TWO, "a-1", "b-1")
+    roster.read_s = 0.6
+    async with moving(roster) as ring:
+        instants = await busy(ring, 800)
+        gaps = [later - earlier for earlier, later in pairwise(instants)]
+        assert max(gaps) <= 0.05, "some read is always young enough"
+        assert len(ring.roster.reads) <= 10 + (instants[-1] - instants[0]) / HURRIED_S
+
+
 async def test_a_new_object_goes_before_a_backlog() -> None:
     async with moving(Roster(TWO, "a-1", "b-1")) as ring:
         ring.objects.takes_s = 0.02
