@@ -53,8 +53,9 @@ bench-sharder: setup ## the sharder at 100,000 objects beside what a real API se
 loadtest: setup ## one minute of load on the embedded control plane
 	@$(BIN)/python -m loadtest $(ARGS)
 
-failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,000 objects
+failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,000 objects; all are away for ten minutes
 	@RINGLEADER_FAILOVER_OBJECTS=20000 $(BIN)/python -m pytest -q tests/sharder/io/test_sharder_failover.py
+	@RINGLEADER_AWAY_S=600 $(BIN)/python -m pytest -q -k embedded tests/fleet/test_fleet_without_sharder.py
 
 model: setup ## every order of events of the protocol's model, to the end (long; ARGS=--write for the docs)
 	@$(BIN)/python -m tests.sharder.model $(ARGS)
