@@ -7,6 +7,7 @@ target lives. Called by `worker`, which keeps the root's key busy meanwhile.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Protocol
 
 import structlog
@@ -24,6 +25,8 @@ from shard_controller.writes import Writer
 log = structlog.get_logger("shard_controller")
 
 _ATTEMPTS = 3
+READS_APART_S = 0.1
+"""Between the beginnings of two reads of one Lease: without, they were a third of all requests in a join."""
 
 
 class NotAcknowledged(ShardError):
@@ -61,14 +64,15 @@ class LeaseReads(Protocol):
 class Evidence:
     """Whether a shard's Lease is held, by a consistent read that begins after the question was asked.
 
-    Questions that arrive while a read is under way share the next one: the cost of a drain of many objects
-    is a read per round trip, not per object.
+    Questions that arrive while a read is under way, or soon after one began, share the next one: the cost of a drain
+    of many objects is ten reads per second, not one per object.
     """
 
     def __init__(self, leases: LeaseReads) -> None:
         self._leases = leases
         self._reading: dict[str, asyncio.Lock] = {}
         self._begun: dict[str, int] = {}
+        self._began_at: dict[str, float] = {}
         self._answers: dict[str, tuple[int, bool]] = {}
 
     async def is_held(self, shard: str) -> bool:
@@ -77,10 +81,18 @@ class Evidence:
         async with self._reading.setdefault(shard, asyncio.Lock()):
             number, held = self._answers.get(shard, (0, False))
             if number < needed:
+                await self._keep_apart(shard)
                 number = self._begun[shard] = self._begun.get(shard, 0) + 1
                 held = await self._read(shard)
                 self._answers[shard] = (number, held)
         return held
+
+    async def _keep_apart(self, shard: str) -> None:
+        loop = asyncio.get_running_loop()
+        left_s = self._began_at.get(shard, -math.inf) + READS_APART_S - loop.time()
+        if left_s > 0:
+            await asyncio.sleep(left_s)
+        self._began_at[shard] = loop.time()
 
     async def _read(self, shard: str) -> bool:
         try:

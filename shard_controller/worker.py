@@ -37,7 +37,7 @@ M = TypeVar("M")
 
 Interruption = Literal["lease", "stop"]
 
-HANDOFFS = 32
+HANDOFFS = 64
 """Objects given up at the same time, beside the reconciles: each waits for two answers of the server."""
 
 

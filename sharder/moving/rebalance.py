@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 PAGE: Final = 500
-WRITES_AT_ONCE: Final = 32
+WRITES_AT_ONCE: Final = 64
 MAX_DEFERRED: Final = 5000
 """Objects remembered while their owners have no room for another handoff; then the pass waits."""
 MAX_DISPLACED: Final = 10_000

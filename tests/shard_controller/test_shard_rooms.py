@@ -15,7 +15,7 @@ from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.resource import Resource
 from shard_controller.cache import Cache, Kind, Task, object_from
-from shard_controller.drain import Evidence, acknowledgement
+from shard_controller.drain import READS_APART_S, Evidence, acknowledgement
 from shard_controller.gate import ShardGate
 from shard_controller.journal import FileJournal
 from shard_controller.ownership import Directed, Kept, Plain
@@ -184,6 +184,7 @@ class SlowLeases:
     """Leases whose reads take a second of virtual time; `holder` is what the next read finds."""
 
     def __init__(self) -> None:
+        self.takes_s = 1.0
         self.holder: str | None = "b-2"
         self.reads = 0
         self.failure: Exception | None = None
@@ -191,7 +192,7 @@ class SlowLeases:
     async def get(self, name: str) -> Lease:
         self.reads += 1
         found, failure = self.holder, self.failure
-        await asyncio.sleep(1)
+        await asyncio.sleep(self.takes_s)
         if failure is not None:
             raise failure
         if found is None:
@@ -210,6 +211,23 @@ async def test_evidence_is_a_read_that_began_after_the_question() -> None:
     assert await first is True
     assert await asyncio.gather(*later) == [False] * 20
     assert leases.reads == 2
+
+
+@pytest.mark.looptime
+async def test_questions_that_come_one_after_the_other_share_reads() -> None:
+    leases = SlowLeases()
+    leases.takes_s = 0.01
+    evidence = Evidence(leases)
+    asked = []
+    for _ in range(100):
+        asked.append(asyncio.create_task(evidence.is_held("b-2")))
+        await asyncio.sleep(0.01)
+    assert await asyncio.gather(*asked) == [True] * 100
+    assert leases.reads <= 2 + 1 / READS_APART_S
+    await asyncio.sleep(1)
+    began = asyncio.get_running_loop().time()
+    await evidence.is_held("b-2")
+    assert asyncio.get_running_loop().time() - began < 0.02, "a single question does not wait"
 
 
 @pytest.mark.looptime
