@@ -107,6 +107,7 @@ class Rebalance:
     def __init__(self, duty: Duty, handoffs: Handoffs, waiting: Waiting, mover: Mover) -> None:
         self._duty = duty
         self._handoffs = handoffs
+        handoffs.on_misled = self.nudge
         self._waiting = waiting
         self._mover = mover
         self._ancestry = Ancestry(duty.kinds, duty.objects.read_controller)

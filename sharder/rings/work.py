@@ -310,7 +310,6 @@ class RingWork:
         mover.unowned = unowned
         handoffs = Handoffs(duty, rng=self._rng)
         rebalance = Rebalance(duty, handoffs, waiting, mover)
-        handoffs.on_misled = rebalance.nudge
         reporter = Reporter(self._home, self.name, _mapping(self._document, "status"), clock=self._clock)
         survey = Survey(duty, waiting, handoffs, rebalance)
         publication = Publication(
