@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, assert_never
 
+import msgspec
+
 from kubeio.errors import KubeError
 from sharder.admission.review import Asked, Labelled, Left, Verdict
 from sharder.membership.activation import holder_of
@@ -84,7 +86,9 @@ class Desk:
                 case Assign(to=to):
                     return Labelled(to) if await self._is_shown(to) else Left.NO_EVIDENCE
                 case NeedController(controller=controller):
-                    subject = replace(subject, controller=await self.read_controller(controller))
+                    subject = msgspec.structs.replace(
+                        subject, controller=await self.read_controller(controller)
+                    )
                 case Wait() | ReportUnknown():
                     return Left.WAITS
                 case Nothing() | Drain() | UpdateDrain() | ReleaseDrain() | Strip():

@@ -105,7 +105,7 @@ async def test_what_pip_uninstall_left_over_is_noticed(tmp_path: Path) -> None:
     """It takes away what was written over ours; here only `kubeio` is left."""
     shutil.copytree(ROOT / "kubeio", tmp_path / "kubeio")
     libraries = Path(typer.__file__).parents[1]
-    program = "from kubeio.installation import check_packages; check_packages()"
+    program = "from kubeio.program.installation import check_packages; check_packages()"
     ended = await run(["-S", "-P", "-c", program], tmp_path, PYTHONPATH=f"{tmp_path}:{libraries}")
     assert ended.err.splitlines()[-1].endswith(
         "import: 'ring' finds nothing, though the rest of Ringleader is there; "

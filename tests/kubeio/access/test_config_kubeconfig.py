@@ -283,7 +283,7 @@ def test_loading_a_simple_kubeconfig_takes_no_time_and_no_foreign_package(write:
     """Nine processes of a fleet start on two cores: none of them may import the `kubernetes` package."""
     path = write(cluster={"certificate-authority-data": b64(ca.pem)})
     code = (
-        "import sys; from kubeio.config import load_cluster; import kubeio.client;"
+        "import sys; from kubeio.access.cluster import load_cluster; import kubeio.rest.client;"
         f"load_cluster(kubeconfig={str(path)!r}); print('kubernetes' in sys.modules)"
     )
     begun = time.monotonic()
