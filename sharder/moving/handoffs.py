@@ -143,7 +143,7 @@ class Handoffs:
         )
         async with aclosing(events):
             async for event in events:
-                self._handle(resource, namespace, event)
+                self.take(resource, namespace, event)
 
     async def _watch_former(self, resource: Resource, namespace: str) -> None:
         """A resource that the ring gave up may be out of reach by now: that must not stop the others."""
@@ -156,7 +156,8 @@ class Handoffs:
                 log.warning("removed resource cannot be watched", ring=self._duty.spec.name, error=str(error))
                 await asyncio.sleep(FORMER_RETRY_S)
 
-    def _handle(self, resource: Resource, namespace: str, event: WatchEvent) -> None:
+    def take(self, resource: Resource, namespace: str, event: WatchEvent) -> None:
+        """Take in what the watch of *resource* in *namespace* shows."""
         name = resource.group_resource
         where = name, namespace
         match event:
