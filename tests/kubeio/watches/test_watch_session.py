@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -401,3 +402,25 @@ async def test_closing_the_events_closes_the_stream() -> None:
     assert server.open_streams == 1
     await events.aclose()
     assert server.open_streams == 0
+
+
+@pytest.mark.parametrize("has_watch_list", [True, False])
+async def test_a_list_that_comes_at_once_leaves_the_loop_to_others_between_its_parts(
+    has_watch_list: bool,
+) -> None:
+    server = FakeServer(has_watch_list=has_watch_list)
+    for number in range(40):
+        server.put(f"site-{number}")
+    loop = asyncio.get_running_loop()
+    turns: list[None] = []
+    taken: Counter[int] = Counter()
+
+    def hear(change: Change) -> None:
+        taken[len(turns)] += 1
+        loop.call_soon(turns.append, None)  # runs in the loop's next turn
+
+    informer = Informer(session(server, page_size=4), on_change=hear)
+    async with running(informer.run):
+        await informer.synced.wait()
+    assert taken.total() == 40
+    assert max(taken.values()) == 4
