@@ -18,7 +18,8 @@ from kubeio.models import HasMeta, Meta, Object, ObjectKey, OwnerReference
 from kubeio.resource import Resource
 from kubeio.watches.forms import RAW
 from kubeio.watches.store import Store
-from shard_controller import declared
+from shard_controller.declared import Resource as Declared
+from shard_controller.declared import form_of, index_functions_of
 from shard_controller.ownership import Floors
 
 log = structlog.get_logger("shard_controller")
@@ -52,15 +53,13 @@ class Kind:
     *declared*: how the controller wants it kept. What no controller declares is only handed over: its metadata does.
     """
 
-    def __init__(
-        self, resource: Resource, *, clock: Clock, declared: declared.Resource[Any] | None = None
-    ) -> None:
+    def __init__(self, resource: Resource, *, clock: Clock, declared: Declared[Any] | None = None) -> None:
         self.resource = resource
         self.is_metadata_only = declared is None or declared.is_metadata_only
         """Whether the server is to be asked for metadata alone."""
         self.store = Store(
-            declared.form() if declared is not None else RAW,
-            indexes=declared.index_functions() if declared is not None else None,
+            form_of(declared) if declared is not None else RAW,
+            indexes=index_functions_of(declared) if declared is not None else None,
             on_fault=self._tell_fault,
         )
         self._indexes = tuple(declared.indexes) if declared is not None else ()

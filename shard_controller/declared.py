@@ -54,7 +54,7 @@ class Resource(Generic[M]):
         *,
         stored: Stored = "raw",
         transform: Callable[[bytes], bytes] | None = None,
-        indexes: Mapping[str, Callable[[M], Iterable[str]]] = MappingProxyType({}),
+        indexes: Mapping[str, Callable[[M], Iterable[str]]] | None = None,
     ) -> None:
         if stored not in get_args(Stored):
             raise InputError("stored", stored, "is unknown", f"use one of {', '.join(get_args(Stored))}")
@@ -70,7 +70,7 @@ class Resource(Generic[M]):
         self.model = model
         self.stored: Stored = stored
         self.transform = transform
-        self.indexes = MappingProxyType(dict(indexes))
+        self.indexes = MappingProxyType(dict(indexes or {}))
         self._decode = models.decoder(model)
 
     def decode(self, raw: bytes) -> M:
@@ -85,16 +85,21 @@ class Resource(Generic[M]):
         """Whether the server is asked for nothing but metadata."""
         return self.stored == "metadata"
 
-    def form(self) -> Form:
-        """What a store makes of the bytes that come."""
-        return dataclasses.replace(_FORMS[self.stored], transform=self.transform)
-
-    def index_functions(self) -> dict[str, Callable[[bytes], Iterable[str]]]:
-        """The indexes as functions of JSON."""
-        return {name: self._over_json(function) for name, function in self.indexes.items()}
-
-    def _over_json(self, function: Callable[[M], Iterable[str]]) -> Callable[[bytes], Iterable[str]]:
-        return lambda raw: function(self._decode(raw))
-
     def __repr__(self) -> str:
         return f"Resource({self.text!r}, {getattr(self.model, '__name__', self.model)})"
+
+
+def form_of(resource: Resource[M]) -> Form:
+    """What a store makes of the bytes that come."""
+    return dataclasses.replace(_FORMS[resource.stored], transform=resource.transform)
+
+
+def index_functions_of(resource: Resource[M]) -> dict[str, Callable[[bytes], Iterable[str]]]:
+    """The indexes of *resource* as functions of JSON."""
+    return {name: _over_json(resource, function) for name, function in resource.indexes.items()}
+
+
+def _over_json(
+    resource: Resource[M], function: Callable[[M], Iterable[str]]
+) -> Callable[[bytes], Iterable[str]]:
+    return lambda raw: function(resource.decode(raw))

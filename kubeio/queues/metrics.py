@@ -8,18 +8,20 @@ cost a key more than the queue does.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 _BUCKETS: Final = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _BOUNDS: Final = (*map(floatToGoString, _BUCKETS), "+Inf")
-_LABELS: Final = ["name"]
+
+F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily)
 
 
 class Durations:
@@ -93,7 +95,8 @@ class QueueCollectors:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._queues: list[QueueMetrics] = []
-        registry.register(self)
+        for told in self._told():
+            registry.register(told)
 
     def named(self, name: str) -> QueueMetrics:
         """What the queue *name* reports to."""
@@ -101,66 +104,94 @@ class QueueCollectors:
         self._queues.append(metrics)
         return metrics
 
-    def collect(self) -> Iterator[Metric]:
-        """What a scrape shows."""
+    def _told(self) -> Iterator[Collector]:
         queues = self._queues
-        depth = GaugeMetricFamily(
-            "workqueue_depth",
-            "Current depth of workqueue by workqueue and priority",
-            labels=[*_LABELS, "priority"],
+        yield _Told(
+            queues,
+            lambda: _gauge(
+                "depth", "Current depth of workqueue by workqueue and priority", ["name", "priority"]
+            ),
+            lambda queue, family: queue.add_depth(family),
         )
-        for queue in queues:
-            queue.add_depth(depth)
-        yield depth
-        yield _counter("adds", "Total number of adds handled by workqueue", {q.name: q.adds for q in queues})
-        yield _counter(
-            "retries", "Total number of retries handled by workqueue", {q.name: q.retries for q in queues}
+        yield _Told(
+            queues,
+            lambda: _counter("adds", "Total number of adds handled by workqueue"),
+            lambda queue, family: family.add_metric([queue.name], queue.adds),
         )
-        waits = _histogram(
-            "queue_duration_seconds",
-            "How long in seconds an item stays in workqueue before being requested",
+        yield _Told(
+            queues,
+            lambda: _counter("retries", "Total number of retries handled by workqueue"),
+            lambda queue, family: family.add_metric([queue.name], queue.retries),
         )
-        works = _histogram(
-            "work_duration_seconds", "How long in seconds processing an item from workqueue takes."
+        yield _Told(
+            queues,
+            lambda: _histogram(
+                "queue_duration_seconds",
+                "How long in seconds an item stays in workqueue before being requested",
+            ),
+            lambda queue, family: queue.queue_duration.add_to(family, queue.name),
         )
-        for queue in queues:
-            queue.queue_duration.add_to(waits, queue.name)
-            queue.work_duration.add_to(works, queue.name)
-        yield waits
-        yield works
-        yield _gauge(
-            "unfinished_work_seconds",
-            "Seconds of work that is in progress and has not been observed by work_duration, in sum.",
-            {queue.name: queue.unfinished_s() for queue in queues},
+        yield _Told(
+            queues,
+            lambda: _histogram(
+                "work_duration_seconds", "How long in seconds processing an item from workqueue takes."
+            ),
+            lambda queue, family: queue.work_duration.add_to(family, queue.name),
         )
-        yield _gauge(
-            "longest_running_processor_seconds",
-            "How many seconds the longest running processor has been running.",
-            {queue.name: queue.longest_s() for queue in queues},
+        yield _Told(
+            queues,
+            lambda: _gauge(
+                "unfinished_work_seconds",
+                "Seconds of work that is in progress and has not been observed by work_duration, in sum.",
+            ),
+            lambda queue, family: family.add_metric([queue.name], queue.unfinished_s()),
+        )
+        yield _Told(
+            queues,
+            lambda: _gauge(
+                "longest_running_processor_seconds",
+                "How many seconds the longest running processor has been running.",
+            ),
+            lambda queue, family: family.add_metric([queue.name], queue.longest_s()),
         )
 
+
+class _Told(Collector, Generic[F]):
+    """One metric of all *queues*, put together for each scrape."""
+
+    def __init__(
+        self,
+        queues: Sequence[QueueMetrics],
+        family: Callable[[], F],
+        tell: Callable[[QueueMetrics, F], None],
+    ) -> None:
+        self._queues = queues
+        self._family = family
+        self._tell = tell
+        self._labelnames = family()._labelnames  # called as in the library's own collectors
+
     def describe(self) -> Iterator[Metric]:
-        """The same without queues: a registry refuses names that are taken."""
-        return self.collect()
+        """The metric without queues: a registry refuses names that are taken."""
+        yield self._family()
+
+    def collect(self) -> Iterator[Metric]:
+        family = self._family()
+        for queue in self._queues:
+            self._tell(queue, family)
+        yield family
 
 
 def _nothing() -> float:
     return 0.0
 
 
-def _counter(name: str, text: str, values: Mapping[str, float]) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"workqueue_{name}", text, labels=_LABELS)
-    for queue, value in values.items():
-        family.add_metric([queue], value)
-    return family
+def _counter(name: str, text: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"workqueue_{name}", text, labels=["name"])
 
 
-def _gauge(name: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(f"workqueue_{name}", text, labels=_LABELS)
-    for queue, value in values.items():
-        family.add_metric([queue], value)
-    return family
+def _gauge(name: str, text: str, labels: Sequence[str] = ("name",)) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"workqueue_{name}", text, labels=labels)
 
 
 def _histogram(name: str, text: str) -> HistogramMetricFamily:
-    return HistogramMetricFamily(f"workqueue_{name}", text, labels=_LABELS)
+    return HistogramMetricFamily(f"workqueue_{name}", text, labels=["name"])
