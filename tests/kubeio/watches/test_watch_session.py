@@ -380,6 +380,21 @@ async def test_list_whose_pages_expire_is_read_in_one_go_and_the_unfinished_one_
     assert [change.key.name for change in changes] == ["new"]
 
 
+async def test_list_that_was_read_in_one_go_is_told_in_parts() -> None:
+    server = FakeServer()
+    for number in range(8):
+        server.put(f"site-{number}")
+    recording = Recording(session(server, page_size=3))
+    async with running(recording.run):
+        await server.wait_for_request("LIST")
+        await asyncio.sleep(0.011)  # its first page was read
+        server.compact()
+        await asyncio.sleep(30)
+    assert server.queries[-2]["limit"] == "0"
+    parts = [len(event.objects) for event in recording.events if isinstance(event, Listed)]
+    assert parts[-3:] == [3, 3, 2]
+
+
 async def test_watch_refused_again_and_again_leads_to_a_list() -> None:
     server = FakeServer(has_watch_list=True)
     informer = Informer(session(server))
