@@ -19,6 +19,7 @@ _PLAIN_BEGINS_WITH: Final = b"{"[0]
 _SAMPLES: Final = 256
 _SAMPLE_BYTES: Final = 8 * 1024
 _CONTENT_BYTES: Final = 16 * 1024
+_LEAST_BYTES: Final = 8
 _TABLES_BYTES: Final = 2 * 1024
 """Room for the entropy tables that stand before a dictionary's content."""
 
@@ -81,7 +82,7 @@ def _dictionary_of(samples: Sequence[bytes]) -> zstd.ZstdDict:
         if content and len(content) + len(raw) > _CONTENT_BYTES:
             break
         content += raw
-    shown = zstd.ZstdDict(content, is_raw=True)
+    shown = zstd.ZstdDict(content.ljust(_LEAST_BYTES), is_raw=True)
     try:
         return zstd.finalize_dict(shown, samples, len(content) + _TABLES_BYTES, _LEVEL)
     except zstd.ZstdError:  # too few of them, or all alike

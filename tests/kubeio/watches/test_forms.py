@@ -116,6 +116,10 @@ def test_objects_that_the_dictionary_has_not_seen_shrink_to_a_fifth() -> None:
     assert sum(len(dictionary.pack(raw)) for raw in unseen) < 0.2 * sum(map(len, unseen))
 
 
+def test_objects_too_small_to_shrink_get_no_dictionary() -> None:
+    assert dictionary_for([b'{"a":1}'] * 1000, worth_it=1.0) is None
+
+
 def test_objects_that_do_not_shrink_get_no_dictionary() -> None:
     noise = [b'{"x":"' + random.Random(n).randbytes(800).hex().encode() + b'"}' for n in range(300)]
     assert dictionary_for(noise, worth_it=0.4) is None
@@ -127,6 +131,5 @@ def test_objects_that_do_not_shrink_get_no_dictionary() -> None:
     ids=["one tiny", "all alike", "one huge", "two"],
 )
 def test_few_or_odd_objects_make_a_dictionary_all_the_same(objects: list[bytes]) -> None:
-    dictionary = dictionary_for(objects, worth_it=1.0)
-    assert dictionary is not None
+    dictionary = Dictionary(objects)
     assert [dictionary.unpack(dictionary.pack(raw)) for raw in objects] == objects
