@@ -25,7 +25,18 @@ REFUSALS: dict[str, KubeError] = {
     "expire": Expired("any", status=410),
     "busy": TooManyRequests("any", status=429, retry_after_s=2),
 }
-FAULTS = ["compact", "cut_streams", "freeze_streams", "torn", "down", "up", "stale", *REFUSALS]
+FAULTS = [
+    "compact",
+    "cut_streams",
+    "freeze_streams",
+    "torn",
+    "repeat",
+    "down",
+    "up",
+    "stale",
+    "restart",
+    *REFUSALS,
+]
 FORMS = {"plain": PLAIN, "compressed": Form(strips=True, compress_from_objects=3, compress_from_bytes=10**6)}
 STEP = st.one_of(
     st.tuples(st.just("put"), NAMES),
@@ -66,6 +77,8 @@ def act(server: FakeServer, what: str, name: str) -> None:
                 server.remove(name)
         case "torn":
             server.torn_line = True
+        case "repeat":
+            server.repeats_line = True
         case "down":
             server.is_down = True
             server.cut_streams()
@@ -87,31 +100,46 @@ def third(raw: bytes) -> list[str]:
 async def live_through(steps: list[tuple[str, str]], *, has_watch_list: bool, form: Form) -> None:
     server = FakeServer(has_watch_list=has_watch_list)
     mirror = Mirror()
-    source = ListWatch(server.client, WEBSITES, page_size=2, clock=LoopClock(), rng=rng())
-    informer = Informer(source, store=Store(form, indexes={"third": third}), on_change=mirror.hear)
+    store = Store(form, indexes={"third": third})
+
+    def follow() -> asyncio.Task[None]:
+        """A session of its own, on what is known already."""
+        source = ListWatch(server.client, WEBSITES, page_size=2, clock=LoopClock(), rng=rng())
+        informer = Informer(source, store=store, on_change=mirror.hear)
+        return group.create_task(informer.run())
+
     server.put("a")
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(informer.run())
+        running = follow()
         await asyncio.sleep(0.1)
         for what, detail in [*steps, ("quiet", "")]:
             if what == "wait":
                 await asyncio.sleep(float(detail))
+            elif what == "restart":
+                running.cancel()
+                await asyncio.wait([running])
+                running = follow()
             elif what == "quiet":
                 server.is_down = False
                 server.stale_list_at = None
                 server.refuse.clear()
                 await asyncio.sleep(200)
-                assert {key: informer.store.raw(key) for key in informer.store} == server.snapshot()
-                assert set(mirror.versions) == set(server.objects)
-                owned = {key for key, raw in server.objects.items() if b"uid-parent" in raw}
-                assert informer.store.children("uid-parent") == owned
-                for value in "012":
-                    indexed = {key for key, raw in server.objects.items() if third(raw) == [value]}
-                    assert informer.store.by_index("third", value) == indexed
+                check(store, mirror, server)
             else:
                 act(server, what, detail)
         running.cancel()
     assert server.open_streams == 0
+
+
+def check(store: Store, mirror: Mirror, server: FakeServer) -> None:
+    """Everything that can be read of *store* is what *server* has."""
+    assert {key: store.raw(key) for key in store} == server.snapshot()
+    assert set(mirror.versions) == set(server.objects)
+    owned = {key for key, raw in server.objects.items() if b"uid-parent" in raw}
+    assert store.children("uid-parent") == owned
+    for value in "012":
+        indexed = {key for key, raw in server.objects.items() if third(raw) == [value]}
+        assert store.by_index("third", value) == indexed
 
 
 @pytest.mark.parametrize("form", FORMS)
