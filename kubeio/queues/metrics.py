@@ -166,8 +166,8 @@ class _Told(Collector, Generic[F]):
         tell: Callable[[QueueMetrics, F], None],
     ) -> None:
         self._queues = queues
-        self._family = family
-        self._tell = tell
+        self._family: Callable[[], F] = family
+        self._tell: Callable[[QueueMetrics, F], None] = tell
         self._labelnames = family()._labelnames  # called as in the library's own collectors
 
     def describe(self) -> Iterator[Metric]:

@@ -127,7 +127,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.both("add_after", key, delay, priority=priority)
 
     @precondition(lambda self: self.model.waiting)
-    @rule(times=st.integers(8, 30))
+    @rule(times=st.integers(9, 16))
     def serve_a_busy_queue(self, times: int) -> None:
         """Long enough for levels to become overdue."""
         for _ in range(times):

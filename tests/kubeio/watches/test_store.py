@@ -158,7 +158,8 @@ def test_metadata_given_out_is_the_readers_own() -> None:
 
 def test_what_was_there_before_compression_began_is_compressed_with_what_comes() -> None:
     store = Store(COMPRESSED)
-    plain, packed = [], []
+    plain: list[Object] = []
+    packed: list[Object] = []
     for number in range(200):
         obj = website(f"site-{number:03}", number, filler=500)
         store.learn(obj)
