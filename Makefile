@@ -8,7 +8,7 @@ ARGS ?=
 VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder loadtest failover model mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-store loadtest failover model mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,7 +36,7 @@ lint: setup ## ruff, mypy strict, import-linter
 format: setup ## rewrite the code in the project's format
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: bench-ring bench-client bench-embedded ## every benchmark
+bench: bench-ring bench-client bench-embedded bench-store ## every benchmark
 
 bench-ring: setup ## ring against a plain ring and its best-kept peer
 	@$(BIN)/python -m loadtest.bench_ring $(ARGS)
@@ -46,6 +46,9 @@ bench-client: setup ## our HTTP connection against aiohttp, PATCHes per second o
 
 bench-embedded: setup ## PATCHes per second and memory of the control plane in memory
 	@$(BIN)/python -m devcluster.embedded.bench $(ARGS)
+
+bench-store: setup ## memory and time of each form in which a replica's cache keeps objects
+	@$(BIN)/python -m loadtest.bench_store $(ARGS)
 
 bench-sharder: setup ## the sharder at 100,000 objects beside what a real API server can take: 20 minutes, needs wrk
 	@$(BIN)/python -m loadtest.sharder_bench $(ARGS)

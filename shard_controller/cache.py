@@ -1,20 +1,28 @@
 """What this replica sees: per resource the store of its selected watch, and what it wrote itself a moment ago.
 
-Owns which resources belong together (`Kind`) and how to find the root of a tree of controlled objects.
+Owns how each resource is kept (`Kind`) and how to find the root of a tree of controlled objects.
 Writes nothing to the server. Filled by informers (in `engine`) and `writes`; read by `worker`, `drain`, `context`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
+import structlog
 
 from kubeio.clock import Clock
+from kubeio.errors import InputError
 from kubeio.models import HasMeta, Meta, Object, ObjectKey, OwnerReference
 from kubeio.resource import Resource
+from kubeio.watches.forms import RAW
 from kubeio.watches.store import Store
+from shard_controller.declared import Resource as Declared
+from shard_controller.declared import form_of, index_functions_of
 from shard_controller.ownership import Floors
+
+log = structlog.get_logger("shard_controller")
 
 _meta_decoder = msgspec.json.Decoder(HasMeta)
 WRITTEN_FOR_S = 60.0
@@ -40,11 +48,21 @@ def version_of(meta: Meta) -> int:
 
 
 class Kind:
-    """One resource: its store, the floors of what was given up, and own writes that the watch has yet to show."""
+    """One resource: its store, the floors of what was given up, and own writes that the watch has yet to show.
 
-    def __init__(self, resource: Resource, *, clock: Clock) -> None:
+    *declared*: how the controller wants it kept. What no controller declares is only handed over: its metadata does.
+    """
+
+    def __init__(self, resource: Resource, *, clock: Clock, declared: Declared[Any] | None = None) -> None:
         self.resource = resource
-        self.store = Store()
+        self.is_metadata_only = declared is None or declared.is_metadata_only
+        """Whether the server is to be asked for metadata alone."""
+        self.store = Store(
+            form_of(declared) if declared is not None else RAW,
+            indexes=index_functions_of(declared) if declared is not None else None,
+            on_fault=self._tell_fault,
+        )
+        self._indexes = tuple(declared.indexes) if declared is not None else ()
         self.floors: Floors[ObjectKey] = Floors()
         self._written: dict[ObjectKey, tuple[float, Object]] = {}
         self._clock = clock
@@ -99,12 +117,44 @@ class Kind:
                 keys.add(key)
         return [meta for key in sorted(keys) if (meta := self.meta(key)) is not None]
 
+    def by_index(self, name: str, value: str) -> list[ObjectKey]:
+        """Keys of the objects for which the index *name* gives *value*, in order, own writes included.
+
+        Raises: InputError if there is no such index.
+        """
+        if name not in self._indexes:
+            raise InputError(
+                "indexes",
+                name,
+                f"is no index of {self.name}",
+                f"declare it: sc.Resource(..., indexes={{{name!r}: function}})",
+            )
+        keys = self.store.by_index(name, value)
+        for key, (_, answer) in list(self._written.items()):
+            if self.get(key) is answer:
+                if value in self.store.values(name, key, answer.raw):
+                    keys.add(key)
+                else:
+                    keys.discard(key)
+        return sorted(keys)
+
     def sweep(self, streamed: int) -> None:
         """Forget what is older than the stream at *streamed*, and own writes that it never showed."""
         self.floors.forget(streamed)
         horizon = self._clock.now() - WRITTEN_FOR_S
         for key in [key for key, (at, _) in self._written.items() if at < horizon]:
             del self._written[key]
+
+    def _tell_fault(self, key: ObjectKey, what: str, error: Exception) -> None:
+        """One function of the user failed for one object: the others go on."""
+        is_fit = not isinstance(error, msgspec.ValidationError)
+        log.error(
+            "function over objects failed",
+            resource=self.name,
+            object=str(key),
+            function=what,
+            error=f"{type(error).__name__}: {error}" if is_fit else str(error),
+        )
 
 
 class Cache:
@@ -138,13 +188,15 @@ class Cache:
     def root(self, kind: Kind, meta: Meta) -> Task:
         """Whose key must be busy while this object is written: its controller's controller's ... as far as known."""
         task = Task(kind.name, meta.key)
+        if kind is self.primary:
+            return task
         for _ in range(10):  # a cycle of owners is possible to write; it is nobody's tree
-            if kind is self.primary:
-                return task
             found = self._controller(meta.controller, meta.namespace) if meta.controller else None
             if found is None:
                 return task
             kind, task = found
+            if kind is self.primary:
+                return task
             above = kind.meta(task.key)
             if above is None:
                 return task

@@ -71,6 +71,7 @@ class Engine:
                     kind.resource,
                     namespace=namespace,
                     label_selector=label_selector,
+                    metadata_only=kind.is_metadata_only,
                     silence_s=silence_s,
                     clock=clock,
                     rng=rng,

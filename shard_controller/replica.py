@@ -356,12 +356,17 @@ class Replica:
         """The declared resources as the server serves them, and with a ring all that it says is controlled."""
         discovery = Discovery(self._client)
         primary = await discovery.resolve(self._controller.resource.text)
-        owned = {declared.text: await discovery.resolve(declared.text) for declared in self._controller.owns}
+        owned = {wanted.text: await discovery.resolve(wanted.text) for wanted in self._controller.owns}
+        declared = {owned[resource.text]: resource for resource in self._controller.owns}
+        declared[primary] = self._controller.resource
         controlled = list(dict.fromkeys(owned.values()))
         if view is not None:
             controlled = await config.controlled_resources(discovery, view.entry(primary), owned)
         self._check_namespaces((primary, *controlled))
-        kinds = [Kind(resource, clock=self._clock) for resource in (primary, *controlled)]
+        kinds = [
+            Kind(resource, clock=self._clock, declared=declared.get(resource))
+            for resource in (primary, *controlled)
+        ]
         return Cache(kinds[0], kinds[1:]), owned
 
     def _check_namespaces(self, resources: Iterable[Resource]) -> None:

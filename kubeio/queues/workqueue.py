@@ -7,6 +7,8 @@ A key is in at most one of: *waiting* (will be handed out once, however often it
 (handed out, not done), *processing and wanted again* (waits as soon as it is done). Independent of that it
 may be *delayed*: it will be added at a known time, the earliest of those asked for. Two workers never hold
 the same key.
+
+Keys of a higher priority are handed out first, but none starves: see `Priority`.
 """
 
 from __future__ import annotations
@@ -14,16 +16,17 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
 from kubeio.backoff import exponential_s, jittered_s
 from kubeio.clock import Clock
 from kubeio.errors import KubeError
+from kubeio.queues.levels import Level, Priority, next_level
 from kubeio.queues.metrics import QueueMetrics
 
-__all__ = ["QueueClosed", "QueueMetrics", "WorkQueue"]
+__all__ = ["Priority", "QueueClosed", "QueueMetrics", "WorkQueue"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -41,8 +44,9 @@ class QueueClosed(KubeError):
 
 
 class WorkQueue(Generic[K]):
-    """Keys in the order in which they were first added, each handed to one worker at a time.
+    """Keys by priority, then in the order in which they came to it; each is handed to one worker at a time.
 
+    A key that waits is raised by a wish of higher priority, to the end of that; it is never lowered.
     Cost: add, get, done, discard O(1); add_after O(log delayed). A key handed over costs about 1 us.
     """
 
@@ -60,24 +64,31 @@ class WorkQueue(Generic[K]):
         self._base_delay_s = base_delay_s
         self._max_delay_s = max_delay_s
         self._metrics = metrics
-        self._waiting: OrderedDict[K, float] = OrderedDict()  # since when it could be handed out
-        self._again: set[K] = set()
+        self._levels: dict[Priority, Level[K]] = {priority: Level(priority) for priority in Priority}
+        self._by_rank = tuple(self._levels.values())  # the highest priority first
+        self._again: dict[K, Priority] = {}
         self._processing: dict[K, float] = {}  # since when, in order of hand-over
         self._failures: dict[K, int] = {}
-        self._due: dict[K, tuple[float, int, K]] = {}
-        self._heap: list[tuple[float, int, K]] = []  # an entry counts only while it is the one in `_due`
+        self._due: dict[K, tuple[float, int, K, Priority]] = {}
+        self._heap: list[
+            tuple[float, int, K, Priority]
+        ] = []  # an entry counts only while it is the one in `_due`
         self._sequence = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._getters: deque[asyncio.Future[K]] = deque()  # non-empty only while nothing waits
+        self._getters: deque[asyncio.Future[tuple[K, Priority]]] = (
+            deque()
+        )  # non-empty only while nothing waits
         self._is_closed = False
         if metrics is not None:
             metrics.read_from(
-                depth=self.__len__, unfinished_s=self._unfinished_s, longest_s=self._longest_running_s
+                depth={str(int(level.priority)): level.__len__ for level in self._by_rank},
+                unfinished_s=self._unfinished_s,
+                longest_s=self._longest_running_s,
             )
 
     def __len__(self) -> int:
         """Keys that wait to be handed out."""
-        return len(self._waiting)
+        return sum(map(len, self._by_rank))
 
     @property
     def processing(self) -> frozenset[K]:
@@ -94,54 +105,69 @@ class WorkQueue(Generic[K]):
         return self._is_closed
 
     def oldest_wait_s(self) -> float:
-        """How long the key at the head could have been handed out already; 0 if none waits."""
-        for waiting_since in self._waiting.values():
-            return self._clock.now() - waiting_since
-        return 0.0
+        """How long the key at a head could have been handed out already, the longest if there are several heads.
+
+        0 if none waits.
+        """
+        heads = [level.head_since() for level in self._by_rank if level.since]
+        return self._clock.now() - min(heads) if heads else 0.0
 
     def failures(self, key: K) -> int:
         """How often *key* was added rate-limited since it was last forgotten."""
         return self._failures.get(key, 0)
 
-    def add(self, key: K) -> None:
-        """Have *key* handed out once more, starting not before now."""
-        if self._is_closed or key in self._waiting or key in self._again:
+    def add(self, key: K, *, priority: Priority = Priority.NORMAL) -> None:
+        """Have *key* handed out once more, starting not before now; a key that waits is raised to *priority*."""
+        if self._is_closed:
             return
+        level = self._levels[priority]
+        if key in level.since:
+            return
+        if self._processing and key in self._processing:
+            self._want_again(key, priority)
+            return
+        for other in self._by_rank:
+            if other is not level and other.since and key in other.since:
+                if other.priority < priority and (since := other.remove(key)) is not None:
+                    level.push(key, since)
+                return
         if self._metrics is not None:
-            self._metrics.adds.inc()
-        if key in self._processing:
-            self._again.add(key)
+            self._metrics.adds += 1
+        if self._getters:
+            self._enqueue(key, self._clock.now(), priority)
         else:
-            self._enqueue(key, self._clock.now())
+            level.push(key, self._clock.now())
 
-    def add_after(self, key: K, delay_s: float) -> None:
-        """Add *key* in *delay_s* seconds; of several such wishes the earliest counts."""
+    def add_after(self, key: K, delay_s: float, *, priority: Priority = Priority.NORMAL) -> None:
+        """Add *key* in *delay_s* seconds; of several such wishes the earliest time and the highest priority count."""
         if self._is_closed:
             return
         if self._metrics is not None:
-            self._metrics.retries.inc()
+            self._metrics.retries += 1
         if delay_s <= 0:
-            self.add(key)
+            self.add(key, priority=priority)
             return
         due_at = self._clock.now() + delay_s
         known = self._due.get(key)
-        if known is not None and known[0] <= due_at:
-            return
+        if known is not None:
+            if known[0] <= due_at and known[3] >= priority:
+                return
+            due_at, priority = min(known[0], due_at), max(known[3], priority)
         self._sequence += 1
-        entry = self._due[key] = (due_at, self._sequence, key)
+        entry = self._due[key] = (due_at, self._sequence, key, priority)
         heapq.heappush(self._heap, entry)
         self._sweep_stale()
         if self._heap[0] is entry:
             self._arm()
 
-    def add_rate_limited(self, key: K) -> None:
+    def add_rate_limited(self, key: K, *, priority: Priority = Priority.NORMAL) -> None:
         """Add *key* after a delay that doubles with each call until `forget`."""
         if self._is_closed:
             return
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay_s = exponential_s(failures, base_s=self._base_delay_s, max_s=self._max_delay_s)
-        self.add_after(key, jittered_s(delay_s, self._rng, jitter=_JITTER))
+        self.add_after(key, jittered_s(delay_s, self._rng, jitter=_JITTER), priority=priority)
 
     def forget(self, key: K) -> None:
         """Start the back-off of *key* over: it was processed well, or it is gone."""
@@ -149,26 +175,29 @@ class WorkQueue(Generic[K]):
 
     def discard(self, key: K) -> None:
         """Forget every wish to have *key* handed out, now or later. Who processes it still calls `done`."""
-        self._waiting.pop(key, None)
-        self._again.discard(key)
+        for level in self._by_rank:
+            if level.since:
+                level.remove(key)
+        self._again.pop(key, None)
         self._due.pop(key, None)
         self._failures.pop(key, None)
 
     async def get(self) -> K:
-        """The next key, in order of arrival; getters are served in order too. Raises QueueClosed at the end."""
-        if self._waiting:
-            key, waiting_since = self._waiting.popitem(last=False)
+        """The next key; getters are served in the order in which they came. Raises QueueClosed at the end."""
+        level = next_level(self._by_rank)
+        if level is not None:
+            key, waiting_since = level.pop()
             self._hand_out(key, waiting_since)
             return key
         if self._is_closed:
             raise QueueClosed("the queue is closed and empty")
-        getter: asyncio.Future[K] = asyncio.get_running_loop().create_future()
+        getter: asyncio.Future[tuple[K, Priority]] = asyncio.get_running_loop().create_future()
         self._getters.append(getter)
         try:
-            return await getter
+            return (await getter)[0]
         except asyncio.CancelledError:
             if getter.done() and not getter.cancelled() and getter.exception() is None:
-                self._take_back(getter.result())
+                self._take_back(*getter.result())
             raise
 
     def done(self, key: K) -> None:
@@ -179,9 +208,9 @@ class WorkQueue(Generic[K]):
         now = self._clock.now()
         if self._metrics is not None:
             self._metrics.work_duration.observe(now - started_at)
-        if key in self._again:
-            self._again.remove(key)
-            self._enqueue(key, now)
+        priority = self._again.pop(key, None) if self._again else None
+        if priority is not None:
+            self._enqueue(key, now, priority)
 
     def close(self, *, drain: bool = True) -> None:
         """Accept nothing more and drop what is delayed. What waits is still handed out if *drain*.
@@ -192,7 +221,8 @@ class WorkQueue(Generic[K]):
         self._due.clear()
         self._heap.clear()
         if not drain:
-            self._waiting.clear()
+            for level in self._by_rank:
+                level.clear()
             self._again.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -202,15 +232,28 @@ class WorkQueue(Generic[K]):
                 getter.set_exception(QueueClosed("the queue is closed and empty"))
         self._getters.clear()
 
-    def _enqueue(self, key: K, waiting_since: float) -> None:
-        """Give *key* to the getter that waits longest, else let it wait at the end."""
+    def _want_again(self, key: K, priority: Priority) -> None:
+        """*key* is being processed: remember that it is to be handed out once more."""
+        known = self._again.get(key)
+        if known is None and self._metrics is not None:
+            self._metrics.adds += 1
+        if known is None or known < priority:
+            self._again[key] = priority
+
+    def _enqueue(self, key: K, waiting_since: float, priority: Priority) -> None:
+        """Give *key* to the getter that waits longest, else let it wait at the end of its level."""
+        if not self._given(key, waiting_since, priority):
+            self._levels[priority].push(key, waiting_since)
+
+    def _given(self, key: K, waiting_since: float, priority: Priority) -> bool:
+        """Whether a getter waited, and has *key* now."""
         while self._getters:
             getter = self._getters.popleft()
             if not getter.done():  # else it was cancelled and has not run yet
                 self._hand_out(key, waiting_since)
-                getter.set_result(key)
-                return
-        self._waiting[key] = waiting_since
+                getter.set_result((key, priority))
+                return True
+        return False
 
     def _hand_out(self, key: K, waiting_since: float) -> None:
         now = self._clock.now()
@@ -218,13 +261,12 @@ class WorkQueue(Generic[K]):
         if self._metrics is not None:
             self._metrics.queue_duration.observe(now - waiting_since)
 
-    def _take_back(self, key: K) -> None:
-        """A getter was cancelled after it had been given *key*: nobody worked on it, it goes first."""
+    def _take_back(self, key: K, priority: Priority) -> None:
+        """A getter was cancelled after it had been given *key*: nobody worked on it, it goes first in its level."""
         handed_out_at = self._processing.pop(key)
-        self._again.discard(key)
-        self._enqueue(key, handed_out_at)
-        if key in self._waiting:
-            self._waiting.move_to_end(key, last=False)
+        priority = max(priority, self._again.pop(key, priority))
+        if not self._given(key, handed_out_at, priority):
+            self._levels[priority].push_first(key, handed_out_at)
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -241,7 +283,7 @@ class WorkQueue(Generic[K]):
             key = entry[2]
             if self._due.get(key) is entry:
                 del self._due[key]
-                self.add(key)
+                self.add(key, priority=entry[3])
         self._timer = None
         self._arm()
 

@@ -73,6 +73,9 @@ class Informer:
         async with aclosing(self.source.events()) as events:
             async for event in events:
                 self._take(event)
+                if isinstance(event, Listed):
+                    # a list may come faster than it is taken in, from buffers that never make this task wait
+                    await asyncio.sleep(0)
         raise RuntimeError(f"the endless watch of {self.source.resource.group_resource} ended")
 
     def _take(self, event: WatchEvent) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Final
 
@@ -199,11 +199,17 @@ class ListWatch:
                 self._refuse_older(version)
                 yield ListStarted()
             self._is_alive()
-            yield Listed(page.objects)
+            for part in self._parts(page.objects):
+                yield Listed(part)
             continue_ = page.continue_
             if not continue_:
                 break
         yield self._picture_complete(version)
+
+    def _parts(self, objects: list[Object]) -> Iterator[list[Object]]:
+        """*objects*, no more at once than a page has: a list that was read in one go has no pages."""
+        for begin in range(0, max(len(objects), 1), self._page_size):
+            yield objects[begin : begin + self._page_size]
 
     async def _stream_list(self) -> AsyncGenerator[WatchEvent, None]:
         """The first picture by WatchList; the watch then goes on in the same stream.

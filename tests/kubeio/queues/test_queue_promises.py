@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeio.queues.metrics import QueueCollectors
-from kubeio.queues.workqueue import QueueClosed, WorkQueue
+from kubeio.queues.workqueue import Priority, QueueClosed, WorkQueue
 from tests.kubeio.virtual import LoopClock, rng
 
 pytestmark = pytest.mark.looptime
@@ -259,7 +259,6 @@ async def test_metrics_have_the_names_that_dashboards_know() -> None:
     await queue.get()
     await asyncio.sleep(3)
     await queue.get()
-    assert value("workqueue_depth") == 0
     assert value("workqueue_adds_total") == 2
     assert value("workqueue_queue_duration_seconds_sum") == pytest.approx(2 + 5)
     await asyncio.sleep(1)
@@ -270,4 +269,171 @@ async def test_metrics_have_the_names_that_dashboards_know() -> None:
     assert value("workqueue_work_duration_seconds_sum") == pytest.approx(4)
     assert value("workqueue_retries_total") == 1
     assert value("workqueue_longest_running_processor_seconds") == pytest.approx(1)
-    assert registry.get_sample_value("workqueue_depth", {"name": "other"}) == 1
+    assert registry.get_sample_value("workqueue_depth", {"name": "other", "priority": "0"}) == 1
+    assert registry.get_sample_value("workqueue_depth", {"name": "websites", "priority": "0"}) == 0
+
+
+async def test_the_histogram_of_waits_has_cumulative_buckets() -> None:
+    registry = CollectorRegistry()
+    metrics = QueueCollectors(registry).named("websites")
+    queue: WorkQueue[str] = WorkQueue(clock=LoopClock(), rng=rng(), metrics=metrics)
+    for key in ("a", "b"):
+        queue.add(key)
+        await asyncio.sleep(2)
+        await queue.get()
+    queue.add("c")
+    await queue.get()
+
+    def below(bound: str) -> float | None:
+        return registry.get_sample_value(
+            "workqueue_queue_duration_seconds_bucket", {"name": "websites", "le": bound}
+        )
+
+    assert [below(bound) for bound in ("0.0001", "1.0", "2.5", "+Inf")] == [1, 1, 3, 3]
+    assert registry.get_sample_value("workqueue_queue_duration_seconds_count", {"name": "websites"}) == 3
+
+
+async def test_depth_is_told_by_priority() -> None:
+    registry = CollectorRegistry()
+    queue: WorkQueue[str] = WorkQueue(
+        clock=LoopClock(), rng=rng(), metrics=QueueCollectors(registry).named("websites")
+    )
+    queue.add("asked for", priority=Priority.HANDOFF)
+    queue.add("changed")
+    for key in ("x", "y", "z"):
+        queue.add(key, priority=Priority.RESYNC)
+    depths = [
+        registry.get_sample_value("workqueue_depth", {"name": "websites", "priority": priority})
+        for priority in ("100", "0", "-100")
+    ]
+    assert depths == [1, 1, 3]
+
+
+def test_two_sets_of_queues_cannot_share_a_registry() -> None:
+    registry = CollectorRegistry()
+    QueueCollectors(registry)
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        QueueCollectors(registry)
+
+
+# -- priorities
+
+
+async def taken(queue: WorkQueue[str], count: int) -> list[str]:
+    keys = [await queue.get() for _ in range(count)]
+    for key in keys:
+        queue.done(key)
+    return keys
+
+
+async def test_handoffs_go_before_changes_and_changes_before_resyncs() -> None:
+    queue = new_queue()
+    queue.add("same", priority=Priority.RESYNC)
+    queue.add("changed")
+    queue.add("asked for", priority=Priority.HANDOFF)
+    assert await taken(queue, 3) == ["asked for", "changed", "same"]
+
+
+async def test_waiting_key_is_raised_to_the_end_of_the_higher_level_and_comes_once() -> None:
+    queue = new_queue()
+    for key in ("a", "b"):
+        queue.add(key, priority=Priority.RESYNC)
+    queue.add("c")
+    queue.add("a")
+    assert await taken(queue, len(queue)) == ["c", "a", "b"]
+
+
+async def test_waiting_key_is_never_lowered() -> None:
+    queue = new_queue()
+    queue.add("a", priority=Priority.HANDOFF)
+    queue.add("b", priority=Priority.HANDOFF)
+    queue.add("a", priority=Priority.RESYNC)
+    queue.add("a")
+    assert await taken(queue, len(queue)) == ["a", "b"]
+
+
+async def test_raised_key_has_waited_since_it_was_first_added() -> None:
+    queue = new_queue()
+    queue.add("a", priority=Priority.RESYNC)
+    await asyncio.sleep(5)
+    queue.add("a")
+    assert queue.oldest_wait_s() == pytest.approx(5)
+
+
+async def test_key_wanted_again_comes_with_the_highest_priority_asked_for_meanwhile() -> None:
+    queue = new_queue()
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("b")
+    queue.add("a", priority=Priority.RESYNC)
+    queue.add("a", priority=Priority.HANDOFF)
+    queue.add("a")
+    queue.done("a")
+    assert await taken(queue, 2) == ["a", "b"]
+
+
+async def test_delayed_key_comes_at_the_earliest_time_with_the_highest_priority_asked_for() -> None:
+    queue = new_queue()
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    queue.add_after("a", 5, priority=Priority.RESYNC)
+    queue.add_after("a", 9, priority=Priority.HANDOFF)
+    assert queue.delayed == 1
+    await asyncio.sleep(4.9)
+    queue.add("b")
+    await asyncio.sleep(0.2)
+    assert await taken(queue, 2) == ["a", "b"]
+    assert loop.time() - start == pytest.approx(5.1)
+    await asyncio.sleep(10)
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize("busy", [Priority.NORMAL, Priority.HANDOFF])
+async def test_no_level_starves_while_higher_ones_never_run_dry(busy: Priority) -> None:
+    queue = new_queue()
+    low = [priority for priority in Priority if priority < busy]
+    for priority in low:
+        for number in range(20):
+            queue.add(f"{priority.name} {number}", priority=priority)
+    since = dict.fromkeys(low, 0)
+    for round_ in range(150):
+        queue.add(f"busy {round_}", priority=busy)
+        (key,) = await taken(queue, 1)
+        for priority in low:
+            since[priority] = 0 if key.startswith(priority.name) else since[priority] + 1
+            assert since[priority] < 10, f"{priority.name} was passed over ten times"
+    assert len(queue) > 0
+
+
+async def test_low_keys_take_no_more_than_their_share() -> None:
+    queue = new_queue()
+    for number in range(100):
+        queue.add(f"low {number}", priority=Priority.RESYNC)
+        queue.add(f"high {number}")
+    keys = await taken(queue, 90)
+    assert sum(key.startswith("high") for key in keys) == 80
+
+
+async def test_key_that_was_discarded_and_added_again_has_lost_its_place() -> None:
+    queue = new_queue()
+    for key in ("a", "b", "c"):
+        queue.add(key)
+    queue.discard("a")
+    queue.add("a")
+    queue.discard("b")
+    queue.add("b")
+    assert await taken(queue, 3) == ["c", "a", "b"]
+
+
+async def test_keys_that_left_do_not_pile_up_in_memory() -> None:
+    queue = new_queue()
+    queue.add("stays")
+    tracemalloc.start()
+    try:
+        for _ in range(10_000):
+            queue.add("a")
+            queue.discard("a")
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 100_000

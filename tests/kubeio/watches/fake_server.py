@@ -42,6 +42,7 @@ class FakeServer:
         self.polite_end_after_s: float | None = None
         self.error_event: dict[str, Any] | None = None  # what the next watch says first
         self.torn_line = False
+        self.repeats_line = False  # the next event comes twice
         self.sends_bookmarks = True
         self._compacted = 0
         self._history: list[tuple[int, str, bytes]] = []
@@ -181,6 +182,9 @@ class FakeServer:
             fresh = next((entry for entry in self._history if entry[0] > since), None)
             if fresh is not None:
                 since, kind, raw = fresh
+                if self.repeats_line:
+                    self.repeats_line = False
+                    yield _line(kind, raw)
                 torn, self.torn_line = self.torn_line, False
                 yield _line(kind, raw)[:-20] if torn else _line(kind, raw)
             elif loop.time() >= bookmark_at:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from kubeio.models import HasMeta, Object, ObjectKey
+from kubeio.watches.forms import RAW, Form
 from kubeio.watches.store import Store
 from kubeio.watches.versions import is_older, newest
 
@@ -121,6 +122,51 @@ def test_children_given_out_may_be_changed_by_the_reader() -> None:
     store.put(website("b", 1, owner="p"))
     store.children("p").clear()
     assert len(store.children("p")) == 2
+
+
+COMPRESSED = Form(strips=True, compress_from_objects=10, compress_from_bytes=10**9)
+
+
+@pytest.mark.parametrize("filler", [10, 1000, 100_000])
+def test_an_object_kept_compressed_is_read_in_its_newest_version_however_large(filler: int) -> None:
+    store = Store(COMPRESSED)
+    for number in range(20):
+        store.put(website(f"site-{number}", 1))
+    assert store.is_packing
+    store.put(website("a", 2))
+    assert store.get(KEY) == website("a", 2)
+    store.put(website("a", 3, filler=filler))
+    assert store.get(KEY) == website("a", 3, filler=filler)
+    assert store.put(website("a", 4)) == website("a", 3, filler=filler)
+    assert store.remove(KEY) == website("a", 4)
+    assert store.raw(KEY) is None
+
+
+def test_metadata_given_out_is_the_readers_own() -> None:
+    for form in (RAW, COMPRESSED):
+        store = Store(form)
+        for number in range(20):
+            store.put(website(f"site-{number}", 1))
+        store.put(website("a", 2))
+        for read in (store.meta(KEY), getattr(store.get(KEY), "meta", None)):
+            assert read is not None
+            read.labels["changed"] = "by the reader"
+        again = store.meta(KEY)
+        assert again is not None
+        assert "changed" not in again.labels
+
+
+def test_what_was_there_before_compression_began_is_compressed_with_what_comes() -> None:
+    store = Store(COMPRESSED)
+    plain: list[Object] = []
+    packed: list[Object] = []
+    for number in range(200):
+        obj = website(f"site-{number:03}", number, filler=500)
+        store.learn(obj)
+        (packed if store.is_packing else plain).append(obj)
+    assert len(plain) == 9
+    assert {key: store.raw(key) for key in store} == {obj.meta.key: obj.raw for obj in [*plain, *packed]}
+    assert store.stored_bytes() < 0.3 * sum(len(obj.raw) for obj in [*plain, *packed])
 
 
 @pytest.mark.parametrize("owned", [False, True])

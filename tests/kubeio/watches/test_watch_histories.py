@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeio.errors import Expired, KubeError, ServerFailure, TooManyRequests
 from kubeio.models import Meta, ObjectKey
+from kubeio.watches.forms import PLAIN, Form
 from kubeio.watches.informer import Informer
-from kubeio.watches.store import Change
+from kubeio.watches.store import Change, Store
 from kubeio.watches.versions import number
 from kubeio.watches.watch import ListWatch
 from tests.kubeio.virtual import LoopClock, rng, run_virtually
@@ -22,7 +25,19 @@ REFUSALS: dict[str, KubeError] = {
     "expire": Expired("any", status=410),
     "busy": TooManyRequests("any", status=429, retry_after_s=2),
 }
-FAULTS = ["compact", "cut_streams", "freeze_streams", "torn", "down", "up", "stale", *REFUSALS]
+FAULTS = [
+    "compact",
+    "cut_streams",
+    "freeze_streams",
+    "torn",
+    "repeat",
+    "down",
+    "up",
+    "stale",
+    "restart",
+    *REFUSALS,
+]
+FORMS = {"plain": PLAIN, "compressed": Form(strips=True, compress_from_objects=3, compress_from_bytes=10**6)}
 STEP = st.one_of(
     st.tuples(st.just("put"), NAMES),
     st.tuples(st.just("put"), NAMES),
@@ -62,6 +77,8 @@ def act(server: FakeServer, what: str, name: str) -> None:
                 server.remove(name)
         case "torn":
             server.torn_line = True
+        case "repeat":
+            server.repeats_line = True
         case "down":
             server.is_down = True
             server.cut_streams()
@@ -75,36 +92,60 @@ def act(server: FakeServer, what: str, name: str) -> None:
             server.refuse.append(REFUSALS[error])
 
 
-async def live_through(steps: list[tuple[str, str]], *, has_watch_list: bool) -> None:
+def third(raw: bytes) -> list[str]:
+    """The values of an index: they change with most changes."""
+    return [str(json.loads(raw)["spec"]["value"] % 3)]
+
+
+async def live_through(steps: list[tuple[str, str]], *, has_watch_list: bool, form: Form) -> None:
     server = FakeServer(has_watch_list=has_watch_list)
     mirror = Mirror()
-    source = ListWatch(server.client, WEBSITES, page_size=2, clock=LoopClock(), rng=rng())
-    informer = Informer(source, on_change=mirror.hear)
+    store = Store(form, indexes={"third": third})
+
+    def follow() -> asyncio.Task[None]:
+        """A session of its own, on what is known already."""
+        source = ListWatch(server.client, WEBSITES, page_size=2, clock=LoopClock(), rng=rng())
+        informer = Informer(source, store=store, on_change=mirror.hear)
+        return group.create_task(informer.run())
+
     server.put("a")
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(informer.run())
+        running = follow()
         await asyncio.sleep(0.1)
         for what, detail in [*steps, ("quiet", "")]:
             if what == "wait":
                 await asyncio.sleep(float(detail))
+            elif what == "restart":
+                running.cancel()
+                await asyncio.wait([running])
+                running = follow()
             elif what == "quiet":
                 server.is_down = False
                 server.stale_list_at = None
                 server.refuse.clear()
                 await asyncio.sleep(200)
-                assert {key: informer.store.raw(key) for key in informer.store} == server.snapshot()
-                assert set(mirror.versions) == set(server.objects)
-                owned = {key for key, raw in server.objects.items() if b"uid-parent" in raw}
-                assert informer.store.children("uid-parent") == owned
+                check(store, mirror, server)
             else:
                 act(server, what, detail)
         running.cancel()
     assert server.open_streams == 0
 
 
-@settings(max_examples=150, deadline=None)
+def check(store: Store, mirror: Mirror, server: FakeServer) -> None:
+    """Everything that can be read of *store* is what *server* has."""
+    assert {key: store.raw(key) for key in store} == server.snapshot()
+    assert set(mirror.versions) == set(server.objects)
+    owned = {key for key, raw in server.objects.items() if b"uid-parent" in raw}
+    assert store.children("uid-parent") == owned
+    for value in "012":
+        indexed = {key for key, raw in server.objects.items() if third(raw) == [value]}
+        assert store.by_index("third", value) == indexed
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(STEP, max_size=30), st.booleans())
 def test_store_equals_the_server_at_every_quiet_point_of_any_history(
-    steps: list[tuple[str, str]], has_watch_list: bool
+    form: str, steps: list[tuple[str, str]], has_watch_list: bool
 ) -> None:
-    run_virtually(live_through(steps, has_watch_list=has_watch_list))
+    run_virtually(live_through(steps, has_watch_list=has_watch_list, form=FORMS[form]))

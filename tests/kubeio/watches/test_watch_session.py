@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -379,6 +380,21 @@ async def test_list_whose_pages_expire_is_read_in_one_go_and_the_unfinished_one_
     assert [change.key.name for change in changes] == ["new"]
 
 
+async def test_list_that_was_read_in_one_go_is_told_in_parts() -> None:
+    server = FakeServer()
+    for number in range(8):
+        server.put(f"site-{number}")
+    recording = Recording(session(server, page_size=3))
+    async with running(recording.run):
+        await server.wait_for_request("LIST")
+        await asyncio.sleep(0.011)  # its first page was read
+        server.compact()
+        await asyncio.sleep(30)
+    assert server.queries[-2]["limit"] == "0"
+    parts = [len(event.objects) for event in recording.events if isinstance(event, Listed)]
+    assert parts[-3:] == [3, 3, 2]
+
+
 async def test_watch_refused_again_and_again_leads_to_a_list() -> None:
     server = FakeServer(has_watch_list=True)
     informer = Informer(session(server))
@@ -401,3 +417,25 @@ async def test_closing_the_events_closes_the_stream() -> None:
     assert server.open_streams == 1
     await events.aclose()
     assert server.open_streams == 0
+
+
+@pytest.mark.parametrize("has_watch_list", [True, False])
+async def test_a_list_that_comes_at_once_leaves_the_loop_to_others_between_its_parts(
+    has_watch_list: bool,
+) -> None:
+    server = FakeServer(has_watch_list=has_watch_list)
+    for number in range(40):
+        server.put(f"site-{number}")
+    loop = asyncio.get_running_loop()
+    turns: list[None] = []
+    taken: Counter[int] = Counter()
+
+    def hear(change: Change) -> None:
+        taken[len(turns)] += 1
+        loop.call_soon(turns.append, None)  # runs in the loop's next turn
+
+    informer = Informer(session(server, page_size=4), on_change=hear)
+    async with running(informer.run):
+        await informer.synced.wait()
+    assert taken.total() == 40
+    assert max(taken.values()) == 4
