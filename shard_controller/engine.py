@@ -19,7 +19,7 @@ from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.store import Change
 from kubeio.watches.watch import ListWatch
-from shard_controller.cache import Cache, Kind, Task
+from shard_controller.cache import Cache, Kind, Task, WatchedKind
 from shard_controller.gate import Gate
 from shard_controller.progress import TICK_S, Pulse
 from shard_controller.worker import Worker
@@ -61,10 +61,11 @@ class Engine:
         self._pulse = pulse
         self._clock = clock
         self._worker: Worker[object] | None = None
-        self._sources: dict[str, list[ListWatch]] = {}
+        self._sources: dict[Kind, list[ListWatch]] = {}
         self._informers: list[Informer] = []
-        for kind in cache:
-            self._sources[kind.name] = []
+
+        def follow(kind: Kind, namespaces: tuple[str, ...], label_selector: str) -> None:
+            self._sources[kind] = []
             for namespace in (namespaces if kind.resource.namespaced else ()) or ("",):
                 source = ListWatch(
                     client,
@@ -75,16 +76,25 @@ class Engine:
                     clock=clock,
                     rng=rng,
                 )
-                self._sources[kind.name].append(source)
+                self._sources[kind].append(source)
                 informer = Informer(
                     source, store=kind.store, namespace=namespace, on_change=self._hears(kind)
                 )
                 self._informers.append(informer)
 
+        for kind in cache:
+            follow(kind, namespaces, label_selector)
+        for watched in cache.watched.values():
+            follow(watched, watched.watch.namespaces or namespaces, watched.watch.label_selector)
+
     def _hears(self, kind: Kind) -> Callable[[Change], None]:
         def on_change(change: Change) -> None:
-            if self._worker is not None:
-                self._worker.changed(kind, change)
+            if self._worker is None:
+                return
+            if isinstance(kind, WatchedKind):
+                self._worker.intake.watched_changed(kind, change)
+            else:
+                self._worker.intake.changed(kind, change)
 
         return on_change
 
@@ -114,7 +124,7 @@ class Engine:
                 await self._until_synced(stop)
                 working = group.create_task(worker.run(), name="workers")
                 if not stopping.is_set():
-                    log.info("working", resources=list(self._sources), objects=len(self._cache.primary.store))
+                    log.info("working", resources=[kind.name for kind in self._sources], objects=len(self._cache.primary.store))
                 await stop
                 await self._end(worker, working, timeout_s)
             finally:
@@ -178,4 +188,4 @@ class Engine:
 
     def _streamed(self, kind: Kind) -> int:
         """Up to which version every watch of *kind* has come."""
-        return min(int(source.resource_version or 0) for source in self._sources[kind.name])
+        return min(int(source.resource_version or 0) for source in self._sources[kind])

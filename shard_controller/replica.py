@@ -30,7 +30,7 @@ from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from shard_controller import config, life, process
 from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single
-from shard_controller.cache import Cache, Kind, Task
+from shard_controller.cache import Cache, Kind, Task, WatchedKind
 from shard_controller.config import RingView, Settings
 from shard_controller.context import Surroundings
 from shard_controller.drain import Evidence, Handover
@@ -310,7 +310,7 @@ class Replica:
             return worker
 
         self._gate, self._engine, self._writer = way.gate, engine, writer
-        for kind in way.cache:
+        for kind in (*way.cache.watched.values(), *way.cache):  # the tree counts where a resource is in both
             self._metrics.watch_objects(kind.name, kind.store.__len__)
         async with asyncio.TaskGroup() as group:
             poll = group.create_task(self._watch_ring(polled_ring, way.cache), name="ring poll")
@@ -354,15 +354,25 @@ class Replica:
 
     async def _resources(self, view: RingView | None) -> tuple[Cache, dict[str, Resource]]:
         """The declared resources as the server serves them, and with a ring all that it says is controlled."""
-        discovery = Discovery(self._client)
-        primary = await discovery.resolve(self._controller.resource.text)
-        owned = {declared.text: await discovery.resolve(declared.text) for declared in self._controller.owns}
+        discovery, controller = Discovery(self._client), self._controller
+        primary = await discovery.resolve(controller.resource.text)
+        owned = {declared.text: await discovery.resolve(declared.text) for declared in controller.owns}
+        watched = [
+            WatchedKind(watch, await discovery.resolve(watch.resource.text), clock=self._clock)
+            for watch in controller.watches
+        ]
         controlled = list(dict.fromkeys(owned.values()))
         if view is not None:
             controlled = await config.controlled_resources(discovery, view.entry(primary), owned)
         self._check_namespaces((primary, *controlled))
-        kinds = [Kind(resource, clock=self._clock) for resource in (primary, *controlled)]
-        return Cache(kinds[0], kinds[1:]), owned
+        remembered = {owned[each.resource.text] for each in controller.owned if each.when is not None}
+        if controller.when is not None:
+            remembered.add(primary)
+        kinds = [
+            Kind(resource, clock=self._clock, remembers=resource in remembered)
+            for resource in (primary, *controlled)
+        ]
+        return Cache(kinds[0], kinds[1:], watched), owned
 
     def _check_namespaces(self, resources: Iterable[Resource]) -> None:
         """Without a ring file a cluster-scoped resource is watched all the same: the ring gives it out everywhere."""

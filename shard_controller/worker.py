@@ -17,7 +17,6 @@ import structlog
 from kubeio.errors import KubeError, NotFound
 from kubeio.models import Object
 from kubeio.queues.workqueue import QueueClosed, WorkQueue
-from kubeio.watches.store import Change
 from shard_controller import finalizers
 from shard_controller.api import Controller
 from shard_controller.cache import Cache, Kind, Task
@@ -26,6 +25,7 @@ from shard_controller.drain import NotAcknowledged
 from shard_controller.errors import Elsewhere, LeaseNotHeld, PermanentError, Refused
 from shard_controller.gate import Gate
 from shard_controller.guard import Guard
+from shard_controller.intake import Intake
 from shard_controller.journal import Journal, Outcome
 from shard_controller.metrics import ControllerMetrics
 from shard_controller.ownership import Acknowledge, Drop, Reconcile, Reread, Wait
@@ -71,22 +71,9 @@ class Worker(Generic[M]):
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"reconcile-{controller.name}")
         self._running: dict[Task, _Run] = {}
         self._handoffs: set[asyncio.Task[None]] = set()
-        self._drained: dict[Task, set[Task]] = {}
+        self.intake = Intake(controller, cache, around.kinds, guard, queue)
         self.handed_over = 0
         """Keys taken from the queue so far: progress."""
-
-    # -- intake
-
-    def changed(self, kind: Kind, change: Change) -> None:
-        """An informer saw *change*: wake whoever it concerns."""
-        kind.shown(change.key, change.new)
-        meta = change.new or change.old
-        if meta is None:
-            return
-        task = self._cache.root(kind, meta)
-        if kind is not self._cache.primary and change.new is not None and self._guard.is_draining(change.new):
-            self._drained.setdefault(task, set()).add(Task(kind.name, change.key))
-        self._queue.add(task)
 
     # -- consumers
 
@@ -139,7 +126,7 @@ class Worker(Generic[M]):
 
     async def _handle(self, task: Task) -> None:
         try:
-            for child in self._drained.pop(task, set()):
+            for child in self.intake.take_drained(task):
                 await self._give_up(child)
             await self._look_at(task)
         except (KubeError, NotAcknowledged) as error:
@@ -152,20 +139,8 @@ class Worker(Generic[M]):
         try:
             await self._look_at(task)
         except BaseException:
-            self._put_back(task)
+            self.intake.put_back(task)
             raise
-
-    def _put_back(self, task: Task) -> Task:
-        """Note that *task* is to be looked at with its root, whose key is given."""
-        root = self._root_of(task)
-        if root != task:
-            self._drained.setdefault(root, set()).add(task)
-        return root
-
-    def _root_of(self, task: Task) -> Task:
-        kind = self._cache.kind(task.resource)
-        meta = kind.meta(task.key)
-        return self._cache.root(kind, meta) if meta is not None else task
 
     async def _look_at(self, task: Task) -> None:
         """Decide about one object, and act."""
@@ -184,22 +159,26 @@ class Worker(Generic[M]):
             case Drop(reason=reason):
                 self._drop(task, reason)
             case Wait():
-                self._queue.add(self._put_back(task))
+                self._queue.add(self.intake.put_back(task))
             case Acknowledge(handoff=handoff) if meta is not None:
                 await self._guard.hand_over(kind, meta, handoff)
                 self._queue.forget(task)
+            case Reconcile(state=state) if was_read:
+                self.intake.await_news(task, state.version)  # newer than the cache: its event is on the way
             case Reconcile():
-                # what was read is newer than the cache: its event is on the way and brings the key back
-                if kind is self._cache.primary and not was_read:
+                if kind is self._cache.primary and not self.intake.has_given_up(task):
                     await self._reconcile(task, kind)
             case _:
                 raise AssertionError(f"{task}: {decision} of {meta}")
 
     def _drop(self, task: Task, reason: str) -> None:
+        kind = self._cache.kind(task.resource)
         if reason == "absent":
-            self._guard.left(self._cache.kind(task.resource), task.key)
+            self._guard.left(kind, task.key)
         else:
             self._metrics.foreign.inc()
+            if reason == "superseded":
+                self.intake.await_news(task, kind.floors.floor(task.key))
         self._queue.forget(task)
 
     # -- one reconcile
@@ -291,7 +270,7 @@ class Worker(Generic[M]):
             await finalizers.run(self._controller.finalizers, context)
             return Done()
         await finalizers.ensure(self._controller.finalizers, context)
-        if self._controller.is_async:
+        if is_async(self._controller.reconciler):
             result = await self._controller.reconciler(context)
         else:
             result = await self._call_in_thread(context)
