@@ -91,7 +91,7 @@ class Controller(Generic[M]):
         workers: int = 8,
         timeout_s: float = 30.0,
         resync_s: float | None = None,
-        backoff: Backoff = Backoff(),  # noqa: B008 - it is a value
+        backoff: Backoff = Backoff(),
         compute_workers: int = 0,
         name: str = "",
     ) -> None:
@@ -131,7 +131,10 @@ class Controller(Generic[M]):
         check_function("@reconcile", function, self.resource, controller=self.name)
         if self._reconciler is not None:
             raise InputError(
-                "@reconcile", name_of(function), f"is the second reconciler of {self.name}", "keep one of them"
+                "@reconcile",
+                name_of(function),
+                f"is the second reconciler of {self.name}",
+                "keep one of them",
             )
         self._reconciler = function
         return function

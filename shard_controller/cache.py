@@ -158,9 +158,7 @@ class Cache:
     Iterating gives those of the tree, which a ring moves: *primary* and *controlled*, without what is only *watched*.
     """
 
-    def __init__(
-        self, primary: Kind, controlled: list[Kind], watched: Sequence[WatchedKind] = ()
-    ) -> None:
+    def __init__(self, primary: Kind, controlled: list[Kind], watched: Sequence[WatchedKind] = ()) -> None:
         self.primary = primary
         self.controlled = controlled
         self.watched = {kind.watch.resource.text: kind for kind in watched}

@@ -123,8 +123,13 @@ class Engine:
             try:
                 await self._until_synced(stop)
                 working = group.create_task(worker.run(), name="workers")
+                helpers += [group.create_task(call, name=name) for name, call in worker.beside()]
                 if not stopping.is_set():
-                    log.info("working", resources=[kind.name for kind in self._sources], objects=len(self._cache.primary.store))
+                    log.info(
+                        "working",
+                        resources=[kind.name for kind in self._sources],
+                        objects=len(self._cache.primary.store),
+                    )
                 await stop
                 await self._end(worker, working, timeout_s)
             finally:
@@ -181,6 +186,7 @@ class Engine:
                 is_fresh=all(now - i.sign_of_life_at <= self._silence_s for i in self._informers),
                 is_held=self._gate.is_open(),
             )
+            worker.check_overruns()
             ticks += 1
             if ticks % _SWEEP_TICKS == 0:
                 for kind in self._cache:

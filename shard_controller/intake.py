@@ -85,7 +85,11 @@ class Intake:
         resource = watched.watch.resource
         old = watched.kind.former(change, resource)
         new = watched.kind.present(change, resource)
-        if old is not None and new is not None and not self._holds(watched.watch.when, old, new, watched.kind):
+        if (
+            old is not None
+            and new is not None
+            and not self._holds(watched.watch.when, old, new, watched.kind)
+        ):
             return
         primary = self._cache.primary
         for version in (old, new):

@@ -28,13 +28,16 @@ from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
+from kubeio.rest.events import EventRecorder
 from shard_controller import config, life, process
 from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.cache import Cache, Kind, Task, WatchedKind
+from shard_controller.compute import ComputePool
 from shard_controller.config import RingView, Settings
 from shard_controller.context import Surroundings
 from shard_controller.drain import Evidence, Handover
 from shard_controller.engine import Engine
+from shard_controller.errors import STATUS_REMEDY
 from shard_controller.fence import Fence, ShardFence, Unfenced, VersionFence
 from shard_controller.gate import Gate, OpenGate, ShardGate
 from shard_controller.guard import Guard, RingGuard, SoleGuard
@@ -275,6 +278,8 @@ class Replica:
         queue: WorkQueue[Task] = WorkQueue(
             clock=self._clock,
             rng=self._rng,
+            base_delay_s=self._controller.backoff.base_s,
+            max_delay_s=self._controller.backoff.max_s,
             metrics=QueueCollectors(self._registry).named(self._controller.name),
         )
         writer = Writer(
@@ -333,6 +338,14 @@ class Replica:
             kinds={text: by_resource[resource] for text, resource in way.owned.items()},
             writer=writer,
             client=self._client,
+            events=EventRecorder(
+                self._client,
+                reporter=f"ringleader.dev/{self._controller.name}",
+                instance=way.shard,
+                clock=self._clock,
+                rng=self._rng,
+            ),
+            compute=ComputePool(self._controller.compute_workers),
             tasks=tasks,
             ring=way.ring,
             shard=way.shard,
@@ -350,6 +363,8 @@ class Replica:
             queue=queue,
             journal=way.journal,
             metrics=self._metrics,
+            clock=self._clock,
+            rng=self._rng,
         )
 
     async def _resources(self, view: RingView | None) -> tuple[Cache, dict[str, Resource]]:
@@ -357,6 +372,8 @@ class Replica:
         discovery, controller = Discovery(self._client), self._controller
         primary = await discovery.resolve(controller.resource.text)
         owned = {declared.text: await discovery.resolve(declared.text) for declared in controller.owns}
+        if lacks_status(primary, await discovery.subresources(primary)):
+            log.warning("no status subresource", resource=primary.group_resource, remedy=STATUS_REMEDY)
         watched = [
             WatchedKind(watch, await discovery.resolve(watch.resource.text), clock=self._clock)
             for watch in controller.watches
@@ -428,6 +445,12 @@ class Replica:
                 log.info("ring is going away", ring=ring)
                 self._stopping.set()
                 return
+
+
+def lacks_status(resource: Resource, subresources: Iterable[str]) -> bool:
+    """Whether *resource* is a custom one without a writable status. Pure. Kubernetes' own are as they are."""
+    is_custom = "." in resource.group and not resource.group.endswith(".k8s.io")
+    return is_custom and "status" not in subresources
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[Phase], None], phase: Phase) -> None:

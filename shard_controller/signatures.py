@@ -1,4 +1,4 @@
-"""Whether a user's function can be called with a context: looked at when it is decorated, not when an object comes. Pure.
+"""Whether a user's function can be called with a context: told when it is decorated, not when an object comes. Pure.
 
 Called by `api`. Annotations that cannot be read (names that exist for type checkers only) are left alone.
 """
@@ -67,7 +67,10 @@ def _check_context(
     models = get_args(hint)
     if models and not _is_model(models[0], resource.model):
         raise InputError(
-            decorator, given, f"takes a {kind.__name__} of {_shown(models[0])}, {resource!r} has another", right
+            decorator,
+            given,
+            f"takes a {kind.__name__} of {_shown(models[0])}, {resource!r} has another",
+            right,
         )
 
 
@@ -100,4 +103,3 @@ def _right(decorator: str, function: Callable[..., object], argument: str, resou
 
 def _shown(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
-

@@ -56,9 +56,7 @@ class Watch(Generic[T]):
         self.label_selector = label_selector
         if isinstance(namespaces, str):
             raise InputError("namespaces", namespaces, "is not a list", f"write namespaces=[{namespaces!r}]")
-        self.namespaces = tuple(
-            dict.fromkeys(check_namespace("namespaces", each) for each in namespaces)
-        )
+        self.namespaces = tuple(dict.fromkeys(check_namespace("namespaces", each) for each in namespaces))
 
     def targets(self, changed: Snapshot[T]) -> set[ObjectKey]:
         """What *map* names for *changed*. Raises what it raises, and TypeError for an answer that is no key."""
