@@ -53,7 +53,7 @@ Mode = Sharded | LeaderElected | Single
 class Backoff:
     """Delays after failures of one object: *base_s*, doubled with each failure in a row, at most *max_s*.
 
-    Each delay is shortened by a random part of at most a fifth, so that what failed together does not come back together.
+    Each is shortened by a random part of at most a fifth, so that what failed together does not come back together.
     """
 
     base_s: float = 0.005
@@ -142,9 +142,9 @@ class Controller(Generic[M]):
     def finalizer(self, name: str) -> Finalizers[M]:
         """Decorator: the function runs before an object goes; *name* (`example.com/cdn`) is put on every object.
 
-        `async def` gets a `Context`, `def` a `SyncContext` in a thread. While a controller has finalizers, its reconciler
-        does not see objects that are being deleted. Raises: InputError if *name* cannot be a finalizer or is
-        declared twice.
+        `async def` gets a `Context`, `def` a `SyncContext` in a thread. While a controller has finalizers, its
+        reconciler does not see objects that are being deleted. Raises: InputError if *name* cannot be a finalizer
+        or is declared twice.
         """
         if not _FINALIZER.match(name) or name in self.finalizers:
             raise InputError(

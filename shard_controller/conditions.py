@@ -50,7 +50,7 @@ class Conditions:
         return next((entry for entry in self._existing if entry.get("type") == type), None)
 
     def stall(self, reason: str, message: str) -> None:
-        """Stage a permanent failure: `Stalled` is True and `Ready`, if the object has it, False; unless staged already."""
+        """Stage a permanent failure: `Stalled` True and `Ready`, if the object has it, False; unless staged already."""
         self._unless_staged("Stalled", True, reason, message)
         if self.get("Ready") is not None:
             self._unless_staged("Ready", False, reason, message)

@@ -83,8 +83,8 @@ class Intake:
     def watched_changed(self, watched: WatchedKind, change: Change) -> None:
         """An informer saw *change* of an object outside the ring: wake what `map` names and this shard has."""
         resource = watched.watch.resource
-        old = watched.kind.former(change, resource)
-        new = watched.kind.present(change, resource)
+        old = watched.former(change, resource)
+        new = watched.present(change, resource)
         if (
             old is not None
             and new is not None
@@ -99,8 +99,8 @@ class Intake:
                 targets = watched.watch.targets(version)
             except Exception as error:  # whatever a user's function raises
                 log.error(
-                    "map failed: nobody is woken by this change",
-                    object=f"{watched.kind.name} {change.key}",
+                    "map failed: it wakes nobody",
+                    object=f"{watched.name} {change.key}",
                     error=f"{type(error).__name__}: {error}",
                     exc_info=error,
                 )

@@ -80,8 +80,8 @@ def _tell_nobody() -> None:
 class EventRecorder:
     """`record` from anywhere on the loop; `run` writes, until cancelled.
 
-    A missing right is told once, as a warning. *reporter* is the program (`ringleader.dev/sharder`), *instance* the process; *on_dropped* is told of each Event
-    that could not be written.
+    *reporter* is the program (`ringleader.dev/sharder`), *instance* the process; *on_dropped* is told of each Event
+    that could not be written. That the right to write them is missing is logged once, as a warning.
     """
 
     def __init__(
