@@ -88,7 +88,7 @@ class Intake:
         if (
             old is not None
             and new is not None
-            and not self._holds(watched.watch.when, old, new, watched.kind)
+            and not self._holds(watched.watch.when, old, new, watched)
         ):
             return
         primary = self._cache.primary

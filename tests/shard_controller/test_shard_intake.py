@@ -290,9 +290,7 @@ async def _later(_old: Any, _new: Any) -> bool:
     ("function", "problem"),
     [(lambda new: True, "exactly two"), (_later, "is async"), ("generation", "is not a function")],
 )
-def test_what_cannot_be_a_predicate_is_refused_with_the_right_signature(
-    function: Any, problem: str
-) -> None:
+def test_what_cannot_be_a_predicate_is_refused_with_the_right_signature(function: Any, problem: str) -> None:
     with pytest.raises(InputError, match=f"{problem}.*def changed\\(old: sc.Snapshot"):
         sc.Controller(SITES, when=function)
 

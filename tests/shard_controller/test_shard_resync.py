@@ -81,9 +81,7 @@ async def test_two_processes_do_not_begin_with_the_same_object() -> None:
 
 async def test_a_wake_waits_while_something_else_waits_and_none_is_lost() -> None:
     busy_until_s = asyncio.get_running_loop().time() + 150
-    seen = await wakes(
-        50, periods=3, is_idle=lambda: asyncio.get_running_loop().time() >= busy_until_s
-    )
+    seen = await wakes(50, periods=3, is_idle=lambda: asyncio.get_running_loop().time() >= busy_until_s)
     assert min(at for at, _ in seen) >= 150
     assert {name for _, name in seen} == {key.name for key in keys(50)}
 
