@@ -68,6 +68,9 @@ class Predicate:
     def __call__(self, old: Snapshot[Any], new: Snapshot[Any]) -> bool:
         return bool(self._function(old, new))
 
+    def __repr__(self) -> str:
+        return f"Predicate({getattr(self._function, '__name__', self._function)!s})"
+
     def __or__(self, other: Change) -> Predicate:
         second = check_predicate("|", other)
         return Predicate(lambda old, new: self(old, new) or second(old, new))
@@ -98,19 +101,19 @@ def check_predicate(field: str, function: Change) -> Change:
     return function
 
 
-def _generation(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+def _generation_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
     return old.meta.generation != new.meta.generation or new.meta.generation == 0
 
 
-def _labels(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+def _labels_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
     return old.meta.labels != new.meta.labels
 
 
-def _annotations(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+def _annotations_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
     return old.meta.annotations != new.meta.annotations
 
 
-generation_changed: Final = Predicate(_generation)
+generation_changed: Final = Predicate(_generation_changed)
 """The spec changed. Kinds that do not count generations (ConfigMaps, Secrets) change with every version."""
-labels_changed: Final = Predicate(_labels)
-annotations_changed: Final = Predicate(_annotations)
+labels_changed: Final = Predicate(_labels_changed)
+annotations_changed: Final = Predicate(_annotations_changed)

@@ -1,4 +1,4 @@
-"""Who is woken by a change: predicates and what they may not hold back, owners, mapping functions, what was given up."""
+"""Who is woken by a change: predicates and what they may not hold back, owners, mapping functions, what is given up."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -60,7 +61,7 @@ async def test_every_object_is_woken_once_per_period(count: int, seed: int) -> N
     seen = await wakes(count, periods=5.5, seed=seed)
     for key in keys(count):
         times = [at for at, name in seen if name == key.name]
-        gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
         assert times[0] <= 1.2 * PERIOD_S
         assert gaps
         assert all(0.8 * PERIOD_S <= gap <= 1.2 * PERIOD_S for gap in gaps)

@@ -1,8 +1,9 @@
-"""Watches, predicates, events, processes and endless functions of real shard processes on the embedded control plane."""
+"""Watches, predicates, events, processes and endless functions: real shard processes on the embedded control plane."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 from pathlib import Path
 from typing import Any
@@ -247,7 +248,7 @@ async def test_failures_are_tried_again_as_the_back_off_says(bench: Bench) -> No
     await bench.site("blog", "", owner=shard)
     await bench.until(lambda: value(len(shard.reconciles("blog")) > 3))
     times = [record["t"] for record in shard.reconciles("blog")]
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert all(gap >= 0.39 for gap in gaps), gaps
 
 
