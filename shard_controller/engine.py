@@ -112,31 +112,33 @@ class Engine:
         stop_within_s: float,
     ) -> Stop:
         """Work until *stopping*, then end what runs. *build* makes the worker in the group of this engine's tasks."""
-        async with asyncio.TaskGroup() as group:
-            worker = self._worker = build(group)
-            helpers: list[asyncio.Task[Never]] = [
-                group.create_task(informer.run(), name=f"informer {informer.source.resource.group_resource}")
-                for informer in self._informers
-            ]
-            helpers.append(group.create_task(self._tick(worker), name="ticker"))
-            stop = asyncio.create_task(stopping.wait(), name="stop")  # ended below, whatever happens
-            try:
-                await self._until_synced(stop)
-                working = group.create_task(worker.run(), name="workers")
-                helpers += [group.create_task(call, name=name) for name, call in worker.beside()]
-                if not stopping.is_set():
-                    log.info(
-                        "working",
-                        resources=[kind.name for kind in self._sources],
-                        objects=len(self._cache.primary.store),
+        async with asyncio.TaskGroup() as outlasting:
+            async with asyncio.TaskGroup() as group:
+                worker = self._worker = build(group)
+                # it outlasts the others: what cannot be stopped must not hold up the end of the process
+                ticker = outlasting.create_task(self._tick(worker), name="ticker")
+                helpers: list[asyncio.Task[Never]] = [
+                    group.create_task(
+                        informer.run(), name=f"informer {informer.source.resource.group_resource}"
                     )
-                await stop
-                await self._end(worker, working, timeout_s)
-            finally:
-                stop.cancel()
-            settled = await self._settle(writer, stop_within_s)
-            for helper in helpers:
-                helper.cancel()
+                    for informer in self._informers
+                ]
+                stop = asyncio.create_task(stopping.wait(), name="stop")  # ended below, whatever happens
+                try:
+                    await self._until_synced(stop)
+                    working = group.create_task(worker.run(), name="workers")
+                    helpers += [group.create_task(call, name=name) for name, call in worker.beside()]
+                    if not stopping.is_set():
+                        resources = [kind.name for kind in self._sources]
+                        log.info("working", resources=resources, objects=len(self._cache.primary.store))
+                    await stop
+                    await self._end(worker, working, timeout_s)
+                finally:
+                    stop.cancel()
+                settled = await self._settle(writer, stop_within_s)
+                for helper in helpers:
+                    helper.cancel()
+            ticker.cancel()
         return Stop(settled)
 
     async def _until_synced(self, stop: asyncio.Task[bool]) -> None:

@@ -5,6 +5,9 @@ Raised by `context`, `writes`, `heartbeat` and users' reconcilers; decided upon 
 
 from __future__ import annotations
 
+import re
+
+_REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}").fullmatch
 STATUS_REMEDY = "add `subresources: {status: {}}` to the version in its CustomResourceDefinition"
 
 
@@ -20,6 +23,10 @@ class PermanentError(ShardError):
     """
 
     def __init__(self, message: str = "", *, reason: str = "PermanentError") -> None:
+        if not _REASON(reason):
+            raise ValueError(
+                f"PermanentError(reason={reason!r}): one word in CamelCase is needed, as 'BadSpec'"
+            )
         self.reason = reason
         super().__init__(message)
 

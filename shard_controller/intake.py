@@ -85,11 +85,7 @@ class Intake:
         resource = watched.watch.resource
         old = watched.former(change, resource)
         new = watched.present(change, resource)
-        if (
-            old is not None
-            and new is not None
-            and not self._holds(watched.watch.when, old, new, watched)
-        ):
+        if old is not None and new is not None and not self._holds(watched.watch.when, old, new, watched):
             return
         primary = self._cache.primary
         for version in (old, new):

@@ -81,6 +81,8 @@ class Worker(Generic[M]):
         self._end_process = end_process
         self._workers = workers
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"reconcile-{controller.name}")
+        functions = (controller.reconciler, *controller.finalizers.values())
+        self._blocking = {id(function) for function in functions if not is_async(function)}
         self._running: dict[Task, _Run] = {}
         self._handoffs: set[asyncio.Task[None]] = set()
         self.intake = Intake(controller, cache, around.kinds, guard, queue)
@@ -286,7 +288,8 @@ class Worker(Generic[M]):
                 run.scope = scope
                 try:
                     result = await self._call(context)
-                    context.conditions.recover()
+                    if not context.is_deleting:
+                        context.conditions.recover()
                     await context.write_staged()
                 finally:
                     run.scope = None
@@ -327,9 +330,9 @@ class Worker(Generic[M]):
         return result
 
     async def _call_function(self, function: Callable[[Any], Any], context: Context[Any]) -> Any:
-        if is_async(function):
-            return await function(context)
-        return await self._call_in_thread(function, context)
+        if id(function) in self._blocking:
+            return await self._call_in_thread(function, context)
+        return await function(context)
 
     async def _call_in_thread(self, function: Callable[[Any], Any], context: Context[Any]) -> Any:
         """A thread cannot be cancelled: the key stays busy until it ends, and only then the cancellation counts."""

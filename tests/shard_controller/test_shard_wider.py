@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
+import shard_controller as sc
 from devcluster.embedded import Fault
+from kubeio.errors import InputError
 from kubeio.patch import MergePatch
 from kubeio.resource import CRDS, EVENTS, Resource
+from shard_controller.app import serve
+from shard_controller.config import Settings
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "wider.py"
@@ -224,6 +228,57 @@ async def test_a_blocking_finalizer_runs_in_a_thread_with_everything_that_a_cont
     await bench.client.delete(WEBSITES, "blog", namespace=NS)
     await bench.until(lambda: is_deleted(bench, "blog"))
     assert (await bench.find(CONFIGMAPS, "blog-gone"))["data"] == {"total": "6"}
+
+
+async def test_a_conflict_outside_the_ring_is_tried_again_quietly(bench: Bench) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared", "namespace": NS}}
+    await bench.client.create(CONFIGMAPS, body, namespace=NS, type=dict)
+    shard = await started(bench, "outside")
+    await bench.site("blog", "conflict", owner=shard)
+    await bench.until(lambda: value(len(shard.reconciles("blog")) > 2))
+    assert shard.records("end")[0]["outcome"] == "requeue"
+    assert shard.logged("reconcile failed") == []
+
+
+async def test_what_is_missing_outside_the_ring_is_an_error_like_others(bench: Bench) -> None:
+    shard = await started(bench, "outside")
+    await bench.site("blog", "missing", owner=shard)
+    await bench.until(lambda: value(len(shard.reconciles("blog")) > 2))
+    assert shard.records("end")[0]["outcome"] == "error"
+    assert "nobody-has-it" in shard.logged("reconcile failed")[0]["error"]
+
+
+async def test_a_second_controller_of_the_name_is_refused_in_the_same_process(bench: Bench) -> None:
+    def sites() -> sc.Controller[Any]:
+        declared: sc.Controller[Any] = sc.Controller(sc.Resource("websites.example.com/v1", dict))
+
+        @declared.reconcile
+        async def look(ctx: sc.Context[Any]) -> sc.Result:
+            return sc.Done()
+
+        return declared
+
+    settings = Settings(kubeconfig=str(bench.plane.kubeconfig))
+    first = asyncio.create_task(serve(sites(), sc.Single(), settings))
+    try:
+        await asyncio.sleep(0)
+        with pytest.raises(
+            InputError, match="'websites' is the name of a controller that runs in this process"
+        ):
+            await serve(sites(), sc.Single(), settings)
+    finally:
+        first.cancel()
+        await asyncio.wait({first})
+
+
+@pytest.mark.parametrize("mode", ["sharded", "single", "leader-elected"])
+async def test_an_example_runs_unmodified_in_every_mode(bench: Bench, mode: str) -> None:
+    shard = await bench.start("web-0", program="examples/website/controller.py:websites", mode=mode)
+    await bench.site("blog", "<h1>Hello</h1>", owner=shard if mode == "sharded" else "")
+    await bench.until(lambda: condition_is(bench, "blog", "Ready", "True"))
+    page = (await bench.find(CONFIGMAPS, "blog"))["data"]["index.html"]
+    assert "<h1>Hello</h1>" in page
+    assert await shard.terminate() == 0
 
 
 # -- rhythm

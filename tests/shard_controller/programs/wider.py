@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 import shard_controller as sc
+from kubeio.patch import MergePatch
 from kubeio.resource import Resource
 
 
@@ -48,6 +49,7 @@ tidy = sc.Controller(WEBSITES, owns=[CONFIGMAPS], timeout_s=4, name="tidy")
 often = sc.Controller(WEBSITES, resync_s=0.5, timeout_s=4, name="often")
 patient = sc.Controller(WEBSITES, backoff=sc.Backoff(base_s=0.5, max_s=0.5), timeout_s=4, name="patient")
 own = sc.Controller(WEBSITES, timeout_s=4, name="own")
+outside = sc.Controller(WEBSITES, timeout_s=4, name="outside")
 
 
 @watching.reconcile
@@ -143,6 +145,17 @@ async def look(ctx: sc.Context[Website]) -> sc.Result:
 @patient.reconcile
 async def fail(ctx: sc.Context[Website]) -> sc.Result:
     raise RuntimeError("as told")
+
+
+@outside.reconcile
+async def meddle(ctx: sc.Context[Website]) -> sc.Result:
+    """`conflict` with, or ask for, a `missing` object outside the ring."""
+    if ctx.object.spec.html == "missing":
+        await ctx.unfenced.get(PLAIN_CONFIGMAPS, "nobody-has-it", namespace=ctx.namespace, type=dict)
+    if ctx.object.spec.html == "conflict":
+        stale = MergePatch({"metadata": {"resourceVersion": "1"}, "data": {"page": "mine"}})
+        await ctx.unfenced.patch(PLAIN_CONFIGMAPS, "shared", stale, namespace=ctx.namespace, type=dict)
+    return sc.Done()
 
 
 @own.reconcile
