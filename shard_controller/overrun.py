@@ -11,6 +11,7 @@ import faulthandler
 import os
 import sys
 from collections.abc import Callable, Iterable
+from types import CoroutineType
 from typing import Protocol
 
 import structlog
@@ -57,12 +58,21 @@ def find_overrun(
     return worst
 
 
+def awaited_by(task: asyncio.Task[object] | None) -> list[str]:
+    """Where *task* waits, as lines of a traceback, the outermost call first: asyncio itself shows only that one."""
+    lines = [] if task is None else [f"Task {task.get_name()!r} waits at (outermost call first):\n"]
+    waiting: object = None if task is None else task.get_coro()
+    while isinstance(waiting, CoroutineType) and waiting.cr_frame is not None:
+        code = waiting.cr_frame.f_code
+        lines.append(f'  File "{code.co_filename}", line {waiting.cr_frame.f_lineno} in {code.co_name}\n')
+        waiting = waiting.cr_await
+    return lines
+
+
 def end_process(why: str, run: Running) -> None:
     """Log *why*, show every stack, and end at once with `OVERRUN_EXIT`: a thread can be ended by nothing less."""
     log.error("process ends", reason=why, exit_code=OVERRUN_EXIT)
-    task = run.task()
-    if task is not None:
-        task.print_stack(file=sys.stderr)
+    sys.stderr.writelines(awaited_by(run.task()))
     faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
     sys.stderr.flush()
     sys.stdout.flush()

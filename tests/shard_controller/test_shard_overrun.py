@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from shard_controller.overrun import find_overrun
+from shard_controller.overrun import awaited_by, find_overrun
 
 
 @dataclass
@@ -65,3 +65,19 @@ def test_what_was_not_told_to_end_and_what_only_settles_its_writes_is_left_alone
         judge = Judge(run)
         assert [judge.look(now) for now in (100, 200, 300)] == [None] * 3
         assert judge.counted == 0
+
+
+async def test_the_calls_that_a_task_waits_in_are_shown_down_to_the_last() -> None:
+    async def outer() -> None:
+        await inner()
+
+    async def inner() -> None:
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(outer(), name="a reconcile")
+    await asyncio.sleep(0)
+    shown = awaited_by(task)
+    task.cancel()
+    assert [line.rpartition(" in ")[2].strip() for line in shown[1:]] == ["outer", "inner", "wait"]
+    assert "test_shard_overrun.py" in shown[2]
+    assert awaited_by(None) == []
