@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 from kubeio.errors import InputError
 from shard_controller.context import Context, SyncContext
 from shard_controller.declared import Resource
-from shard_controller.predicates import Change, check_predicate
+from shard_controller.predicates import Condition, check_predicate
 from shard_controller.results import Result
 from shard_controller.signatures import check_function, name_of
 from shard_controller.watched import Owned, Watch
@@ -87,7 +87,7 @@ class Controller(Generic[M]):
         *,
         owns: Sequence[Resource[Any] | Owned[Any]] = (),
         watches: Sequence[Watch[Any]] = (),
-        when: Change | None = None,
+        when: Condition | None = None,
         workers: int = 8,
         timeout_s: float = 30.0,
         resync_s: float | None = None,

@@ -19,8 +19,7 @@ from shard_controller.api import Controller
 from shard_controller.cache import Cache, Kind, Task, WatchedKind, version_of
 from shard_controller.declared import Resource
 from shard_controller.guard import Guard
-from shard_controller.predicates import Change as Condition
-from shard_controller.predicates import Snapshot
+from shard_controller.predicates import Condition, Snapshot
 
 log = structlog.get_logger("shard_controller")
 

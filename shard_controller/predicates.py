@@ -46,7 +46,7 @@ class Snapshot(Generic[T]):
         return self._resource.decode(self._raw)
 
 
-Change = Callable[[Snapshot[Any], Snapshot[Any]], bool]
+Condition = Callable[[Snapshot[Any], Snapshot[Any]], bool]
 
 
 class Predicate:
@@ -62,7 +62,7 @@ class Predicate:
 
     __slots__ = ("_function",)
 
-    def __init__(self, function: Change) -> None:
+    def __init__(self, function: Condition) -> None:
         self._function = check_predicate("Predicate", function)
 
     def __call__(self, old: Snapshot[Any], new: Snapshot[Any]) -> bool:
@@ -71,22 +71,22 @@ class Predicate:
     def __repr__(self) -> str:
         return f"Predicate({getattr(self._function, '__name__', self._function)!s})"
 
-    def __or__(self, other: Change) -> Predicate:
+    def __or__(self, other: Condition) -> Predicate:
         second = check_predicate("|", other)
         return Predicate(lambda old, new: self(old, new) or second(old, new))
 
-    def __and__(self, other: Change) -> Predicate:
+    def __and__(self, other: Condition) -> Predicate:
         second = check_predicate("&", other)
         return Predicate(lambda old, new: self(old, new) and second(old, new))
 
-    def __ror__(self, other: Change) -> Predicate:
+    def __ror__(self, other: Condition) -> Predicate:
         return Predicate(other) | self
 
-    def __rand__(self, other: Change) -> Predicate:
+    def __rand__(self, other: Condition) -> Predicate:
         return Predicate(other) & self
 
 
-def check_predicate(field: str, function: Change) -> Change:
+def check_predicate(field: str, function: Condition) -> Condition:
     """*function*, if it can be asked about two versions. Raises: InputError naming *field*."""
     right = "write `def changed(old: sc.Snapshot[Model], new: sc.Snapshot[Model]) -> bool`"
     if not callable(function):

@@ -14,7 +14,7 @@ from kubeio.errors import InputError
 from kubeio.labels import check_namespace
 from kubeio.models import ObjectKey
 from shard_controller.declared import Resource
-from shard_controller.predicates import Change, Snapshot, check_predicate
+from shard_controller.predicates import Condition, Snapshot, check_predicate
 
 T = TypeVar("T")
 Targets = Iterable[ObjectKey | str]
@@ -26,7 +26,7 @@ class Owned(Generic[T]):
     A bare `Resource` in `owns=[...]` means every change.
     """
 
-    def __init__(self, resource: Resource[T], *, when: Change | None = None) -> None:
+    def __init__(self, resource: Resource[T], *, when: Condition | None = None) -> None:
         self.resource = resource
         self.when = check_predicate("when", when) if when is not None else None
 
@@ -46,7 +46,7 @@ class Watch(Generic[T]):
         resource: Resource[T],
         *,
         map: Callable[[Snapshot[T]], Targets],  # noqa: A002 - what it does
-        when: Change | None = None,
+        when: Condition | None = None,
         label_selector: str = "",
         namespaces: Sequence[str] = (),
     ) -> None:
