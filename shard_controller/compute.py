@@ -31,6 +31,9 @@ class ComputePool:
 
     def __init__(self, workers: int = 0) -> None:
         self._workers = workers or _processors()
+        self._free = asyncio.Semaphore(
+            self._workers
+        )  # the executor itself takes more than it has processes for
         self._executor: ProcessPoolExecutor | None = None
 
     async def run(
@@ -44,17 +47,18 @@ class ComputePool:
         Cancelled, a call that has not begun never begins; one that runs cannot be stopped, and this coroutine
         stays until its answer has come and is dropped.
         """
-        executor, future = self._submit(function, *args, **kwargs)
-        answer = asyncio.wrap_future(future)
-        try:
-            return await asyncio.shield(answer)
-        except BrokenExecutor:
-            self._discard(executor)
-            raise
-        except asyncio.CancelledError:
-            if not future.cancel():
+        check_computable(function)
+        async with self._free:
+            executor, future = self._submit(function, *args, **kwargs)
+            answer = asyncio.wrap_future(future)
+            try:
+                return await asyncio.shield(answer)
+            except BrokenExecutor:
+                self._discard(executor)
+                raise
+            except asyncio.CancelledError:
                 await _ended(answer)
-            raise
+                raise
 
     def close(self) -> None:
         """Start nothing more, and let the processes go."""
@@ -64,7 +68,6 @@ class ComputePool:
     def _submit(
         self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
     ) -> tuple[ProcessPoolExecutor, Future[R]]:
-        check_computable(function)
         executor = self._executor or self._start()
         try:
             return executor, executor.submit(function, *args, **kwargs)

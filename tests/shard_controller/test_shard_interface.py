@@ -207,10 +207,11 @@ def test_a_finalizer_may_be_blocking_and_is_checked_too() -> None:
     def remove(ctx: sc.SyncContext[Site]) -> None: ...
 
     assert sites.finalizers == {"example.com/disk": remove}
+    wrong: Any = _takes_an_async_context
     with pytest.raises(
         InputError, match=r"write `def _takes_an_async_context\(ctx: sc.SyncContext\[Site\]\) -> None`"
     ):
-        sites.finalizer("example.com/cdn")(_takes_an_async_context)  # type: ignore[call-overload] # the mistake
+        sites.finalizer("example.com/cdn")(wrong)
 
 
 def test_a_second_reconciler_is_refused() -> None:

@@ -55,7 +55,7 @@ async def wakes(
     return seen
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 500])
+@pytest.mark.parametrize("count", [1, 2, 7, 100])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_every_object_is_woken_once_per_period(count: int, seed: int) -> None:
     seen = await wakes(count, periods=5.5, seed=seed)
@@ -81,9 +81,9 @@ async def test_two_processes_do_not_begin_with_the_same_object() -> None:
 
 
 async def test_a_wake_waits_while_something_else_waits_and_none_is_lost() -> None:
-    busy_until_s = asyncio.get_running_loop().time() + 150
+    busy_until_s = asyncio.get_running_loop().time() + 15
     seen = await wakes(50, periods=3, is_idle=lambda: asyncio.get_running_loop().time() >= busy_until_s)
-    assert min(at for at, _ in seen) >= 150
+    assert min(at for at, _ in seen) >= 15
     assert {name for _, name in seen} == {key.name for key in keys(50)}
 
 
