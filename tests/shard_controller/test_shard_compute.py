@@ -92,6 +92,6 @@ async def _pure() -> int:
 async def test_what_another_process_cannot_find_is_refused(pool: ComputePool) -> None:
     with pytest.raises(InputError, match="cannot be found by another process; define it at the top"):
         await pool.run(lambda: 1)
+    unawaited: Any = _pure
     with pytest.raises(InputError, match="is async"):
-        unawaited: Any = _pure
         await pool.run(unawaited)
