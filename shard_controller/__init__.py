@@ -3,23 +3,38 @@
 This module is what users import; everything else may change.
 """
 
-from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single, run
+from kubeio.models import Meta
+from kubeio.models import ObjectKey as Key
+from shard_controller.api import Backoff, Controller, LeaderElected, Mode, Sharded, Single, run
 from shard_controller.conditions import Conditions
 from shard_controller.context import Context, SyncContext
 from shard_controller.declared import Resource
 from shard_controller.errors import Elsewhere, NotOurs, PermanentError, Refused, ShardError
+from shard_controller.predicates import (
+    Predicate,
+    Snapshot,
+    annotations_changed,
+    generation_changed,
+    labels_changed,
+)
 from shard_controller.results import Done, RequeueAfter, Result
+from shard_controller.watched import Owned, Watch
 
 __all__ = [
+    "Backoff",
     "Conditions",
     "Context",
     "Controller",
     "Done",
     "Elsewhere",
+    "Key",
     "LeaderElected",
+    "Meta",
     "Mode",
     "NotOurs",
+    "Owned",
     "PermanentError",
+    "Predicate",
     "Refused",
     "RequeueAfter",
     "Resource",
@@ -27,6 +42,11 @@ __all__ = [
     "ShardError",
     "Sharded",
     "Single",
+    "Snapshot",
     "SyncContext",
+    "Watch",
+    "annotations_changed",
+    "generation_changed",
+    "labels_changed",
     "run",
 ]

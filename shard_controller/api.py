@@ -5,7 +5,7 @@ Pure: nothing starts here. `run` hands over to `app`. Everything public is re-ex
 
 from __future__ import annotations
 
-import inspect
+import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,15 @@ from typing import Any, Generic, TypeVar, overload
 from kubeio.errors import InputError
 from shard_controller.context import Context, SyncContext
 from shard_controller.declared import Resource
+from shard_controller.predicates import Condition, check_predicate
 from shard_controller.results import Result
+from shard_controller.signatures import check_function, name_of
+from shard_controller.watched import Owned, Watch
 
 M = TypeVar("M")
 _FINALIZER = re.compile(r"\A[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
 Finalizer = Callable[[Context[M]], Awaitable[None]]
+SyncFinalizer = Callable[[SyncContext[M]], None]
 AsyncReconciler = Callable[[Context[M]], Awaitable[Result]]
 SyncReconciler = Callable[[SyncContext[M]], Result]
 
@@ -45,34 +49,74 @@ class Single:
 Mode = Sharded | LeaderElected | Single
 
 
-class Controller(Generic[M]):
-    """Reconciles the objects of one resource, and is woken by changes of the objects that they control.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Delays after failures of one object: *base_s*, doubled with each failure in a row, at most *max_s*.
 
-    *owns*: resources of controlled objects. *workers*: reconciles at the same time. *timeout_s*: an async
-    reconcile is cancelled after it; one in a thread cannot be, it keeps its key busy and is counted.
+    Each is shortened by a random part of at most a fifth, so that what failed together does not come back together.
+    """
+
+    base_s: float = 0.005
+    max_s: float = 1000.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.base_s <= self.max_s < math.inf:
+            raise InputError(
+                "backoff",
+                f"base_s={self.base_s!r}, max_s={self.max_s!r}",
+                "cannot be used",
+                "use seconds above 0, max_s at least base_s",
+            )
+
+
+class Controller(Generic[M]):
+    """Reconciles the objects of one resource, and is woken by changes of what they control and of what it watches.
+
+    *owns*: resources of controlled objects. *watches*: other resources, with what their changes wake. *when*: which
+    changes of the objects themselves count (`Predicate` says what always does). *workers*: reconciles at the same
+    time. *timeout_s*: an async reconcile is cancelled after it; one in a thread cannot be, it keeps its key busy
+    and is counted, and after twice the time the process ends.
+
+    *resync_s*: every object is reconciled once in that time, changed or not, evenly spread, and behind everything
+    else. *backoff*: delays after failures. *compute_workers*: processes of `ctx.compute`; 0: as many as processors.
     """
 
     def __init__(
         self,
         resource: Resource[M],
         *,
-        owns: Sequence[Resource[Any]] = (),
+        owns: Sequence[Resource[Any] | Owned[Any]] = (),
+        watches: Sequence[Watch[Any]] = (),
+        when: Condition | None = None,
         workers: int = 8,
         timeout_s: float = 30.0,
+        resync_s: float | None = None,
+        backoff: Backoff = Backoff(),
+        compute_workers: int = 0,
         name: str = "",
     ) -> None:
         if workers < 1:
             raise InputError("workers", workers, "is too small", "use 1 or more")
         if not timeout_s > 0:
             raise InputError("timeout_s", timeout_s, "is too small", "use a number of seconds above 0")
+        if resync_s is not None and not 0 < resync_s < math.inf:
+            raise InputError("resync_s", resync_s, "is no period", "use seconds above 0, or leave it out")
+        if compute_workers < 0:
+            raise InputError("compute_workers", compute_workers, "is too small", "use 0 or more")
         self.resource = resource
-        self.owns = tuple(owns)
+        self.owned = tuple(each if isinstance(each, Owned) else Owned(each) for each in owns)
+        self.watches = tuple(watches)
+        _check_once("owns", [each.resource for each in self.owned])
+        _check_once("watches", [each.resource for each in self.watches])
+        self.when = check_predicate("when", when) if when is not None else None
         self.workers = workers
         self.timeout_s = timeout_s
+        self.resync_s = resync_s
+        self.backoff = backoff
+        self.compute_workers = compute_workers
         self.name = name or resource.text.partition(".")[0].partition("/")[0]
         self._reconciler: Callable[[Any], Any] | None = None
-        self._is_async = True
-        self.finalizers: dict[str, Callable[[Any], Awaitable[None]]] = {}
+        self.finalizers: dict[str, Callable[[Any], Any]] = {}
 
     @overload
     def reconcile(self, function: AsyncReconciler[M]) -> AsyncReconciler[M]: ...
@@ -81,36 +125,37 @@ class Controller(Generic[M]):
     def reconcile(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Decorator: *function* reconciles one object. `async def` gets a `Context`, `def` a `SyncContext` in a thread.
 
-        Raises: InputError if it takes anything but one argument, or if there is a reconciler already.
+        Raises: InputError if it takes anything but one argument or is annotated with another context or model, or if
+        there is a reconciler already.
         """
-        _check_signature(function, self.name)
+        check_function("@reconcile", function, self.resource, controller=self.name)
         if self._reconciler is not None:
             raise InputError(
-                "@reconcile", _name(function), f"is the second reconciler of {self.name}", "keep one of them"
+                "@reconcile",
+                name_of(function),
+                f"is the second reconciler of {self.name}",
+                "keep one of them",
             )
         self._reconciler = function
-        self._is_async = inspect.iscoroutinefunction(function)
         return function
 
-    def finalizer(self, name: str) -> Callable[[Finalizer[M]], Finalizer[M]]:
-        """Decorator: the async function runs before an object goes; *name* (`example.com/cdn`) is put on every object.
+    def finalizer(self, name: str) -> Finalizers[M]:
+        """Decorator: the function runs before an object goes; *name* (`example.com/cdn`) is put on every object.
 
-        While a controller has finalizers, its reconciler does not see objects that are being deleted.
-        Raises: InputError if *name* cannot be a finalizer or is declared twice.
+        `async def` gets a `Context`, `def` a `SyncContext` in a thread. While a controller has finalizers, its
+        reconciler does not see objects that are being deleted. Raises: InputError if *name* cannot be a finalizer
+        or is declared twice.
         """
         if not _FINALIZER.match(name) or name in self.finalizers:
             raise InputError(
                 "@finalizer", name, "cannot be used (again)", "use DOMAIN/NAME, such as example.com/cdn"
             )
+        return Finalizers(self, name)
 
-        def declare(function: Finalizer[M]) -> Finalizer[M]:
-            _check_signature(function, self.name)
-            if not inspect.iscoroutinefunction(function):
-                raise InputError("@finalizer", _name(function), "is not async", "write `async def`")
-            self.finalizers[name] = function
-            return function
-
-        return declare
+    def declare_finalizer(self, name: str, function: Callable[[Any], Any]) -> None:
+        """What the decorator does. Raises: InputError if *function* has the wrong signature."""
+        check_function("@finalizer", function, self.resource, controller=self.name)
+        self.finalizers[name] = function
 
     @property
     def reconciler(self) -> Callable[[Any], Any]:
@@ -125,8 +170,25 @@ class Controller(Generic[M]):
         return self._reconciler
 
     @property
-    def is_async(self) -> bool:
-        return self._is_async
+    def owns(self) -> tuple[Resource[Any], ...]:
+        """Resources of controlled objects."""
+        return tuple(each.resource for each in self.owned)
+
+
+class Finalizers(Generic[M]):
+    """The decorator that `Controller.finalizer` gives."""
+
+    def __init__(self, controller: Controller[M], name: str) -> None:
+        self._controller = controller
+        self._name = name
+
+    @overload
+    def __call__(self, function: Finalizer[M]) -> Finalizer[M]: ...
+    @overload
+    def __call__(self, function: SyncFinalizer[M]) -> SyncFinalizer[M]: ...
+    def __call__(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        self._controller.declare_finalizer(self._name, function)
+        return function
 
 
 def run(controller: Controller[Any], *, mode: Mode | None = None, **settings: Any) -> int:
@@ -139,14 +201,9 @@ def run(controller: Controller[Any], *, mode: Mode | None = None, **settings: An
     return app.run(controller, mode or Single(), config.Settings(**settings))
 
 
-def _check_signature(function: Callable[..., object], controller: str) -> None:
-    right = f"@{controller}.reconcile needs `async def f(ctx: sc.Context[Model]) -> sc.Result`"
-    try:
-        inspect.signature(function).bind(object())
-    except TypeError:
-        shown = f"{_name(function)}{inspect.signature(function)}"
-        raise InputError("@reconcile", shown, "does not take exactly one argument", right) from None
-
-
-def _name(function: Callable[..., object]) -> str:
-    return getattr(function, "__qualname__", repr(function))
+def _check_once(field: str, resources: Sequence[Resource[Any]]) -> None:
+    seen: set[str] = set()
+    for resource in resources:
+        if resource.text in seen:
+            raise InputError(field, resource.text, "is there twice", "keep one of them")
+        seen.add(resource.text)

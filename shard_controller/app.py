@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
+from kubeio.errors import InputError
 from kubeio.program.logs import configure_logging
 from kubeio.program.runtime import run as run_process
 from kubeio.rest.client import Client
@@ -22,8 +24,10 @@ from shard_controller.api import Controller, Mode
 from shard_controller.config import Settings
 from shard_controller.journal import check_journal
 from shard_controller.replica import Replica
+from shard_controller.target import RENAME
 
 T = TypeVar("T")
+_at_work: set[str] = set()
 
 
 def run(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
@@ -39,6 +43,23 @@ async def serve(controller: Controller[Any], mode: Mode, settings: Settings) -> 
     _ = controller.reconciler, settings.probes_address  # bad input before anything starts
     if settings.journal is not None:
         check_journal(settings.journal)
+    with _named(controller.name):
+        return await _serve(controller, mode, settings)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Two controllers of one name would share metrics, field manager and Lease. Raises: InputError."""
+    if name in _at_work:
+        raise InputError("name", name, "is the name of a controller that runs in this process", RENAME)
+    _at_work.add(name)
+    try:
+        yield
+    finally:
+        _at_work.discard(name)
+
+
+async def _serve(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
     stopping = asyncio.Event()
     cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()

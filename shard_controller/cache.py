@@ -1,13 +1,14 @@
 """What this replica sees: per resource the store of its selected watch, and what it wrote itself a moment ago.
 
-Owns how each resource is kept (`Kind`) and how to find the root of a tree of controlled objects.
-Writes nothing to the server. Filled by informers (in `engine`) and `writes`; read by `worker`, `drain`, `context`.
+Owns how each resource is kept (`Kind`), which belong together, how to find the root of a tree of controlled objects,
+and what is watched beside it (`WatchedKind`). Writes nothing to the server. Filled by informers (in `engine`) and
+`writes`; read by `intake`, `worker`, `drain`, `context`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -17,13 +18,15 @@ from kubeio.errors import InputError
 from kubeio.models import HasMeta, Meta, Object, ObjectKey, OwnerReference
 from kubeio.resource import Resource
 from kubeio.watches.forms import RAW
-from kubeio.watches.store import Store
+from kubeio.watches.store import Change, Store
 from shard_controller.declared import Resource as Declared
 from shard_controller.declared import form_of, index_functions_of
 from shard_controller.ownership import Floors
+from shard_controller.predicates import Snapshot
+from shard_controller.watched import Watch
 
+T = TypeVar("T")
 log = structlog.get_logger("shard_controller")
-
 _meta_decoder = msgspec.json.Decoder(HasMeta)
 WRITTEN_FOR_S = 60.0
 
@@ -47,17 +50,40 @@ def version_of(meta: Meta) -> int:
     return int(meta.resource_version or 0)
 
 
+class _RememberingStore(Store):
+    """A store that still has the version which the change at hand replaced."""
+
+    former: Object | None = None
+
+    def learn(self, obj: Object) -> Change | None:
+        self.former = self.get(obj.meta.key)
+        return super().learn(obj)
+
+    def remove(self, key: ObjectKey, *, as_of: str = "") -> Object | None:
+        self.former = super().remove(key, as_of=as_of)
+        return self.former
+
+
 class Kind:
     """One resource: its store, the floors of what was given up, and own writes that the watch has yet to show.
 
     *declared*: how the controller wants it kept. What no controller declares is only handed over: its metadata does.
+    *remembers*: whoever hears of a change can also read the version before it (`former`).
     """
 
-    def __init__(self, resource: Resource, *, clock: Clock, declared: Declared[Any] | None = None) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        *,
+        clock: Clock,
+        declared: Declared[Any] | None = None,
+        remembers: bool = False,
+    ) -> None:
         self.resource = resource
         self.is_metadata_only = declared is None or declared.is_metadata_only
         """Whether the server is to be asked for metadata alone."""
-        self.store = Store(
+        store = _RememberingStore if remembers else Store
+        self.store = store(
             form_of(declared) if declared is not None else RAW,
             indexes=index_functions_of(declared) if declared is not None else None,
             on_fault=self._tell_fault,
@@ -88,6 +114,18 @@ class Kind:
             found = self.get(key)
             return found.meta if found else None
         return self.store.meta(key)
+
+    def former(self, change: Change, resource: Declared[T]) -> Snapshot[T] | None:
+        """The version before *change*, whose turn it is right now; None if there was none, or nothing remembers."""
+        known = self.store.former if isinstance(self.store, _RememberingStore) else None
+        if change.old is None or known is None or known.meta.key != change.key:
+            return None
+        return Snapshot(change.old, known.raw, resource)
+
+    def present(self, change: Change, resource: Declared[T]) -> Snapshot[T] | None:
+        """The version after *change*, whose turn it is right now; None if the object left."""
+        found = self.store.get(change.key) if change.new is not None else None
+        return Snapshot(found.meta, found.raw, resource) if found is not None else None
 
     def wrote(self, answer: Object, *, is_new: bool = False) -> None:
         """Remember *answer* until the watch shows it, so that we read what we wrote.
@@ -157,12 +195,24 @@ class Kind:
         )
 
 
-class Cache:
-    """All resources of one controller; the first is the one that it reconciles."""
+class WatchedKind(Kind):
+    """A resource outside the ring: seen whole or as its watch selects, never written, drained or labelled."""
 
-    def __init__(self, primary: Kind, controlled: list[Kind]) -> None:
+    def __init__(self, watch: Watch[Any], resource: Resource, *, clock: Clock) -> None:
+        super().__init__(resource, clock=clock, declared=watch.resource, remembers=True)
+        self.watch = watch
+
+
+class Cache:
+    """All resources of one controller; the first is the one that it reconciles.
+
+    Iterating gives those of the tree, which a ring moves: *primary* and *controlled*, without what is only *watched*.
+    """
+
+    def __init__(self, primary: Kind, controlled: list[Kind], watched: Sequence[WatchedKind] = ()) -> None:
         self.primary = primary
         self.controlled = controlled
+        self.watched = {kind.watch.resource.text: kind for kind in watched}
         self._by_name = {kind.name: kind for kind in (primary, *controlled)}
         self._by_type = {(kind.resource.group, kind.resource.kind): kind for kind in (primary, *controlled)}
 

@@ -7,10 +7,11 @@ Owns what one reconcile staged and which of its creates are open. Built by `work
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import structlog
 
@@ -18,16 +19,22 @@ from kubeio.errors import InputError, NotFound
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
 from kubeio.rest.client import Client
+from kubeio.rest.events import EventRecorder, Regarding, Type
 from shard_controller import changes
-from shard_controller.cache import Cache, Kind
+from shard_controller.cache import Cache, Kind, WatchedKind, version_of
+from shard_controller.compute import ComputePool
 from shard_controller.conditions import Conditions
 from shard_controller.declared import Resource
-from shard_controller.errors import NotOurs
+from shard_controller.errors import Elsewhere, NotOurs, Overrun, PermanentError, Refused
 from shard_controller.writes import Writer, decode_map
 
 M = TypeVar("M")
 T = TypeVar("T")
 R = TypeVar("R")
+P = ParamSpec("P")
+
+_MAX_WORD = 128
+_MAX_MESSAGE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,8 @@ class Surroundings:
     """Owned kinds by the text of their `Resource`."""
     writer: Writer
     client: Client
+    events: EventRecorder
+    compute: ComputePool
     tasks: asyncio.TaskGroup
     ring: str
     shard: str
@@ -93,6 +102,11 @@ class Context(Generic[M]):
         return self.meta.generation
 
     @property
+    def version(self) -> int:
+        """The newest version of the object that this reconcile has seen or written."""
+        return version_of(self._current.meta)
+
+    @property
     def is_deleting(self) -> bool:
         """Whether the object has a deletionTimestamp: it waits for its finalizers."""
         return self.meta.deletion_timestamp is not None
@@ -126,6 +140,32 @@ class Context(Generic[M]):
         found = kind.get(self._key(kind, name, namespace))
         return resource.decode(found.raw) if found is not None and self._controls(found.meta) else None
 
+    def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
+        """The object *name* of a watched resource from the cache, in the object's namespace unless told otherwise.
+
+        Of an owned resource it is `get_owned`. None says only that the cache has none: it may lag.
+        Raises: InputError, msgspec.ValidationError.
+        """
+        watched = self._watched(resource)
+        if watched is None:
+            return self.get_owned(resource, name, namespace=namespace)
+        found = watched.store.get(self._key(watched, name, namespace))
+        return resource.decode(found.raw) if found is not None else None
+
+    def list(self, resource: Resource[T], *, namespace: str | None = None) -> Sequence[T]:
+        """Objects of a watched resource in the cache, by namespace and name; of an owned one those of this object.
+
+        In the object's namespace unless told otherwise; an empty *namespace* means all. Cost: O(all objects).
+        Raises: InputError, msgspec.ValidationError.
+        """
+        watched = self._watched(resource)
+        kind = watched or self._kind(resource)
+        where = self.namespace if namespace is None else namespace
+        anywhere = not where or not kind.resource.namespaced
+        known = kind.store.keys() if watched else [meta.key for meta in kind.children(self.uid)]
+        keys = sorted(key for key in known if anywhere or key.namespace == where)
+        return [resource.decode(found.raw) for key in keys if (found := kind.get(key)) is not None]
+
     async def apply(
         self, resource: Resource[T], name: str, body: Mapping[str, object], *, namespace: str | None = None
     ) -> T:
@@ -144,8 +184,7 @@ class Context(Generic[M]):
                 return resource.decode((await self._bring(kind, known, body)).raw)
             except NotFound:
                 pass  # deleted meanwhile
-        created = await self._create(kind, key, body)
-        return resource.decode((await self._bring(kind, created, body)).raw)
+        return resource.decode((await self._create_and_bring(kind, key, body)).raw)
 
     async def create(
         self, resource: Resource[T], name: str, body: Mapping[str, object], *, namespace: str | None = None
@@ -161,12 +200,19 @@ class Context(Generic[M]):
     async def delete(self, resource: Resource[Any], name: str, *, namespace: str | None = None) -> None:
         """Delete the controlled object *name* in the version that the cache shows; nothing if there is none.
 
-        Raises: Refused if it is another version by now.
+        Raises: Refused if it is another version by now, Elsewhere if that version is not this shard's.
         """
         kind = self._kind(resource)
         found = kind.meta(self._key(kind, name, namespace))
-        if found is not None and self._controls(found):
-            await self._around.writer.delete(kind, found)
+        if found is None or not self._controls(found):
+            return
+        if not self._around.writer.fence.guards(found):
+            raise Elsewhere(f"{kind.name} {found.key}", shard="")
+        await self._around.writer.delete(kind, found)
+
+    async def delete_self(self) -> None:
+        """Delete the object itself, in the version that this reconcile has seen or written. Raises: Refused."""
+        await self._around.writer.delete(self._around.cache.primary, self._current.meta)
 
     async def patch(self, change: Mapping[str, object]) -> None:
         """Merge *change* into the object itself (None removes a field), as one JSON Patch behind the fence."""
@@ -176,13 +222,42 @@ class Context(Generic[M]):
         """Merge *change* into the status at once. To write once at the end, use `status` and `conditions`."""
         await self._write_status(dict(change))
 
-    async def write_finalizers(self, wanted: list[str]) -> None:
+    def event(
+        self,
+        reason: str,
+        note: str,
+        type: Type = "Normal",  # noqa: A002 - the API's word
+        *,
+        action: str = "Reconcile",
+    ) -> None:
+        """Tell people about this object (`kubectl events`): best effort, written later, repetitions are counted.
+
+        *reason* and *action* are words in CamelCase. Without the right to write Events the log says so once.
+        Raises: ValueError.
+        """
+        for field, word in (("reason", reason), ("action", action)):
+            if not 0 < len(word) <= _MAX_WORD:
+                raise ValueError(f"event {field}={word!r}: a word of 1 to {_MAX_WORD} characters is required")
+        if type not in ("Normal", "Warning"):
+            raise ValueError(f"event type={type!r}: 'Normal' or 'Warning' is required")
+        regarding = Regarding.of(self._around.cache.primary.resource, self.meta)
+        self._around.events.record(regarding, reason=reason, action=action, note=note, type=type)
+
+    async def compute(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What the pure *function* returns, computed in a process of a pool: the event loop goes on meanwhile.
+
+        *function* stands at the top of a module; arguments and answer are pickled. What the reconcile's end cuts off
+        keeps the key busy until its answer is dropped. Raises what *function* raises, InputError, BrokenExecutor.
+        """
+        return await self._around.compute.run(function, *args, **kwargs)
+
+    async def write_finalizers(self, wanted: Sequence[str]) -> None:
         """Replace the finalizers if they are still the ones we know. The worker calls this."""
         pointer, known = "/metadata/finalizers", self._current.meta.finalizers
         patch = (
-            JsonPatch().test(pointer, known).replace(pointer, wanted)
+            JsonPatch().test(pointer, known).replace(pointer, list(wanted))
             if known
-            else JsonPatch().add(pointer, wanted)
+            else JsonPatch().add(pointer, list(wanted))
         )
         await self._patch_self(patch)
         self.meta = self._current.meta
@@ -194,6 +269,12 @@ class Context(Generic[M]):
         if conditions is not None:
             staged["conditions"] = conditions
         await self._write_status(staged)
+
+    def give_in(self, error: PermanentError) -> None:
+        """Stage the conditions of *error* and record its event. The worker calls this."""
+        told = (str(error) or error.reason)[:_MAX_MESSAGE]
+        self.conditions.stall(error.reason, told)
+        self.event(error.reason, told, "Warning")
 
     async def settled(self) -> None:
         """Wait until it is known of every create whether it happened. The worker calls this at the end."""
@@ -217,9 +298,13 @@ class Context(Generic[M]):
     async def _patch_self(self, patch: JsonPatch, *, subresource: str = "") -> None:
         if patch.operations:
             around = self._around
-            self._current = await around.writer.patch(
-                around.cache.primary, self._current.meta, patch, subresource=subresource
-            )
+            primary = around.cache.primary
+            try:
+                self._current = await around.writer.patch(
+                    primary, self._current.meta, patch, subresource=subresource
+                )
+            except NotFound as error:
+                raise _gone(primary, self.meta.key, error) from error
 
     async def _create(self, kind: Kind, key: ObjectKey, body: Mapping[str, object]) -> Object:
         """Create in a task that outlives the reconciler's cancellation: its end must be known."""
@@ -243,6 +328,13 @@ class Context(Generic[M]):
         patch = changes.extend(JsonPatch(), decode_map(known.raw), wanted, whole=changes.WHOLE)
         return await self._around.writer.patch(kind, known.meta, patch) if patch.operations else known
 
+    async def _create_and_bring(self, kind: Kind, key: ObjectKey, body: Mapping[str, object]) -> Object:
+        created = await self._create(kind, key, body)
+        try:
+            return await self._bring(kind, created, body)
+        except NotFound as error:
+            raise _gone(kind, key, error) from error
+
     def _desired(self, kind: Kind, key: ObjectKey, body: Mapping[str, object]) -> dict[str, object]:
         metadata = _as_map(body.get("metadata"))
         labels = {**_as_map(metadata.get("labels")), **self._around.writer.fence.labels()}
@@ -265,13 +357,26 @@ class Context(Generic[M]):
             "metadata": changes.without_none(whole),
         }
 
+    def _watched(self, resource: Resource[Any]) -> WatchedKind | None:
+        return self._around.cache.watched.get(resource.text)
+
     def _kind(self, resource: Resource[Any]) -> Kind:
         kind = self._around.kinds.get(resource.text)
-        if kind is None:
+        if kind is not None:
+            return kind
+        if self._watched(resource) is not None:
             raise InputError(
-                "owns", resource.text, "is not declared", "list it in sc.Controller(..., owns=[...])"
+                "watches",
+                resource.text,
+                "is read-only: it is outside the ring",
+                "use ctx.get and ctx.list; write through ctx.unfenced",
             )
-        return kind
+        raise InputError(
+            "owns",
+            resource.text,
+            "is not declared",
+            "list it in sc.Controller(..., owns=[...]), or in watches=[sc.Watch(...)] to read what others control",
+        )
 
     def _key(self, kind: Kind, name: str, namespace: str | None) -> ObjectKey:
         where = self.namespace if namespace is None else namespace
@@ -282,11 +387,15 @@ class Context(Generic[M]):
 
 
 class SyncContext(Generic[M]):
-    """A `Context` for reconcilers that are plain functions: the same names, each write blocks the thread."""
+    """A `Context` for functions that run in a thread: the same names, each call blocks.
+
+    Once the reconcile has been told to end (`timeout_s`, a Lease too old, the process stops), every call raises.
+    """
 
     def __init__(self, inner: Context[M], loop: asyncio.AbstractEventLoop) -> None:
         self._inner = inner
         self._loop = loop
+        self._is_over = threading.Event()
         self.object = inner.object
         self.meta = inner.meta
         self.log = inner.log
@@ -301,11 +410,41 @@ class SyncContext(Generic[M]):
         self.shard = inner.shard
         self.fencing_token = inner.fencing_token
 
+    @property
+    def unfenced(self) -> BlockingClient:
+        """The plain client, for objects outside the ring: nothing keeps a former owner from writing through it."""
+        return BlockingClient(self._inner.unfenced, self._wait)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the reconcile has been told to end: a long computation looks now and then, and returns."""
+        return self._is_over.is_set()
+
+    def end(self) -> None:
+        """From now on every call raises. The worker calls this."""
+        self._is_over.set()
+
     def get_owned(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
         """See `Context.get_owned`."""
 
         async def read() -> T | None:
             return self._inner.get_owned(resource, name, namespace=namespace)
+
+        return self._wait(read())
+
+    def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
+        """See `Context.get`."""
+
+        async def read() -> T | None:
+            return self._inner.get(resource, name, namespace=namespace)
+
+        return self._wait(read())
+
+    def list(self, resource: Resource[T], *, namespace: str | None = None) -> Sequence[T]:
+        """See `Context.list`."""
+
+        async def read() -> Sequence[T]:
+            return self._inner.list(resource, namespace=namespace)
 
         return self._wait(read())
 
@@ -325,6 +464,29 @@ class SyncContext(Generic[M]):
         """See `Context.delete`."""
         self._wait(self._inner.delete(resource, name, namespace=namespace))
 
+    def delete_self(self) -> None:
+        """See `Context.delete_self`."""
+        self._wait(self._inner.delete_self())
+
+    def event(
+        self,
+        reason: str,
+        note: str,
+        type: Type = "Normal",  # noqa: A002 - the API's word
+        *,
+        action: str = "Reconcile",
+    ) -> None:
+        """See `Context.event`."""
+
+        async def record() -> None:
+            self._inner.event(reason, note, type, action=action)
+
+        self._wait(record())
+
+    def compute(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """See `Context.compute`."""
+        return self._wait(self._inner.compute(function, *args, **kwargs))
+
     def patch(self, change: Mapping[str, object]) -> None:
         """See `Context.patch`."""
         self._wait(self._inner.patch(change))
@@ -334,8 +496,32 @@ class SyncContext(Generic[M]):
         self._wait(self._inner.patch_status(change))
 
     def _wait(self, call: Coroutine[Any, Any, R]) -> R:
-        """The result of the coroutine *call*, run on the process's event loop."""
+        """The result of the coroutine *call*, run on the process's event loop. Raises: Overrun."""
+        if self._is_over.is_set():
+            call.close()
+            raise Overrun("the reconcile was told to end: return")
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
+
+class BlockingClient:
+    """The requests of `kubeio.rest.client.Client` for functions that run in a thread."""
+
+    def __init__(self, client: Client, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._wait = wait
+        self.request = self._blocking(client.request)
+        self.get = self._blocking(client.get)
+        self.create = self._blocking(client.create)
+        self.replace = self._blocking(client.replace)
+        self.patch = self._blocking(client.patch)
+        self.delete = self._blocking(client.delete)
+        self.list_page = self._blocking(client.list_page)
+
+    def _blocking(self, call: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+        def blocking(*args: P.args, **kwargs: P.kwargs) -> R:
+            answer: R = self._wait(call(*args, **kwargs))
+            return answer
+
+        return blocking
 
 
 async def _outcome(call: Coroutine[Any, Any, Object]) -> Object | Exception:
@@ -344,6 +530,10 @@ async def _outcome(call: Coroutine[Any, Any, Object]) -> Object | Exception:
         return await call
     except Exception as error:  # handed to the reconcile that asked
         return error
+
+
+def _gone(kind: Kind, key: ObjectKey, error: NotFound) -> Refused:
+    return Refused(f"{kind.name} {key}", status=error.status, message=error.message)
 
 
 def _controller_name(meta: Meta) -> str:

@@ -19,7 +19,7 @@ from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.store import Change
 from kubeio.watches.watch import ListWatch
-from shard_controller.cache import Cache, Kind, Task
+from shard_controller.cache import Cache, Kind, Task, WatchedKind
 from shard_controller.gate import Gate
 from shard_controller.progress import TICK_S, Pulse
 from shard_controller.worker import Worker
@@ -61,10 +61,11 @@ class Engine:
         self._pulse = pulse
         self._clock = clock
         self._worker: Worker[object] | None = None
-        self._sources: dict[str, list[ListWatch]] = {}
+        self._sources: dict[Kind, list[ListWatch]] = {}
         self._informers: list[Informer] = []
-        for kind in cache:
-            self._sources[kind.name] = []
+
+        def follow(kind: Kind, namespaces: tuple[str, ...], label_selector: str) -> None:
+            self._sources[kind] = []
             for namespace in (namespaces if kind.resource.namespaced else ()) or ("",):
                 source = ListWatch(
                     client,
@@ -76,16 +77,25 @@ class Engine:
                     clock=clock,
                     rng=rng,
                 )
-                self._sources[kind.name].append(source)
+                self._sources[kind].append(source)
                 informer = Informer(
                     source, store=kind.store, namespace=namespace, on_change=self._hears(kind)
                 )
                 self._informers.append(informer)
 
+        for kind in cache:
+            follow(kind, namespaces, label_selector)
+        for watched in cache.watched.values():
+            follow(watched, watched.watch.namespaces or namespaces, watched.watch.label_selector)
+
     def _hears(self, kind: Kind) -> Callable[[Change], None]:
         def on_change(change: Change) -> None:
-            if self._worker is not None:
-                self._worker.changed(kind, change)
+            if self._worker is None:
+                return
+            if isinstance(kind, WatchedKind):
+                self._worker.intake.watched_changed(kind, change)
+            else:
+                self._worker.intake.changed(kind, change)
 
         return on_change
 
@@ -103,26 +113,33 @@ class Engine:
         stop_within_s: float,
     ) -> Stop:
         """Work until *stopping*, then end what runs. *build* makes the worker in the group of this engine's tasks."""
-        async with asyncio.TaskGroup() as group:
-            worker = self._worker = build(group)
-            helpers: list[asyncio.Task[Never]] = [
-                group.create_task(informer.run(), name=f"informer {informer.source.resource.group_resource}")
-                for informer in self._informers
-            ]
-            helpers.append(group.create_task(self._tick(worker), name="ticker"))
-            stop = asyncio.create_task(stopping.wait(), name="stop")  # ended below, whatever happens
-            try:
-                await self._until_synced(stop)
-                working = group.create_task(worker.run(), name="workers")
-                if not stopping.is_set():
-                    log.info("working", resources=list(self._sources), objects=len(self._cache.primary.store))
-                await stop
-                await self._end(worker, working, timeout_s)
-            finally:
-                stop.cancel()
-            settled = await self._settle(writer, stop_within_s)
-            for helper in helpers:
-                helper.cancel()
+        async with asyncio.TaskGroup() as outlasting:
+            async with asyncio.TaskGroup() as group:
+                worker = self._worker = build(group)
+                # it outlasts the others: what cannot be stopped must not hold up the end of the process
+                ticker = outlasting.create_task(self._tick(worker), name="ticker")
+                helpers: list[asyncio.Task[Never]] = [
+                    group.create_task(
+                        informer.run(), name=f"informer {informer.source.resource.group_resource}"
+                    )
+                    for informer in self._informers
+                ]
+                stop = asyncio.create_task(stopping.wait(), name="stop")  # ended below, whatever happens
+                try:
+                    await self._until_synced(stop)
+                    working = group.create_task(worker.run(), name="workers")
+                    helpers += [group.create_task(call, name=name) for name, call in worker.beside()]
+                    if not stopping.is_set():
+                        resources = [kind.name for kind in self._sources]
+                        log.info("working", resources=resources, objects=len(self._cache.primary.store))
+                    await stop
+                    await self._end(worker, working, timeout_s)
+                finally:
+                    stop.cancel()
+                settled = await self._settle(writer, stop_within_s)
+                for helper in helpers:
+                    helper.cancel()
+            ticker.cancel()
         return Stop(settled)
 
     async def _until_synced(self, stop: asyncio.Task[bool]) -> None:
@@ -172,6 +189,7 @@ class Engine:
                 is_fresh=all(now - i.sign_of_life_at <= self._silence_s for i in self._informers),
                 is_held=self._gate.is_open(),
             )
+            worker.check_overruns()
             ticks += 1
             if ticks % _SWEEP_TICKS == 0:
                 for kind in self._cache:
@@ -179,4 +197,4 @@ class Engine:
 
     def _streamed(self, kind: Kind) -> int:
         """Up to which version every watch of *kind* has come."""
-        return min(int(source.resource_version or 0) for source in self._sources[kind.name])
+        return min(int(source.resource_version or 0) for source in self._sources[kind])

@@ -5,13 +5,30 @@ Raised by `context`, `writes`, `heartbeat` and users' reconcilers; decided upon 
 
 from __future__ import annotations
 
+import re
+
+_REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}").fullmatch
+STATUS_REMEDY = "add `subresources: {status: {}}` to the version in its CustomResourceDefinition"
+
 
 class ShardError(Exception):
     """Root of everything that `shard_controller` raises."""
 
 
 class PermanentError(ShardError):
-    """Raised by a reconciler: trying again cannot help until the object changes. Staged conditions are written."""
+    """Raised by a reconciler: trying again cannot help until the object, or something that wakes it, changes.
+
+    What was staged is written, with the condition `Stalled` (and `Ready` False, if the object has one) under *reason*,
+    a word in CamelCase; a Warning event says the same.
+    """
+
+    def __init__(self, message: str = "", *, reason: str = "PermanentError") -> None:
+        if not _REASON(reason):
+            raise ValueError(
+                f"PermanentError(reason={reason!r}): one word in CamelCase is needed, as 'BadSpec'"
+            )
+        self.reason = reason
+        super().__init__(message)
 
 
 class Refused(ShardError):
@@ -44,6 +61,18 @@ class Elsewhere(ShardError):
         self.what = what
         self.shard = shard
         super().__init__(f"{what} belongs to {shard or 'no shard yet'}")
+
+
+class StatusMissing(ShardError):
+    """The server serves no status subresource of the resource: nothing can be written to the status."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what} has no status subresource; {STATUS_REMEDY}")
+
+
+class Overrun(ShardError):
+    """A reconcile in a thread went on after it was told to end: its context does nothing more."""
 
 
 class LeaseNotHeld(ShardError):

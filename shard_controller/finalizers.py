@@ -1,6 +1,6 @@
 """Finalizers of a controller: put on every object before its first reconcile, run and taken off when it goes.
 
-Decides nothing about ownership: whoever the label names runs them. Called by `worker`.
+Decides nothing about ownership: whoever the label names runs them. Called by `worker`, which knows how to call them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from shard_controller.context import Context
 
-Functions = Mapping[str, Callable[[Any], Awaitable[None]]]
+Functions = Mapping[str, Callable[[Any], Any]]
 
 
 async def ensure(functions: Functions, context: Context[Any]) -> None:
@@ -21,12 +21,16 @@ async def ensure(functions: Functions, context: Context[Any]) -> None:
         await context.write_finalizers([*present, *missing])
 
 
-async def run(functions: Functions, context: Context[Any]) -> None:
+async def run(
+    functions: Functions,
+    context: Context[Any],
+    call: Callable[[Callable[[Any], Any], Context[Any]], Awaitable[object]],
+) -> None:
     """Run the declared finalizers that are still on the object, in order; each is taken off once it has run.
 
     A function that raises leaves its finalizer on: it runs again, so it must bear that.
     """
     for name, function in functions.items():
         if name in context.meta.finalizers:
-            await function(context)
+            await call(function, context)
             await context.write_finalizers([kept for kept in context.meta.finalizers if kept != name])

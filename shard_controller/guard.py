@@ -35,6 +35,9 @@ class Guard(Protocol):
     def is_draining(self, meta: Meta) -> bool:
         """Whether the object is ours and asked for."""
 
+    def is_moved(self, old: Meta, new: Meta) -> bool:
+        """Whether the labels by which objects are given out differ."""
+
     def left(self, kind: Kind, key: ObjectKey) -> None:
         """The object is not in the cache any more: an acknowledgement without answer needs none now."""
 
@@ -72,6 +75,10 @@ class RingGuard:
     def is_draining(self, meta: Meta) -> bool:
         return self._keys.drain in meta.labels and meta.labels.get(self._keys.shard) == self._shard
 
+    def is_moved(self, old: Meta, new: Meta) -> bool:
+        labels = (self._keys.shard, self._keys.drain)
+        return any(old.labels.get(label) != new.labels.get(label) for label in labels)
+
     def left(self, kind: Kind, key: ObjectKey) -> None:
         kind.floors.gone(key)
 
@@ -92,6 +99,9 @@ class SoleGuard:
         return self.decide(kind, meta.key, meta)
 
     def is_draining(self, meta: Meta) -> bool:
+        return False
+
+    def is_moved(self, old: Meta, new: Meta) -> bool:
         return False
 
     def left(self, kind: Kind, key: ObjectKey) -> None:

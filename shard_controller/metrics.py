@@ -65,6 +65,12 @@ class ControllerMetrics:
             "Keys that were not ours when they left the queue",
             controller,
         )
+        self.overruns = _counter(
+            registry,
+            "ringleader_shard_overruns",
+            "Reconciles that went on although they were told to end",
+            controller,
+        )
         self.refused = _counter(
             registry, "ringleader_shard_refused_writes", "Writes that the fence refused", controller
         )

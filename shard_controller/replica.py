@@ -28,13 +28,16 @@ from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
+from kubeio.rest.events import EventRecorder
 from shard_controller import config, life, process
 from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single
-from shard_controller.cache import Cache, Kind, Task
+from shard_controller.cache import Cache, Kind, Task, WatchedKind
+from shard_controller.compute import ComputePool
 from shard_controller.config import RingView, Settings
 from shard_controller.context import Surroundings
 from shard_controller.drain import Evidence, Handover
 from shard_controller.engine import Engine
+from shard_controller.errors import STATUS_REMEDY
 from shard_controller.fence import Fence, ShardFence, Unfenced, VersionFence
 from shard_controller.gate import Gate, OpenGate, ShardGate
 from shard_controller.guard import Guard, RingGuard, SoleGuard
@@ -275,6 +278,8 @@ class Replica:
         queue: WorkQueue[Task] = WorkQueue(
             clock=self._clock,
             rng=self._rng,
+            base_delay_s=self._controller.backoff.base_s,
+            max_delay_s=self._controller.backoff.max_s,
             metrics=QueueCollectors(self._registry).named(self._controller.name),
         )
         writer = Writer(
@@ -310,7 +315,7 @@ class Replica:
             return worker
 
         self._gate, self._engine, self._writer = way.gate, engine, writer
-        for kind in way.cache:
+        for kind in (*way.cache.watched.values(), *way.cache):  # the tree counts where a resource is in both
             self._metrics.watch_objects(kind.name, kind.store.__len__)
         async with asyncio.TaskGroup() as group:
             poll = group.create_task(self._watch_ring(polled_ring, way.cache), name="ring poll")
@@ -333,6 +338,14 @@ class Replica:
             kinds={text: by_resource[resource] for text, resource in way.owned.items()},
             writer=writer,
             client=self._client,
+            events=EventRecorder(
+                self._client,
+                reporter=f"ringleader.dev/{self._controller.name}",
+                instance=way.shard,
+                clock=self._clock,
+                rng=self._rng,
+            ),
+            compute=ComputePool(self._controller.compute_workers),
             tasks=tasks,
             ring=way.ring,
             shard=way.shard,
@@ -350,24 +363,40 @@ class Replica:
             queue=queue,
             journal=way.journal,
             metrics=self._metrics,
+            clock=self._clock,
+            rng=self._rng,
         )
 
     async def _resources(self, view: RingView | None) -> tuple[Cache, dict[str, Resource]]:
         """The declared resources as the server serves them, and with a ring all that it says is controlled."""
-        discovery = Discovery(self._client)
-        primary = await discovery.resolve(self._controller.resource.text)
-        owned = {wanted.text: await discovery.resolve(wanted.text) for wanted in self._controller.owns}
-        declared = {owned[resource.text]: resource for resource in self._controller.owns}
-        declared[primary] = self._controller.resource
+        discovery, controller = Discovery(self._client), self._controller
+        primary = await discovery.resolve(controller.resource.text)
+        owned = {wanted.text: await discovery.resolve(wanted.text) for wanted in controller.owns}
+        declared = {owned[resource.text]: resource for resource in controller.owns}
+        declared[primary] = controller.resource
+        if lacks_status(primary, await discovery.subresources(primary)):
+            log.warning("no status subresource", resource=primary.group_resource, remedy=STATUS_REMEDY)
+        watched = [
+            WatchedKind(watch, await discovery.resolve(watch.resource.text), clock=self._clock)
+            for watch in controller.watches
+        ]
         controlled = list(dict.fromkeys(owned.values()))
         if view is not None:
             controlled = await config.controlled_resources(discovery, view.entry(primary), owned)
         self._check_namespaces((primary, *controlled))
+        remembered = {owned[each.resource.text] for each in controller.owned if each.when is not None}
+        if controller.when is not None:
+            remembered.add(primary)
         kinds = [
-            Kind(resource, clock=self._clock, declared=declared.get(resource))
+            Kind(
+                resource,
+                clock=self._clock,
+                declared=declared.get(resource),
+                remembers=resource in remembered,
+            )
             for resource in (primary, *controlled)
         ]
-        return Cache(kinds[0], kinds[1:]), owned
+        return Cache(kinds[0], kinds[1:], watched), owned
 
     def _check_namespaces(self, resources: Iterable[Resource]) -> None:
         """Without a ring file a cluster-scoped resource is watched all the same: the ring gives it out everywhere."""
@@ -423,6 +452,12 @@ class Replica:
                 log.info("ring is going away", ring=ring)
                 self._stopping.set()
                 return
+
+
+def lacks_status(resource: Resource, subresources: Iterable[str]) -> bool:
+    """Whether *resource* is a custom one without a writable status. Pure. Kubernetes' own are as they are."""
+    is_custom = "." in resource.group and not resource.group.endswith(".k8s.io")
+    return is_custom and "status" not in subresources
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[Phase], None], phase: Phase) -> None:

@@ -9,6 +9,7 @@ import difflib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from kubeio.errors import InputError
 from shard_controller.api import Controller
 
 _FIELD = "CONTROLLER"
+RENAME = "give one of them another: sc.Controller(..., name=...)"
 
 
 def load_controller(text: str) -> Controller[Any]:
@@ -33,10 +35,20 @@ def load_controller(text: str) -> Controller[Any]:
     found = getattr(module, attribute, None)
     if isinstance(found, Controller):
         _ = found.reconciler
+        _check_names(found, vars(module))
         return found
     names = [name for name, value in vars(module).items() if isinstance(value, Controller)]
     problem = "is not a Controller" if hasattr(module, attribute) else f"names nothing in {where}"
     raise InputError(_FIELD, text, problem, _nearest(attribute, names))
+
+
+def _check_names(chosen: Controller[Any], defined: Mapping[str, object]) -> None:
+    """Refuses a namesake beside *chosen*: as replicas they would share a Lease, metrics and a field manager."""
+    for attribute, value in defined.items():
+        if isinstance(value, Controller) and value is not chosen and value.name == chosen.name:
+            raise InputError(
+                "name", chosen.name, f"is the name of two controllers, also of {attribute}", RENAME
+            )
 
 
 def _module_from_file(path: Path, text: str) -> ModuleType:

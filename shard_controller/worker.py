@@ -7,29 +7,35 @@ many consumers as the controller has workers. Knows nothing of processes and Lea
 from __future__ import annotations
 
 import asyncio
+import random
 import time
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, Literal, TypeVar, assert_never
+from typing import Any, Generic, Literal, Never, TypeVar, assert_never
 
 import msgspec
 import structlog
 
-from kubeio.errors import KubeError, NotFound
+from kubeio.clock import Clock
+from kubeio.errors import Conflict, Forbidden, Invalid, KubeError
 from kubeio.models import Object
 from kubeio.queues.workqueue import QueueClosed, WorkQueue
-from kubeio.watches.store import Change
 from shard_controller import finalizers
 from shard_controller.api import Controller
-from shard_controller.cache import Cache, Kind, Task
+from shard_controller.cache import Cache, Kind, Task, version_of
 from shard_controller.context import Context, Surroundings, SyncContext
 from shard_controller.drain import NotAcknowledged
-from shard_controller.errors import Elsewhere, LeaseNotHeld, PermanentError, Refused
+from shard_controller.errors import Elsewhere, LeaseNotHeld, PermanentError, Refused, StatusMissing
 from shard_controller.gate import Gate
 from shard_controller.guard import Guard
+from shard_controller.intake import Intake
 from shard_controller.journal import Journal, Outcome
 from shard_controller.metrics import ControllerMetrics
+from shard_controller.overrun import Running, end_process, find_overrun
 from shard_controller.ownership import Acknowledge, Drop, Reconcile, Reread, Wait
 from shard_controller.results import Done, RequeueAfter, Result
+from shard_controller.resync import Resync
+from shard_controller.signatures import is_async
 from shard_controller.writes import Writer
 
 log = structlog.get_logger("shard_controller")
@@ -57,6 +63,9 @@ class Worker(Generic[M]):
         queue: WorkQueue[Task],
         journal: Journal,
         metrics: ControllerMetrics,
+        clock: Clock,
+        rng: random.Random,
+        end_process: Callable[[str, Running], None] = end_process,
     ) -> None:
         self._controller = controller
         self._cache = cache
@@ -67,26 +76,18 @@ class Worker(Generic[M]):
         self._queue = queue
         self._journal = journal
         self._metrics = metrics
+        self._clock = clock
+        self._rng = rng
+        self._end_process = end_process
         self._workers = workers
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"reconcile-{controller.name}")
+        functions = (controller.reconciler, *controller.finalizers.values())
+        self._blocking = {id(function) for function in functions if not is_async(function)}
         self._running: dict[Task, _Run] = {}
         self._handoffs: set[asyncio.Task[None]] = set()
-        self._drained: dict[Task, set[Task]] = {}
+        self.intake = Intake(controller, cache, around.kinds, guard, queue)
         self.handed_over = 0
         """Keys taken from the queue so far: progress."""
-
-    # -- intake
-
-    def changed(self, kind: Kind, change: Change) -> None:
-        """An informer saw *change*: wake whoever it concerns."""
-        kind.shown(change.key, change.new)
-        meta = change.new or change.old
-        if meta is None:
-            return
-        task = self._cache.root(kind, meta)
-        if kind is not self._cache.primary and change.new is not None and self._guard.is_draining(change.new):
-            self._drained.setdefault(task, set()).add(Task(kind.name, change.key))
-        self._queue.add(task)
 
     # -- consumers
 
@@ -98,11 +99,41 @@ class Worker(Generic[M]):
                     group.create_task(self._consume(group), name=f"{self._controller.name} worker {number}")
         finally:
             self._threads.shutdown(wait=False)
+            self._around.compute.close()
 
     def interrupt(self, why: Interruption) -> None:
         """Cancel what runs: the Lease is too old, or the process stops."""
         for run in list(self._running.values()):
             run.interrupt(why)
+
+    def beside(self) -> list[tuple[str, Coroutine[Any, Any, Never]]]:
+        """What runs beside the consumers as long as the process works, by name; for when the caches are filled."""
+        primary, resync_s = self._cache.primary, self._controller.resync_s
+        running = [("events", self._around.events.run())]
+        if resync_s is not None:
+            resync = Resync(
+                primary.store.keys,
+                lambda key: self._queue.add(Task(primary.name, key)),
+                period_s=resync_s,
+                is_idle=lambda: len(self._queue) == 0,
+                clock=self._clock,
+                rng=self._rng,
+            )
+            running.append(("resync", resync.run()))
+        return running
+
+    def check_overruns(self) -> None:
+        """End the process if a reconcile has gone on for `timeout_s` after it was told to end. Called every second."""
+        timeout_s = self._controller.timeout_s
+        overrun = find_overrun(
+            self._running.values(),
+            now=asyncio.get_running_loop().time(),
+            patience_s=timeout_s,
+            on_overrun=self._metrics.overruns.inc,
+        )
+        if overrun is not None:
+            key = next(task.key for task, run in self._running.items() if run is overrun)
+            self._end_process(f"reconcile of {key} cannot be stopped, timeout_s is {timeout_s:g}", overrun)
 
     async def _consume(self, group: asyncio.TaskGroup) -> None:
         while True:
@@ -139,7 +170,7 @@ class Worker(Generic[M]):
 
     async def _handle(self, task: Task) -> None:
         try:
-            for child in self._drained.pop(task, set()):
+            for child in self.intake.take_drained(task):
                 await self._give_up(child)
             await self._look_at(task)
         except (KubeError, NotAcknowledged) as error:
@@ -152,20 +183,8 @@ class Worker(Generic[M]):
         try:
             await self._look_at(task)
         except BaseException:
-            self._put_back(task)
+            self.intake.put_back(task)
             raise
-
-    def _put_back(self, task: Task) -> Task:
-        """Note that *task* is to be looked at with its root, whose key is given."""
-        root = self._root_of(task)
-        if root != task:
-            self._drained.setdefault(root, set()).add(task)
-        return root
-
-    def _root_of(self, task: Task) -> Task:
-        kind = self._cache.kind(task.resource)
-        meta = kind.meta(task.key)
-        return self._cache.root(kind, meta) if meta is not None else task
 
     async def _look_at(self, task: Task) -> None:
         """Decide about one object, and act."""
@@ -184,22 +203,26 @@ class Worker(Generic[M]):
             case Drop(reason=reason):
                 self._drop(task, reason)
             case Wait():
-                self._queue.add(self._put_back(task))
+                self._queue.add(self.intake.put_back(task))
             case Acknowledge(handoff=handoff) if meta is not None:
                 await self._guard.hand_over(kind, meta, handoff)
                 self._queue.forget(task)
+            case Reconcile(state=state) if was_read:
+                self.intake.await_news(task, state.version)  # newer than the cache: its event is on the way
             case Reconcile():
-                # what was read is newer than the cache: its event is on the way and brings the key back
-                if kind is self._cache.primary and not was_read:
+                if kind is self._cache.primary and not self.intake.has_given_up(task):
                     await self._reconcile(task, kind)
             case _:
                 raise AssertionError(f"{task}: {decision} of {meta}")
 
     def _drop(self, task: Task, reason: str) -> None:
+        kind = self._cache.kind(task.resource)
         if reason == "absent":
-            self._guard.left(self._cache.kind(task.resource), task.key)
+            self._guard.left(kind, task.key)
         else:
             self._metrics.foreign.inc()
+            if reason == "superseded":
+                self.intake.await_news(task, kind.floors.floor(task.key))
         self._queue.forget(task)
 
     # -- one reconcile
@@ -222,6 +245,7 @@ class Worker(Generic[M]):
                 remedy="correct the object, or give the model's field a default",
             )
             self._queue.forget(task)
+            self.intake.give_up(task, version_of(current.meta))
             return
         context = Context(model, current, self._around, bound)
         await self._run(task, kind, current, context, bound)
@@ -235,6 +259,7 @@ class Worker(Generic[M]):
         bound: structlog.stdlib.BoundLogger,
     ) -> None:
         run = self._running[task] = _Run()
+        self.intake.begins(task)
         self._journal.begin(kind.name, current.meta)
         self._metrics.active.inc()
         began = time.perf_counter()
@@ -247,6 +272,7 @@ class Worker(Generic[M]):
         finally:
             await context.settled()
             self._running.pop(task)
+            self.intake.ends(task)
             self._metrics.active.dec()
             took_s = time.perf_counter() - began
             self._metrics.time.observe(took_s)
@@ -262,6 +288,8 @@ class Worker(Generic[M]):
                 run.scope = scope
                 try:
                     result = await self._call(context)
+                    if not context.is_deleting:
+                        context.conditions.recover()
                     await context.write_staged()
                 finally:
                     run.scope = None
@@ -274,9 +302,12 @@ class Worker(Generic[M]):
                 told = f"not done after timeout_s, {self._controller.timeout_s:g} s: give its calls shorter timeouts"
                 return self._failed(task, TimeoutError(told), bound)
             return self._failed(task, error, bound)
-        except (Refused, NotFound, LeaseNotHeld) as error:
+        except (Refused, LeaseNotHeld) as error:
             bound.info("ownership in doubt", error=str(error))
             return self._again(task, "lost")
+        except Conflict as error:
+            bound.info("somebody else wrote first", error=str(error))
+            return self._again(task, "requeue")
         except Elsewhere as error:
             bound.info("controlled object is elsewhere", error=str(error))
             return self._again(task, "requeue")
@@ -288,29 +319,33 @@ class Worker(Generic[M]):
 
     async def _call(self, context: Context[M]) -> Result:
         if context.is_deleting and self._controller.finalizers:
-            await finalizers.run(self._controller.finalizers, context)
+            await finalizers.run(self._controller.finalizers, context, self._call_function)
             return Done()
         await finalizers.ensure(self._controller.finalizers, context)
-        if self._controller.is_async:
-            result = await self._controller.reconciler(context)
-        else:
-            result = await self._call_in_thread(context)
+        result = await self._call_function(self._controller.reconciler, context)
         if not isinstance(result, Done | RequeueAfter):
             raise TypeError(
                 f"the reconciler returned {result!r}: return sc.Done() or sc.RequeueAfter(seconds=)"
             )
         return result
 
-    async def _call_in_thread(self, context: Context[M]) -> Any:
+    async def _call_function(self, function: Callable[[Any], Any], context: Context[Any]) -> Any:
+        if id(function) in self._blocking:
+            return await self._call_in_thread(function, context)
+        return await function(context)
+
+    async def _call_in_thread(self, function: Callable[[Any], Any], context: Context[Any]) -> Any:
         """A thread cannot be cancelled: the key stays busy until it ends, and only then the cancellation counts."""
         loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._threads, self._controller.reconciler, SyncContext(context, loop))
+        blocking = SyncContext(context, loop)
+        future = loop.run_in_executor(self._threads, function, blocking)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
             try:
                 await asyncio.shield(future)
             except asyncio.CancelledError as error:
                 cancelled = error
+                blocking.end()
                 log.warning("reconcile in a thread overruns", object=context.name)
             except Exception:
                 break  # read from the future below
@@ -346,32 +381,48 @@ class Worker(Generic[M]):
     async def _give_in(
         self, task: Task, context: Context[M], error: PermanentError, bound: structlog.stdlib.BoundLogger
     ) -> Outcome:
-        """A permanent error: write what was staged, and wait for the object to change."""
+        """A permanent error: write what was staged, tell people, and wait for the object to change."""
+        context.give_in(error)
         try:
             await context.write_staged()
+        except (StatusMissing, Invalid, Forbidden) as unwritten:  # it will not be written next time either
+            bound.warning("status of a permanent error not written", error=str(unwritten))
         except (KubeError, Refused) as unwritten:
             bound.info("status of a permanent error not written", error=str(unwritten))
             return self._again(task, "lost")
         self._metrics.results["error"].inc()
         self._metrics.errors.inc()
-        bound.error("reconcile failed for good", error=str(error))
+        bound.error("reconcile failed for good", error=str(error), reason=error.reason)
         self._queue.forget(task)
+        self.intake.give_up(task, context.version)
         return "error"
 
 
 class _Run:
     """One reconcile under way, and how to interrupt it."""
 
-    __slots__ = ("interrupted", "scope")
+    __slots__ = ("_task", "interrupted", "is_counted", "overruns_since", "scope")
 
     def __init__(self) -> None:
         self.scope: asyncio.Timeout | None = None
         self.interrupted: Interruption | None = None
+        self.overruns_since: float | None = None
+        self.is_counted = False
+        self._task = asyncio.current_task()
 
     def interrupt(self, why: Interruption) -> None:
         if self.interrupted is None and self.scope is not None and not self.scope.expired():
             self.interrupted = why
             self.scope.reschedule(asyncio.get_running_loop().time())
+
+    def is_told_to_end(self) -> bool:
+        return self.scope is not None and self.scope.expired()
+
+    def is_in_code(self) -> bool:
+        return self.scope is not None
+
+    def task(self) -> asyncio.Task[object] | None:
+        return self._task
 
 
 def _trace(error: BaseException) -> BaseException | None:

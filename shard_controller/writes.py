@@ -23,7 +23,7 @@ from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
 from kubeio.rest.client import Client
 from shard_controller.cache import Kind, object_from, version_of
-from shard_controller.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused
+from shard_controller.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused, StatusMissing
 from shard_controller.fence import Fence
 from shard_controller.journal import Journal
 from shard_controller.metrics import ControllerMetrics
@@ -112,18 +112,25 @@ class Writer:
         return found
 
     async def patch(self, kind: Kind, meta: Meta, patch: JsonPatch, *, subresource: str = "") -> Object:
-        """Send *patch* behind the fence's tests. Raises: Refused, NotFound, other KubeErrors."""
+        """Send *patch* behind the fence's tests. Raises: Refused, NotFound, StatusMissing, other KubeErrors."""
         fenced = JsonPatch(self.fence.tests(meta).operations + patch.operations)
         try:
             answer = await self._send_patch(kind, meta, fenced, subresource=subresource)
         except (Invalid, Conflict) as error:
             await self._explain_refusal(kind, meta, error)
             raise
-        except NotFound:
+        except NotFound as error:
+            if subresource and await self._has(kind, meta):
+                raise StatusMissing(kind.name) from error
             self._note_gone(kind, meta.key)
             raise
         kind.wrote(answer)
         return answer
+
+    async def _has(self, kind: Kind, meta: Meta) -> bool:
+        """Whether the object is still there: then it was its subresource that was not found."""
+        found = await self.read(kind, meta.key)
+        return found is not None and found.meta.uid == meta.uid
 
     async def acknowledge(self, kind: Kind, meta: Meta, patch: JsonPatch) -> Object:
         """Send *patch* of a handoff; it carries its own test. Raises what the client raises."""

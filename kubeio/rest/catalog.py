@@ -24,6 +24,7 @@ class Served:
     singular: str = ""
     short_names: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
 
     def rank(self, name: str) -> int | None:
         """How well *name* (lower case) fits: 0 a full name, 1 a short name, None not at all."""
@@ -126,6 +127,10 @@ class _ResponseKind(msgspec.Struct, gc=False):
     kind: str = ""
 
 
+class _AggregatedSubresource(msgspec.Struct, gc=False):
+    subresource: str = ""
+
+
 class _AggregatedResource(msgspec.Struct, gc=False, rename="camel"):
     resource: str
     response_kind: _ResponseKind | None = None
@@ -133,6 +138,7 @@ class _AggregatedResource(msgspec.Struct, gc=False, rename="camel"):
     singular_resource: str = ""
     verbs: list[str] | None = None
     short_names: list[str] | None = None
+    subresources: list[_AggregatedSubresource] | None = None
 
 
 class _AggregatedVersion(msgspec.Struct, gc=False):
@@ -209,12 +215,18 @@ def read_root(body: bytes) -> tuple[list[Served], list[GroupVersion]]:
 def read_resources(at: GroupVersion, body: bytes) -> list[Served]:
     """The resources (without subresources) in the document of one group and version. Raises DecodeError."""
     listed = msgspec.json.decode(body, type=_ResourceList).resources or ()
+    below: dict[str, list[str]] = {}
+    for one in listed:
+        name, slash, subresource = one.name.partition("/")
+        if slash:
+            below.setdefault(name, []).append(subresource)
     return [
         Served(
             Resource(at.group, at.version, one.name, one.kind, one.namespaced),
             one.singular_name.lower(),
             tuple(one.short_names or ()),
             tuple(one.verbs or ()),
+            tuple(below.get(one.name, ())),
         )
         for one in listed
         if "/" not in one.name
@@ -242,4 +254,5 @@ def _aggregated(groups: Iterable[_AggregatedGroup]) -> Iterator[Served]:
                     one.singular_resource.lower(),
                     tuple(one.short_names or ()),
                     tuple(one.verbs or ()),
+                    tuple(each.subresource for each in one.subresources or ()),
                 )

@@ -47,6 +47,11 @@ class Discovery:
             raise catalog.unknown(text, self._client.cluster.server)
         return found
 
+    async def subresources(self, resource: Resource) -> tuple[str, ...]:
+        """The subresources of a resource that `resolve` gave, such as `status` and `scale`."""
+        catalog = self._catalog or await self.refresh()
+        return next((served.subresources for served in catalog if served.resource == resource), ())
+
     def forget(self) -> None:
         """What was resolved turned out to be gone: the next `resolve` asks the server anew."""
         self._catalog = None

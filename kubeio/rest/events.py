@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from kubeio.clock import Clock, micro_time
-from kubeio.errors import KubeError, NotFound
+from kubeio.errors import Forbidden, KubeError, NotFound
 from kubeio.models import Meta
 from kubeio.patch import MergePatch
 from kubeio.resource import EVENTS, Resource
@@ -32,6 +32,7 @@ _MAX_NOTE: Final = 1024
 _MAX_NAME: Final = 253
 _BETWEEN_WRITES_S: Final = 0.1
 _TIMEOUT_S: Final = 10.0
+_RIGHT: Final = "grant create and patch on events of the group events.k8s.io; nothing else depends on it"
 
 Type = Literal["Normal", "Warning"]
 
@@ -80,7 +81,7 @@ class EventRecorder:
     """`record` from anywhere on the loop; `run` writes, until cancelled.
 
     *reporter* is the program (`ringleader.dev/sharder`), *instance* the process; *on_dropped* is told of each Event
-    that could not be written.
+    that could not be written. That the right to write them is missing is logged once, as a warning.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class EventRecorder:
         self._series: OrderedDict[_Key, _Series] = OrderedDict()  # the longest silent one first
         self._news = asyncio.Event()
         self._on_dropped = on_dropped
+        self._is_forbidden = False
 
     def record(
         self,
@@ -171,6 +173,9 @@ class EventRecorder:
                 await self._create(key, series)
         except (KubeError, TimeoutError) as error:
             self._on_dropped()
+            if isinstance(error, Forbidden) and not self._is_forbidden:
+                self._is_forbidden = True
+                _log.warning("events cannot be written", error=str(error), remedy=_RIGHT)
             _log.debug("event not written", reason=key.reason, regarding=key.regarding.name, error=str(error))
         # Written or not, it counts as written: best effort does not queue up behind an outage.
         series.written_count, series.written_at = count, self._clock.now()

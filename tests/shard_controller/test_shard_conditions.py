@@ -96,3 +96,49 @@ def test_merging_twice_changes_nothing_more(calls: list[tuple[str, bool | None, 
     for call in calls:
         second.set(*call)
     assert second.merged() is None
+
+
+# -- permanent errors, as kstatus reads them
+
+
+def test_a_permanent_failure_stalls_the_object_and_is_not_ready_if_it_says_ready_at_all() -> None:
+    staged = conditions(READY)
+    staged.stall("BadSpec", "no such site")
+    merged = staged.merged()
+    assert merged is not None
+    assert [(c["type"], c["status"], c["reason"], c["message"]) for c in merged] == [
+        ("Ready", "False", "BadSpec", "no such site"),
+        ("Stalled", "True", "BadSpec", "no such site"),
+    ]
+    bare = conditions()
+    bare.stall("BadSpec", "")
+    assert [c["type"] for c in bare.merged() or []] == ["Stalled"]
+
+
+def test_what_the_reconciler_said_itself_outweighs_what_its_failure_says() -> None:
+    staged = conditions(READY)
+    staged.set("Ready", None, "Unclear")
+    staged.stall("BadSpec", "no such site")
+    assert [(c["type"], c["status"]) for c in staged.merged() or []] == [
+        ("Ready", "Unknown"),
+        ("Stalled", "True"),
+    ]
+
+
+def test_a_reconcile_that_ends_well_takes_stalled_off() -> None:
+    stalled = {**READY, "type": "Stalled", "reason": "BadSpec"}
+    staged = conditions(stalled, FOREIGN)
+    staged.recover()
+    assert staged.merged() == [FOREIGN]
+    assert conditions(FOREIGN).merged() is None
+    unstalled = conditions(FOREIGN)
+    unstalled.recover()
+    assert unstalled.merged() is None
+
+
+def test_a_condition_is_removed_unless_it_is_set_again() -> None:
+    staged = conditions(READY, FOREIGN)
+    staged.remove("Ready")
+    assert staged.merged() == [FOREIGN]
+    staged.set("Ready", True, "Published")
+    assert staged.merged() is None

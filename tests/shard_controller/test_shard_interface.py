@@ -102,6 +102,118 @@ def test_a_reconciler_with_a_wrong_signature_is_refused_with_the_right_one() -> 
         sites.reconcile(wrong)
 
 
+async def _takes_a_blocking_context(ctx: sc.SyncContext[Site]) -> sc.Result:
+    return sc.Done()
+
+
+def _takes_an_async_context(ctx: sc.Context[Site]) -> sc.Result:
+    return sc.Done()
+
+
+async def _takes_another_model(ctx: sc.Context[DataSite]) -> sc.Result:
+    return sc.Done()
+
+
+async def _takes_the_object(site: Site) -> sc.Result:
+    return sc.Done()
+
+
+async def _answers_nothing(ctx: sc.Context[Site]) -> None: ...
+
+
+def _yields(ctx: sc.SyncContext[Site]) -> Any:
+    yield sc.Done()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem", "right"),
+    [
+        (
+            _takes_a_blocking_context,
+            "is async and takes a SyncContext",
+            "async def _takes_a_blocking_context(ctx: sc.Context[Site]) -> sc.Result",
+        ),
+        (
+            _takes_an_async_context,
+            "is not async, so it runs in a thread and takes a Context",
+            "def _takes_an_async_context(ctx: sc.SyncContext[Site]) -> sc.Result",
+        ),
+        (
+            _takes_another_model,
+            "takes a Context of DataSite, Resource('sites/v1', Site) has another",
+            "async def _takes_another_model(ctx: sc.Context[Site]) -> sc.Result",
+        ),
+        (
+            _takes_the_object,
+            "takes a Site",
+            "async def _takes_the_object(site: sc.Context[Site]) -> sc.Result",
+        ),
+        (
+            _answers_nothing,
+            "returns None",
+            "_answers_nothing(ctx: sc.Context[Site]) -> sc.Result`, and return sc.Done()",
+        ),
+        (_yields, "yields", "async def f(ctx: sc.Context[Model]) -> sc.Result"),
+        ("publish", "is not a function", "async def f(ctx: sc.Context[Model]) -> sc.Result"),
+    ],
+)
+def test_a_reconciler_with_wrong_annotations_is_refused_with_the_right_ones(
+    wrong: Any, problem: str, right: str
+) -> None:
+    sites: sc.Controller[Site] = sc.Controller(sc.Resource("sites/v1", Site))
+    with pytest.raises(InputError) as refused:
+        sites.reconcile(wrong)
+    assert problem in str(refused.value)
+    assert right in str(refused.value)
+
+
+def _bare(ctx: sc.SyncContext) -> sc.Result:  # type: ignore[type-arg] # as people write it
+    return sc.Done()
+
+
+async def _of_anything(ctx: sc.Context[Any]) -> sc.Result:
+    return sc.Done()
+
+
+async def _unseen(ctx: NotThere) -> sc.Result:  # type: ignore[name-defined] # noqa: F821 - seen by type checkers only
+    return sc.Done()
+
+
+class _Callable:
+    async def __call__(self, ctx: sc.Context[Site]) -> sc.Result:
+        return sc.Done()
+
+
+@pytest.mark.parametrize("right", [_bare, _of_anything, _unseen, _Callable(), lambda ctx: sc.Done()])
+def test_a_reconciler_whose_annotations_say_less_is_taken(right: Any) -> None:
+    sites: sc.Controller[Site] = sc.Controller(sc.Resource("sites/v1", Site))
+    assert sites.reconcile(right) is right
+
+
+def test_a_model_that_is_a_dict_may_be_annotated_with_what_is_in_it() -> None:
+    sites: sc.Controller[dict[str, Any]] = sc.Controller(sc.Resource("sites/v1", dict))
+
+    @sites.reconcile
+    async def publish(ctx: sc.Context[dict[str, Any]]) -> sc.Result:
+        return sc.Done()
+
+    assert sites.reconciler is publish
+
+
+def test_a_finalizer_may_be_blocking_and_is_checked_too() -> None:
+    sites: sc.Controller[Site] = sc.Controller(sc.Resource("sites/v1", Site))
+
+    @sites.finalizer("example.com/disk")
+    def remove(ctx: sc.SyncContext[Site]) -> None: ...
+
+    assert sites.finalizers == {"example.com/disk": remove}
+    wrong: Any = _takes_an_async_context
+    with pytest.raises(
+        InputError, match=r"write `def _takes_an_async_context\(ctx: sc.SyncContext\[Site\]\) -> None`"
+    ):
+        sites.finalizer("example.com/cdn")(wrong)
+
+
 def test_a_second_reconciler_is_refused() -> None:
     sites: sc.Controller[Site] = sc.Controller(sc.Resource("sites/v1", Site))
 
@@ -138,6 +250,7 @@ def test_a_controller_needs_workers_and_time(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("target", "problem"),
     [
+        ("{}/namesakes.py:sites", r"name: 'sites' is the name of two controllers, also of again; .*name="),
         ("controller.py", "is not FILE.py:NAME or MODULE:NAME"),
         ("controller.py:not-a-name", "is not FILE.py:NAME"),
         ("missing.py:sites", "does not exist"),
@@ -153,6 +266,7 @@ def test_a_target_that_names_no_controller_says_why(tmp_path: Path, target: str,
     good = "import shard_controller as sc\nother = 1\nempty = sc.Controller(sc.Resource('x/v1', dict))\n"
     good += "sites = sc.Controller(sc.Resource('sites/v1', dict))\n@sites.reconcile\ndef f(ctx): return sc.Done()\n"
     (tmp_path / "good.py").write_text(good)
+    (tmp_path / "namesakes.py").write_text(f"{good}again = sc.Controller(sites.resource)\n")
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "syntax.py").write_text("def (\n")
     with pytest.raises(InputError, match=problem):

@@ -24,7 +24,9 @@ from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
+from kubeio.rest.events import EventRecorder
 from shard_controller.cache import Cache, Kind, object_from
+from shard_controller.compute import ComputePool
 from shard_controller.context import Context, Surroundings
 from shard_controller.drain import Evidence, Handover, NotAcknowledged
 from shard_controller.errors import Elsewhere, Refused
@@ -175,6 +177,10 @@ async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shar
             kinds={PAGES.text: shard.pages},
             writer=shard.writer,
             client=shard.client,
+            events=EventRecorder(
+                shard.client, reporter="test", instance=ME, clock=SystemClock(), rng=random.Random(1)
+            ),
+            compute=ComputePool(),
             tasks=tasks,
             ring=KEYS.ring,
             shard=ME,

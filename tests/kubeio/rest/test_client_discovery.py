@@ -185,6 +185,13 @@ async def test_unknown_name_is_an_input_error_that_names_the_nearest(
     assert serve.url in caught.value.problem
 
 
+async def test_a_resource_is_known_with_its_subresources(serve: WireServer) -> None:
+    async with serve.client() as client:
+        discovery = Discovery(client)
+        assert await discovery.subresources(WEBSITES) == ("status",)
+        assert await discovery.subresources(Resource("garden.io", "v1", "flowers", "Flower")) == ()
+
+
 async def test_catalog_is_asked_for_once_and_again_when_a_name_is_unknown(server: WireServer) -> None:
     known = {"apps": GROUPS["apps"]}
 

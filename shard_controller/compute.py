@@ -1,0 +1,130 @@
+"""Work of a processor beside the event loop: pure functions in processes of their own.
+
+Owns the pool, which is made on first use and anew after it broke. What waits for an answer is `context`'s business.
+Built by `replica`, one per process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from typing import ParamSpec, TypeVar
+
+import structlog
+
+from kubeio.errors import InputError
+
+log = structlog.get_logger("shard_controller")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ComputePool:
+    """At most *workers* processes, started by `spawn`; 0: as many as this process may use processors."""
+
+    def __init__(self, workers: int = 0) -> None:
+        self._workers = workers or _processors()
+        self._free = asyncio.Semaphore(
+            self._workers
+        )  # the executor itself takes more than it has processes for
+        self._executor: ProcessPoolExecutor | None = None
+
+    async def run(
+        self,
+        function: Callable[P, R],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """What *function* returns or raises. Raises: BrokenExecutor if its process died; the next call has a new pool.
+
+        Cancelled, a call that has not begun never begins; one that runs cannot be stopped, and this coroutine
+        stays until its answer has come and is dropped.
+        """
+        check_computable(function)
+        async with self._free:
+            executor, future = self._submit(function, *args, **kwargs)
+            answer = asyncio.wrap_future(future)
+            try:
+                return await asyncio.shield(answer)
+            except BrokenExecutor:
+                self._discard(executor)
+                raise
+            except asyncio.CancelledError:
+                await _ended(answer)
+                raise
+
+    def close(self) -> None:
+        """Start nothing more, and let the processes go."""
+        if self._executor is not None:
+            self._discard(self._executor)
+
+    def _submit(
+        self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[ProcessPoolExecutor, Future[R]]:
+        executor = self._executor or self._start()
+        try:
+            return executor, executor.submit(function, *args, **kwargs)
+        except BrokenExecutor:  # it broke while nobody waited for it
+            self._discard(executor)
+            executor = self._start()
+            return executor, executor.submit(function, *args, **kwargs)
+
+    def _start(self) -> ProcessPoolExecutor:
+        spawn = multiprocessing.get_context("spawn")
+        self._executor = ProcessPoolExecutor(self._workers, mp_context=spawn, initializer=_follow_parent)
+        log.debug("compute pool started", workers=self._workers)
+        return self._executor
+
+    def _discard(self, executor: ProcessPoolExecutor) -> None:
+        if self._executor is executor:
+            self._executor = None
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+def check_computable(function: Callable[..., object]) -> None:
+    """Raises: InputError unless another process can find *function* by its name and call it."""
+    name = getattr(function, "__qualname__", repr(function))
+    if inspect.iscoroutinefunction(function):
+        raise InputError("ctx.compute", name, "is async", "give a plain function")
+    if "<locals>" in name or "<lambda>" in name:
+        raise InputError(
+            "ctx.compute",
+            name,
+            "cannot be found by another process",
+            "define it at the top of a module, and hand it what it needs",
+        )
+
+
+async def _ended(answer: asyncio.Future[R]) -> None:
+    """Wait until *answer* is there, however often that is cancelled."""
+    while not answer.done():
+        try:
+            await asyncio.wait({answer})
+        except asyncio.CancelledError:
+            continue
+    if not answer.cancelled():
+        answer.exception()
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _follow_parent() -> None:
+    """In a new process: end with the one that started it, and leave Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(0)
+
+    threading.Thread(target=wait, name="parent watch", daemon=True).start()

@@ -1,0 +1,79 @@
+"""What cannot be stopped: reconciles that go on after they were told to end, and the end of their process.
+
+Judges, from what `worker` shows of each; `engine` asks once a second. A thread, a computing process and an async
+function that swallows its cancellation keep their keys busy, so waiting longer would keep objects from everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import sys
+from collections.abc import Callable, Iterable
+from types import CoroutineType
+from typing import Protocol
+
+import structlog
+
+log = structlog.get_logger("shard_controller")
+
+OVERRUN_EXIT = 4
+
+
+class Running(Protocol):
+    """One reconcile that runs."""
+
+    overruns_since: float | None
+    is_counted: bool
+
+    def is_told_to_end(self) -> bool:
+        """Whether its time is over, or it was interrupted."""
+
+    def is_in_code(self) -> bool:
+        """Whether the user's function, or a part of it elsewhere, still runs."""
+
+    def task(self) -> asyncio.Task[object] | None: ...
+
+
+def find_overrun(
+    running: Iterable[Running], *, now: float, patience_s: float, on_overrun: Callable[[], None]
+) -> Running | None:
+    """The reconcile that has gone on for *patience_s* since it was seen to be told to end. Pure but for its notes.
+
+    To be called every second or so; *on_overrun* is called once for each that is still there at the second look.
+    """
+    worst: Running | None = None
+    for run in running:
+        if not (run.is_told_to_end() and run.is_in_code()):
+            continue
+        if run.overruns_since is None:
+            run.overruns_since = now
+            continue
+        if not run.is_counted:
+            run.is_counted = True
+            on_overrun()
+        if now - run.overruns_since >= patience_s:
+            worst = run
+    return worst
+
+
+def awaited_by(task: asyncio.Task[object] | None) -> list[str]:
+    """Where *task* waits, as lines of a traceback, the outermost call first: asyncio itself shows only that one."""
+    lines = [] if task is None else [f"Task {task.get_name()!r} waits at (outermost call first):\n"]
+    waiting: object = None if task is None else task.get_coro()
+    while isinstance(waiting, CoroutineType) and waiting.cr_frame is not None:
+        code = waiting.cr_frame.f_code
+        lines.append(f'  File "{code.co_filename}", line {waiting.cr_frame.f_lineno} in {code.co_name}\n')
+        waiting = waiting.cr_await
+    return lines
+
+
+def end_process(why: str, run: Running) -> None:
+    """Log *why*, show every stack, and end at once with `OVERRUN_EXIT`: a thread can be ended by nothing less."""
+    log.error("process ends", reason=why, exit_code=OVERRUN_EXIT)
+    sys.stderr.writelines(awaited_by(run.task()))
+    faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(OVERRUN_EXIT)

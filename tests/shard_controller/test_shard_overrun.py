@@ -1,0 +1,83 @@
+"""When a reconcile that cannot be stopped ends its process."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from shard_controller.overrun import awaited_by, find_overrun
+
+
+@dataclass
+class Run:
+    """A reconcile as the judge sees it."""
+
+    told: bool = True
+    in_code: bool = True
+    overruns_since: float | None = None
+    is_counted: bool = False
+
+    def is_told_to_end(self) -> bool:
+        return self.told
+
+    def is_in_code(self) -> bool:
+        return self.in_code
+
+    def task(self) -> asyncio.Task[object] | None:
+        return None
+
+
+class Judge:
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.counted = 0
+
+    def _count(self) -> None:
+        self.counted += 1
+
+    def look(self, now: float) -> Run | None:
+        found = find_overrun([self.run], now=now, patience_s=30, on_overrun=self._count)
+        assert found in (None, self.run)
+        return self.run if found is not None else None
+
+
+def test_what_goes_on_for_its_whole_time_again_is_found() -> None:
+    judge = Judge(Run())
+    assert [judge.look(now) is not None for now in (100, 101, 129.9, 130, 131)] == [False] * 3 + [True] * 2
+
+
+def test_it_is_counted_once_and_not_if_it_ends_right_away() -> None:
+    judge = Judge(Run())
+    judge.look(100)
+    assert judge.counted == 0, "it has not had a turn of the loop yet to end"
+    judge.look(101)
+    judge.look(102)
+    assert judge.counted == 1
+
+
+def test_the_time_counts_from_the_first_look_since_a_blocked_loop_tells_all_at_once() -> None:
+    judge = Judge(Run())
+    assert judge.look(10_000) is None
+
+
+def test_what_was_not_told_to_end_and_what_only_settles_its_writes_is_left_alone() -> None:
+    for run in (Run(told=False), Run(in_code=False)):
+        judge = Judge(run)
+        assert [judge.look(now) for now in (100, 200, 300)] == [None] * 3
+        assert judge.counted == 0
+
+
+async def test_the_calls_that_a_task_waits_in_are_shown_down_to_the_last() -> None:
+    async def outer() -> None:
+        await inner()
+
+    async def inner() -> None:
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(outer(), name="a reconcile")
+    await asyncio.sleep(0)
+    shown = awaited_by(task)
+    task.cancel()
+    assert [line.rpartition(" in ")[2].strip() for line in shown[1:]] == ["outer", "inner", "wait"]
+    assert "test_shard_overrun.py" in shown[2]
+    assert awaited_by(None) == []
