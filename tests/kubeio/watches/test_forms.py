@@ -15,7 +15,9 @@ from kubeio.watches.packing import Dictionary, dictionary_for, is_packed
 
 MANAGED = [{"manager": "a, \"b\"]}", "fieldsV1": {"f:spec": {"k:{\"name\":\"x\"}": {}}}}]  # fmt: skip
 NAMES = st.sampled_from(["name", "managedFields", "metadata", "é"])
-LEAVES = st.one_of(st.none(), st.integers(-5, 5), st.sampled_from(["", "managedFields", '"managedFields":[]', "ü"]))
+LEAVES = st.one_of(
+    st.none(), st.integers(-5, 5), st.sampled_from(["", "managedFields", '"managedFields":[]', "ü"])
+)
 INNER = st.one_of(LEAVES, st.lists(LEAVES, max_size=2), st.dictionaries(NAMES, LEAVES, max_size=2))
 JSON = st.one_of(INNER, st.dictionaries(NAMES, INNER, max_size=2))
 DOCUMENTS = st.fixed_dictionaries(
