@@ -49,13 +49,9 @@ class ComputePool:
         """
         check_computable(function)
         async with self._free:
-            executor, future = self._submit(function, *args, **kwargs)
-            answer = asyncio.wrap_future(future)
+            answer = asyncio.wrap_future(self._submit(function, *args, **kwargs))
             try:
                 return await asyncio.shield(answer)
-            except BrokenExecutor:
-                self._discard(executor)
-                raise
             except asyncio.CancelledError:
                 await _ended(answer)
                 raise
@@ -63,29 +59,22 @@ class ComputePool:
     def close(self) -> None:
         """Start nothing more, and let the processes go."""
         if self._executor is not None:
-            self._discard(self._executor)
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
 
-    def _submit(
-        self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs
-    ) -> tuple[ProcessPoolExecutor, Future[R]]:
+    def _submit(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         executor = self._executor or self._start()
         try:
-            return executor, executor.submit(function, *args, **kwargs)
-        except BrokenExecutor:  # it broke while nobody waited for it
-            self._discard(executor)
-            executor = self._start()
-            return executor, executor.submit(function, *args, **kwargs)
+            return executor.submit(function, *args, **kwargs)
+        except BrokenExecutor:  # an earlier call, or nobody, was told
+            self.close()
+            return self._start().submit(function, *args, **kwargs)
 
     def _start(self) -> ProcessPoolExecutor:
         spawn = multiprocessing.get_context("spawn")
         self._executor = ProcessPoolExecutor(self._workers, mp_context=spawn, initializer=_follow_parent)
         log.debug("compute pool started", workers=self._workers)
         return self._executor
-
-    def _discard(self, executor: ProcessPoolExecutor) -> None:
-        if self._executor is executor:
-            self._executor = None
-        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def check_computable(function: Callable[..., object]) -> None:

@@ -157,6 +157,7 @@ class Store:
         old = None if old_raw is None else _decoder.decode(old_raw).metadata
         if old is None:
             key = ObjectKey(sys.intern(key.namespace), key.name)
+            obj.meta.namespace = key.namespace  # whoever keeps a key made of it keeps no copy of the name
         elif is_older(obj.meta.resource_version, old.resource_version):
             return None
         self._keep(key, obj.raw, len(old_raw) if old_raw is not None else 0)
