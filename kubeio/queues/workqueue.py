@@ -16,14 +16,16 @@ import heapq
 import random
 from collections import OrderedDict, deque
 from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from itertools import islice
+from operator import itemgetter
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from kubeio.backoff import exponential_s, jittered_s
 from kubeio.clock import Clock
 from kubeio.errors import KubeError
 from kubeio.queues.metrics import QueueMetrics
 
-__all__ = ["QueueClosed", "QueueMetrics", "WorkQueue"]
+__all__ = ["KeyState", "QueueClosed", "QueueMetrics", "WorkQueue"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -38,6 +40,16 @@ _STALE_ENTRIES: Final = 1024
 
 class QueueClosed(KubeError):
     """The queue was closed and nothing waits in it: the worker ends."""
+
+
+class KeyState(NamedTuple):
+    """What a queue knows of one key. Ages in seconds; None: it is not in that state."""
+
+    waiting_s: float | None
+    running_s: float | None
+    is_wanted_again: bool
+    due_in_s: float | None
+    failures: int
 
 
 class WorkQueue(Generic[K]):
@@ -98,6 +110,27 @@ class WorkQueue(Generic[K]):
         for waiting_since in self._waiting.values():
             return self._clock.now() - waiting_since
         return 0.0
+
+    def state(self, key: K) -> KeyState:
+        """Where *key* is now."""
+        now = self._clock.now()
+        waiting_since, started_at = self._waiting.get(key), self._processing.get(key)
+        due = self._due.get(key)
+        return KeyState(
+            waiting_s=None if waiting_since is None else now - waiting_since,
+            running_s=None if started_at is None else now - started_at,
+            is_wanted_again=key in self._again,
+            due_in_s=None if due is None else due[0] - now,
+            failures=self.failures(key),
+        )
+
+    def first_waiting(self, count: int) -> list[K]:
+        """Up to *count* keys that are handed out next."""
+        return list(islice(self._waiting, count))
+
+    def next_due(self, count: int) -> list[K]:
+        """Up to *count* delayed keys, the earliest first. Cost: O(delayed)."""
+        return [entry[2] for entry in heapq.nsmallest(count, self._due.values(), key=itemgetter(0, 1))]
 
     def failures(self, key: K) -> int:
         """How often *key* was added rate-limited since it was last forgotten."""
