@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
@@ -39,6 +39,7 @@ async def serve(controller: Controller[Any], mode: Mode, settings: Settings) -> 
     stopping = asyncio.Event()
     cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
     clock = SystemClock()
     async with Client(
         cluster, user_agent=f"ringleader/{controller.name}", clock=clock, metrics=ClientMetrics(registry)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, assert_never
 
 import msgspec
@@ -26,10 +28,12 @@ from shard_controller.drain import NotAcknowledged
 from shard_controller.errors import Elsewhere, LeaseNotHeld, PermanentError, Refused
 from shard_controller.gate import Gate
 from shard_controller.guard import Guard
+from shard_controller.history import History
 from shard_controller.journal import Journal, Outcome
 from shard_controller.metrics import ControllerMetrics
 from shard_controller.ownership import Acknowledge, Drop, Reconcile, Reread, Wait
 from shard_controller.results import Done, RequeueAfter, Result
+from shard_controller.tracing import Tracing
 from shard_controller.writes import Writer
 
 log = structlog.get_logger("shard_controller")
@@ -56,6 +60,8 @@ class Worker(Generic[M]):
         gate: Gate,
         queue: WorkQueue[Task],
         journal: Journal,
+        history: History,
+        tracing: Tracing,
         metrics: ControllerMetrics,
     ) -> None:
         self._controller = controller
@@ -66,6 +72,8 @@ class Worker(Generic[M]):
         self._gate = gate
         self._queue = queue
         self._journal = journal
+        self._history = history
+        self._tracing = tracing
         self._metrics = metrics
         self._workers = workers
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"reconcile-{controller.name}")
@@ -143,6 +151,7 @@ class Worker(Generic[M]):
                 await self._give_up(child)
             await self._look_at(task)
         except (KubeError, NotAcknowledged) as error:
+            self._note(task, error)
             # an unfinished child was put back, and waits as long as its root
             log.warning("handoff not finished", object=str(task), error=str(error))
             self._queue.add_rate_limited(task)
@@ -187,6 +196,7 @@ class Worker(Generic[M]):
                 self._queue.add(self._put_back(task))
             case Acknowledge(handoff=handoff) if meta is not None:
                 await self._guard.hand_over(kind, meta, handoff)
+                self._history.recovered(task)
                 self._queue.forget(task)
             case Reconcile():
                 # what was read is newer than the cache: its event is on the way and brings the key back
@@ -200,6 +210,7 @@ class Worker(Generic[M]):
             self._guard.left(self._cache.kind(task.resource), task.key)
         else:
             self._metrics.foreign.inc()
+        self._history.recovered(task)
         self._queue.forget(task)
 
     # -- one reconcile
@@ -215,12 +226,14 @@ class Worker(Generic[M]):
             # no retry until the object changes: it cannot become readable by itself
             self._metrics.results["error"].inc()
             self._metrics.errors.inc()
+            self._metrics.terminal.inc()
             bound.error(
                 "object does not fit the model",
                 error=str(error),  # the field and its type; never the value: it may be a Secret's
                 version=current.meta.resource_version,
                 remedy="correct the object, or give the model's field a default",
             )
+            self._note(task, error)
             self._queue.forget(task)
             return
         context = Context(model, current, self._around, bound)
@@ -236,6 +249,7 @@ class Worker(Generic[M]):
     ) -> None:
         run = self._running[task] = _Run()
         self._journal.begin(kind.name, current.meta)
+        traced = self._tracing.reconcile(self._controller.name, kind.name, current.meta)
         self._metrics.active.inc()
         began = time.perf_counter()
         outcome: Outcome = "error"
@@ -251,6 +265,8 @@ class Worker(Generic[M]):
             took_s = time.perf_counter() - began
             self._metrics.time.observe(took_s)
             self._journal.end(kind.name, current.meta, outcome)
+            self._history.ended(task, outcome, took_s)
+            traced.end(outcome, run.error)
             bound.debug("reconciled", outcome=outcome, took_s=round(took_s, 4))
 
     async def _attempt(
@@ -276,10 +292,10 @@ class Worker(Generic[M]):
             return self._failed(task, error, bound)
         except (Refused, NotFound, LeaseNotHeld) as error:
             bound.info("ownership in doubt", error=str(error))
-            return self._again(task, "lost")
+            return self._again(task, error, "lost")
         except Elsewhere as error:
             bound.info("controlled object is elsewhere", error=str(error))
-            return self._again(task, "requeue")
+            return self._again(task, error, "requeue")
         except PermanentError as error:
             return await self._give_in(task, context, error, bound)
         except Exception as error:  # whatever a user's code raises
@@ -304,7 +320,9 @@ class Worker(Generic[M]):
     async def _call_in_thread(self, context: Context[M]) -> Any:
         """A thread cannot be cancelled: the key stays busy until it ends, and only then the cancellation counts."""
         loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._threads, self._controller.reconciler, SyncContext(context, loop))
+        # with its context variables: loggers and spans of the reconcile are the thread's too
+        call = partial(copy_context().run, self._controller.reconciler, SyncContext(context, loop))
+        future = loop.run_in_executor(self._threads, call)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
             try:
@@ -319,7 +337,15 @@ class Worker(Generic[M]):
             raise cancelled
         return future.result()
 
+    def _note(self, task: Task, error: Exception) -> None:
+        """Remember why *task* did not go well, for those who look into this process."""
+        self._history.failed(task, error)
+        run = self._running.get(task)
+        if run is not None:
+            run.error = error
+
     def _succeeded(self, task: Task, result: Result) -> Outcome:
+        self._history.recovered(task)
         self._queue.forget(task)
         match result:
             case Done():
@@ -331,12 +357,14 @@ class Worker(Generic[M]):
                 return "requeue"
         assert_never(result)
 
-    def _again(self, task: Task, outcome: Outcome) -> Outcome:
+    def _again(self, task: Task, error: Exception, outcome: Outcome) -> Outcome:
+        self._note(task, error)
         self._metrics.results["requeue"].inc()
         self._queue.add_rate_limited(task)
         return outcome
 
-    def _failed(self, task: Task, error: BaseException, bound: structlog.stdlib.BoundLogger) -> Outcome:
+    def _failed(self, task: Task, error: Exception, bound: structlog.stdlib.BoundLogger) -> Outcome:
+        self._note(task, error)
         self._metrics.results["error"].inc()
         self._metrics.errors.inc()
         bound.error("reconcile failed", error=f"{type(error).__name__}: {error}", exc_info=_trace(error))
@@ -351,9 +379,11 @@ class Worker(Generic[M]):
             await context.write_staged()
         except (KubeError, Refused) as unwritten:
             bound.info("status of a permanent error not written", error=str(unwritten))
-            return self._again(task, "lost")
+            return self._again(task, unwritten, "lost")
         self._metrics.results["error"].inc()
         self._metrics.errors.inc()
+        self._metrics.terminal.inc()
+        self._note(task, error)
         bound.error("reconcile failed for good", error=str(error))
         self._queue.forget(task)
         return "error"
@@ -362,11 +392,12 @@ class Worker(Generic[M]):
 class _Run:
     """One reconcile under way, and how to interrupt it."""
 
-    __slots__ = ("interrupted", "scope")
+    __slots__ = ("error", "interrupted", "scope")
 
     def __init__(self) -> None:
         self.scope: asyncio.Timeout | None = None
         self.interrupted: Interruption | None = None
+        self.error: Exception | None = None
 
     def interrupt(self, why: Interruption) -> None:
         if self.interrupted is None and self.scope is not None and not self.scope.expired():

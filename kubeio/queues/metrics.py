@@ -1,4 +1,7 @@
-"""Metrics of work queues under client-go's names: `workqueue_*{name}`. Called by `kubeio.queues.workqueue`."""
+"""Metrics of work queues under client-go's names, with controller-runtime's labels: `workqueue_*{name,controller}`.
+
+Called by `kubeio.queues.workqueue`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-_BUCKETS: Final = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_LABELS: Final = ["name"]
+DECADES: Final = (1e-8, 1e-7, 1e-6, 1e-5, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
+"""controller-runtime's buckets; between them ours, since a quantile within a decade says little."""
+_BUCKETS: Final = tuple(sorted({*DECADES, 0.005, 0.05, 0.25, 0.5, 2.5, 5.0, 30.0, 60.0, 300.0}))
+_LABELS: Final = ["name", "controller"]
 
 
 class QueueCollectors:
@@ -50,7 +55,7 @@ class QueueCollectors:
         )
 
     def named(self, name: str) -> QueueMetrics:
-        """What the queue *name* reports to."""
+        """What the queue *name* reports to; it is its controller's name too, as in controller-runtime."""
         return QueueMetrics(self, name)
 
 
@@ -58,13 +63,13 @@ class QueueMetrics:
     """The children of one queue. Gauges are read from the queue when somebody scrapes: no cost per key."""
 
     def __init__(self, collectors: QueueCollectors, name: str) -> None:
-        self.adds = collectors.adds.labels(name)
-        self.retries = collectors.retries.labels(name)
-        self.queue_duration = collectors.queue_duration.labels(name)
-        self.work_duration = collectors.work_duration.labels(name)
-        self._depth = collectors.depth.labels(name)
-        self._unfinished = collectors.unfinished.labels(name)
-        self._longest = collectors.longest.labels(name)
+        self.adds = collectors.adds.labels(name, name)
+        self.retries = collectors.retries.labels(name, name)
+        self.queue_duration = collectors.queue_duration.labels(name, name)
+        self.work_duration = collectors.work_duration.labels(name, name)
+        self._depth = collectors.depth.labels(name, name)
+        self._unfinished = collectors.unfinished.labels(name, name)
+        self._longest = collectors.longest.labels(name, name)
 
     def read_from(
         self,

@@ -250,7 +250,7 @@ async def test_metrics_have_the_names_that_dashboards_know() -> None:
     other.add("x")
 
     def value(name: str) -> float | None:
-        return registry.get_sample_value(name, {"name": "websites"})
+        return registry.get_sample_value(name, {"name": "websites", "controller": "websites"})
 
     queue.add("a")
     queue.add("a")
@@ -270,4 +270,4 @@ async def test_metrics_have_the_names_that_dashboards_know() -> None:
     assert value("workqueue_work_duration_seconds_sum") == pytest.approx(4)
     assert value("workqueue_retries_total") == 1
     assert value("workqueue_longest_running_processor_seconds") == pytest.approx(1)
-    assert registry.get_sample_value("workqueue_depth", {"name": "other"}) == 1
+    assert registry.get_sample_value("workqueue_depth", {"name": "other", "controller": "other"}) == 1
