@@ -24,7 +24,7 @@ _LAST_HANDLED = "last-handled-configuration"
 _TOUCHED = "touch-dummy"
 _REPLICA_SET = "-ofDRS"
 """Behind the names on ReplicaSets of Deployments."""
-_PROGRESS = frozenset("started stopped delayed purpose retries success failure message".split())  # noqa: SIM905
+_PROGRESS = frozenset("started stopped delayed purpose retries success failure message subrefs".split())  # noqa: SIM905
 _decode_object = msgspec.json.Decoder(dict[str, object]).decode
 
 

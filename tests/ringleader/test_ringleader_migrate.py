@@ -63,7 +63,7 @@ def test_the_names_are_those_of_the_kopf_that_is_installed() -> None:
     assert diffbase.prefix == PREFIX
     assert list(diffbase.make_keys(diffbase.key)) == [LAST]
     assert set(kopf.ProgressRecord.__annotations__) == set(
-        "started stopped delayed purpose retries success failure message".split()  # noqa: SIM905
+        "started stopped delayed purpose retries success failure message subrefs".split()  # noqa: SIM905
     )
 
 

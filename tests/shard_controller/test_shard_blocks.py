@@ -56,7 +56,7 @@ def test_a_block_is_told_once_while_it_lasts_and_once_when_it_is_over(computes: 
     watched.block(10, computes=computes)
     watched.turn(5)
     begun, ended = watched.told
-    assert begun == Begun(pytest.approx(0.25))
+    assert begun == Begun(pytest.approx(0.25, abs=PERIOD_S))
     assert ended == Ended(pytest.approx(10, abs=0.1), was_seen=True)
 
 
