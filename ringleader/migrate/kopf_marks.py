@@ -44,14 +44,14 @@ def marks_of(meta: Meta, *, finalizers: Sequence[str] = FINALIZERS, prefixes: Se
 
     Under a prefix that only bears kopf's marker, just what looks like kopf's goes: the rest may be somebody else's.
     """
-    own = {PREFIX, *prefixes}
-    marked = {prefix for prefix, name in map(_split, meta.annotations) if name == _MARKER} - own
+    own = (PREFIX, *prefixes)
+    marked = {prefix for prefix, name in map(_split, meta.annotations) if name == _MARKER}
     return Marks(
         tuple(name for name in meta.finalizers if name in finalizers),
         tuple(
             key
             for key, value in meta.annotations.items()
-            if _split(key)[0] in own or (_split(key)[0] in marked and _looks_like_kopf(key, value))
+            if _is_below(_split(key)[0], own) or (_split(key)[0] in marked and _looks_like_kopf(key, value))
         ),
     )
 
@@ -76,6 +76,11 @@ def swapped(present: Sequence[str], kopfs: Sequence[str], ours: Sequence[str]) -
         for replacement in ours if name in kopfs else (name,):
             wanted[replacement] = None
     return list(wanted)
+
+
+def _is_below(prefix: str, domains: Sequence[str]) -> bool:
+    """Whether *prefix* is one of *domains*, or a subdomain of kopf's own, which it takes for its own too."""
+    return prefix in domains or prefix.endswith(f".{PREFIX}")
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -71,11 +71,17 @@ def test_under_its_own_prefix_everything_is_kopf_s() -> None:
     found = marks_of(
         Meta(
             finalizers=["example.com/other", KOPFS],
-            annotations={LAST: "{}", "kopf.zalando.org/show": "x", "example.com/owner": "me"},
+            annotations={
+                LAST: "{}",
+                "kopf.zalando.org/show": "x",
+                "second.kopf.zalando.org/show": "x",
+                "example.com/owner": "me",
+                "notkopf.zalando.org/x": "y",
+            },
         )
     )
     assert found.finalizers == (KOPFS,)
-    assert found.annotations == (LAST, "kopf.zalando.org/show")
+    assert found.annotations == (LAST, "kopf.zalando.org/show", "second.kopf.zalando.org/show")
 
 
 def test_under_a_marked_prefix_only_what_looks_like_kopf_s_goes() -> None:
