@@ -53,14 +53,14 @@ class Inspection:
         namespace, slash, name = path.removeprefix("/").partition("/")
         if not slash or not namespace or not name:
             return None
-        found = self.object("" if namespace == CLUSTER_SCOPED else namespace, name)
+        found = self.describe("" if namespace == CLUSTER_SCOPED else namespace, name)
         return None if found is None else _encoded(found)
 
     def queue_page(self, path: str) -> bytes | None:
         """The queue as a whole; nothing stands below it."""
         return None if path else _encoded(self.queue())
 
-    def object(self, namespace: str, name: str) -> Document | None:
+    def describe(self, namespace: str, name: str) -> Document | None:
         """One object of the controller's own resource."""
         primary = self._cache.primary
         task = Task(primary.name, ObjectKey(namespace, name))
@@ -177,10 +177,10 @@ class Pages:
     def __init__(self) -> None:
         self.inspection: Inspection | None = None
 
-    def object(self, path: str) -> bytes | None:
+    def object_page(self, path: str) -> bytes | None:
         return self._shown(lambda inspection: inspection.object_page(path))
 
-    def queue(self, path: str) -> bytes | None:
+    def queue_page(self, path: str) -> bytes | None:
         return self._shown(lambda inspection: inspection.queue_page(path))
 
     def queue_document(self) -> object:

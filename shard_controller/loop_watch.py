@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Final, Protocol
 
 import structlog
@@ -61,7 +61,7 @@ class LoopWatch:
         # the only queue whose `put` may be called from a signal handler
         self._orders: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
-        self._former: Callable[[int, object], object] | int | None = None
+        self._former: Callable[[int, FrameType | None], object] | int | None = None
         self._hears = False
 
     async def __aenter__(self) -> LoopWatch:

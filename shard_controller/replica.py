@@ -136,7 +136,7 @@ class Replica:
 
     def _guarded(self) -> Guarded:
         door = Door(Reviews(self._client), path=DEBUG_RIGHT, clock=self._clock)
-        return Guarded({DEBUG_RIGHT: self._pages.object, "/debug/queue": self._pages.queue}, door)
+        return Guarded({DEBUG_RIGHT: self._pages.object_page, "/debug/queue": self._pages.queue_page}, door)
 
     def _has_all_answers(self) -> bool:
         return self._writer is None or self._writer.unanswered.settled_in_s() == 0

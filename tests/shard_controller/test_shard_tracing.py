@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import shard_controller as sc
-from kubeio.resource import Resource
+from devcluster.embedded import Fault
 from shard_controller import app
 from shard_controller.config import Settings
 
@@ -164,18 +164,11 @@ async def test_a_failure_shows_with_its_stack_and_a_permanent_one_without(bench:
 
 async def test_a_refused_write_tells_the_answer_of_the_server(bench: Bench) -> None:
     site = await bench.site("blog", "publish")
-    body = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "blog", "namespace": "default"},
-        "data": {},
-    }
-    raw = Resource("", "v1", "configmaps", "ConfigMap")
-    await bench.client.create(raw, body, namespace="default", type=dict)
+    await bench.plane.faults.add(Fault(what="error", verb="create", resource="configmaps", code=403))
     async with running(bench, async_controller()):
         await first_reconcile(bench, uid=site["metadata"]["uid"], outcome="error")
     refused = spans("create configmaps")[0]
-    assert dict(refused.attributes or {})["http.response.status_code"] == 409
+    assert dict(refused.attributes or {})["http.response.status_code"] == 403
 
 
 async def test_spans_of_a_function_in_a_thread_are_below_its_reconcile(bench: Bench) -> None:
