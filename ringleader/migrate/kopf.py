@@ -87,8 +87,9 @@ def run_kopf(where: Connection, order: Order, *, is_dry: bool, is_sure: bool) ->
         if is_dry or not found.marked:
             print_line(_summary(found, is_dry=is_dry))
             return FAILED if found.deleting and not is_dry else 0
-        if not is_sure:
-            _confirm(found, cluster.server)
+        if not is_sure and not _is_confirmed(found, cluster.server):
+            print_line("nothing was changed")
+            return FAILED
         return await _migrate(client, order, found, timeout_s=where.timeout_s)
 
     return connected(where, work)
@@ -141,13 +142,13 @@ def _summary(found: Found, *, is_dry: bool) -> str:
     return f"{len(found.marked)} of {found.total} {found.resource.group_resource} {would}{left}"
 
 
-def _confirm(found: Found, server: str) -> None:
-    """Ask the person at the terminal. Raises: InputError if there is none, typer.Abort if the answer is no."""
+def _is_confirmed(found: Found, server: str) -> bool:
+    """Ask the person at the terminal. Raises: InputError if there is none."""
     if not sys.stdin.isatty():
         remedy = "give --yes to change them, or --dry-run to see what would be changed"
         raise InputError("--yes", "", "is not given, and nobody can be asked", remedy)
     question = f"{_summary(found, is_dry=False)} on {server}. Has the kopf operator been stopped? Go on?"
-    typer.confirm(question, abort=True, err=True)
+    return typer.confirm(question, err=True)
 
 
 async def _migrate(client: Client, order: Order, found: Found, *, timeout_s: float) -> int:

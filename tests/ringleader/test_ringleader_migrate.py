@@ -255,6 +255,30 @@ async def test_without_a_terminal_and_without_yes_nothing_is_changed(ground: Gro
     assert (await ground.meta("blog")).finalizers == [KOPFS]
 
 
+@pytest.mark.parametrize(("answer", "finalizers", "code"), [("n", [KOPFS], 1), ("y", [], 0)])
+async def test_at_a_terminal_a_person_is_asked(
+    ground: Ground, answer: str, finalizers: list[str], code: int
+) -> None:
+    await ground.site("blog")
+    person, terminal = os.openpty()
+    os.write(person, f"{answer}\n".encode())
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ringleader", "migrate", "kopf", "websites"),
+        cwd=ROOT,
+        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+        stdin=terminal,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    os.close(person)
+    os.close(terminal)
+    assert process.returncode == code, err.decode()
+    assert "1 of 1 websites.example.com to be changed on https://127.0.0.1" in err.decode()
+    assert out.decode() == ("websites.example.com: 1 changed\n" if code == 0 else "nothing was changed\n")
+    assert (await ground.meta("blog")).finalizers == finalizers
+
+
 async def test_what_is_being_deleted_is_left_to_kopf(ground: Ground) -> None:
     await ground.site("blog")
     await ground.client.delete(WEBSITES, "blog", namespace=NS)
