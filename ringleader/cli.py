@@ -6,11 +6,13 @@ quick; `ringleader.__main__` turns what they raise into one message.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from ringleader.devcluster_command import app as devcluster
+from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     DEFAULT_TIMEOUT,
     Context,
@@ -33,6 +35,7 @@ app = typer.Typer(
     context_settings=_SETTINGS,
 )
 app.add_typer(devcluster)
+app.add_typer(migrate)
 
 
 def _print_version(wanted: bool) -> None:
@@ -159,6 +162,38 @@ def where(
     return run_where(
         connection(kubeconfig, context, request_timeout), target, namespace=namespace, ring=ring, form=output
     )
+
+
+@app.command()
+def new(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the project, such as websites.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="New or empty folder. Default: ./NAME.")
+    ] = None,
+    group: Annotated[
+        str, typer.Option("--group", metavar="DOMAIN", help="API group of the kind.")
+    ] = "example.com",
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="KIND", help="Kind of the objects. Default: from NAME.")
+    ] = "",
+    plural: Annotated[
+        str, typer.Option("--plural", metavar="NAME", help="Name of the resource. Default: from the kind.")
+    ] = "",
+) -> int:
+    """Create a project: a controller with its kind, manifests, chart values and tests that pass."""
+    from ringleader.scaffold.command import run_new
+
+    return run_new(name, folder=folder, group=group, kind=kind, plural=plural)
+
+
+@app.command()
+def chart() -> int:
+    """Print the path of the Helm chart: helm install NAME "$(ringleader chart)" -f values.yaml."""
+    from ringleader.assets import asset
+
+    print_line(str(asset("manifests", "chart")))
+    return 0
 
 
 @app.command()

@@ -106,6 +106,10 @@ def run(
     progress_deadline_s: Annotated[
         float, typer.Option(help="The process ends when its loop, streams or keys stand still for longer.")
     ] = 60.0,
+    blocked_loop_s: Annotated[
+        float,
+        typer.Option(help="An event loop that stands still for longer is reported with its stack; 0: never."),
+    ] = 0.25,
     silence_s: Annotated[
         float, typer.Option(help="A watch that says nothing for longer is started again.")
     ] = 90.0,
@@ -131,6 +135,7 @@ def run(
             log_format=log_format.value,
             log_level=log_level,
             progress_deadline_s=progress_deadline_s,
+            blocked_loop_s=blocked_loop_s,
             silence_s=silence_s,
         )
         named = ring or (ring_from_file(ring_file).metadata.name if ring_file else chosen.name)

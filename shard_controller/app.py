@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
@@ -63,6 +63,7 @@ async def _serve(controller: Controller[Any], mode: Mode, settings: Settings) ->
     stopping = asyncio.Event()
     cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
     clock = SystemClock()
     async with Client(
         cluster, user_agent=f"ringleader/{controller.name}", clock=clock, metrics=ClientMetrics(registry)

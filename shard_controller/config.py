@@ -25,6 +25,7 @@ from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 
 NO_FENCE = "RINGLEADER_UNSAFE_NO_FENCE"
+_SHORTEST_BLOCK_S = 0.05
 
 
 def _is_fenced() -> bool:
@@ -54,6 +55,8 @@ class Settings:
     log_format: str = "auto"
     log_level: str = "info"
     progress_deadline_s: float = 60.0
+    blocked_loop_s: float = 0.25
+    """An event loop that does not turn for longer is reported, with the stack that blocks it; 0: never."""
     silence_s: float = 90.0
     """A watch without event or bookmark for longer is dead and is started again; bookmarks come once a minute."""
     stop_within_s: float = 25.0
@@ -69,6 +72,13 @@ class Settings:
         if not self.silence_s > 0:
             raise InputError(
                 "--silence-s", self.silence_s, "is too short", "use 90, or more than a bookmark's interval"
+            )
+        if self.blocked_loop_s != 0 and not self.blocked_loop_s >= _SHORTEST_BLOCK_S:
+            raise InputError(
+                "--blocked-loop-s",
+                self.blocked_loop_s,
+                "is too short",
+                f"use {_SHORTEST_BLOCK_S} or more, or 0 to report nothing",
             )
         if not self.progress_deadline_s > 0:
             raise InputError(

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from kubeio.models import Meta
-from kubeio.queues.workqueue import WorkQueue
+from kubeio.queues.workqueue import Priority, WorkQueue
 from kubeio.watches.store import Change
 from shard_controller.api import Controller
 from shard_controller.cache import Cache, Kind, Task, WatchedKind, version_of
@@ -63,7 +63,7 @@ class Intake:
         if new is not None and self._guard.is_draining(new):
             root = self._cache.root(kind, new)
             self._drained.setdefault(root, set()).add(Task(kind.name, change.key))
-            self._wake(root)
+            self._wake(root, priority=Priority.HANDOFF)
         elif self._passes(kind, change):
             for meta in _with_other_roots(change):
                 self._wake(self._cache.root(kind, meta))
@@ -77,7 +77,8 @@ class Intake:
             self._awaited.discard(task)
             version = version_of(change.new)
             if version > self._given_up.get(task, -1):
-                self._wake(task, version)
+                is_asked_for = self._guard.is_draining(change.new)
+                self._wake(task, version, priority=Priority.HANDOFF if is_asked_for else Priority.NORMAL)
 
     def watched_changed(self, watched: WatchedKind, change: Change) -> None:
         """An informer saw *change* of an object outside the ring: wake what `map` names and this shard has."""
@@ -130,11 +131,11 @@ class Intake:
             )
             return True
 
-    def _wake(self, task: Task, version: int = _ANY_VERSION) -> None:
+    def _wake(self, task: Task, version: int = _ANY_VERSION, *, priority: Priority = Priority.NORMAL) -> None:
         self._given_up.pop(task, None)
         if task in self._under_way:
             self._under_way[task] = max(self._under_way[task], version)
-        self._queue.add(task)
+        self._queue.add(task, priority=priority)
 
     # -- what the worker tells
 

@@ -9,7 +9,10 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60)
+_FRACTIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
+_SECONDS = (1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60)
+BUCKETS = (*_FRACTIONS, *_SECONDS)
+"""controller-runtime's, so that both kinds of controllers can be added up."""
 RESULTS = ("success", "requeue_after", "requeue", "error")
 
 
@@ -27,24 +30,33 @@ class ControllerMetrics:
         self.errors = _counter(
             registry,
             "controller_runtime_reconcile_errors",
-            "Total number of reconciliation errors",
+            "Total number of reconciliation errors per controller",
+            controller,
+        )
+        self.terminal = _counter(
+            registry,
+            "controller_runtime_terminal_reconcile_errors",
+            "Total number of terminal reconciliation errors per controller",
             controller,
         )
         self.timeouts = _counter(
             registry,
             "controller_runtime_reconcile_timeouts",
-            "Total number of reconciliation timeouts",
+            "Total number of reconciliation timeouts per controller",
             controller,
         )
         self.time = Histogram(
             "controller_runtime_reconcile_time_seconds",
             "Length of time per reconciliation per controller",
             ["controller"],
-            buckets=_BUCKETS,
+            buckets=BUCKETS,
             registry=registry,
         ).labels(controller)
         self.active = _gauge(
-            registry, "controller_runtime_active_workers", "Number of currently used workers", controller
+            registry,
+            "controller_runtime_active_workers",
+            "Number of currently used workers per controller",
+            controller,
         )
         _gauge(
             registry,
@@ -74,6 +86,18 @@ class ControllerMetrics:
         self.refused = _counter(
             registry, "ringleader_shard_refused_writes", "Writes that the fence refused", controller
         )
+        self._blocks = _counter(
+            registry,
+            "ringleader_shard_loop_blocks",
+            "Times that the event loop did not turn for longer than --blocked-loop-s",
+            controller,
+        )
+        self._blocked_s = _counter(
+            registry,
+            "ringleader_shard_loop_blocked_seconds",
+            "Time in which the event loop was blocked, in sum",
+            controller,
+        )
         self._lease_age = _gauge(
             registry, "ringleader_shard_lease_age_seconds", "Time since the last renewal was sent", controller
         )
@@ -81,6 +105,14 @@ class ControllerMetrics:
             "ringleader_shard_objects", "Objects in the cache", ["controller", "resource"], registry=registry
         )
         self._controller = controller
+
+    def loop_blocked(self) -> None:
+        """A block of the event loop began."""
+        self._blocks.inc()
+
+    def loop_freed(self, took_s: float) -> None:
+        """A block of the event loop is over."""
+        self._blocked_s.inc(took_s)
 
     def watch_lease(self, age_s: Callable[[], float]) -> None:
         self._lease_age.set_function(age_s)

@@ -22,13 +22,15 @@ from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.labels import RingKeys
 from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
-from kubeio.program.server import ProbeServer, write_port
+from kubeio.program.door import Door
+from kubeio.program.server import Guarded, ProbeServer, write_port
 from kubeio.queues.metrics import QueueCollectors
 from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from kubeio.rest.events import EventRecorder
+from kubeio.rest.reviews import Reviews
 from shard_controller import config, life, process
 from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.cache import Cache, Kind, Task, WatchedKind
@@ -42,17 +44,23 @@ from shard_controller.fence import Fence, ShardFence, Unfenced, VersionFence
 from shard_controller.gate import Gate, OpenGate, ShardGate
 from shard_controller.guard import Guard, RingGuard, SoleGuard
 from shard_controller.heartbeat import LOST_LEASE_EXIT, HeartbeatThread
+from shard_controller.history import History
+from shard_controller.inspection import Inspection, Pages
 from shard_controller.journal import FileJournal, Journal, NoJournal
 from shard_controller.life import Life
+from shard_controller.loop_watch import LoopWatch
 from shard_controller.metrics import ControllerMetrics
 from shard_controller.progress import Pulse
 from shard_controller.tenure import Activity, Phase, Tenure
+from shard_controller.tracing import find_tracing
 from shard_controller.worker import Worker
 from shard_controller.writes import Writer
 
 log = structlog.get_logger("shard_controller")
 
 _RING_POLL_S = 10.0
+DEBUG_RIGHT = "/debug/objects"
+"""The nonResourceURL that an account must be allowed to get to see any page below /debug."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,8 @@ class Replica:
         self._workers = settings.workers or controller.workers
         self._metrics = ControllerMetrics(registry, controller=controller.name, workers=self._workers)
         self._pulse = Pulse()
+        self._history = History(clock)
+        self._pages = Pages()
         self._engine: Engine | None = None
         self._writer: Writer | None = None
         self._gate: Gate = OpenGate()
@@ -109,7 +119,14 @@ class Replica:
         """Do what *mode* says until asked to stop; the exit code."""
         host, port = self._settings.probes_address
         ready = {"work": self._why_not_ready}
-        async with ProbeServer(host, port, self._registry, {}, ready_checks=ready) as server:
+        watch = LoopWatch(
+            blocked_s=self._settings.blocked_loop_s,
+            describe=self._pages.queue_document,
+            metrics=self._metrics,
+            clock=self._clock,
+        )
+        probes = ProbeServer(host, port, self._registry, {}, ready_checks=ready, guarded=self._guarded())
+        async with watch, probes as server:
             write_port(self._settings.probes_port_file, server.port)
             match mode:
                 case Sharded(ring=ring):
@@ -119,6 +136,10 @@ class Replica:
                 case Single():
                     return await self._work_alone()
         assert_never(mode)
+
+    def _guarded(self) -> Guarded:
+        door = Door(Reviews(self._client), path=DEBUG_RIGHT, clock=self._clock)
+        return Guarded({DEBUG_RIGHT: self._pages.object_page, "/debug/queue": self._pages.queue_page}, door)
 
     def _has_all_answers(self) -> bool:
         return self._writer is None or self._writer.unanswered.settled_in_s() == 0
@@ -295,6 +316,7 @@ class Replica:
             may_create=way.gate.is_open,
             clock=self._clock,
             rng=self._rng,
+            tracing=find_tracing(shard=way.shard),
         )
         engine = Engine(
             self._client,
@@ -315,6 +337,15 @@ class Replica:
             return worker
 
         self._gate, self._engine, self._writer = way.gate, engine, writer
+        self._pages.inspection = Inspection(
+            way.cache,
+            queue,
+            self._history,
+            controller=self._controller.name,
+            shard=way.shard,
+            keys=way.keys,
+            clock=self._clock,
+        )
         for kind in (*way.cache.watched.values(), *way.cache):  # the tree counts where a resource is in both
             self._metrics.watch_objects(kind.name, kind.store.__len__)
         async with asyncio.TaskGroup() as group:
@@ -362,6 +393,8 @@ class Replica:
             gate=way.gate,
             queue=queue,
             journal=way.journal,
+            history=self._history,
+            tracing=find_tracing(shard=way.shard),
             metrics=self._metrics,
             clock=self._clock,
             rng=self._rng,

@@ -11,6 +11,8 @@ import random
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Generic, Literal, Never, TypeVar, assert_never
 
 import msgspec
@@ -28,6 +30,7 @@ from shard_controller.drain import NotAcknowledged
 from shard_controller.errors import Elsewhere, LeaseNotHeld, PermanentError, Refused, StatusMissing
 from shard_controller.gate import Gate
 from shard_controller.guard import Guard
+from shard_controller.history import History
 from shard_controller.intake import Intake
 from shard_controller.journal import Journal, Outcome
 from shard_controller.metrics import ControllerMetrics
@@ -36,6 +39,7 @@ from shard_controller.ownership import Acknowledge, Drop, Reconcile, Reread, Wai
 from shard_controller.results import Done, RequeueAfter, Result
 from shard_controller.resync import Resync
 from shard_controller.signatures import is_async
+from shard_controller.tracing import Tracing
 from shard_controller.writes import Writer
 
 log = structlog.get_logger("shard_controller")
@@ -62,6 +66,8 @@ class Worker(Generic[M]):
         gate: Gate,
         queue: WorkQueue[Task],
         journal: Journal,
+        history: History,
+        tracing: Tracing,
         metrics: ControllerMetrics,
         clock: Clock,
         rng: random.Random,
@@ -75,6 +81,8 @@ class Worker(Generic[M]):
         self._gate = gate
         self._queue = queue
         self._journal = journal
+        self._history = history
+        self._tracing = tracing
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
@@ -174,6 +182,7 @@ class Worker(Generic[M]):
                 await self._give_up(child)
             await self._look_at(task)
         except (KubeError, NotAcknowledged) as error:
+            self._note(task, error)
             # an unfinished child was put back, and waits as long as its root
             log.warning("handoff not finished", object=str(task), error=str(error))
             self._queue.add_rate_limited(task)
@@ -206,6 +215,7 @@ class Worker(Generic[M]):
                 self._queue.add(self.intake.put_back(task))
             case Acknowledge(handoff=handoff) if meta is not None:
                 await self._guard.hand_over(kind, meta, handoff)
+                self._history.recovered(task)
                 self._queue.forget(task)
             case Reconcile(state=state) if was_read:
                 self.intake.await_news(task, state.version)  # newer than the cache: its event is on the way
@@ -223,6 +233,7 @@ class Worker(Generic[M]):
             self._metrics.foreign.inc()
             if reason == "superseded":
                 self.intake.await_news(task, kind.floors.floor(task.key))
+        self._history.recovered(task)
         self._queue.forget(task)
 
     # -- one reconcile
@@ -238,12 +249,14 @@ class Worker(Generic[M]):
             # no retry until the object changes: it cannot become readable by itself
             self._metrics.results["error"].inc()
             self._metrics.errors.inc()
+            self._metrics.terminal.inc()
             bound.error(
                 "object does not fit the model",
                 error=str(error),  # the field and its type; never the value: it may be a Secret's
                 version=current.meta.resource_version,
                 remedy="correct the object, or give the model's field a default",
             )
+            self._note(task, error)
             self._queue.forget(task)
             self.intake.give_up(task, version_of(current.meta))
             return
@@ -261,6 +274,7 @@ class Worker(Generic[M]):
         run = self._running[task] = _Run()
         self.intake.begins(task)
         self._journal.begin(kind.name, current.meta)
+        traced = self._tracing.reconcile(self._controller.name, kind.name, current.meta)
         self._metrics.active.inc()
         began = time.perf_counter()
         outcome: Outcome = "error"
@@ -277,6 +291,8 @@ class Worker(Generic[M]):
             took_s = time.perf_counter() - began
             self._metrics.time.observe(took_s)
             self._journal.end(kind.name, current.meta, outcome)
+            self._history.ended(task, outcome, took_s)
+            traced.end(outcome, run.error)
             bound.debug("reconciled", outcome=outcome, took_s=round(took_s, 4))
 
     async def _attempt(
@@ -304,13 +320,13 @@ class Worker(Generic[M]):
             return self._failed(task, error, bound)
         except (Refused, LeaseNotHeld) as error:
             bound.info("ownership in doubt", error=str(error))
-            return self._again(task, "lost")
+            return self._again(task, error, "lost")
         except Conflict as error:
             bound.info("somebody else wrote first", error=str(error))
-            return self._again(task, "requeue")
+            return self._again(task, error, "requeue")
         except Elsewhere as error:
             bound.info("controlled object is elsewhere", error=str(error))
-            return self._again(task, "requeue")
+            return self._again(task, error, "requeue")
         except PermanentError as error:
             return await self._give_in(task, context, error, bound)
         except Exception as error:  # whatever a user's code raises
@@ -337,8 +353,10 @@ class Worker(Generic[M]):
     async def _call_in_thread(self, function: Callable[[Any], Any], context: Context[Any]) -> Any:
         """A thread cannot be cancelled: the key stays busy until it ends, and only then the cancellation counts."""
         loop = asyncio.get_running_loop()
+        # with its context variables: loggers and spans of the reconcile are the thread's too
         blocking = SyncContext(context, loop)
-        future = loop.run_in_executor(self._threads, function, blocking)
+        call = partial(copy_context().run, function, blocking)
+        future = loop.run_in_executor(self._threads, call)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
             try:
@@ -354,7 +372,15 @@ class Worker(Generic[M]):
             raise cancelled
         return future.result()
 
+    def _note(self, task: Task, error: Exception) -> None:
+        """Remember why *task* did not go well, for those who look into this process."""
+        self._history.failed(task, error)
+        run = self._running.get(task)
+        if run is not None:
+            run.error = error
+
     def _succeeded(self, task: Task, result: Result) -> Outcome:
+        self._history.recovered(task)
         self._queue.forget(task)
         match result:
             case Done():
@@ -366,12 +392,14 @@ class Worker(Generic[M]):
                 return "requeue"
         assert_never(result)
 
-    def _again(self, task: Task, outcome: Outcome) -> Outcome:
+    def _again(self, task: Task, error: Exception, outcome: Outcome) -> Outcome:
+        self._note(task, error)
         self._metrics.results["requeue"].inc()
         self._queue.add_rate_limited(task)
         return outcome
 
-    def _failed(self, task: Task, error: BaseException, bound: structlog.stdlib.BoundLogger) -> Outcome:
+    def _failed(self, task: Task, error: Exception, bound: structlog.stdlib.BoundLogger) -> Outcome:
+        self._note(task, error)
         self._metrics.results["error"].inc()
         self._metrics.errors.inc()
         bound.error("reconcile failed", error=f"{type(error).__name__}: {error}", exc_info=_trace(error))
@@ -389,9 +417,11 @@ class Worker(Generic[M]):
             bound.warning("status of a permanent error not written", error=str(unwritten))
         except (KubeError, Refused) as unwritten:
             bound.info("status of a permanent error not written", error=str(unwritten))
-            return self._again(task, "lost")
+            return self._again(task, unwritten, "lost")
         self._metrics.results["error"].inc()
         self._metrics.errors.inc()
+        self._metrics.terminal.inc()
+        self._note(task, error)
         bound.error("reconcile failed for good", error=str(error), reason=error.reason)
         self._queue.forget(task)
         self.intake.give_up(task, context.version)
@@ -401,7 +431,7 @@ class Worker(Generic[M]):
 class _Run:
     """One reconcile under way, and how to interrupt it."""
 
-    __slots__ = ("_task", "interrupted", "is_counted", "overruns_since", "scope")
+    __slots__ = ("_task", "error", "interrupted", "is_counted", "overruns_since", "scope")
 
     def __init__(self) -> None:
         self.scope: asyncio.Timeout | None = None
@@ -409,6 +439,7 @@ class _Run:
         self.overruns_since: float | None = None
         self.is_counted = False
         self._task = asyncio.current_task()
+        self.error: Exception | None = None
 
     def interrupt(self, why: Interruption) -> None:
         if self.interrupted is None and self.scope is not None and not self.scope.expired():

@@ -27,6 +27,7 @@ from shard_controller.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused, S
 from shard_controller.fence import Fence
 from shard_controller.journal import Journal
 from shard_controller.metrics import ControllerMetrics
+from shard_controller.tracing import NO_TRACING, Tracing
 
 log = structlog.get_logger("shard_controller")
 
@@ -86,6 +87,7 @@ class Writer:
         may_create: Callable[[], bool],
         clock: Clock,
         rng: random.Random,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._client = client
         self.fence = fence
@@ -98,7 +100,17 @@ class Writer:
         self._metrics = metrics
         self._may_create = may_create
         self._rng = rng
+        self._tracing = tracing
         self.unanswered = Unanswered(clock)
+
+    @asynccontextmanager
+    async def _write(
+        self, verb: str, kind: Kind, key: ObjectKey, *, subresource: str = ""
+    ) -> AsyncIterator[None]:
+        """Around one write: it is unanswered until it ends, and a span where there are spans."""
+        with self._tracing.write(verb, kind.name, key, subresource=subresource):
+            async with self.unanswered.request():
+                yield
 
     async def read(self, kind: Kind, key: ObjectKey) -> Object | None:
         """The object as a consistent read shows it; its state counts from now on. None: there is none."""
@@ -139,7 +151,7 @@ class Writer:
     async def delete(self, kind: Kind, meta: Meta) -> None:
         """Delete exactly the version that *meta* shows. Raises: Refused; an object that is gone is fine."""
         try:
-            async with self.unanswered.request():
+            async with self._write("delete", kind, meta.key):
                 await self._client.delete(
                     kind.resource,
                     meta.name,
@@ -173,7 +185,7 @@ class Writer:
             if not self._may_create():
                 raise LeaseNotHeld(f"{_name(kind, key)} not created: the lease is too old")
             try:
-                async with self.unanswered.request():
+                async with self._write("create", kind, key):
                     raw = await self._client.create(
                         kind.resource,
                         body,
@@ -250,7 +262,7 @@ class Writer:
         return (lease.spec.holder_identity or "") in ("", shard)
 
     async def _send_patch(self, kind: Kind, meta: Meta, patch: JsonPatch, *, subresource: str = "") -> Object:
-        async with self.unanswered.request():
+        async with self._write("patch", kind, meta.key, subresource=subresource):
             raw = await self._client.patch(
                 kind.resource,
                 meta.name,

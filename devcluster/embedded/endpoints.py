@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from devcluster.embedded import discovery, openapi, protobuf, reads
+from devcluster.embedded import discovery, openapi, reads, reviews
 from devcluster.embedded.accounts import Account
 from devcluster.embedded.builtin import add_builtins
 from devcluster.embedded.collector import Collector
@@ -85,8 +85,15 @@ class Endpoints:
     """A control plane without its connections."""
 
     def __init__(
-        self, *, log: WriteLog, history_limit: int, url: str, wake_collector: Callable[[], None]
+        self,
+        *,
+        log: WriteLog,
+        history_limit: int,
+        url: str,
+        wake_collector: Callable[[], None],
+        account_of: Callable[[str], Account | None],
     ) -> None:
+        self._account_of: Final = account_of
         self.versions: Final = Versions()
         self.registry: Final = Registry()
         self._url: Final = url
@@ -188,8 +195,8 @@ class Endpoints:
 
     def _serve_other(self, call: Call) -> Answer:
         path = call.path.rstrip("/") or "/"
-        if call.method == "POST" and path in _REVIEWS:
-            return Answer(_review(call, _REVIEWS[path]), 201)
+        if call.method == "POST" and path in reviews.KINDS:
+            return Answer(self._review(call, path), 201)
         if call.method not in ("GET", "HEAD"):
             raise unsupported_verb()
         if path in ("/healthz", "/livez", "/readyz"):
@@ -202,6 +209,10 @@ class Endpoints:
         if found is None:
             raise no_such_path()
         return Answer(msgspec.json.encode(found))
+
+    def _review(self, call: Call, path: str) -> bytes:
+        doc = {} if reviews.is_unread(call.content_type) else decode_body(call.body, call.content_type)
+        return reviews.answer(path, doc, asker=call.account, account_of=self._account_of)
 
     def _document(self, path: str) -> dict[str, object] | None:
         parts = path.strip("/").split("/")
@@ -261,7 +272,7 @@ class Endpoints:
 
 def is_resource_path(path: str) -> bool:
     parts = path.strip("/").split("/")
-    if path.rstrip("/") in _REVIEWS:
+    if path.rstrip("/") in reviews.KINDS:
         return False
     return (parts[0] == "api" and len(parts) > 2) or (parts[0] == "apis" and len(parts) > 3)
 
@@ -317,26 +328,3 @@ def _aggregated_version(accept: str) -> str:
         if media == JSON and parameters.get("as") == "APIGroupDiscoveryList" and version in ("v2", "v2beta1"):
             return version
     return ""
-
-
-_REVIEWS: Final = {
-    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": "SelfSubjectAccessReview",
-    "/apis/authentication.k8s.io/v1/selfsubjectreviews": "SelfSubjectReview",
-}
-
-
-def _review(call: Call, kind: str) -> bytes:
-    """Whoever is authenticated may do everything: RBAC is not enforced here.
-
-    What is asked does not change the answer, so a question in protobuf (Go clients) is not read.
-    """
-    group = call.path.split("/")[2]
-    doc: dict[str, object] = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": {}, "spec": {}}
-    if call.content_type != protobuf.CONTENT_TYPE:
-        doc |= decode_body(call.body, call.content_type)
-    if kind == "SelfSubjectReview":
-        user = {"username": call.account.user, "groups": [*call.account.groups, "system:authenticated"]}
-        status: dict[str, object] = {"userInfo": user}
-    else:
-        status = {"allowed": True, "reason": "the embedded control plane does not enforce RBAC"}
-    return msgspec.json.encode({**doc, "status": status})

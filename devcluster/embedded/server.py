@@ -66,7 +66,11 @@ class Server:
         self._restarts: Final[asyncio.Queue[float]] = asyncio.Queue()
         self._cut_off: set[tuple[str, Connection]] = set()
         self.endpoints: Final = Endpoints(
-            log=log, history_limit=history_limit, url=url, wake_collector=self._wake_collector
+            log=log,
+            history_limit=history_limit,
+            url=url,
+            wake_collector=self._wake_collector,
+            account_of=lambda token: read_token(key, token),
         )
 
     async def start(self) -> None:

@@ -1,7 +1,7 @@
-"""Metrics of work queues under client-go's names: `workqueue_*{name}`. Called by `kubeio.queues.workqueue`.
+"""Metrics of work queues under client-go's names, with controller-runtime's labels: `workqueue_*{name,controller}`.
 
-The depth is told by priority, as controller-runtime tells it: `workqueue_depth{name,priority}`. What happens to a key
-is counted in plain numbers, and put into Prometheus' shape when somebody scrapes: the library's own counters would
+Called by `kubeio.queues.workqueue`. The depth is told by priority too, as controller-runtime tells it. What happens to
+a key is counted in plain numbers, and put into Prometheus' shape when somebody scrapes: the library's own counters would
 cost a key more than the queue does.
 """
 
@@ -18,7 +18,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-_BUCKETS: Final = (0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+DECADES: Final = (1e-8, 1e-7, 1e-6, 1e-5, 0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
+"""controller-runtime's buckets; between them ours, since a quantile within a decade says little."""
+_BUCKETS: Final = tuple(sorted({*DECADES, 0.005, 0.05, 0.25, 0.5, 2.5, 5.0, 30.0, 60.0, 300.0}))
 _BOUNDS: Final = (*map(floatToGoString, _BUCKETS), "+Inf")
 
 F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily)
@@ -41,7 +43,7 @@ class Durations:
     def add_to(self, family: HistogramMetricFamily, name: str) -> None:
         """Tell *family* about the queue *name*."""
         buckets = list(zip(_BOUNDS, map(float, accumulate(self._counts)), strict=True))
-        family.add_metric([name], buckets, self._sum_s)
+        family.add_metric([name, name], buckets, self._sum_s)
 
 
 class QueueMetrics:
@@ -81,7 +83,7 @@ class QueueMetrics:
     def add_depth(self, family: GaugeMetricFamily) -> None:
         """Tell *family* how many keys wait."""
         for priority, waiting in self._depth.items():
-            family.add_metric([self.name, priority], waiting())
+            family.add_metric([self.name, self.name, priority], waiting())
 
     def unfinished_s(self) -> float:
         return self._unfinished_s()
@@ -99,7 +101,7 @@ class QueueCollectors:
             registry.register(told)
 
     def named(self, name: str) -> QueueMetrics:
-        """What the queue *name* reports to."""
+        """What the queue *name* reports to; it is its controller's name too, as in controller-runtime."""
         metrics = QueueMetrics(name)
         self._queues.append(metrics)
         return metrics
@@ -109,19 +111,21 @@ class QueueCollectors:
         yield _Told(
             queues,
             lambda: _gauge(
-                "depth", "Current depth of workqueue by workqueue and priority", ["name", "priority"]
+                "depth",
+                "Current depth of workqueue by workqueue and priority",
+                ["name", "controller", "priority"],
             ),
             lambda queue, family: queue.add_depth(family),
         )
         yield _Told(
             queues,
             lambda: _counter("adds", "Total number of adds handled by workqueue"),
-            lambda queue, family: family.add_metric([queue.name], queue.adds),
+            lambda queue, family: family.add_metric([queue.name, queue.name], queue.adds),
         )
         yield _Told(
             queues,
             lambda: _counter("retries", "Total number of retries handled by workqueue"),
-            lambda queue, family: family.add_metric([queue.name], queue.retries),
+            lambda queue, family: family.add_metric([queue.name, queue.name], queue.retries),
         )
         yield _Told(
             queues,
@@ -144,7 +148,7 @@ class QueueCollectors:
                 "unfinished_work_seconds",
                 "Seconds of work that is in progress and has not been observed by work_duration, in sum.",
             ),
-            lambda queue, family: family.add_metric([queue.name], queue.unfinished_s()),
+            lambda queue, family: family.add_metric([queue.name, queue.name], queue.unfinished_s()),
         )
         yield _Told(
             queues,
@@ -152,7 +156,7 @@ class QueueCollectors:
                 "longest_running_processor_seconds",
                 "How many seconds the longest running processor has been running.",
             ),
-            lambda queue, family: family.add_metric([queue.name], queue.longest_s()),
+            lambda queue, family: family.add_metric([queue.name, queue.name], queue.longest_s()),
         )
 
 
@@ -186,12 +190,12 @@ def _nothing() -> float:
 
 
 def _counter(name: str, text: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"workqueue_{name}", text, labels=["name"])
+    return CounterMetricFamily(f"workqueue_{name}", text, labels=["name", "controller"])
 
 
-def _gauge(name: str, text: str, labels: Sequence[str] = ("name",)) -> GaugeMetricFamily:
+def _gauge(name: str, text: str, labels: Sequence[str] = ("name", "controller")) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"workqueue_{name}", text, labels=labels)
 
 
 def _histogram(name: str, text: str) -> HistogramMetricFamily:
-    return HistogramMetricFamily(f"workqueue_{name}", text, labels=["name"])
+    return HistogramMetricFamily(f"workqueue_{name}", text, labels=["name", "controller"])

@@ -18,7 +18,9 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from itertools import chain, islice
+from operator import itemgetter
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from kubeio.backoff import exponential_s, jittered_s
 from kubeio.clock import Clock
@@ -26,7 +28,7 @@ from kubeio.errors import KubeError
 from kubeio.queues.levels import Level, Priority, next_level
 from kubeio.queues.metrics import QueueMetrics
 
-__all__ = ["Priority", "QueueClosed", "QueueMetrics", "WorkQueue"]
+__all__ = ["KeyState", "Priority", "QueueClosed", "QueueMetrics", "WorkQueue"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -41,6 +43,16 @@ _STALE_ENTRIES: Final = 1024
 
 class QueueClosed(KubeError):
     """The queue was closed and nothing waits in it: the worker ends."""
+
+
+class KeyState(NamedTuple):
+    """What a queue knows of one key. Ages in seconds; None: it is not in that state."""
+
+    waiting_s: float | None
+    running_s: float | None
+    is_wanted_again: bool
+    due_in_s: float | None
+    failures: int
 
 
 class WorkQueue(Generic[K]):
@@ -111,6 +123,29 @@ class WorkQueue(Generic[K]):
         """
         heads = [level.head_since() for level in self._by_rank if level.since]
         return self._clock.now() - min(heads) if heads else 0.0
+
+    def state(self, key: K) -> KeyState:
+        """Where *key* is now."""
+        now = self._clock.now()
+        waits = (level.since.get(key) for level in self._by_rank)
+        waiting_since = next((since for since in waits if since is not None), None)
+        started_at = self._processing.get(key)
+        due = self._due.get(key)
+        return KeyState(
+            waiting_s=None if waiting_since is None else now - waiting_since,
+            running_s=None if started_at is None else now - started_at,
+            is_wanted_again=key in self._again,
+            due_in_s=None if due is None else due[0] - now,
+            failures=self.failures(key),
+        )
+
+    def first_waiting(self, count: int) -> list[K]:
+        """Up to *count* keys that wait, the highest priority first."""
+        return list(islice(chain.from_iterable(level.since for level in self._by_rank), count))
+
+    def next_due(self, count: int) -> list[K]:
+        """Up to *count* delayed keys, the earliest first. Cost: O(delayed)."""
+        return [entry[2] for entry in heapq.nsmallest(count, self._due.values(), key=itemgetter(0, 1))]
 
     def failures(self, key: K) -> int:
         """How often *key* was added rate-limited since it was last forgotten."""

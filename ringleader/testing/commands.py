@@ -11,7 +11,7 @@ from typing import Any
 
 from kubeio.labels import RingKeys
 from kubeio.resource import Resource
-from ringleader.assets import website_controller
+from ringleader.assets import website_controller, website_crd
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -37,6 +37,8 @@ class FleetSpec:
     ring: str = "websites"
     resource: Resource = WEBSITES
     controlled: tuple[Resource, ...] = (CONFIGMAPS,)
+    definitions: tuple[Path, ...] = field(default_factory=lambda: (website_crd(),))
+    """Files with the CustomResourceDefinitions that the controller needs."""
     namespace: str = "sites"
     """Where the objects are."""
     lease_namespace: str = "ringleader-fleet"

@@ -10,14 +10,14 @@ import asyncio
 import yaml
 
 from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
-from ringleader.assets import ring_crd, website_crd
+from ringleader.assets import ring_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from ringleader.testing.commands import FleetSpec
 
 
 async def prepare_kinds(client: IndependentClient, *, spec: FleetSpec, within_s: float = 20.0) -> None:
-    """Install both CustomResourceDefinitions and wait until they are served."""
-    for path in (ring_crd(), website_crd()):
+    """Install the ring's and the controller's CustomResourceDefinitions and wait until they are served."""
+    for path in (ring_crd(), *spec.definitions):
         for crd in yaml.safe_load_all(path.read_text()):
             await client.create_if_absent(CRDS, crd)
     async with asyncio.timeout(within_s):

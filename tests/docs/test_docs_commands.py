@@ -1,53 +1,30 @@
 """Every command that README and docs show is run as it stands there; a block that cannot run says why.
 
-A fenced `sh` block belongs to a tag in the comment before it:
-
-    <!-- run -->               run in a shell, in the order of the document; must exit 0
-    <!-- run: exit 1 -->       the same, with the exit code that is expected
-    <!-- not run: reason -->   shown only, because of *reason*
+The tags that say so are those of scripts/document.py.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from scripts.document import TAG, blocks_of, script_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
     [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("README.md")]
 )
-FENCE = re.compile(r"(?:<!-- (?P<tag>[^>]+) -->\n)?```(?:sh|bash|console|shell)\n(?P<body>.*?)```", re.DOTALL)
-TAG = re.compile(r"\Arun(?:: exit (?P<code>\d+))?\Z|\Anot run: .{8,}\Z", re.DOTALL)
-
+FROM_NOTHING = ("tutorial.md",)
+"""Begin in an empty folder; the others in the checkout."""
 CLEAN_UP = (
     "kill $(jobs -p) 2>/dev/null; for name in $(ringleader devcluster status -o name); do"
     ' ringleader devcluster down --name "${name##*/}"; done'
 )
 """Also when a block fails in the middle: what it started must not outlive the test."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    tag: str
-    body: str
-
-    @property
-    def exit_code(self) -> int | None:
-        """What it must exit with; None if it is not run."""
-        match = TAG.match(self.tag)
-        if match is None or self.tag.startswith("not run"):
-            return None
-        return int(match["code"] or 0)
-
-
-def blocks_of(text: str) -> list[Block]:
-    return [Block((match["tag"] or "").strip(), match["body"]) for match in FENCE.finditer(text)]
 
 
 def _name(path: Path) -> str:
@@ -56,7 +33,8 @@ def _name(path: Path) -> str:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
 def test_every_block_of_commands_is_run_or_says_why_not(document: Path) -> None:
-    untold = [block.body for block in blocks_of(document.read_text()) if TAG.match(block.tag) is None]
+    shown = [block for block in blocks_of(document.read_text()) if block.is_shell]
+    untold = [block.body for block in shown if TAG.match(block.tag) is None]
     assert not untold, f"{_name(document)}: say <!-- run --> or <!-- not run: reason --> before: {untold}"
 
 
@@ -69,15 +47,12 @@ def test_every_block_of_commands_is_run_or_says_why_not(document: Path) -> None:
 )
 def test_the_commands_of_a_document_do_what_it_says(document: Path, tmp_path: Path) -> None:
     """In one shell session per document: `cd`, variables and files carry over from block to block."""
-    script = [f"trap '{CLEAN_UP}' EXIT", "set -u -o pipefail", f"cd {ROOT}"]
-    for number, block in enumerate(blocks_of(document.read_text())):
-        if block.exit_code is not None:
-            check = f"block {number} ended with $code, expected {block.exit_code}"
-            script += [
-                f"echo '--- block {number}' >&2",
-                f"{{\n{block.body}\n}}",
-                f'code=$?; [ $code -eq {block.exit_code} ] || {{ echo "{check}" >&2; exit 9; }}',
-            ]
+    place = ROOT
+    if document.name in FROM_NOTHING:
+        place = tmp_path / "empty"
+        place.mkdir()
+    script = [f"trap '{CLEAN_UP}' EXIT", "set -u -o pipefail", f"cd {place}"]
+    script += script_of(document.read_text())
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -100,3 +75,17 @@ def test_a_block_without_a_tag_is_noticed() -> None:
     assert [TAG.match(b.tag) for b in blocks_of("```sh\nls\n```\n")] == [None]
     assert [b.exit_code for b in blocks_of("<!-- run: exit 2 -->\n```sh\nls\n```\n")] == [2]
     assert [b.exit_code for b in blocks_of("<!-- not run: needs a cluster -->\n```sh\nls\n```\n")] == [None]
+    assert [b.path for b in blocks_of("<!-- write: a/b.py -->\n```python\nx = 1\n```\n")] == ["a/b.py"]
+
+
+def test_files_of_a_document_are_written_and_commands_run_in_its_order(tmp_path: Path) -> None:
+    text = (
+        "<!-- write: a/b.txt -->\n```text\n$one\n```\n<!-- run -->\n```sh\ncat a/b.txt\n```\n"
+        "<!-- run: exit 3 -->\n```sh\n(exit 3)\n```\n<!-- run -->\n```sh\nfalse\n```\n```sh\ntouch never\n```\n"
+    )
+    ran = subprocess.run(
+        ["bash", "-c", "\n".join(script_of(text))], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ran.stdout, ran.returncode) == ("$one\n", 9)
+    assert "block 3 ended with 1, expected 0" in ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -402,7 +402,7 @@ async def test_metrics_and_probes_are_served_under_known_names(bench: Bench, tmp
     for name in (
         'controller_runtime_reconcile_total{controller="sites",result="success"}',
         'controller_runtime_max_concurrent_reconciles{controller="sites"} 4.0',
-        'workqueue_depth{name="sites",priority="0"}',
+        'workqueue_depth{controller="sites",name="sites",priority="0"}',
         'ringleader_shard_objects{controller="sites",resource="websites.example.com"} 1.0',
         'ringleader_shard_handoffs_total{controller="sites",kind="directed"} 0.0',
     ):

@@ -10,8 +10,11 @@ from functools import partial
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from kubeio.clock import ManualClock
 from kubeio.errors import InputError
-from kubeio.program.server import Check, ProbeServer
+from kubeio.program.door import Door
+from kubeio.program.server import Check, Guarded, ProbeServer
+from kubeio.rest.reviews import User
 
 
 def new_server(
@@ -35,9 +38,9 @@ def new_server(
     )
 
 
-async def exchange(server: ProbeServer, request: bytes) -> bytes:
-    """Send *request* and read until the server closes."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+async def exchange(server: ProbeServer, request: bytes, *, address: str = "127.0.0.1") -> bytes:
+    """Send *request* from *address* and read until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(address, 0))
     try:
         writer.write(request)
         return await asyncio.wait_for(reader.read(), 10)
@@ -207,3 +210,91 @@ async def test_address_in_use_is_said_in_one_sentence() -> None:
         second = ProbeServer("127.0.0.1", server.port, CollectorRegistry(), {})
         with pytest.raises(InputError, match=r"probes-bind.*cannot be listened on.*choose a free port"):
             await second.__aenter__()
+
+
+class OneToken:
+    """Accepts the token `good`, whose bearer may see everything; slow enough for others to come in between."""
+
+    async def bearer(self, token: str) -> User | None:
+        await asyncio.sleep(0.05)
+        if token == "broken":
+            raise RuntimeError("as told")
+        return User("ada") if token == "good" else None
+
+    async def may(self, user: User, *, verb: str, path: str) -> bool:
+        return (user.username, verb, path) == ("ada", "get", "/debug/objects")
+
+
+def guarded_server() -> ProbeServer:
+    door = Door(OneToken(), path="/debug/objects", clock=ManualClock())
+    pages = {"/debug/objects": lambda path: b'{"path": "%s"}' % path.encode() if path != "/ns/gone" else None}
+    return ProbeServer("127.0.0.1", 0, CollectorRegistry(), {}, guarded=Guarded(pages, door))
+
+
+def ask(target: str, *headers: str, method: str = "GET") -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
+    return "\r\n".join(lines).encode()
+
+
+async def test_a_guarded_page_is_shown_to_this_machine() -> None:
+    async with guarded_server() as server:
+        answer = await exchange(server, ask("/debug/objects/ns/blog?x=y"))
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b"Content-Type: application/json" in answer
+        assert answer.endswith(b'{"path": "/ns/blog"}')
+        assert (await exchange(server, ask("/debug/objects/ns/gone"))).startswith(b"HTTP/1.1 404 ")
+        assert (await exchange(server, ask("/debug/objectsandmore"))).startswith(b"HTTP/1.1 404 ")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([], b"401"),
+        (["Authorization: Bearer forged"], b"401"),
+        (["Authorization: Bearer good"], b"200"),
+        (["Authorization: Bearer broken"], b"503"),
+    ],
+    ids=["no token", "forged", "good", "review fails"],
+)
+async def test_a_guarded_page_needs_a_token_from_elsewhere(headers: list[str], status: bytes) -> None:
+    async with guarded_server() as server:
+        answer = await exchange(server, ask("/debug/objects/ns/blog", *headers), address="127.0.0.2")
+        assert answer.split()[1] == status
+        assert (b"WWW-Authenticate: Bearer" in answer) == (status == b"401")
+        assert (b"/ns/blog" in answer) == (status == b"200")
+
+
+async def test_a_name_that_was_pointed_at_loopback_is_not_this_machine() -> None:
+    async with guarded_server() as server:
+        rebound = b"GET /debug/objects/a/b HTTP/1.1\r\nHost: evil.example.com\r\nConnection: close\r\n\r\n"
+        assert (await exchange(server, rebound)).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_what_comes_while_a_visitor_is_reviewed_is_not_answered_with_his_rights() -> None:
+    async with guarded_server() as server:
+        first = b"GET /debug/objects/a/b HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n"
+        second = b"GET /debug/objects/c/d HTTP/1.1\r\nHost: x\r\n\r\n"
+        answer = await exchange(server, first + second, address="127.0.0.2")
+        assert answer.count(b"HTTP/1.1 200 OK") == 1
+        assert b"/c/d" not in answer
+
+
+async def test_rights_of_one_request_do_not_carry_over_to_the_next() -> None:
+    async with guarded_server() as server:
+        first = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer good\r\n\r\n"
+        second = b"GET /debug/objects/c/d HTTP/1.1\r\n\r\n"
+        answer = await exchange(server, first + second)
+        assert answer.count(b"HTTP/1.1 200 OK") == 1
+        assert answer.count(b"HTTP/1.1 401 ") == 1
+
+
+async def test_a_visitor_who_leaves_is_forgotten_and_the_server_goes_on() -> None:
+    async with guarded_server() as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.2", 0))
+        writer.write(ask("/debug/objects/a/b", "Authorization: Bearer good"))
+        await asyncio.sleep(0.01)
+        writer.transport.abort()
+        answer = await exchange(server, ask("/debug/objects/a/b", method="HEAD"))
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert answer.endswith(b"\r\n\r\n")
+    assert not server.connections

@@ -250,7 +250,7 @@ async def test_metrics_have_the_names_that_dashboards_know() -> None:
     other.add("x")
 
     def value(name: str) -> float | None:
-        return registry.get_sample_value(name, {"name": "websites"})
+        return registry.get_sample_value(name, {"name": "websites", "controller": "websites"})
 
     queue.add("a")
     queue.add("a")
@@ -269,8 +269,18 @@ async def test_metrics_have_the_names_that_dashboards_know() -> None:
     assert value("workqueue_work_duration_seconds_sum") == pytest.approx(4)
     assert value("workqueue_retries_total") == 1
     assert value("workqueue_longest_running_processor_seconds") == pytest.approx(1)
-    assert registry.get_sample_value("workqueue_depth", {"name": "other", "priority": "0"}) == 1
-    assert registry.get_sample_value("workqueue_depth", {"name": "websites", "priority": "0"}) == 0
+    assert (
+        registry.get_sample_value(
+            "workqueue_depth", {"name": "other", "controller": "other", "priority": "0"}
+        )
+        == 1
+    )
+    assert (
+        registry.get_sample_value(
+            "workqueue_depth", {"name": "websites", "controller": "websites", "priority": "0"}
+        )
+        == 0
+    )
 
 
 async def test_the_histogram_of_waits_has_cumulative_buckets() -> None:
@@ -286,11 +296,17 @@ async def test_the_histogram_of_waits_has_cumulative_buckets() -> None:
 
     def below(bound: str) -> float | None:
         return registry.get_sample_value(
-            "workqueue_queue_duration_seconds_bucket", {"name": "websites", "le": bound}
+            "workqueue_queue_duration_seconds_bucket",
+            {"name": "websites", "controller": "websites", "le": bound},
         )
 
     assert [below(bound) for bound in ("0.0001", "1.0", "2.5", "+Inf")] == [1, 1, 3, 3]
-    assert registry.get_sample_value("workqueue_queue_duration_seconds_count", {"name": "websites"}) == 3
+    assert (
+        registry.get_sample_value(
+            "workqueue_queue_duration_seconds_count", {"name": "websites", "controller": "websites"}
+        )
+        == 3
+    )
 
 
 async def test_depth_is_told_by_priority() -> None:
@@ -303,7 +319,9 @@ async def test_depth_is_told_by_priority() -> None:
     for key in ("x", "y", "z"):
         queue.add(key, priority=Priority.RESYNC)
     depths = [
-        registry.get_sample_value("workqueue_depth", {"name": "websites", "priority": priority})
+        registry.get_sample_value(
+            "workqueue_depth", {"name": "websites", "controller": "websites", "priority": priority}
+        )
         for priority in ("100", "0", "-100")
     ]
     assert depths == [1, 1, 3]

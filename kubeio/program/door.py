@@ -1,0 +1,138 @@
+"""Who may read a process's inner pages: its own machine at once, anybody else with a token that has the right.
+
+Owns what counts as local and how long an answer of the API server holds. Knows neither sockets nor pages:
+`server` asks, `kubeio.rest.reviews` answers about tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+from collections import OrderedDict
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+import structlog
+
+from kubeio.clock import Clock
+from kubeio.errors import KubeError
+from kubeio.rest.reviews import User
+
+_log = structlog.get_logger("kubeio")
+_AT_ONCE: Final = 4
+"""Reviews under way: strangers with wrong tokens must not become a load on the API server."""
+_KEPT: Final = 256
+_LONGEST_TOKEN: Final = 8192
+
+
+class Entry(Enum):
+    """Whether a visitor may come in; the value is the HTTP status."""
+
+    ADMITTED = 200
+    UNKNOWN = 401
+    DENIED = 403
+    UNDECIDED = 503
+
+
+class Visitor(NamedTuple):
+    """What a request says about where it comes from."""
+
+    address: str = ""
+    host: str = ""
+    authorization: str = ""
+    is_forwarded: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the request was made on this machine (or in this pod), and for it.
+
+        A page of a browser whose name was pointed at loopback names another host; a proxy beside us says that it
+        forwards, or calls from an address of its own (127.0.0.6 in a mesh). Neither is local.
+        """
+        return not self.is_forwarded and self.address in _LOCAL and _names_loopback(self.host)
+
+    @property
+    def token(self) -> str:
+        """The bearer token; empty without one."""
+        scheme, _, token = self.authorization.partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+
+class Asks(Protocol):
+    """The part of `kubeio.rest.reviews.Reviews` that a door needs."""
+
+    async def bearer(self, token: str) -> User | None: ...
+    async def may(self, user: User, *, verb: str, path: str) -> bool: ...
+
+
+class Door:
+    """Admits local visitors, and tokens that TokenReview accepts and SubjectAccessReview lets `get` *path*.
+
+    An answer holds for *kept_s*; what could not be asked is asked again. Tokens are remembered as hashes only.
+    """
+
+    def __init__(self, reviews: Asks, *, path: str, clock: Clock, kept_s: float = 60.0) -> None:
+        self._reviews = reviews
+        self._path = path
+        self._clock = clock
+        self._kept_s = kept_s
+        self._known: OrderedDict[bytes, tuple[float, Entry]] = OrderedDict()
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+
+    def at_once(self, visitor: Visitor) -> Entry | None:
+        """The answer where nobody needs to be asked; None where `admit` must ask."""
+        if visitor.is_local:
+            return Entry.ADMITTED
+        if not visitor.token or len(visitor.token) > _LONGEST_TOKEN:
+            return Entry.UNKNOWN
+        answered_at, entry = self._known.get(_digest(visitor.token), (0.0, None))
+        return entry if self._clock.now() - answered_at < self._kept_s else None
+
+    async def admit(self, visitor: Visitor) -> Entry:
+        """The answer, by asking the API server if need be."""
+        async with self._turn:
+            if (entry := self.at_once(visitor)) is not None:
+                return entry
+            asked_at = self._clock.now()
+            try:
+                entry = await self._ask(visitor.token)
+            except (KubeError, TimeoutError) as error:
+                _log.warning("visitor not reviewed", error=str(error) or "timed out")
+                return Entry.UNDECIDED
+            self._keep(visitor.token, asked_at, entry)
+            return entry
+
+    async def _ask(self, token: str) -> Entry:
+        user = await self._reviews.bearer(token)
+        if user is None:
+            return Entry.UNKNOWN
+        return Entry.ADMITTED if await self._reviews.may(user, verb="get", path=self._path) else Entry.DENIED
+
+    def _keep(self, token: str, asked_at: float, entry: Entry) -> None:
+        self._known[_digest(token)] = (asked_at, entry)
+        self._known.move_to_end(_digest(token))
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+
+
+_LOCAL: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
+
+
+def _names_loopback(host: str) -> bool:
+    """Whether *host* (a Host header, perhaps with a port) is this machine's own name for itself."""
+    name = host.strip().lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,1 @@
+"""`ringleader migrate`: takes objects over that another framework has marked."""

@@ -1,0 +1,83 @@
+"""What became of the last reconciles, for people who look into a running process. Pure.
+
+Owns a ring of the last outcomes and, per object, the error that it fails with. Both are bounded: an object that is
+reconciled well costs one entry of the ring and nothing that grows. Filled by `worker`, read by `inspection`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kubeio.clock import Clock
+from shard_controller.cache import Task
+from shard_controller.journal import Outcome
+
+LAST = 1024
+"""Outcomes that are kept."""
+FAILING = 4096
+"""Objects whose error is kept; beyond that, the one that failed longest ago is forgotten."""
+LONGEST_MESSAGE = 500
+
+
+class Ended(NamedTuple):
+    """One reconcile that is over. *at* is a time of the clock."""
+
+    task: Task
+    outcome: Outcome
+    at: float
+    took_s: float
+
+
+class Failure(NamedTuple):
+    """Why an object's last attempt failed. *message* is cut to `LONGEST_MESSAGE` characters."""
+
+    type: str
+    message: str
+    at: float
+
+
+class History:
+    """Cost: `ended` and `recovered` O(1), a fraction of a microsecond; the rest is for people."""
+
+    def __init__(self, clock: Clock, *, last: int = LAST, failing: int = FAILING) -> None:
+        self._clock = clock
+        # plain tuples: once per reconcile, a named one costs several times as much
+        self._ended: deque[tuple[Task, Outcome, float, float]] = deque(maxlen=last)
+        self._failing: OrderedDict[Task, Failure] = OrderedDict()
+        self._most_failing = failing
+
+    def ended(self, task: Task, outcome: Outcome, took_s: float) -> None:
+        """A reconcile of *task* is over."""
+        self._ended.append((task, outcome, self._clock.now(), took_s))
+
+    def failed(self, task: Task, error: BaseException) -> None:
+        """The attempt at *task* ended with *error*: remembered until `recovered`."""
+        message = str(error)
+        if len(message) > LONGEST_MESSAGE:
+            message = message[: LONGEST_MESSAGE - 1] + "…"
+        self._failing[task] = Failure(type(error).__name__, message, self._clock.now())
+        self._failing.move_to_end(task)
+        if len(self._failing) > self._most_failing:
+            self._failing.popitem(last=False)
+
+    def recovered(self, task: Task) -> None:
+        """*task* went well, or is none of ours any more."""
+        if self._failing:
+            self._failing.pop(task, None)
+
+    def failure(self, task: Task) -> Failure | None:
+        return self._failing.get(task)
+
+    def last(self, task: Task) -> Ended | None:
+        """The newest outcome of *task* that is still in the ring. Cost: O(ring)."""
+        return next((ended for ended in self.newest() if ended.task == task), None)
+
+    def newest(self) -> Iterator[Ended]:
+        """Outcomes, the newest first."""
+        return (Ended(*raw) for raw in reversed(self._ended))
+
+    def failing(self) -> Iterator[tuple[Task, Failure]]:
+        """Objects that fail, the one that failed last first."""
+        return reversed(self._failing.items())
