@@ -75,6 +75,8 @@ class Sightings:
         self._listing: set[str] = set()
         self.objects: dict[str, Sighted] = {}
         self.log: list[OwnerChange] = []
+        self.changes: list[float] = []
+        """When each change of an object was seen, whatever changed."""
         self.drains: list[float] = []
         """When each drain label was seen first."""
         self.owned: Counter[str] = Counter()
@@ -97,6 +99,7 @@ class Sightings:
                         self._forget(name)
                     self.listed.set()
                 case Changed(object=item):
+                    self.changes.append(self._clock.now())
                     self._see(item.meta)
                 case Removed(object=item):
                     self._forget(item.meta.name)
@@ -106,6 +109,7 @@ class Sightings:
     def start_over(self) -> None:
         """Empty the logs: a row begins."""
         self.log = []
+        self.changes = []
         self.drains = []
         self.most_draining = self.draining
 
