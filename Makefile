@@ -8,7 +8,7 @@ ARGS ?=
 VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder loadtest failover model mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime loadtest failover model mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,9 @@ bench-embedded: setup ## PATCHes per second and memory of the control plane in m
 
 bench-sharder: setup ## the sharder at 100,000 objects beside what a real API server can take: 20 minutes, needs wrk
 	@$(BIN)/python -m loadtest.sharder_bench $(ARGS)
+
+bench-runtime: setup ## the runtime at 100,000 objects beside kopf, the kubernetes package and controller-runtime: 40 minutes, needs wrk
+	@$(BIN)/python -m loadtest.runtime_bench $(ARGS)
 
 loadtest: setup ## one minute of load on the embedded control plane
 	@$(BIN)/python -m loadtest $(ARGS)

@@ -40,6 +40,13 @@ class OwnerChange(NamedTuple):
     after: str
 
 
+class ObjectChange(NamedTuple):
+    """Something of *name* became different."""
+
+    at: float
+    name: str
+
+
 class HolderChange(NamedTuple):
     """The Lease *name* is held by *after* now (empty: nobody)."""
 
@@ -75,8 +82,8 @@ class Sightings:
         self._listing: set[str] = set()
         self.objects: dict[str, Sighted] = {}
         self.log: list[OwnerChange] = []
-        self.changes: list[float] = []
-        """When each change of an object was seen, whatever changed."""
+        self.changes: list[ObjectChange] = []
+        """Every change of an object that was there before, whatever changed."""
         self.drains: list[float] = []
         """When each drain label was seen first."""
         self.owned: Counter[str] = Counter()
@@ -99,7 +106,7 @@ class Sightings:
                         self._forget(name)
                     self.listed.set()
                 case Changed(object=item):
-                    self.changes.append(self._clock.now())
+                    self.changes.append(ObjectChange(self._clock.now(), item.meta.name))
                     self._see(item.meta)
                 case Removed(object=item):
                     self._forget(item.meta.name)
