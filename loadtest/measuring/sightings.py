@@ -105,8 +105,9 @@ class Sightings:
                     for name in self.objects.keys() - self._listing:
                         self._forget(name)
                     self.listed.set()
-                case Changed(object=item):
-                    self.changes.append(ObjectChange(self._clock.now(), item.meta.name))
+                case Changed(object=item, is_new=is_new):
+                    if not is_new:
+                        self.changes.append(ObjectChange(self._clock.now(), item.meta.name))
                     self._see(item.meta)
                 case Removed(object=item):
                     self._forget(item.meta.name)

@@ -117,13 +117,13 @@ def controller_runtime(progress: BuildProgress) -> list[Contestant]:
     ]
 
 
-def go_recipe() -> Recipe:
+def go_recipe(module: Path = _PEER) -> Recipe:
     """How the peer in Go is built; its version follows its source, so that a changed one is built anew."""
-    source = hashlib.sha256((_PEER / "main.go").read_bytes()).hexdigest()[:8]
+    source = hashlib.sha256((module / "main.go").read_bytes()).hexdigest()[:8]
     return Recipe(
         name=GO_PROGRAM,
         version=f"{go_version()}-{source}",
-        module=_PEER,
+        module=module,
         packages={GO_PROGRAM: "."},
         linker_flags="-s -w",
     )

@@ -102,8 +102,11 @@ def _reconcilers(
     return {"look": look, "read": read, "write": write, "load": load, "witness": witness}
 
 
-async def _tick(report: Report, tally: Tally) -> Never:
-    """Wake up every millisecond; report the worst delay at the first tick after the load."""
+async def tick(report: Report, tally: Tally) -> Never:
+    """Wake up every millisecond, and report the worst delay at the first tick after the load.
+
+    What delays that very tick is in it: the last reconciles of the load may run without giving way.
+    """
     worst_s, ticks, is_told = 0.0, 0, False
     while True:
         due_at = time.monotonic() + TICK_S
@@ -126,7 +129,7 @@ async def _serve(flags: argparse.Namespace, report: Report, tally: Tally) -> int
     )
     mode: sc.Mode = sc.Sharded(flags.ring) if flags.ring_file else sc.Single()
     async with asyncio.TaskGroup() as tasks:
-        ticker = tasks.create_task(_tick(report, tally), name="ticker") if flags.ticker else None
+        ticker = tasks.create_task(tick(report, tally), name="ticker") if flags.ticker else None
         code = await app.serve(build(flags, report, tally), mode, settings)
         if ticker is not None:
             ticker.cancel()

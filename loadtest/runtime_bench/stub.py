@@ -21,22 +21,31 @@ from aiohttp import web
 from kubeio.program.runtime import run as run_process
 from kubeio.program.server import write_port
 
-_SETTLE_S: Final = 2.0
-"""From the end of the first list to the first change."""
 _BOOKMARK_EVERY_S: Final = 20.0
 _FILLING: Final = "x" * 600
 _GROUP, _VERSION = "example.com", "v1"
 
 
 class Stub:
-    """*objects* Websites in *namespace*; *samples* changes of them, *pause_s* (at least, at most) apart."""
+    """*objects* Websites in *namespace*; *samples* changes of them, *pause_s* (at least, at most) apart.
+
+    The first comes *settle_s* after the list.
+    """
 
     def __init__(
-        self, *, namespace: str, objects: int, samples: int, pause_s: tuple[float, float], rng: random.Random
+        self,
+        *,
+        namespace: str,
+        objects: int,
+        samples: int,
+        settle_s: float = 2.0,
+        pause_s: tuple[float, float],
+        rng: random.Random,
     ) -> None:
         self._namespace = namespace
         self._objects = objects
         self._samples = samples
+        self._settle_s = settle_s
         self._pause_s = pause_s
         self._rng = rng
         self._version = 1000
@@ -91,7 +100,7 @@ class Stub:
             for index in range(self._objects):
                 await answer.write(_event("ADDED", self._object(index)))
             await answer.write(self._bookmark({"k8s.io/initial-events-end": "true"}))
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(self._settle_s)
         while self._samples > 0:
             self._samples -= 1
             await asyncio.sleep(self._rng.uniform(*self._pause_s))
@@ -101,7 +110,7 @@ class Stub:
             await answer.write(self._bookmark({}))
 
     def _change(self) -> bytes:
-        """The event of one change, made at the last moment. All objects have their turn: no change waits for another."""
+        """The event of one change, made at the last moment. All objects take turns: no change waits for another."""
         self._version += 1
         changed = self._object(self._version % self._objects)
         changed["metadata"]["resourceVersion"] = str(self._version)

@@ -20,6 +20,9 @@ class Report:
     def write(self, event: str, **fields: float | str) -> None:
         os.write(self._fd, json.dumps({"e": event, **fields}).encode() + b"\n")
 
+    def close(self) -> None:
+        os.close(self._fd)
+
 
 class Tally:
     """Reports when *objects* reconciles have been begun, and then when each object came *again* times more."""
