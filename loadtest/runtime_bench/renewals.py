@@ -28,7 +28,7 @@ from kubeio.watches.watch import Changed, Listed, ListWatch
 from loadtest.measuring.meter import Meter
 from loadtest.measuring.processes import Cores, family
 from loadtest.measuring.rows import Row
-from loadtest.measuring.sightings import wait_for
+from loadtest.measuring.sightings import NotSeen, wait_for
 from loadtest.runtime_bench.contestants import Order, ours
 from loadtest.runtime_bench.goals import figure
 from loadtest.runtime_bench.ground import LEASES_IN, RING, Ground
@@ -38,6 +38,7 @@ from loadtest.runtime_bench.rows import Options
 
 LATE_S = 1.0
 MEMBER = "loaded"
+_ENOUGH = 3
 
 
 class Renewal(NamedTuple):
@@ -152,6 +153,8 @@ async def _watch_lease(
             writes += len(ground.sightings.changes)
             ground.sightings.start_over()
     found = lateness(sightings.log, every_s=options.lease_s / 3, ended_at=ground.clock.now())
+    if found.renewals < _ENOUGH:
+        raise NotSeen(f"only {found.renewals} renewals in {options.minutes:g} min: give it more --minutes")
     used = {who: one.used() for who, one in cores.items()}
     writes_per_s = writes / lasts_s
     how = (
