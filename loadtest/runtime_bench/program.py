@@ -8,15 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from loadtest.measuring.processes import Ended, PeakMemory, Running, start
 from loadtest.measuring.sightings import NotSeen
 from loadtest.runtime_bench.contestants import Order
 from loadtest.runtime_bench.ground import Ground
-from loadtest.runtime_bench.records import Record, Records
+from loadtest.runtime_bench.records import R, Records
 
-R = TypeVar("R", bound=Record)
 _POLL_S: Final = 0.05
 
 
@@ -35,7 +34,7 @@ class Program:
     async def wait_for_many(self, kind: type[R], count: int, *, within_s: float) -> list[R]:
         """Its records of *kind*, once there are *count*. Raises: NotSeen, Ended."""
         ends_at = time.monotonic() + within_s
-        while len(found := [one for one in self.records.read() if isinstance(one, kind)]) < count:
+        while len(found := self.records.of(kind)) < count:
             self.check()
             if time.monotonic() > ends_at:
                 name = self.running.log.stem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -55,6 +56,7 @@ class Began(_Record, frozen=True):
 
 
 Record = Loaded | Repeated | Ticked | Began
+R = TypeVar("R", Loaded, Repeated, Ticked, Began)
 _decoder = msgspec.json.Decoder(Record)
 
 
@@ -76,3 +78,7 @@ class Records:
             self._position += len(whole)
             self.all += [_decoder.decode(line) for line in whole.splitlines()]
         return self.all
+
+    def of(self, kind: type[R]) -> list[R]:
+        """Those of *kind*, so far."""
+        return [record for record in self.read() if isinstance(record, kind)]

@@ -28,7 +28,6 @@ def declare(tally: Tally) -> None:
 
     @kopf.on.event("example.com", "v1", "websites")
     async def look(body: kopf.Body, **_: Any) -> None:
-        _ = body
         tally.one()
 
 

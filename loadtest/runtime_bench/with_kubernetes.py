@@ -11,16 +11,18 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from kubernetes import client, config
-from kubernetes.informer import ADDED, SharedInformer
+import kubernetes.client
+import kubernetes.config
+import kubernetes.informer
 
 from loadtest.runtime_bench.tally import Report, Tally
 
 
 def main() -> None:
     kubeconfig, namespace, objects, report = sys.argv[1:]
-    config.load_kube_config(kubeconfig)
-    api = client.CustomObjectsApi()
+    untyped: Any = kubernetes
+    untyped.config.load_kube_config(kubeconfig)
+    api = untyped.client.CustomObjectsApi()
     tally = Tally(Report(report), objects=int(objects))
 
     def list_websites(namespace: str, **flags: Any) -> Any:
@@ -30,8 +32,8 @@ def main() -> None:
         version = answer["metadata"]["resourceVersion"]
         return SimpleNamespace(items=answer["items"], metadata=SimpleNamespace(resource_version=version))
 
-    informer = SharedInformer(list_websites, namespace=namespace)
-    informer.add_event_handler(ADDED, lambda _: tally.one())
+    informer = untyped.informer.SharedInformer(list_websites, namespace=namespace)
+    informer.add_event_handler(untyped.informer.ADDED, lambda _: tally.one())
     informer.start()
     threading.Event().wait()
 

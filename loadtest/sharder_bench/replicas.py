@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from loadtest.measuring.goals import round_off
+from loadtest.measuring.limit import Limit
 from loadtest.measuring.meter import Meter
 from loadtest.measuring.processes import Cores
 from loadtest.measuring.rows import Row, series
@@ -20,7 +21,6 @@ from loadtest.measuring.sightings import wait_for
 from loadtest.sharder_bench.fleet import Replicas, Sharder, owners_on
 from loadtest.sharder_bench.goals import figure
 from loadtest.sharder_bench.ground import Ground
-from loadtest.sharder_bench.limit import Limit
 from loadtest.sharder_bench.throughput import cores_of
 from ringleader.testing.journal import Begin, Journal
 

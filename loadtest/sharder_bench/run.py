@@ -16,6 +16,7 @@ from typing import Final
 
 from loadtest.measuring.failures import told
 from loadtest.measuring.goals import Figure
+from loadtest.measuring.limit import Limit
 from loadtest.measuring.machine import Machine, command_line, read_machine, read_versions
 from loadtest.measuring.meter import Meter
 from loadtest.measuring.processes import ForeignWork
@@ -25,7 +26,7 @@ from loadtest.sharder_bench.fleet import owners_on, replicas_of, sharding
 from loadtest.sharder_bench.goals import GOALS, figure
 from loadtest.sharder_bench.ground import Ground, forget_shards, open_ground
 from loadtest.sharder_bench.latency import measure_new_objects
-from loadtest.sharder_bench.limit import Limit, limit_names, measure_limit
+from loadtest.sharder_bench.limit import limit_names, measure_limit
 from loadtest.sharder_bench.replicas import Join, join_row, measure_restart, measure_term, own_all, watch_join
 from loadtest.sharder_bench.report import Document
 from loadtest.sharder_bench.resting import measure_cpu, measure_rest
