@@ -161,9 +161,7 @@ async def _change_some(ground: Ground, meter: Meter, samples: int) -> dict[str, 
 
 async def _waits_ms(program: Program, answered_at: Mapping[str, float]) -> list[float]:
     def found() -> list[Began]:
-        return [
-            one for one in program.records.read() if isinstance(one, Began) and one.version in answered_at
-        ]
+        return [one for one in program.records.of(Began) if one.version in answered_at]
 
     await wait_for(lambda: len(found()) >= len(answered_at), "every change to be reconciled", within_s=30)
     return real_waits_ms(found(), answered_at)
