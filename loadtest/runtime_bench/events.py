@@ -105,10 +105,11 @@ async def _stub(ground: Ground, samples: int) -> AsyncIterator[Path]:
         clock=ground.clock,
     ):
         await wait_for(ports.exists, "the stub server to listen", within_s=30)
-        yield _kubeconfig(ground.directory / f"{name}.kubeconfig", int(ports.read_text()))
+        yield stub_kubeconfig(ground.directory / f"{name}.kubeconfig", int(ports.read_text()))
 
 
-def _kubeconfig(path: Path, port: int) -> Path:
+def stub_kubeconfig(path: Path, port: int) -> Path:
+    """How to reach a stub server on *port*, written to *path*."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlencode
 
+from kubeio.models import Meta
 from kubeio.patch import JsonPatch
+from kubeio.resource import Resource
 from loadtest.measuring.goals import round_off
 from loadtest.measuring.limit import PER_S_AT_MOST, Limit, reach_limit
 from loadtest.measuring.meter import Meter
@@ -122,15 +124,10 @@ async def _limit(
     seen = ground.sightings
     seen.start_over()
     return await reach_limit(
-        [request(ground, name, value) for name in names],
+        [request(ground.resource, seen.meta(name, ground.namespace), value) for name in names],
         plane=ground.plane,
         directory=ground.directory,
-        headers={
-            "Authorization": f"Bearer {ground.account.token}",
-            "User-Agent": f"ringleader/{MANAGER}",
-            "Accept": "application/json",
-            "Content-Type": JsonPatch().content_type,
-        },
+        headers=headers(ground.account.token),
         connections=options.connections,
         at_most_s=options.limit_s,
         count=lambda: len(seen.changes),
@@ -141,12 +138,21 @@ async def _limit(
     )
 
 
-def request(ground: Ground, name: str, value: str) -> Request:
-    """The patch that our program sends to an object without a status."""
-    meta = ground.sightings.meta(name, ground.namespace)
+def request(resource: Resource, meta: Meta, value: str) -> Request:
+    """The patch that our program sends to the object that *meta* describes, if it has no status yet."""
     patch = JsonPatch(VersionFence().tests(meta).operations).add("/status", {"configMap": value})
-    path = ground.resource.path(namespace=ground.namespace, name=name, subresource="status")
+    path = resource.path(namespace=meta.namespace, name=meta.name, subresource="status")
     return Request(f"{path}?{urlencode({'fieldManager': MANAGER})}", patch.encode())
+
+
+def headers(token: str) -> dict[str, str]:
+    """What our program sends with it."""
+    return {
+        "Authorization": f"Bearer {token}",
+        "User-Agent": f"ringleader/{MANAGER}",
+        "Accept": "application/json",
+        "Content-Type": JsonPatch().content_type,
+    }
 
 
 async def _set_back(ground: Ground, meter: Meter) -> None:

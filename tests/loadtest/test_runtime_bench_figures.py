@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from rich.console import Console
 
 from devcluster.real.build_progress import SilentProgress
 from kubeio.errors import InputError
+from kubeio.models import HasMeta
 from loadtest.measuring.command import choose_rows, exit_code
 from loadtest.measuring.goals import Figure, Goal, Verdict
 from loadtest.measuring.machine import Machine
@@ -33,8 +35,9 @@ from loadtest.runtime_bench.contestants import (
     kopf,
     kubernetes_informer,
     our_forms,
+    ours,
 )
-from loadtest.runtime_bench.events import real_waits_ms, stub_waits_ms
+from loadtest.runtime_bench.events import real_waits_ms, stub_kubeconfig, stub_waits_ms
 from loadtest.runtime_bench.goals import GOALS, figure, skipped
 from loadtest.runtime_bench.ours import can_choose_storage, tick
 from loadtest.runtime_bench.rates import again
@@ -45,6 +48,8 @@ from loadtest.runtime_bench.rows import LINES, ROWS, Options
 from loadtest.runtime_bench.starting import Start, Starts, figures
 from loadtest.runtime_bench.stub import Stub
 from loadtest.runtime_bench.tally import Report, Tally
+from loadtest.runtime_bench.writing import headers, request
+from ringleader.testing.commands import WEBSITES
 
 PEER = Path(__file__).parents[2] / "loadtest/runtime_bench/peer"
 
@@ -288,6 +293,54 @@ async def test_the_stub_says_in_each_change_when_it_was_sent() -> None:
     names = [event["object"]["metadata"]["name"] for event in events[4:]]
     assert len(set(names[:3])) == 3, "changes of one object would be taken together"
     assert all("sent-at" not in json.dumps(event) for event in events[:4])
+
+
+# -- writes -------------------------------------------------------------------------------------------------
+
+
+async def test_wrk_sends_the_very_patches_that_the_program_sends(tmp_path: Path) -> None:
+    """A stub that takes patches, the program against it, and what wrk would be given for the same objects."""
+    taken: dict[str, tuple[bytes, str, str, str]] = {}
+
+    async def take(request: web.Request) -> web.Response:
+        names = ("Content-Type", "Accept", "User-Agent")
+        content_type, accept, agent = (request.headers[name] for name in names)
+        taken[request.raw_path] = await request.read(), content_type, accept, agent
+        return web.json_response(
+            {"metadata": {"name": request.match_info["name"], "resourceVersion": "5000"}}
+        )
+
+    stub = Stub(namespace="sites", objects=3, samples=0, pause_s=(0, 0), rng=random.Random(1))
+    app = stub.app()
+    collection = "/apis/example.com/v1/namespaces/sites/websites"
+    app.router.add_patch(collection + "/{name}/status", take)
+    async with TestClient(TestServer(app)) as client:
+        order = Order(
+            kubeconfig=stub_kubeconfig(tmp_path / "config", client.port or 0),
+            namespace="sites",
+            objects=3,
+            report=tmp_path / "report",
+        )
+        listed = await (await client.get(collection)).read()
+        program = await asyncio.create_subprocess_exec(*ours(order, "--act", "write", "--value", "v1"))
+        try:
+            async with asyncio.timeout(30):
+                while len(taken) < 3:  # noqa: ASYNC110 - another process's requests
+                    await asyncio.sleep(0.02)
+        finally:
+            program.kill()
+            await program.wait()
+    sent = headers("token")
+    with_it = sent["Content-Type"], sent["Accept"], sent["User-Agent"]
+    metas = [item.metadata for item in msgspec.json.decode(listed, type=_List).items]
+    wanted = {
+        asked.path: (asked.body, *with_it) for asked in (request(WEBSITES, meta, "v1") for meta in metas)
+    }
+    assert taken == wanted
+
+
+class _List(msgspec.Struct):
+    items: list[HasMeta]
 
 
 # -- renewals -----------------------------------------------------------------------------------------------
