@@ -95,7 +95,7 @@ def kubernetes_informer() -> Contestant:
 
 
 def controller_runtime(progress: BuildProgress) -> list[Contestant]:
-    """controller-runtime, with full objects and with metadata only; built once, if Go is there (a minute)."""
+    """controller-runtime, with full objects and with metadata only; built once, if Go is there (minutes)."""
     path, why = Path(GO_PROGRAM), ""
     try:
         path = ensure_binaries([GO_PROGRAM], go_recipe(), progress=progress)[GO_PROGRAM]

@@ -40,11 +40,17 @@ class Website(msgspec.Struct, gc=False):
     spec: Spec
 
 
+class Unread(msgspec.Struct, gc=False):
+    """The same left as the JSON that came."""
+
+    spec: msgspec.Raw
+
+
 class Untouched(msgspec.Struct, gc=False):
     """Nothing of the object is wanted."""
 
 
-MODELS: Final[dict[str, Any]] = {"raw": msgspec.Raw, "website": Website, "untouched": Untouched}
+MODELS: Final[dict[str, Any]] = {"raw": Unread, "website": Website, "untouched": Untouched}
 
 
 def can_choose_storage() -> bool:
@@ -69,7 +75,7 @@ def _reconcilers(
 
     async def look(ctx: sc.Context[Any]) -> sc.Result:
         """Read the object and be content; come again as often as asked."""
-        _ = ctx.object
+        _ = ctx.object  # a runtime may decode it no sooner
         return at_once if tally.one() else done
 
     async def read(ctx: sc.Context[Website]) -> sc.Result:
