@@ -8,7 +8,7 @@ ARGS ?=
 VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-store loadtest failover model mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store loadtest failover model mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,9 @@ bench-store: setup ## memory and time of each form in which a replica's cache ke
 
 bench-sharder: setup ## the sharder at 100,000 objects beside what a real API server can take: 20 minutes, needs wrk
 	@$(BIN)/python -m loadtest.sharder_bench $(ARGS)
+
+bench-runtime: setup ## the runtime at 100,000 objects beside kopf, the kubernetes package and controller-runtime: 40 minutes, needs wrk
+	@$(BIN)/python -m loadtest.runtime_bench $(ARGS)
 
 loadtest: setup ## one minute of load on the embedded control plane
 	@$(BIN)/python -m loadtest $(ARGS)

@@ -1,8 +1,8 @@
 """Metrics of work queues under client-go's names, with controller-runtime's labels: `workqueue_*{name,controller}`.
 
 Called by `kubeio.queues.workqueue`. The depth is told by priority too, as controller-runtime tells it. What happens to
-a key is counted in plain numbers, and put into Prometheus' shape when somebody scrapes: the library's own counters would
-cost a key more than the queue does.
+a key is counted in plain numbers, and put into Prometheus' shape when somebody scrapes: the library's own counters
+would cost a key more than the queue does.
 """
 
 from __future__ import annotations

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from devcluster.real import BinariesMissing
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError
 from kubeio.program import runtime
 from kubeio.program.command_line import run_command
-from loadtest.sharder_bench.goals import Figure, Verdict
+from loadtest.measuring.command import Format, PlaneName, choose_rows, exit_code, keep_logs, make_folder
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.table import print_tables
+from loadtest.measuring.wrk import find_wrk
 from loadtest.sharder_bench.report import Document, draw, table
-from loadtest.sharder_bench.rows import NEED_WRK, ROWS, Meter, Options
+from loadtest.sharder_bench.rows import NEED_WRK, ROWS, Options
 from loadtest.sharder_bench.run import run
-from loadtest.sharder_bench.wrk import find_wrk
-
-WIDTH: Final = 140
-"""Of the table where no terminal says how wide it is."""
-
-
-class PlaneName(StrEnum):
-    REAL = "real"
-    EMBEDDED = "embedded"
-
-
-class Format(StrEnum):
-    TABLE = "table"
-    JSON = "json"
 
 
 def bench_sharder(
@@ -60,7 +45,7 @@ def bench_sharder(
 
     Exit codes: 0 measured, 1 a row could not be measured (with --strict: or missed its goal), 2 bad input.
     """
-    rows = parse_rows(only)
+    rows = choose_rows(only, ROWS)
     if NEED_WRK.intersection(rows):
         find_wrk()
     options = Options(
@@ -77,15 +62,6 @@ def bench_sharder(
     raise typer.Exit(runtime.run(_measure(options, out, output, strict=strict)))
 
 
-def parse_rows(only: str) -> tuple[str, ...]:
-    """The rows that *only* names, in the order in which they run. Raises: InputError."""
-    asked = [name.strip() for name in only.split(",") if name.strip()]
-    for name in asked:
-        if name not in ROWS:
-            raise InputError("--only", name, "is not a row", f"name others: {nearest(name, ROWS)}")
-    return tuple(row for row in ROWS if row in asked or not asked)
-
-
 def parse_sizes(text: str) -> tuple[int, ...]:
     """Numbers of objects. Raises: InputError."""
     parts = [part.strip().replace("_", "") for part in text.split(",") if part.strip()]
@@ -97,49 +73,21 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 async def _measure(options: Options, out: Path, output: Format, *, strict: bool) -> int:
     console = Console(stderr=True)
-    _make_folder(out)
+    make_folder(out)
     try:
         with tempfile.TemporaryDirectory(prefix="ringleader-bench-") as name, Meter(console) as meter:
             try:
                 document = await run(options, Path(name), meter, lambda known: _save(known, out))
             finally:
-                _keep_logs(Path(name), out)
+                keep_logs(Path(name), out)
     except BinariesMissing as missing:
         raise InputError("--plane", "real", missing.reason, missing.remedy) from None
     _write(document, out, console)
     if output is Format.JSON:
         sys.stdout.write(document.encode().decode())
     else:
-        _print(document)
+        print_tables(table(document))
     return exit_code(document.figures, strict=strict)
-
-
-def _print(document: Document) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
-    console.print(table(document))
-
-
-def exit_code(figures: Iterable[Figure], *, strict: bool) -> int:
-    """1 if a line of the table could not be measured, or, with *strict*, missed its goal."""
-    verdicts = {figure.verdict for figure in figures}
-    is_bad = Verdict.NOT_MEASURED in verdicts or (strict and Verdict.MISSED in verdicts)
-    return 1 if is_bad else 0
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        problem = f"cannot be made ({error.strerror})"
-        raise InputError("--out", str(out), problem, "name a folder that can be written to") from None
-
-
-def _keep_logs(directory: Path, out: Path) -> None:
-    """What the processes printed stays, for whoever asks why a row went wrong."""
-    for log in (*directory.glob("*.log"), *directory.glob("plane/*.log")):
-        shutil.copyfile(log, out / log.name)
 
 
 def _save(document: Document, out: Path) -> Path:

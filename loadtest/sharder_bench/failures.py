@@ -6,12 +6,14 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.rows import Row
+from loadtest.measuring.sightings import NotSeen, wait_for
 from loadtest.sharder_bench.fleet import Sharder, sharding
 from loadtest.sharder_bench.goals import figure
 from loadtest.sharder_bench.ground import Ground
 from loadtest.sharder_bench.latency import create, delete
-from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row
-from loadtest.sharder_bench.sightings import NotSeen, wait_for
+from loadtest.sharder_bench.rows import Options, Peaks
 from loadtest.sharder_bench.throughput import own_by_stand_ins
 from sharder.app import ELECTION_LEASE
 

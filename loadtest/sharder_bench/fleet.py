@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from loadtest.measuring.processes import PeakMemory, Running, start
+from loadtest.measuring.sightings import NotSeen, wait_for
 from loadtest.sharder_bench.ground import Ground
-from loadtest.sharder_bench.processes import PeakMemory, Running, start
 from loadtest.sharder_bench.rows import Peaks
-from loadtest.sharder_bench.sightings import NotSeen, wait_for
 from ring import HashRing, object_key
 from ringleader.testing.commands import Mode, shard_command, sharder_command
 from sharder.app import ELECTION_LEASE

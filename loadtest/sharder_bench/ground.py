@@ -1,35 +1,29 @@
 """What all rows stand on: a control plane with both kinds, namespaces, accounts and one ring, and a watch over it.
 
-Owns their beginning and their end. The accounts of sharder, replicas and wrk are alike: bearer tokens without the
-privileges of an administrator, so that the server queues them alike. Called by `run`.
+Owns their beginning and their end. The accounts of sharder, replicas and wrk are alike. Called by `run`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
-
-from devcluster.embedded import embedded_plane
 from devcluster.plane import ControlPlane
-from devcluster.real import RealPlane, ensure_binaries, kubernetes_recipe, real_plane
-from devcluster.real.binaries import SERVERS
+from devcluster.real import RealPlane
 from kubeio.access.cluster import Cluster, load_cluster
 from kubeio.clock import Clock, SystemClock
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.resource import LEASES, Resource
 from kubeio.rest.client import Client
-from loadtest.sharder_bench.etcd import Etcd
-from loadtest.sharder_bench.sightings import LeaseSightings, Sightings
+from loadtest.measuring.planes import Account, make_account, open_plane, writer_for
+from loadtest.measuring.sightings import LeaseSightings, Sightings
+from loadtest.measuring.stock import Marker, Stock
 from loadtest.sharder_bench.stand_ins import StandIns
-from loadtest.sharder_bench.stock import ApiWriter, EtcdWriter, Marker, Stock, Writer
 from ringleader.testing.client import IndependentClient
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import unwrapped
@@ -40,16 +34,6 @@ OBJECTS_IN: Final = "bench-objects"
 LEASES_IN: Final = "bench-leases"
 MEMBERS: Final = ("stand-in-1", "stand-in-2", "stand-in-3")
 STAND_IN_LEASE_S: Final = 5
-_SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-_BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Somebody who may do everything and is queued like everybody."""
-
-    kubeconfig: Path
-    token: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +82,7 @@ async def open_ground(directory: Path, *, is_real: bool, objects: int, lease_s: 
     )
     clock = SystemClock()
     async with AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(_plane(directory / "plane", is_real=is_real))
+        plane = await stack.enter_async_context(open_plane(directory / "plane", is_real=is_real))
         administrator = await stack.enter_async_context(IndependentClient(plane.kubeconfig))
         await prepare_kinds(administrator, spec=spec)
         await prepare_namespaces(administrator, spec=spec)
@@ -115,7 +99,9 @@ async def open_ground(directory: Path, *, is_real: bool, objects: int, lease_s: 
             lease_s=STAND_IN_LEASE_S,
             clock=clock,
         )
-        writer = await _writer(plane, client, spec, stack)
+        writer = await writer_for(
+            plane, client, stack, resource=spec.resource, namespace=OBJECTS_IN, keys=spec.keys
+        )
         await stack.enter_async_context(unwrapped())
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         loops = [
@@ -130,8 +116,8 @@ async def open_ground(directory: Path, *, is_real: bool, objects: int, lease_s: 
             spec=spec,
             client=client,
             cluster=cluster,
-            sharder=await _account(plane, client, "sharder"),
-            replica=await _account(plane, client, "replica"),
+            sharder=await make_account(plane, client, "sharder", namespace=LEASES_IN),
+            replica=await make_account(plane, client, "replica", namespace=LEASES_IN),
             sightings=sightings,
             leases=leases,
             stock=Stock(writer, sightings, objects, marker=Marker(client, spec.resource, spec.namespace)),
@@ -147,42 +133,3 @@ async def forget_shards(ground: Ground) -> None:
     found, _ = await leases.list()
     for lease in found:
         await ground.client.delete(LEASES, lease.metadata.name, namespace=LEASES_IN)
-
-
-@asynccontextmanager
-async def _plane(directory: Path, *, is_real: bool) -> AsyncIterator[ControlPlane]:
-    if is_real:
-        await asyncio.to_thread(ensure_binaries, SERVERS, kubernetes_recipe())
-        # no controllers: nothing may work on the server but what is measured
-        async with real_plane(directory, controller_manager=False) as real:
-            yield real
-    else:
-        async with embedded_plane(directory) as embedded:
-            yield embedded
-
-
-async def _writer(plane: ControlPlane, client: Client, spec: FleetSpec, stack: AsyncExitStack) -> Writer:
-    if isinstance(plane, RealPlane):
-        etcd = await stack.enter_async_context(Etcd(plane.etcd_url))
-        return EtcdWriter(etcd, client, spec.resource, spec.namespace, spec.keys)
-    return ApiWriter(client, spec.resource, spec.namespace, spec.keys)
-
-
-async def _account(plane: ControlPlane, client: Client, name: str) -> Account:
-    if isinstance(plane, RealPlane):
-        await client.create(_SERVICE_ACCOUNTS, {"metadata": {"name": name}}, namespace=LEASES_IN, type=bytes)
-        binding = {
-            "metadata": {"name": f"bench-{name}"},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "cluster-admin",
-            },
-            "subjects": [{"kind": "ServiceAccount", "namespace": LEASES_IN, "name": name}],
-        }
-        await client.request("POST", _BINDINGS, body=json.dumps(binding).encode())
-        kubeconfig = await plane.service_account_kubeconfig(LEASES_IN, name)
-    else:
-        kubeconfig = await plane.kubeconfig_for(name)
-    user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
-    return Account(kubeconfig, user["token"])

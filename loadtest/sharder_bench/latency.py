@@ -7,13 +7,15 @@ import random
 from functools import partial
 from typing import Final
 
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.rows import Row
+from loadtest.measuring.sightings import wait_for
+from loadtest.measuring.stock import document
 from loadtest.report import percentile
 from loadtest.sharder_bench.fleet import sharding
 from loadtest.sharder_bench.goals import figure
 from loadtest.sharder_bench.ground import Ground
-from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row
-from loadtest.sharder_bench.sightings import wait_for
-from loadtest.sharder_bench.stock import document
+from loadtest.sharder_bench.rows import Options, Peaks
 from loadtest.sharder_bench.throughput import own_by_stand_ins
 
 _PAUSE_S: Final = (0.02, 0.08)

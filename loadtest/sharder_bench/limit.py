@@ -1,61 +1,29 @@
-"""One run of wrk on a ring's objects: the limit that the sharder's rates are compared with.
+"""One run of wrk with the patches that the sharder would send: the limit that its rates are compared with.
 
 Called by `throughput`, which alternates it with the sharder.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-from loadtest.sharder_bench.goals import round_off
+from loadtest.measuring.limit import PER_S_AT_MOST, Limit, reach_limit
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.wrk import Request
 from loadtest.sharder_bench.ground import Ground
-from loadtest.sharder_bench.processes import Cores
-from loadtest.sharder_bench.rows import Meter, Options, Series, series
-from loadtest.sharder_bench.sightings import NotSeen, OwnerChange
-from loadtest.sharder_bench.wrk import Request, Tally, WrkFailed, sending
+from loadtest.sharder_bench.rows import Options
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
 from sharder.writing.objects import FIELD_MANAGER
 
-_PER_S_AT_MOST: Final = 2_000
-"""How many patches are made ready for wrk; a faster server is done sooner."""
-_REFUSED_AT_MOST: Final = 0.02
 _PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """What wrk reached: changes per second from the first one seen to the last."""
-
-    per_s: float
-    writes: int
-    instants: list[float]
-    tally: Tally
-    server_cores: float
-    server_ms_per_write: float
-
-    def details(self) -> dict[str, object]:
-        return {
-            "per_s": round_off(self.per_s),
-            "writes": self.writes,
-            "p50_ms": self.tally.p50_us / 1000,
-            "p99_ms": self.tally.p99_us / 1000,
-            "refused": self.tally.bad_statuses,
-            "server_cores": self.server_cores,
-            "server_ms_per_write": self.server_ms_per_write,
-        }
-
-    def series(self, name: str) -> Series:
-        return series(name, self.instants, since=self.instants[0])
 
 
 def limit_names(ground: Ground, options: Options) -> Sequence[str]:
     """The objects that a run of wrk may reach."""
-    return ground.stock.names[: int(options.limit_s * _PER_S_AT_MOST)]
+    return ground.stock.names[: int(options.limit_s * PER_S_AT_MOST)]
 
 
 async def measure_limit(
@@ -65,35 +33,19 @@ async def measure_limit(
     seen = ground.sightings
     requests = [_request(ground, name, owners[name]) for name in names]
     seen.start_over()
-    cores = Cores(ground.plane.pids, ground.clock)
-    async with sending(
+    return await reach_limit(
         requests,
-        ground.directory,
-        url=ground.plane.url,
+        plane=ground.plane,
+        directory=ground.directory,
         headers=_headers(ground),
         connections=options.connections,
         at_most_s=options.limit_s,
-    ) as wrk:
-        with meter.counting("wrk, with the same patches", None) as tick:
-            shown = 0
-            while wrk.is_running and len(seen.log) < len(names):
-                await asyncio.sleep(0.05)
-                tick(len(seen.log) - shown)
-                shown = len(seen.log)
-        used = cores.used(), cores.ms_per(len(seen.log))
-        tally = await wrk.end()
-    await ground.stock.catch_up()
-    if tally.bad_statuses > _REFUSED_AT_MOST * max(1, len(seen.log)):
-        raise WrkFailed(f"the server refused {tally.bad_statuses} of {tally.requests} requests of wrk")
-    return _limit(seen.log, tally, used)
-
-
-def _limit(changes: Sequence[OwnerChange], tally: Tally, used: tuple[float, float]) -> Limit:
-    instants = [change.at for change in changes]
-    if len(instants) < 2 or instants[-1] <= instants[0]:
-        raise NotSeen("no writes of wrk were seen")
-    per_s = (len(instants) - 1) / (instants[-1] - instants[0])
-    return Limit(per_s, len(instants), instants, tally, *used)
+        count=lambda: len(seen.log),
+        instants=lambda: [change.at for change in seen.log],
+        catch_up=ground.stock.catch_up,
+        clock=ground.clock,
+        meter=meter,
+    )
 
 
 def _request(ground: Ground, name: str, owner: str) -> Request:

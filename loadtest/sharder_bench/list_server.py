@@ -21,7 +21,7 @@ from aiohttp import web
 
 from kubeio.labels import RingKeys
 from kubeio.resource import Resource
-from loadtest.sharder_bench.stock import object_names
+from loadtest.measuring.stock import object_names
 from ring import HashRing, object_key
 
 _VERSION: Final = "1000"

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from loadtest.measuring.goals import round_off
+from loadtest.measuring.limit import Limit
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.processes import Cores
+from loadtest.measuring.rows import Row, series
+from loadtest.measuring.sightings import wait_for
 from loadtest.sharder_bench.fleet import Replicas, Sharder, owners_on
-from loadtest.sharder_bench.goals import figure, round_off
+from loadtest.sharder_bench.goals import figure
 from loadtest.sharder_bench.ground import Ground
-from loadtest.sharder_bench.limit import Limit
-from loadtest.sharder_bench.processes import Cores
-from loadtest.sharder_bench.rows import Meter, Row, series
-from loadtest.sharder_bench.sightings import wait_for
 from loadtest.sharder_bench.throughput import cores_of
 from ringleader.testing.journal import Begin, Journal
 

@@ -8,12 +8,11 @@ from typing import Final
 import msgspec
 from rich.table import Table
 
-from loadtest.sharder_bench.goals import Figure, Verdict
-from loadtest.sharder_bench.machine import Machine
-from loadtest.sharder_bench.rows import Row
+from loadtest.measuring.goals import Figure
+from loadtest.measuring.machine import Machine
+from loadtest.measuring.rows import Row
+from loadtest.measuring.table import figures_table
 
-_STYLES: Final = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_MEASURED: "yellow"}
-_BUSY_CORES: Final = 0.2
 _OURS, _THEIRS, _OTHER = "#0072B2", "#E69F00", "#009E73"  # Okabe-Ito: told apart by all
 _DRAWN: Final = {"assign": "first assignment", "takeover": "take-over", "join": "join of a 4th shard"}
 
@@ -40,24 +39,9 @@ class Document(msgspec.Struct, kw_only=True):
 
 def table(document: Document) -> Table:
     """The figures beside their goals."""
-    title = f"{document.objects:,} objects, {document.plane} control plane, {document.machine.cores} cores"
-    shown = Table(title=title, caption=_caption(document))
-    for column, justify in (("figure", "left"), ("measured", "right"), ("goal", "right"), ("", "left")):
-        shown.add_column(column, justify="right" if justify == "right" else "left")
-    shown.add_column("how", overflow="fold")
-    for figure in document.figures:
-        style = _STYLES[figure.verdict]
-        verdict = f"[{style}]{figure.verdict.value}[/{style}]"
-        shown.add_row(figure.what, figure.shown, str(figure.goal), verdict, figure.how)
-    return shown
-
-
-def _caption(document: Document) -> str:
-    """A warning, if the machine had other things to do."""
-    if document.foreign_cores < _BUSY_CORES:
-        return ""
     cores = document.machine.cores
-    return f"other work used {document.foreign_cores:g} of {cores} cores meanwhile: these figures are not the machine's"
+    title = f"{document.objects:,} objects, {document.plane} control plane, {cores} cores"
+    return figures_table(document.figures, title=title, foreign_cores=document.foreign_cores, cores=cores)
 
 
 def draw(document: Document, path: Path) -> bool:

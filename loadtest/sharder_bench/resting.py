@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from kubeio.patch import MergePatch
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.processes import cpu_s, family, rss_mb
+from loadtest.measuring.rows import Row
 from loadtest.sharder_bench.fleet import sharding
 from loadtest.sharder_bench.goals import figure
 from loadtest.sharder_bench.ground import MEMBERS, Ground
 from loadtest.sharder_bench.list_server import Crowd, ListServer
-from loadtest.sharder_bench.processes import cpu_s, family, rss_mb
-from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row
+from loadtest.sharder_bench.rows import Options, Peaks
 from loadtest.sharder_bench.throughput import own_by_stand_ins
 
 _SETTLE_S: Final = 3.0

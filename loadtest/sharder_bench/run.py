@@ -14,22 +14,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from kubeio.errors import KubeError
+from loadtest.measuring.failures import told
+from loadtest.measuring.goals import Figure
+from loadtest.measuring.limit import Limit
+from loadtest.measuring.machine import Machine, command_line, read_machine, read_versions
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.processes import ForeignWork
+from loadtest.measuring.rows import Row
 from loadtest.sharder_bench.failures import measure_leader
 from loadtest.sharder_bench.fleet import owners_on, replicas_of, sharding
-from loadtest.sharder_bench.goals import GOALS, Figure, figure
+from loadtest.sharder_bench.goals import GOALS, figure
 from loadtest.sharder_bench.ground import Ground, forget_shards, open_ground
 from loadtest.sharder_bench.latency import measure_new_objects
-from loadtest.sharder_bench.limit import Limit, limit_names, measure_limit
-from loadtest.sharder_bench.machine import Machine, command_line, read_machine, read_versions
-from loadtest.sharder_bench.processes import Ended, ForeignWork
+from loadtest.sharder_bench.limit import limit_names, measure_limit
 from loadtest.sharder_bench.replicas import Join, join_row, measure_restart, measure_term, own_all, watch_join
 from loadtest.sharder_bench.report import Document
 from loadtest.sharder_bench.resting import measure_cpu, measure_rest
-from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row
-from loadtest.sharder_bench.sightings import NotSeen
+from loadtest.sharder_bench.rows import Options, Peaks
 from loadtest.sharder_bench.throughput import measure_assignment, measure_takeover, set_owners
-from loadtest.sharder_bench.wrk import WrkFailed
 
 LINES: Final = {
     "assign": ("assign",),
@@ -45,7 +47,6 @@ LINES: Final = {
 """The lines of the table that each row fills."""
 PEAK_OF: Final = ("assign", "takeover", "join", "new")
 """Rows whose peak memory is judged: those above it in the table of goals."""
-_FAILURES: Final = (NotSeen, Ended, WrkFailed, KubeError, TimeoutError)
 
 
 async def run(
@@ -83,7 +84,7 @@ class Beginning:
 
 def _document(options: Options, began: Beginning, versions: dict[str, str], bench: Bench) -> Document:
     return Document(
-        command=command_line(),
+        command=command_line("loadtest.sharder_bench"),
         started_at=began.wall.strftime("%Y-%m-%d %H:%M UTC"),
         took_s=round(time.monotonic() - began.at, 1),
         plane="real" if options.is_real else "embedded",
@@ -190,20 +191,11 @@ class Bench:
         try:
             yield
         except Exception as error:
-            leaves = list(_leaves(error))
-            if not all(isinstance(leaf, _FAILURES) for leaf in leaves):
+            problem = told(error)
+            if problem is None:
                 raise
-            problem = str(leaves[0]) or type(leaves[0]).__name__
             self._meter.say(f"{', '.join(keys)}: not measured: {problem}")
             for key in keys:
                 if all(row.key != key for row in self.rows):
                     lines = [figure(line, None, problem) for line in LINES[key]]
                     self.rows.append(Row(key=key, figures=lines, problem=problem))
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error

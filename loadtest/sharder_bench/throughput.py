@@ -11,14 +11,18 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from loadtest.measuring.goals import round_off
+from loadtest.measuring.limit import Limit
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.processes import Cores, family, rss_mb
+from loadtest.measuring.rows import Row, Series, series
+from loadtest.measuring.sightings import OwnerChange, wait_for
+from loadtest.measuring.stock import Owners
 from loadtest.sharder_bench.fleet import Sharder, owners_on, sharding
-from loadtest.sharder_bench.goals import figure, round_off
+from loadtest.sharder_bench.goals import figure
 from loadtest.sharder_bench.ground import MEMBERS, STAND_IN_LEASE_S, Ground
-from loadtest.sharder_bench.limit import Limit, limit_names, measure_limit
-from loadtest.sharder_bench.processes import Cores, family, rss_mb
-from loadtest.sharder_bench.rows import Meter, Options, Peaks, Row, Series, series
-from loadtest.sharder_bench.sightings import OwnerChange, wait_for
-from loadtest.sharder_bench.stock import Owners
+from loadtest.sharder_bench.limit import limit_names, measure_limit
+from loadtest.sharder_bench.rows import Options, Peaks
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,19 +27,21 @@ from kubeio.leases.lease import decode_lease
 from kubeio.models import HasMeta, Object
 from kubeio.resource import Resource
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
-from loadtest.sharder_bench.__main__ import exit_code, parse_rows, parse_sizes
-from loadtest.sharder_bench.goals import GOALS, Goal, Verdict, figure
-from loadtest.sharder_bench.limit import Limit
+from loadtest.measuring.command import choose_rows, exit_code
+from loadtest.measuring.goals import Goal, Verdict
+from loadtest.measuring.limit import Limit
+from loadtest.measuring.machine import Machine
+from loadtest.measuring.processes import ForeignWork, PeakMemory, cpu_s, family, rss_mb
+from loadtest.measuring.sightings import LeaseSightings, OwnerChange, Sightings, rates
+from loadtest.measuring.wrk import Request, Tally, WrkFailed, find_wrk, sending
+from loadtest.sharder_bench.__main__ import parse_sizes
+from loadtest.sharder_bench.goals import GOALS, figure
 from loadtest.sharder_bench.list_server import Crowd, ListServer, matches
-from loadtest.sharder_bench.machine import Machine
-from loadtest.sharder_bench.processes import ForeignWork, PeakMemory, cpu_s, family, rss_mb
 from loadtest.sharder_bench.replicas import Join, join_row
 from loadtest.sharder_bench.report import Document, table
 from loadtest.sharder_bench.rows import ROWS
 from loadtest.sharder_bench.run import LINES
-from loadtest.sharder_bench.sightings import LeaseSightings, OwnerChange, Sightings, rates
 from loadtest.sharder_bench.throughput import Stretch
-from loadtest.sharder_bench.wrk import Request, Tally, WrkFailed, find_wrk, sending
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 KEYS = RingKeys("websites")
@@ -176,7 +178,7 @@ def changed(name: str, *, owner: str = "", drain: str | None = None, version: in
 
 async def watch(steps: list[tuple[float, WatchEvent]], monkeypatch: pytest.MonkeyPatch) -> Sightings:
     clock = ManualClock(now=0.0)
-    monkeypatch.setattr("loadtest.sharder_bench.sightings.ListWatch", lambda *_, **__: Script(clock, steps))
+    monkeypatch.setattr("loadtest.measuring.sightings.ListWatch", lambda *_, **__: Script(clock, steps))
     sightings = Sightings(None, WEBSITES, keys=KEYS, clock=clock)  # type: ignore[arg-type] # the script needs none
     await sightings.run()
     return sightings
@@ -238,9 +240,7 @@ async def test_a_take_is_timed_by_the_first_event_that_shows_it(monkeypatch: pyt
         (5.0, Changed(lease("sharder-1"), is_new=False)),
         (5.0, Changed(lease("sharder-1"), is_new=False)),
     ]
-    monkeypatch.setattr(
-        "loadtest.sharder_bench.sightings.ListWatch", lambda *_, **__: Script(clock, list(steps))
-    )
+    monkeypatch.setattr("loadtest.measuring.sightings.ListWatch", lambda *_, **__: Script(clock, list(steps)))
     leases = LeaseSightings(None, "sites", clock=clock)  # type: ignore[arg-type] # the script needs none
     await leases.run()
     assert leases.taken_at("s1-0a") == 10.0
@@ -357,10 +357,10 @@ def test_our_own_work_is_not_foreign() -> None:
 
 
 def test_rows_are_named_by_commas_and_run_in_the_order_of_the_table() -> None:
-    assert parse_rows("") == ROWS
-    assert parse_rows("join, assign") == ("assign", "join")
+    assert choose_rows("", ROWS) == ROWS
+    assert choose_rows("join, assign", ROWS) == ("assign", "join")
     with pytest.raises(InputError, match="takeover"):
-        parse_rows("take-over")
+        choose_rows("take-over", ROWS)
 
 
 @pytest.mark.parametrize("text", ["", "1000", "1000,many", "0,5", "-1,5"])

@@ -18,8 +18,8 @@ from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
-from loadtest.sharder_bench.etcd import Etcd
-from loadtest.sharder_bench.sightings import NotSeen, Sightings, wait_for
+from loadtest.measuring.etcd import Etcd
+from loadtest.measuring.sightings import NotSeen, Sightings, wait_for
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
 from sharder.writing.objects import FIELD_MANAGER

@@ -41,8 +41,8 @@ def read_machine() -> Machine:
     )
 
 
-async def read_versions(plane: ControlPlane, client: Client) -> dict[str, str]:
-    """Versions of everything whose speed is in the figures."""
+async def read_versions(plane: ControlPlane, client: Client, *packages: str) -> dict[str, str]:
+    """Versions of everything whose speed is in the figures, *packages* among it."""
     answer = await client.request("GET", "/version")
     versions = {
         "ringleader": metadata.version("ringleader"),
@@ -50,7 +50,7 @@ async def read_versions(plane: ControlPlane, client: Client) -> dict[str, str]:
         "apiserver": msgspec.json.decode(answer.body, type=_Version).git_version,
         "wrk": (await _first_line("wrk", "--version")).removeprefix("wrk ").split(" ")[0],
     }
-    for package in ("uvloop", "httptools", "msgspec"):
+    for package in ("uvloop", "httptools", "msgspec", *packages):
         versions[package] = metadata.version(package)
     if isinstance(plane, RealPlane):
         said = await _first_line(str(plane.binary("etcd")), "--version")
@@ -58,9 +58,9 @@ async def read_versions(plane: ControlPlane, client: Client) -> dict[str, str]:
     return versions
 
 
-def command_line() -> str:
-    """How the run was started."""
-    return " ".join(["python", "-m", "loadtest.sharder_bench", *sys.argv[1:]])
+def command_line(module: str) -> str:
+    """How the run of *module* was started."""
+    return " ".join(["python", "-m", module, *sys.argv[1:]])
 
 
 async def _first_line(program: str, *arguments: str) -> str:

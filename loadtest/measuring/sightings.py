@@ -40,6 +40,13 @@ class OwnerChange(NamedTuple):
     after: str
 
 
+class ObjectChange(NamedTuple):
+    """Something of *name* became different."""
+
+    at: float
+    name: str
+
+
 class HolderChange(NamedTuple):
     """The Lease *name* is held by *after* now (empty: nobody)."""
 
@@ -75,6 +82,8 @@ class Sightings:
         self._listing: set[str] = set()
         self.objects: dict[str, Sighted] = {}
         self.log: list[OwnerChange] = []
+        self.changes: list[ObjectChange] = []
+        """Every change of an object that was there before, whatever changed."""
         self.drains: list[float] = []
         """When each drain label was seen first."""
         self.owned: Counter[str] = Counter()
@@ -96,7 +105,9 @@ class Sightings:
                     for name in self.objects.keys() - self._listing:
                         self._forget(name)
                     self.listed.set()
-                case Changed(object=item):
+                case Changed(object=item, is_new=is_new):
+                    if not is_new:
+                        self.changes.append(ObjectChange(self._clock.now(), item.meta.name))
                     self._see(item.meta)
                 case Removed(object=item):
                     self._forget(item.meta.name)
@@ -106,6 +117,7 @@ class Sightings:
     def start_over(self) -> None:
         """Empty the logs: a row begins."""
         self.log = []
+        self.changes = []
         self.drains = []
         self.most_draining = self.draining
 

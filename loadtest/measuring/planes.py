@@ -1,0 +1,87 @@
+"""The control plane that a benchmark runs on, and those who act on it.
+
+Accounts are alike: bearer tokens without the privileges of an administrator, so that the server queues them alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from devcluster.embedded import embedded_plane
+from devcluster.plane import ControlPlane
+from devcluster.real import RealPlane, ensure_binaries, kubernetes_recipe, real_plane
+from devcluster.real.binaries import SERVERS
+from kubeio.labels import RingKeys
+from kubeio.resource import Resource
+from kubeio.rest.client import Client
+from loadtest.measuring.etcd import Etcd
+from loadtest.measuring.stock import ApiWriter, EtcdWriter, Writer
+
+_SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+_BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Somebody who may do everything and is queued like everybody."""
+
+    kubeconfig: Path
+    token: str
+
+
+@asynccontextmanager
+async def open_plane(directory: Path, *, is_real: bool) -> AsyncIterator[ControlPlane]:
+    """A control plane without controllers, ended with the block. Raises: BinariesMissing."""
+    if is_real:
+        await asyncio.to_thread(ensure_binaries, SERVERS, kubernetes_recipe())
+        # no controllers: nothing may work on the server but what is measured
+        async with real_plane(directory, controller_manager=False) as real:
+            yield real
+    else:
+        async with embedded_plane(directory) as embedded:
+            yield embedded
+
+
+async def writer_for(
+    plane: ControlPlane,
+    client: Client,
+    stack: AsyncExitStack,
+    *,
+    resource: Resource,
+    namespace: str,
+    keys: RingKeys,
+) -> Writer:
+    """The quickest way to put objects into a state; what it needs ends with *stack*."""
+    if isinstance(plane, RealPlane):
+        etcd = await stack.enter_async_context(Etcd(plane.etcd_url))
+        return EtcdWriter(etcd, client, resource, namespace, keys)
+    return ApiWriter(client, resource, namespace, keys)
+
+
+async def make_account(plane: ControlPlane, client: Client, name: str, *, namespace: str) -> Account:
+    """The account *name*; on a real plane a ServiceAccount in *namespace*."""
+    if isinstance(plane, RealPlane):
+        await client.create(_SERVICE_ACCOUNTS, {"metadata": {"name": name}}, namespace=namespace, type=bytes)
+        binding = {
+            "metadata": {"name": f"bench-{name}"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
+            "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": name}],
+        }
+        await client.request("POST", _BINDINGS, body=json.dumps(binding).encode())
+        kubeconfig = await plane.service_account_kubeconfig(namespace, name)
+    else:
+        kubeconfig = await plane.kubeconfig_for(name)
+    user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
+    return Account(kubeconfig, user["token"])

@@ -1,0 +1,147 @@
+"""Goes through the chosen rows on one control plane, and what a failed row means. Called by `__main__`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from loadtest.measuring.failures import told
+from loadtest.measuring.goals import Figure
+from loadtest.measuring.machine import Machine, command_line, read_machine, read_versions
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.processes import ForeignWork
+from loadtest.measuring.rows import Row
+from loadtest.runtime_bench import contestants
+from loadtest.runtime_bench.contestants import Contestant
+from loadtest.runtime_bench.events import measure_events
+from loadtest.runtime_bench.goals import GOALS, figure
+from loadtest.runtime_bench.ground import Ground, open_ground
+from loadtest.runtime_bench.rates import measure_rates
+from loadtest.runtime_bench.renewals import measure_renewals
+from loadtest.runtime_bench.report import Document
+from loadtest.runtime_bench.rows import LINES, Options
+from loadtest.runtime_bench.starting import measure_stall, measure_start
+from loadtest.runtime_bench.writing import measure_writes
+
+MODULE: Final = "loadtest.runtime_bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """When the run began, and on what."""
+
+    at: float
+    wall: datetime
+    machine: Machine
+    foreign: ForeignWork
+
+
+async def run(
+    options: Options,
+    directory: Path,
+    meter: Meter,
+    go: Sequence[Contestant],
+    save: Callable[[Document], object],
+) -> Document:
+    """Measure what *options* asks for, the peers in *go* among it; *save* gets what is known after each row.
+
+    Raises: BinariesMissing of the control plane, and what makes every row impossible.
+    """
+    began = Beginning(time.monotonic(), datetime.now(UTC), read_machine(), ForeignWork())
+    async with open_ground(
+        directory, is_real=options.is_real, objects=options.objects, lease_s=options.lease_s
+    ) as ground:
+        versions = await read_versions(ground.plane, ground.client, *_installed("kopf", "kubernetes"))
+        versions["controller-runtime"] = contestants.go_version()
+
+        def document() -> Document:
+            return Document(
+                command=command_line(MODULE),
+                started_at=began.wall.strftime("%Y-%m-%d %H:%M UTC"),
+                took_s=round(time.monotonic() - began.at, 1),
+                plane="real" if options.is_real else "embedded",
+                objects=options.objects,
+                machine=began.machine,
+                foreign_cores=began.foreign.cores(),
+                versions=versions,
+                rows=bench.rows,
+                figures=bench.figures(),
+            )
+
+        bench = Bench(ground, meter, options, go, on_row=lambda: save(document()))
+        await bench.make_objects()
+        await bench.measure()
+        return document()
+
+
+def _installed(*packages: str) -> list[str]:
+    known = {package.metadata["Name"].lower() for package in metadata.distributions()}
+    return [package for package in packages if package in known]
+
+
+class Bench:
+    """One run over one ground."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        meter: Meter,
+        options: Options,
+        go: Sequence[Contestant],
+        *,
+        on_row: Callable[[], object],
+    ) -> None:
+        self._ground = ground
+        self._meter = meter
+        self._options = options
+        self._go = go
+        self._on_row = on_row
+        self.rows: list[Row] = []
+
+    def figures(self) -> list[Figure]:
+        """Every line of the table that was asked for, in its order."""
+        found = {one.key: one for row in self.rows for one in row.figures}
+        return [found[key] for key in GOALS if key in found]
+
+    async def make_objects(self) -> None:
+        with self._meter.counting("creating the objects", self._options.objects) as tick:
+            await self._ground.stock.set({}, tick)
+
+    async def measure(self) -> None:
+        """All chosen rows. The objects are as they were made before each, but for the last."""
+        ground, meter, options = self._ground, self._meter, self._options
+        kopf = contestants.kopf()
+        everybody = [*contestants.our_forms(), *self._go, kopf, contestants.kubernetes_informer()]
+        measures: dict[str, Callable[[], Awaitable[Row]]] = {
+            "start": lambda: measure_start(ground, meter, options, everybody),
+            "rate": lambda: measure_rates(ground, meter, options, kopf),
+            "event": lambda: measure_events(ground, meter, options),
+            "stall": lambda: measure_stall(ground, meter, options),
+            "write": lambda: measure_writes(ground, meter, options),
+            "lease": lambda: measure_renewals(ground, meter, options),
+        }
+        for key in options.rows:
+            await self._row(key, measures[key])
+
+    async def _row(self, key: str, measure: Callable[[], Awaitable[Row]]) -> None:
+        """Measure the row *key*. A failure of what is measured becomes lines that say so; a fault of ours goes on."""
+        began = time.monotonic()
+        try:
+            row = await measure()
+        except Exception as error:
+            problem = told(error)
+            if problem is None:
+                raise
+            self._meter.say(f"{key}: not measured: {problem}")
+            row = Row(key=key, figures=[figure(line, None, problem) for line in LINES[key]], problem=problem)
+        row.took_s = round(time.monotonic() - began, 1)
+        self.rows.append(row)
+        for one in row.figures if not row.problem else ():
+            wanted = f" ({one.goal})" if str(one.goal) else ""
+            self._meter.say(f"{one.what}: {one.shown}{wanted}: {one.verdict.value}; {one.how}")
+        self._on_row()
