@@ -34,7 +34,7 @@ def run(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
     """Run until SIGTERM; the exit code. Raises: InputError if *settings* ask for unknown logs."""
     configure_logging(format=settings.log_format, level=settings.log_level)
     gc.collect()
-    gc.freeze()  # what was imported stays: a full collection takes 1 ms without it, 20 ms with it (docs/adr/0010)
+    gc.freeze()  # what was imported stays, and costs a full collection 20 ms (docs/adr/0010)
     return run_process(serve(controller, mode, settings))
 
 

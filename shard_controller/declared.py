@@ -33,7 +33,7 @@ class Resource(Generic[M]):
     The name is looked up on the server when the process starts.
 
     *stored*: how the cache keeps objects, always without managedFields. `raw`: their JSON. `compressed`: a fifth to
-    a tenth of it, once there are 1,000 objects or 4 MiB; each read then takes 1 to 25 us more, see docs/adr/0010.
+    a tenth of it, once there are 1,000 objects or 4 MiB; a read then costs more, see docs/adr/0010.
     `auto`: compressed from 10,000 objects or 16 MiB on, if that saves half. `metadata`: only their metadata is asked
     for and kept; *model* must need no more.
 

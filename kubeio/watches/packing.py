@@ -27,8 +27,8 @@ _TABLES_BYTES: Final = 2 * 1024
 class Dictionary:
     """Compresses objects that look like the samples which it was made of.
 
-    Memory: some 200 kB. Cost of an object of 1 KB: pack 3 us; unpack 1 us, and what a new decompressor costs: it
-    serves one frame only, and asks the CPU what it can, which takes 5 to 20 us where a hypervisor answers.
+    Cost of an object of 1 KB: pack 3 us; unpack 12 to 25 us on a virtual machine, nearly all of it for making a
+    decompressor, which serves one frame only (docs/adr/0010).
     """
 
     def __init__(self, samples: Sequence[bytes]) -> None:
@@ -74,7 +74,7 @@ def dictionary_for(objects: Sequence[bytes], *, worth_it: float) -> Dictionary |
 def _dictionary_of(samples: Sequence[bytes]) -> zstd.ZstdDict:
     """A dictionary that shows some of *samples* and knows the frequencies of them all.
 
-    It shows whole samples where `train_dict` would search for their best pieces: that takes 30 to 80 ms, on the
+    It shows whole samples where `train_dict` would search for their best pieces: that takes 20 to 80 ms, on the
     event loop, and compresses objects of one resource no better.
     """
     content = b""

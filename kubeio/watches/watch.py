@@ -74,6 +74,8 @@ _EMPTY_WATCH_S: Final = 1.0
 _INITIAL_SILENCE_S: Final = 30.0
 """A streamed list pauses for less; a server that ignores the wish for one says nothing more."""
 _RELIST_AFTER_FAILURES: Final = 5
+_PART: Final = 100
+"""Objects of a list told at once, at most: the consumer leaves the loop to others in between."""
 
 
 class _NoStreamedList(KubeError):
@@ -113,6 +115,7 @@ class ListWatch:
         self._field_selector = field_selector
         self._metadata_only = metadata_only
         self._page_size = page_size
+        self._part = min(page_size, _PART)
         self._silence_s = silence_s
         self._clock = clock
         self._rng = rng
@@ -207,9 +210,9 @@ class ListWatch:
         yield self._picture_complete(version)
 
     def _parts(self, objects: list[Object]) -> Iterator[list[Object]]:
-        """*objects*, no more at once than a page has: a list that was read in one go has no pages."""
-        for begin in range(0, max(len(objects), 1), self._page_size):
-            yield objects[begin : begin + self._page_size]
+        """*objects*, no more at once than a part has: a page may be long, and a list read in one go has no pages."""
+        for begin in range(0, max(len(objects), 1), self._part):
+            yield objects[begin : begin + self._part]
 
     async def _stream_list(self) -> AsyncGenerator[WatchEvent, None]:
         """The first picture by WatchList; the watch then goes on in the same stream.
@@ -228,7 +231,7 @@ class ListWatch:
                         match event:
                             case Changed(object=obj):
                                 batch.append(obj)
-                                if len(batch) == self._page_size:
+                                if len(batch) == self._part:
                                     yield Listed(batch)
                                     batch = []
                             case InitialEventsEnd(resource_version=version):
