@@ -43,6 +43,9 @@ async def test_a_watched_object_wakes_what_it_names_and_is_read_from_the_cache(b
     await bench.until(lambda: page_is(bench, "blog", "aGk= of 1"))
     await secret(bench, "front", page="Ynll", sites="blog")
     await bench.until(lambda: page_is(bench, "blog", "Ynll of 1"))
+    await secret(bench, "front", page="Y2lhbw==", sites="")
+    await bench.until(lambda: page_is(bench, "blog", "Y2lhbw== of 1"))
+    await secret(bench, "front", page="Y2lhbw==", sites="blog")
     await bench.client.delete(SECRETS, "front", namespace=NS)
     await bench.until(lambda: page_is(bench, "blog", "none of 0"))
 
