@@ -43,6 +43,9 @@ async def test_a_watched_object_wakes_what_it_names_and_is_read_from_the_cache(b
     await bench.until(lambda: page_is(bench, "blog", "aGk= of 1"))
     await secret(bench, "front", page="Ynll", sites="blog")
     await bench.until(lambda: page_is(bench, "blog", "Ynll of 1"))
+    await secret(bench, "front", page="Y2lhbw==", sites="")
+    await bench.until(lambda: page_is(bench, "blog", "Y2lhbw== of 1"))
+    await secret(bench, "front", page="Y2lhbw==", sites="blog")
     await bench.client.delete(SECRETS, "front", namespace=NS)
     await bench.until(lambda: page_is(bench, "blog", "none of 0"))
 
@@ -66,6 +69,14 @@ async def test_a_map_that_raises_is_told_with_its_object_and_the_others_go_on(be
     await secret(bench, "front", page="aGk=", sites="blog")
     await bench.until(lambda: page_is(bench, "blog", "aGk= of 2"))
     assert shard.logged("map failed: it wakes nobody")[0]["object"] == "secrets default/bad"
+
+
+async def test_a_watch_sees_what_its_selector_and_its_namespaces_choose(bench: Bench) -> None:
+    shard = await started(bench, "choosy")
+    await bench.site("blog", "front", owner=shard)
+    await secret(bench, "hidden", page="", sites="blog")
+    await secret(bench, "front", page="aGk=", sites="blog", labels={"kind": "page"})
+    await bench.until(lambda: page_is(bench, "blog", "aGk= of 1"))
 
 
 # -- predicates
@@ -95,6 +106,17 @@ async def test_a_handoff_takes_place_whatever_the_predicate_says(bench: Bench) -
     before = len(shard.reconciles("blog"))
     await bench.label(WEBSITES, "blog", shard=shard.name)
     await bench.until(lambda: value(len(shard.reconciles("blog")) > before))
+
+
+async def test_a_refused_write_is_made_up_for_whatever_the_predicate_says(bench: Bench) -> None:
+    """Somebody else writes what the predicate does not want, while the reconcile is under way."""
+    shard = await started(bench, "picky", mode="single")
+    await bench.site("blog", "slowly")
+    await bench.until(lambda: value(shard.reconciles("blog")))
+    note = MergePatch({"metadata": {"annotations": {"note": "x"}}})
+    await bench.client.patch(WEBSITES, "blog", note, namespace=NS, type=dict)
+    await bench.until(lambda: observed(bench, "blog", 1))
+    assert [record["outcome"] for record in shard.records("end")][:1] == ["lost"]
 
 
 # -- events, permanent errors, status
@@ -362,14 +384,21 @@ async def events(bench: Bench, reason: str) -> list[dict[str, Any]]:
     return [event for event in page["items"] if event["reason"] == reason]
 
 
-async def secret(bench: Bench, name: str, *, page: str, sites: str) -> None:
+async def secret(
+    bench: Bench, name: str, *, page: str, sites: str, labels: dict[str, str] | None = None
+) -> None:
     """Create or change a Secret that names sites."""
     change = {"metadata": {"annotations": {"sites": sites}}, "data": {"page": page}}
     if await bench.find(SECRETS, name) is None:
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": name, "namespace": NS, "annotations": {"sites": sites}},
+            "metadata": {
+                "name": name,
+                "namespace": NS,
+                "annotations": {"sites": sites},
+                "labels": labels or {},
+            },
             "data": {"page": page},
         }
         await bench.client.create(SECRETS, body, namespace=NS, type=dict)

@@ -40,6 +40,13 @@ def sites_of(secret: sc.Snapshot[dict[str, Any]]) -> list[str]:
 watching = sc.Controller(
     WEBSITES, owns=[CONFIGMAPS], watches=[sc.Watch(SECRETS, map=sites_of)], timeout_s=4, name="watching"
 )
+choosy = sc.Controller(
+    WEBSITES,
+    owns=[CONFIGMAPS],
+    watches=[sc.Watch(SECRETS, map=sites_of, label_selector="kind=page", namespaces=["default"])],
+    timeout_s=4,
+    name="choosy",
+)
 picky = sc.Controller(WEBSITES, when=sc.generation_changed, timeout_s=4, name="picky")
 telling = sc.Controller(WEBSITES, timeout_s=4, name="telling")
 computing = sc.Controller(WEBSITES, compute_workers=1, timeout_s=3, name="computing")
@@ -61,8 +68,13 @@ async def show(ctx: sc.Context[Website]) -> sc.Result:
     return sc.Done()
 
 
+choosy.reconcile(show)
+
+
 @picky.reconcile
 async def accept(ctx: sc.Context[Website]) -> sc.Result:
+    if ctx.object.spec.html == "slowly":
+        await asyncio.sleep(0.6)
     ctx.status["observedGeneration"] = ctx.generation
     return sc.Done()
 

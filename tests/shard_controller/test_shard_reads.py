@@ -1,0 +1,136 @@
+"""What a context shows of the cache: owned and watched objects, by name and all of them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import structlog
+
+import shard_controller as sc
+from kubeio.clock import ManualClock
+from kubeio.errors import InputError
+from kubeio.resource import Resource
+from shard_controller.cache import Cache, Kind, WatchedKind, object_from
+from shard_controller.context import Context, Surroundings
+
+WEBSITES = Resource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+PAGES = sc.Resource("configmaps/v1", dict)
+CERTIFICATES = sc.Resource("secrets/v1", dict)
+MACHINES = sc.Resource("nodes/v1", dict)
+unused: Any = None  # nothing is written here
+
+
+def show(kind: Kind, name: str, *, namespace: str = "ns", controller: str = "") -> None:
+    """The watch shows an object."""
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"uid-{name}",
+        "resourceVersion": "1",
+    }
+    if controller:
+        metadata["ownerReferences"] = [
+            {
+                "apiVersion": "example.com/v1",
+                "kind": "Website",
+                "name": controller,
+                "uid": f"uid-{controller}",
+                "controller": True,
+            }
+        ]
+    kind.store.learn(object_from(json.dumps({"metadata": metadata}).encode()))
+
+
+@pytest.fixture
+def ctx() -> Context[Any]:
+    """The context of ns/blog; it owns two pages, and certificates and machines are watched."""
+    clock = ManualClock()
+    sites, pages = Kind(WEBSITES, clock=clock), Kind(CONFIGMAPS, clock=clock)
+    certificates, machines = (
+        WatchedKind(sc.Watch(declared, map=lambda _: []), resource, clock=clock)
+        for declared, resource in ((CERTIFICATES, SECRETS), (MACHINES, NODES))
+    )
+    show(sites, "blog")
+    for name, controller in (("two", "blog"), ("one", "blog"), ("theirs", "shop")):
+        show(pages, name, controller=controller)
+    for name, namespace in (("b", "ns"), ("a", "ns"), ("c", "other")):
+        show(certificates, name, namespace=namespace)
+    show(machines, "rack-1", namespace="")
+    around = Surroundings(
+        cache=Cache(sites, [pages], [certificates, machines]),
+        kinds={PAGES.text: pages},
+        writer=unused,
+        client=unused,
+        events=unused,
+        compute=unused,
+        tasks=unused,
+        ring="",
+        shard="",
+        fencing_token="",
+        wall=lambda: datetime.now(UTC),
+    )
+    current = sites.get(next(iter(sites.store)))
+    assert current is not None
+    return Context(None, current, around, structlog.get_logger())
+
+
+def names(found: Any) -> list[str]:
+    return [each["metadata"]["name"] for each in found]
+
+
+def test_watched_objects_are_those_of_the_object_s_namespace_unless_told_otherwise(ctx: Context[Any]) -> None:
+    assert names(ctx.list(CERTIFICATES)) == ["a", "b"]
+    assert names(ctx.list(CERTIFICATES, namespace="other")) == ["c"]
+    assert names(ctx.list(CERTIFICATES, namespace="")) == ["a", "b", "c"]
+    assert ctx.get(CERTIFICATES, "c") is None
+    assert ctx.get(CERTIFICATES, "c", namespace="other") is not None
+
+
+def test_cluster_scoped_objects_have_no_namespace(ctx: Context[Any]) -> None:
+    assert names(ctx.list(MACHINES)) == ["rack-1"]
+    assert ctx.get(MACHINES, "rack-1") is not None
+
+
+def test_of_an_owned_resource_only_what_the_object_controls_is_shown(ctx: Context[Any]) -> None:
+    assert names(ctx.list(PAGES)) == ["one", "two"]
+    assert ctx.get(PAGES, "one") is not None
+    assert ctx.get(PAGES, "theirs") is None
+
+
+async def test_what_is_watched_cannot_be_written(ctx: Context[Any]) -> None:
+    with pytest.raises(InputError, match=r"'secrets/v1' is read-only.*ctx\.unfenced"):
+        await ctx.apply(CERTIFICATES, "a", {})
+
+
+def test_what_was_not_declared_is_told(ctx: Context[Any]) -> None:
+    undeclared = sc.Resource("pods/v1", dict)
+    for ask in (lambda: ctx.get(undeclared, "a"), lambda: ctx.list(undeclared)):
+        with pytest.raises(InputError, match=r"'pods/v1' is not declared.*owns=\[\.\.\.\].*sc\.Watch"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("event", "problem"),
+    [
+        (("", "note"), "event reason=''"),
+        (("R" * 129, "note"), "1 to 128 characters"),
+        (("Reason", "note", "Error"), "'Normal' or 'Warning'"),
+    ],
+)
+def test_an_event_that_the_server_would_refuse_is_refused_at_once(
+    ctx: Context[Any], event: tuple[Any, ...], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ctx.event(*event)
+
+
+@pytest.mark.parametrize("reason", ["", "two words", "9th", "R" * 129])
+def test_a_permanent_error_has_a_reason_that_a_condition_can_have(reason: str) -> None:
+    with pytest.raises(ValueError, match="one word in CamelCase"):
+        sc.PermanentError("why", reason=reason)
