@@ -22,7 +22,7 @@ LONGEST_MESSAGE = 500
 
 
 class Ended(NamedTuple):
-    """One reconcile that is over. *at* is a time of the clock."""
+    """One reconcile that is over, *at* a time of `time.perf_counter`."""
 
     task: Task
     outcome: Outcome
@@ -48,9 +48,9 @@ class History:
         self._failing: OrderedDict[Task, Failure] = OrderedDict()
         self._most_failing = failing
 
-    def ended(self, task: Task, outcome: Outcome, took_s: float) -> None:
-        """A reconcile of *task* is over."""
-        self._ended.append((task, outcome, self._clock.now(), took_s))
+    def ended(self, task: Task, outcome: Outcome, *, at: float, took_s: float) -> None:
+        """A reconcile of *task* is over. The caller has just read its stopwatch: no clock is read for it."""
+        self._ended.append((task, outcome, at, took_s))
 
     def failed(self, task: Task, error: BaseException) -> None:
         """The attempt at *task* ended with *error*: remembered until `recovered`."""

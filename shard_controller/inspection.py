@@ -5,6 +5,7 @@ Joins cache, queue and history; who may read it is decided elsewhere (`kubeio.pr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, timedelta
 from itertools import islice
@@ -158,7 +159,8 @@ class Inspection:
         return {"type": failure.type, "message": failure.message, "at": self._at(failure.at)}
 
     def _outcome(self, ended: Ended) -> Document:
-        return {"outcome": ended.outcome, "at": self._at(ended.at), "tookSeconds": round(ended.took_s, 6)}
+        at = self._ago(time.perf_counter() - ended.at)
+        return {"outcome": ended.outcome, "at": at, "tookSeconds": round(ended.took_s, 6)}
 
     def _at(self, instant: float) -> str | None:
         return self._ago(self._clock.now() - instant)

@@ -288,10 +288,11 @@ class Worker(Generic[M]):
             self._running.pop(task)
             self.intake.ends(task)
             self._metrics.active.dec()
-            took_s = time.perf_counter() - began
+            ended_at = time.perf_counter()
+            took_s = ended_at - began
             self._metrics.time.observe(took_s)
             self._journal.end(kind.name, current.meta, outcome)
-            self._history.ended(task, outcome, took_s)
+            self._history.ended(task, outcome, at=ended_at, took_s=took_s)
             traced.end(outcome, run.error)
             bound.debug("reconciled", outcome=outcome, took_s=round(took_s, 4))
 

@@ -275,7 +275,7 @@ async def test_at_a_terminal_a_person_is_asked(
     os.close(terminal)
     assert process.returncode == code, err.decode()
     assert "1 of 1 websites.example.com to be changed on https://127.0.0.1" in err.decode()
-    assert out.decode() == ("websites.example.com: 1 changed\n" if code == 0 else "nothing was changed\n")
+    assert out.decode().strip() == ("websites.example.com: 1 changed" if code == 0 else "nothing was changed")
     assert (await ground.meta("blog")).finalizers == finalizers
 
 
