@@ -152,19 +152,32 @@ class Context(Generic[M]):
         found = watched.store.get(self._key(watched, name, namespace))
         return resource.decode(found.raw) if found is not None else None
 
-    def list(self, resource: Resource[T], *, namespace: str | None = None) -> Sequence[T]:
+    def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str | None = None,
+        index: tuple[str, str] | None = None,
+    ) -> Sequence[T]:
         """Objects of a watched resource in the cache, by namespace and name; of an owned one those of this object.
 
-        In the object's namespace unless told otherwise; an empty *namespace* means all. Cost: O(all objects).
+        In the object's namespace unless told otherwise; an empty *namespace* means all. *index*: those for which
+        that index gives that value, as in `index=("by-node", "node-7")`; without it the cost is O(all objects).
         Raises: InputError, msgspec.ValidationError.
         """
         watched = self._watched(resource)
         kind = watched or self._kind(resource)
         where = self.namespace if namespace is None else namespace
         anywhere = not where or not kind.resource.namespaced
-        known = kind.store.keys() if watched else [meta.key for meta in kind.children(self.uid)]
+        known = self._known(kind, index) if watched else [meta.key for meta in kind.children(self.uid)]
+        if index is not None and watched is None:
+            known = [key for key in kind.by_index(*index) if key in known]
         keys = sorted(key for key in known if anywhere or key.namespace == where)
         return [resource.decode(found.raw) for key in keys if (found := kind.get(key)) is not None]
+
+    @staticmethod
+    def _known(kind: Kind, index: tuple[str, str] | None) -> Sequence[ObjectKey]:
+        return kind.store.keys() if index is None else kind.by_index(*index)
 
     async def apply(
         self, resource: Resource[T], name: str, body: Mapping[str, object], *, namespace: str | None = None
@@ -216,6 +229,8 @@ class Context(Generic[M]):
 
     async def patch(self, change: Mapping[str, object]) -> None:
         """Merge *change* into the object itself (None removes a field), as one JSON Patch behind the fence."""
+        for field in change:
+            _check_shows(self._around.cache.primary, field)
         await self._patch_self(changes.extend(JsonPatch(), decode_map(self._current.raw), change))
 
     async def patch_status(self, change: Mapping[str, object]) -> None:
@@ -285,6 +300,7 @@ class Context(Generic[M]):
     async def _write_status(self, wanted: dict[str, object]) -> None:
         if not wanted:
             return
+        _check_shows(self._around.cache.primary, "status")
         if "status" in self._whole:
             patch = changes.extend(JsonPatch(), self._old_status, wanted, at=("status",))
         else:
@@ -325,6 +341,8 @@ class Context(Generic[M]):
 
     async def _bring(self, kind: Kind, known: Object, body: Mapping[str, object]) -> Object:
         wanted = {name: value for name, value in body.items() if name not in ("apiVersion", "kind")}
+        for field in wanted:
+            _check_shows(kind, field)
         patch = changes.extend(JsonPatch(), decode_map(known.raw), wanted, whole=changes.WHOLE)
         return await self._around.writer.patch(kind, known.meta, patch) if patch.operations else known
 
@@ -440,11 +458,17 @@ class SyncContext(Generic[M]):
 
         return self._wait(read())
 
-    def list(self, resource: Resource[T], *, namespace: str | None = None) -> Sequence[T]:
+    def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str | None = None,
+        index: tuple[str, str] | None = None,
+    ) -> Sequence[T]:
         """See `Context.list`."""
 
         async def read() -> Sequence[T]:
-            return self._inner.list(resource, namespace=namespace)
+            return self._inner.list(resource, namespace=namespace, index=index)
 
         return self._wait(read())
 
@@ -538,6 +562,17 @@ def _gone(kind: Kind, key: ObjectKey, error: NotFound) -> Refused:
 
 def _controller_name(meta: Meta) -> str:
     return f"{meta.controller.kind} {meta.controller.name}" if meta.controller else ""
+
+
+def _check_shows(kind: Kind, field: str) -> None:
+    """What the cache does not hold would be replaced unseen. Raises: InputError."""
+    if kind.is_metadata_only and field != "metadata":
+        raise InputError(
+            "stored",
+            "metadata",
+            f"does not show {field} of {kind.name}, which this write would replace",
+            "use another form, or write it through ctx.unfenced",
+        )
 
 
 def _as_map(value: object) -> dict[str, Any]:

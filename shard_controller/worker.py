@@ -47,6 +47,8 @@ M = TypeVar("M")
 
 Interruption = Literal["lease", "stop"]
 
+TURN_S = 0.005
+"""Functions that never wait for anything give the loop to others after this long."""
 HANDOFFS = 64
 """Objects given up at the same time, beside the reconciles: each waits for two answers of the server."""
 
@@ -94,6 +96,7 @@ class Worker(Generic[M]):
         self._running: dict[Task, _Run] = {}
         self._handoffs: set[asyncio.Task[None]] = set()
         self.intake = Intake(controller, cache, around.kinds, guard, queue)
+        self._gives_way_at = 0.0
         self.handed_over = 0
         """Keys taken from the queue so far: progress."""
 
@@ -150,6 +153,9 @@ class Worker(Generic[M]):
                 task = await self._queue.get()
             except QueueClosed:
                 return
+            if time.monotonic() >= self._gives_way_at:
+                await asyncio.sleep(0)
+                self._gives_way_at = time.monotonic() + TURN_S
             self.handed_over += 1
             if self._is_asked_for(task) and len(self._handoffs) < HANDOFFS:
                 handoff = group.create_task(self._serve(task), name="handoff")

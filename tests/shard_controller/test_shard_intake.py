@@ -454,3 +454,15 @@ async def test_an_object_that_comes_back_is_not_given_up() -> None:
     room.intake.give_up(BLOG, version=9)
     room.gone(room.sites, "blog")
     assert not room.intake.has_given_up(BLOG)
+
+
+async def test_what_is_asked_for_goes_before_what_changed() -> None:
+    room = Room()
+    asked = {KEYS.shard: ME, KEYS.drain: OTHER}
+    for name in ("blog", "shop", "news"):
+        room.site(name)
+    await room.woken()
+    room.site("shop", generation=2)
+    room.page("page", controller="blog", labels=asked)
+    room.site("news", labels=asked)
+    assert await room.woken() == ["blog", "news", "shop"]

@@ -25,7 +25,7 @@ KNOWN = {
     "controller_runtime_reconcile_time_seconds": ("histogram", {"controller"}),
     "controller_runtime_max_concurrent_reconciles": ("gauge", {"controller"}),
     "controller_runtime_active_workers": ("gauge", {"controller"}),
-    "workqueue_depth": ("gauge", {"name", "controller"}),
+    "workqueue_depth": ("gauge", {"name", "controller", "priority"}),
     "workqueue_adds": ("counter", {"name", "controller"}),
     "workqueue_queue_duration_seconds": ("histogram", {"name", "controller"}),
     "workqueue_work_duration_seconds": ("histogram", {"name", "controller"}),

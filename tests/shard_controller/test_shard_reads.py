@@ -62,9 +62,14 @@ def ctx() -> Context[Any]:
     for name, namespace in (("b", "ns"), ("a", "ns"), ("c", "other")):
         show(certificates, name, namespace=namespace)
     show(machines, "rack-1", namespace="")
+    return context_of(Cache(sites, [pages], [certificates, machines]), {PAGES.text: pages})
+
+
+def context_of(cache: Cache, kinds: dict[str, Kind]) -> Context[Any]:
+    """The context of the first site in *cache*."""
     around = Surroundings(
-        cache=Cache(sites, [pages], [certificates, machines]),
-        kinds={PAGES.text: pages},
+        cache=cache,
+        kinds=kinds,
         writer=unused,
         client=unused,
         events=unused,
@@ -75,7 +80,7 @@ def ctx() -> Context[Any]:
         fencing_token="",
         wall=lambda: datetime.now(UTC),
     )
-    current = sites.get(next(iter(sites.store)))
+    current = cache.primary.get(next(iter(cache.primary.store)))
     assert current is not None
     return Context(None, current, around, structlog.get_logger())
 
@@ -134,3 +139,34 @@ def test_an_event_that_the_server_would_refuse_is_refused_at_once(
 def test_a_permanent_error_has_a_reason_that_a_condition_can_have(reason: str) -> None:
     with pytest.raises(ValueError, match="one word in CamelCase"):
         sc.PermanentError("why", reason=reason)
+
+
+def test_objects_are_listed_by_an_index() -> None:
+    declared = sc.Resource(
+        "secrets/v1", dict, indexes={"first-letter": lambda secret: [secret["metadata"]["name"][0]]}
+    )
+    watched = WatchedKind(sc.Watch(declared, map=lambda _: []), SECRETS, clock=ManualClock())
+    sites = Kind(WEBSITES, clock=ManualClock())
+    show(sites, "blog")
+    for name, namespace in (("apple", "ns"), ("avocado", "ns"), ("banana", "ns"), ("almond", "other")):
+        show(watched, name, namespace=namespace)
+    ctx = context_of(Cache(sites, [], [watched]), {})
+
+    def listed(letter: str, **where: str) -> list[str]:
+        return [
+            each["metadata"]["name"] for each in ctx.list(declared, index=("first-letter", letter), **where)
+        ]
+
+    assert listed("a") == ["apple", "avocado"]
+    assert listed("a", namespace="") == ["apple", "avocado", "almond"]
+    assert listed("z") == []
+    with pytest.raises(InputError, match="is no index of secrets"):
+        ctx.list(declared, index=("by-node", "n"))
+
+
+async def test_what_the_cache_does_not_hold_is_not_written_over(ctx: Context[Any]) -> None:
+    """Of these objects only metadata is kept: the server may have a status that nobody here has seen."""
+    with pytest.raises(InputError, match=r"does not show status of websites\.example\.com"):
+        await ctx.patch_status({"phase": "Ready"})
+    with pytest.raises(InputError, match=r"does not show spec of websites\.example\.com"):
+        await ctx.patch({"spec": {"html": "x"}})

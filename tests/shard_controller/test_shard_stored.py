@@ -30,6 +30,13 @@ sites = sc.Controller(sc.Resource("websites.example.com/v1", dict))
 async def nothing(ctx):
     return sc.Done()
 """
+SPINNING = """
+sites = sc.Controller(sc.Resource("websites.example.com/v1", dict), workers=1)
+
+@sites.reconcile
+async def spin(ctx):
+    return sc.RequeueAfter(seconds=0)
+"""
 PYDANTIC = """
 import pydantic
 from typing import Literal
@@ -120,3 +127,16 @@ async def test_an_object_that_does_not_fit_is_told_without_its_value_and_the_oth
         return bool(await bench.page("bad") == "again")
 
     await bench.until(is_mended)
+
+
+@pytest.mark.parametrize("program", [SPINNING], indirect=True)
+async def test_a_function_that_never_waits_leaves_the_loop_to_others(bench: Bench, program: str) -> None:
+    shard = await bench.start("web-0", program=program)
+    await bench.site("spins", "x", owner=shard)
+    await bench.until(lambda: begun(shard, "spins"))
+    await bench.site("late", "x", owner=shard)
+    await bench.until(lambda: begun(shard, "late"))
+
+
+async def begun(shard: Any, site: str) -> bool:
+    return bool(shard.reconciles(site))
