@@ -28,7 +28,9 @@ REPLICAS = 3
 
 
 @pytest_asyncio.fixture(
-    scope="module", loop_scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)]
+    scope="module",
+    loop_scope="module",
+    params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.alone])],
 )
 async def plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

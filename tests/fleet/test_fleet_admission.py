@@ -21,7 +21,12 @@ from ringleader.testing.held import held
 from ringleader.testing.plugin import plane_context
 from tests.fleet.judging import judge, unattended_s
 
-pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.alone,
+    pytest.mark.fleet,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 OBJECTS = 40
 
 

@@ -33,7 +33,7 @@ WEBSITES = sc.Resource("websites.example.com/v1", Website)
 CONFIGMAPS = sc.Resource("configmaps/v1", dict)
 
 websites = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=600)
-threaded = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=600)
+threaded = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=4, timeout_s=600, name="threaded")
 
 
 @websites.reconcile
