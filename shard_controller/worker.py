@@ -21,7 +21,7 @@ import structlog
 from kubeio.clock import Clock
 from kubeio.errors import Conflict, Forbidden, Invalid, KubeError
 from kubeio.models import Object
-from kubeio.queues.workqueue import QueueClosed, WorkQueue
+from kubeio.queues.workqueue import Priority, QueueClosed, WorkQueue
 from shard_controller import finalizers
 from shard_controller.api import Controller
 from shard_controller.cache import Cache, Kind, Task, version_of
@@ -124,7 +124,7 @@ class Worker(Generic[M]):
         if resync_s is not None:
             resync = Resync(
                 primary.store.keys,
-                lambda key: self._queue.add(Task(primary.name, key)),
+                lambda key: self._queue.add(Task(primary.name, key), priority=Priority.RESYNC),
                 period_s=resync_s,
                 is_idle=lambda: len(self._queue) == 0,
                 clock=self._clock,

@@ -78,7 +78,7 @@ def test_our_own_queue_does_not_pass_for_the_servers_usual_latency() -> None:
     server.run(3 * MEASURE_EVERY_S)
     before = server.limit.value
     server.run(20 * MEASURE_EVERY_S)
-    assert server.limit.value == pytest.approx(before, rel=0.1)
+    assert server.limit.value == pytest.approx(before, abs=4)
     assert server.limit.value < 250
 
 
