@@ -47,7 +47,7 @@ class Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
         return None
 
 
-class ObjectKey(msgspec.Struct, frozen=True, gc=False, order=True):
+class ObjectKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
     """Namespace (empty if cluster-scoped) and name of an object of a known resource."""
 
     namespace: str

@@ -6,8 +6,9 @@ This module is what users import; everything else may change.
 from kubeio.models import Meta
 from kubeio.models import ObjectKey as Key
 from shard_controller.api import Backoff, Controller, LeaderElected, Mode, Sharded, Single, run
+from shard_controller.blocking import SyncContext
 from shard_controller.conditions import Conditions
-from shard_controller.context import Context, SyncContext
+from shard_controller.context import Context
 from shard_controller.declared import Resource
 from shard_controller.errors import Elsewhere, NotOurs, PermanentError, Refused, ShardError
 from shard_controller.predicates import (

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from kubeio.errors import InputError
-from shard_controller.context import Context, SyncContext
+from shard_controller.blocking import SyncContext
+from shard_controller.context import Context
 from shard_controller.declared import Resource
 from shard_controller.predicates import Condition, check_predicate
 from shard_controller.results import Result

@@ -31,7 +31,7 @@ _meta_decoder = msgspec.json.Decoder(HasMeta)
 WRITTEN_FOR_S = 60.0
 
 
-class Task(msgspec.Struct, frozen=True, gc=False):
+class Task(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """One object to look at: what the work queue holds. *resource* is `websites.example.com`."""
 
     resource: str

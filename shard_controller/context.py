@@ -1,13 +1,12 @@
 """What a reconciler gets: its object, its relatives from the cache, and fenced writes.
 
-`Context` for async reconcilers; `SyncContext` has the same names and blocks, for those that run in a thread.
-Owns what one reconcile staged and which of its creates are open. Built by `worker`, one per reconcile.
+Owns what one reconcile staged and which of its creates are open. Built by `attempts`, one per reconcile: what only
+some of them need is made when they ask for it. For functions that run in a thread there is `blocking`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +24,7 @@ from shard_controller.cache import Cache, Kind, WatchedKind, version_of
 from shard_controller.compute import ComputePool
 from shard_controller.conditions import Conditions
 from shard_controller.declared import Resource
-from shard_controller.errors import Elsewhere, NotOurs, Overrun, PermanentError, Refused
+from shard_controller.errors import Elsewhere, NotOurs, PermanentError, Refused
 from shard_controller.writes import Writer, decode_map
 
 M = TypeVar("M")
@@ -53,6 +52,8 @@ class Surroundings:
     shard: str
     fencing_token: str
     wall: Callable[[], datetime]
+    log: structlog.stdlib.BoundLogger
+    """With the controller's name bound."""
 
 
 class Context(Generic[M]):
@@ -62,26 +63,37 @@ class Context(Generic[M]):
     Every write carries the fence: a replica that lost the object is refused by the server.
     """
 
-    def __init__(
-        self, model: M, current: Object, around: Surroundings, log: structlog.stdlib.BoundLogger
-    ) -> None:
+    def __init__(self, model: M, current: Object, around: Surroundings) -> None:
         self.object = model
         self.meta: Meta = current.meta
-        self.log = log
         self.status: dict[str, object] = {}
         """Fields of the status to be written at the end, together with the conditions, if they change anything."""
         self._current = current
         self._around = around
-        self._whole = decode_map(current.raw) if b'"status"' in current.raw else {}
-        self._old_status = _as_map(self._whole.get("status"))
-        existing = self._old_status.get("conditions")
-        self.conditions = Conditions(
-            existing if isinstance(existing, list) else [],
-            generation=current.meta.generation,
-            wall=around.wall,
-        )
+        self._decoded: dict[str, Any] | None = None
+        self._log: structlog.stdlib.BoundLogger | None = None
+        self._conditions: Conditions | None = None
         self._creates: set[asyncio.Task[Object | Exception]] = set()
         self._is_over = False
+
+    @property
+    def log(self) -> structlog.stdlib.BoundLogger:
+        """A logger with the controller and the object's key bound."""
+        if self._log is None:
+            self._log = self._around.log.bind(object=str(self.meta.key))
+        return self._log
+
+    @property
+    def conditions(self) -> Conditions:
+        """The conditions of the object, to be staged; written once at the end."""
+        if self._conditions is None:
+            existing = self._old_status().get("conditions")
+            self._conditions = Conditions(
+                existing if isinstance(existing, list) else [],
+                generation=self.meta.generation,
+                wall=self._around.wall,
+            )
+        return self._conditions
 
     @property
     def name(self) -> str:
@@ -267,7 +279,7 @@ class Context(Generic[M]):
         return await self._around.compute.run(function, *args, **kwargs)
 
     async def write_finalizers(self, wanted: Sequence[str]) -> None:
-        """Replace the finalizers if they are still the ones we know. The worker calls this."""
+        """Replace the finalizers if they are still the ones we know. `attempts` calls this."""
         pointer, known = "/metadata/finalizers", self._current.meta.finalizers
         patch = (
             JsonPatch().test(pointer, known).replace(pointer, list(wanted))
@@ -278,21 +290,28 @@ class Context(Generic[M]):
         self.meta = self._current.meta
 
     async def write_staged(self) -> None:
-        """Write `status` and `conditions` in one fenced JSON Patch, if they change anything. The worker calls this."""
+        """Write `status` and `conditions` in one fenced JSON Patch, if they change anything. `attempts` calls this."""
+        conditions = self._conditions.merged() if self._conditions is not None else None
+        if conditions is None and not self.status:
+            return
         staged = dict(self.status)
-        conditions = self.conditions.merged()
         if conditions is not None:
             staged["conditions"] = conditions
         await self._write_status(staged)
 
+    def recover(self) -> None:
+        """The reconcile went well: stage that nothing is stalled. `attempts` calls this."""
+        if self._conditions is not None or b'"Stalled"' in self._current.raw:
+            self.conditions.recover()
+
     def give_in(self, error: PermanentError) -> None:
-        """Stage the conditions of *error* and record its event. The worker calls this."""
+        """Stage the conditions of *error* and record its event. `attempts` calls this."""
         told = (str(error) or error.reason)[:_MAX_MESSAGE]
         self.conditions.stall(error.reason, told)
         self.event(error.reason, told, "Warning")
 
     async def settled(self) -> None:
-        """Wait until it is known of every create whether it happened. The worker calls this at the end."""
+        """Wait until it is known of every create whether it happened, at the end. `attempts` calls this."""
         self._is_over = True
         if self._creates:
             await asyncio.wait(self._creates)
@@ -301,15 +320,23 @@ class Context(Generic[M]):
         if not wanted:
             return
         _check_shows(self._around.cache.primary, "status")
-        if "status" in self._whole:
-            patch = changes.extend(JsonPatch(), self._old_status, wanted, at=("status",))
+        if "status" in self._whole():
+            patch = changes.extend(JsonPatch(), self._old_status(), wanted, at=("status",))
         else:
             patch = JsonPatch().add("/status", changes.without_none(wanted))
         if not patch.operations:
             return
         await self._patch_self(patch, subresource="status")
-        self._whole = decode_map(self._current.raw)
-        self._old_status = _as_map(self._whole.get("status"))
+
+    def _whole(self) -> dict[str, Any]:
+        """The newest version as a map; without a status it may be empty."""
+        if self._decoded is None:
+            raw = self._current.raw
+            self._decoded = decode_map(raw) if b'"status"' in raw else {}
+        return self._decoded
+
+    def _old_status(self) -> dict[str, Any]:
+        return _as_map(self._whole().get("status"))
 
     async def _patch_self(self, patch: JsonPatch, *, subresource: str = "") -> None:
         if patch.operations:
@@ -319,6 +346,7 @@ class Context(Generic[M]):
                 self._current = await around.writer.patch(
                     primary, self._current.meta, patch, subresource=subresource
                 )
+                self._decoded = None
             except NotFound as error:
                 raise _gone(primary, self.meta.key, error) from error
 
@@ -402,150 +430,6 @@ class Context(Generic[M]):
 
     def _controls(self, meta: Meta) -> bool:
         return meta.controller is not None and meta.controller.uid == self.uid
-
-
-class SyncContext(Generic[M]):
-    """A `Context` for functions that run in a thread: the same names, each call blocks.
-
-    Once the reconcile has been told to end (`timeout_s`, a Lease too old, the process stops), every call raises.
-    """
-
-    def __init__(self, inner: Context[M], loop: asyncio.AbstractEventLoop) -> None:
-        self._inner = inner
-        self._loop = loop
-        self._is_over = threading.Event()
-        self.object = inner.object
-        self.meta = inner.meta
-        self.log = inner.log
-        self.status = inner.status
-        self.conditions = inner.conditions
-        self.name = inner.name
-        self.namespace = inner.namespace
-        self.uid = inner.uid
-        self.generation = inner.generation
-        self.is_deleting = inner.is_deleting
-        self.ring = inner.ring
-        self.shard = inner.shard
-        self.fencing_token = inner.fencing_token
-
-    @property
-    def unfenced(self) -> BlockingClient:
-        """The plain client, for objects outside the ring: nothing keeps a former owner from writing through it."""
-        return BlockingClient(self._inner.unfenced, self._wait)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the reconcile has been told to end: a long computation looks now and then, and returns."""
-        return self._is_over.is_set()
-
-    def end(self) -> None:
-        """From now on every call raises. The worker calls this."""
-        self._is_over.set()
-
-    def get_owned(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
-        """See `Context.get_owned`."""
-
-        async def read() -> T | None:
-            return self._inner.get_owned(resource, name, namespace=namespace)
-
-        return self._wait(read())
-
-    def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
-        """See `Context.get`."""
-
-        async def read() -> T | None:
-            return self._inner.get(resource, name, namespace=namespace)
-
-        return self._wait(read())
-
-    def list(
-        self,
-        resource: Resource[T],
-        *,
-        namespace: str | None = None,
-        index: tuple[str, str] | None = None,
-    ) -> Sequence[T]:
-        """See `Context.list`."""
-
-        async def read() -> Sequence[T]:
-            return self._inner.list(resource, namespace=namespace, index=index)
-
-        return self._wait(read())
-
-    def apply(
-        self, resource: Resource[T], name: str, body: Mapping[str, object], *, namespace: str | None = None
-    ) -> T:
-        """See `Context.apply`."""
-        return self._wait(self._inner.apply(resource, name, body, namespace=namespace))
-
-    def create(
-        self, resource: Resource[T], name: str, body: Mapping[str, object], *, namespace: str | None = None
-    ) -> T:
-        """See `Context.create`."""
-        return self._wait(self._inner.create(resource, name, body, namespace=namespace))
-
-    def delete(self, resource: Resource[Any], name: str, *, namespace: str | None = None) -> None:
-        """See `Context.delete`."""
-        self._wait(self._inner.delete(resource, name, namespace=namespace))
-
-    def delete_self(self) -> None:
-        """See `Context.delete_self`."""
-        self._wait(self._inner.delete_self())
-
-    def event(
-        self,
-        reason: str,
-        note: str,
-        type: Type = "Normal",  # noqa: A002 - the API's word
-        *,
-        action: str = "Reconcile",
-    ) -> None:
-        """See `Context.event`."""
-
-        async def record() -> None:
-            self._inner.event(reason, note, type, action=action)
-
-        self._wait(record())
-
-    def compute(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """See `Context.compute`."""
-        return self._wait(self._inner.compute(function, *args, **kwargs))
-
-    def patch(self, change: Mapping[str, object]) -> None:
-        """See `Context.patch`."""
-        self._wait(self._inner.patch(change))
-
-    def patch_status(self, change: Mapping[str, object]) -> None:
-        """See `Context.patch_status`."""
-        self._wait(self._inner.patch_status(change))
-
-    def _wait(self, call: Coroutine[Any, Any, R]) -> R:
-        """The result of the coroutine *call*, run on the process's event loop. Raises: Overrun."""
-        if self._is_over.is_set():
-            call.close()
-            raise Overrun("the reconcile was told to end: return")
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
-
-
-class BlockingClient:
-    """The requests of `kubeio.rest.client.Client` for functions that run in a thread."""
-
-    def __init__(self, client: Client, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._wait = wait
-        self.request = self._blocking(client.request)
-        self.get = self._blocking(client.get)
-        self.create = self._blocking(client.create)
-        self.replace = self._blocking(client.replace)
-        self.patch = self._blocking(client.patch)
-        self.delete = self._blocking(client.delete)
-        self.list_page = self._blocking(client.list_page)
-
-    def _blocking(self, call: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
-        def blocking(*args: P.args, **kwargs: P.kwargs) -> R:
-            answer: R = self._wait(call(*args, **kwargs))
-            return answer
-
-        return blocking
 
 
 async def _outcome(call: Coroutine[Any, Any, Object]) -> Object | Exception:

@@ -160,7 +160,7 @@ class Engine:
         log.info("stopping", running=len(self._queue.processing))
         self._queue.close(drain=False)
         for patience_s, insist in (
-            (timeout_s, lambda: worker.interrupt("stop")),
+            (timeout_s, lambda: worker.attempts.interrupt("stop")),
             (1.0, working.cancel),
         ):
             if self._gate.is_open():
@@ -189,7 +189,7 @@ class Engine:
                 is_fresh=all(now - i.sign_of_life_at <= self._silence_s for i in self._informers),
                 is_held=self._gate.is_open(),
             )
-            worker.check_overruns()
+            worker.attempts.check_overruns()
             ticks += 1
             if ticks % _SWEEP_TICKS == 0:
                 for kind in self._cache:

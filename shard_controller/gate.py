@@ -59,7 +59,7 @@ class ShardGate:
                     await self._opened.wait()
 
     def is_open(self) -> bool:
-        return self._tenure.phase(self._clock.now()) is Phase.HELD
+        return self._tenure.holds(self._clock.now())
 
     def start(self) -> bool:
         return self._activity.start(self._tenure, self._clock.now())

@@ -55,15 +55,12 @@ class RingGuard:
 
     def decide(self, kind: Kind, key: ObjectKey, meta: Meta | None) -> Decision:
         state = state_of(meta, self._keys) if meta is not None else None
-        if state is not None:
-            kind.floors.shown(key, version=state.version)
-        return decide(
-            state,
-            shard=self._shard,
-            floor=kind.floors.floor(key),
-            unanswered=kind.floors.is_unanswered(key),
-            held=self._gate.is_open(),
-        )
+        floors, floor, unanswered = kind.floors, 0, False
+        if floors:  # at rest there are none
+            if state is not None:
+                floors.shown(key, version=state.version)
+            floor, unanswered = floors.floor(key), floors.is_unanswered(key)
+        return decide(state, shard=self._shard, floor=floor, unanswered=unanswered, held=self._gate.is_open())
 
     def decide_read(self, kind: Kind, meta: Meta) -> Decision:
         state = state_of(meta, self._keys)

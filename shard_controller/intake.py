@@ -7,12 +7,12 @@ Decides nothing about ownership: that is asked again when a key leaves the queue
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import structlog
 
-from kubeio.models import Meta
+from kubeio.models import Meta, ObjectKey
 from kubeio.queues.workqueue import Priority, WorkQueue
 from kubeio.watches.store import Change
 from shard_controller.api import Controller
@@ -24,6 +24,7 @@ from shard_controller.predicates import Condition, Snapshot
 log = structlog.get_logger("shard_controller")
 
 _ANY_VERSION = sys.maxsize
+_NONE: Set[Task] = frozenset()
 
 
 class Intake:
@@ -105,6 +106,10 @@ class Intake:
                 if key in primary.store:  # what comes later is reconciled when it comes
                     self._wake(Task(primary.name, key))
 
+    def resync(self, key: ObjectKey) -> None:
+        """The turn of *key* of the primary resource has come, whether it changed or not: behind everything else."""
+        self._queue.add(Task(self._cache.primary.name, key), priority=Priority.RESYNC)
+
     def _passes(self, kind: Kind, change: Change) -> bool:
         """Whether *change* wakes anybody: always if the runtime needs it, else as the kind's predicate says."""
         declared = self._conditions.get(kind)
@@ -139,9 +144,9 @@ class Intake:
 
     # -- what the worker tells
 
-    def take_drained(self, task: Task) -> set[Task]:
+    def take_drained(self, task: Task) -> Set[Task]:
         """Controlled objects of *task* that are to be given up; they are not named again."""
-        return self._drained.pop(task, set())
+        return self._drained.pop(task, _NONE) if self._drained else _NONE
 
     def put_back(self, task: Task) -> Task:
         """Note that *task* is to be looked at with its root, whose key is given."""

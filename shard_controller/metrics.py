@@ -1,13 +1,17 @@
 """Metrics of a replica: controller-runtime's names where they mean the same, `ringleader_shard_*` for what is ours.
 
-Labels come from closed sets. Filled by `worker`, `drain`, `writes` and `replica`.
+Labels come from closed sets. Filled by `attempts`, `worker`, `drain`, `writes` and `replica`.
+What every reconcile counts are plain numbers (`kubeio.tallies`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+from kubeio.tallies import Count, Durations, Told
 
 _FRACTIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
 _SECONDS = (1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60)
@@ -20,13 +24,10 @@ class ControllerMetrics:
     """What one controller reports; one per process and registry."""
 
     def __init__(self, registry: CollectorRegistry, *, controller: str, workers: int) -> None:
-        totals = Counter(
-            "controller_runtime_reconcile",
-            "Total number of reconciliations per controller",
-            ["controller", "result"],
-            registry=registry,
-        )
-        self.results = {result: totals.labels(controller, result) for result in RESULTS}
+        self.results = {result: Count() for result in RESULTS}
+        self.time = Durations(BUCKETS)
+        registry.register(Told(_results, self._tell_results))
+        registry.register(Told(_times, lambda family: self.time.add_to(family, (controller,))))
         self.errors = _counter(
             registry,
             "controller_runtime_reconcile_errors",
@@ -45,14 +46,7 @@ class ControllerMetrics:
             "Total number of reconciliation timeouts per controller",
             controller,
         )
-        self.time = Histogram(
-            "controller_runtime_reconcile_time_seconds",
-            "Length of time per reconciliation per controller",
-            ["controller"],
-            buckets=BUCKETS,
-            registry=registry,
-        ).labels(controller)
-        self.active = _gauge(
+        self._active = _gauge(
             registry,
             "controller_runtime_active_workers",
             "Number of currently used workers per controller",
@@ -114,11 +108,35 @@ class ControllerMetrics:
         """A block of the event loop is over."""
         self._blocked_s.inc(took_s)
 
+    def watch_running(self, count: Callable[[], float]) -> None:
+        """*count* tells how many reconciles run."""
+        self._active.set_function(count)
+
     def watch_lease(self, age_s: Callable[[], float]) -> None:
         self._lease_age.set_function(age_s)
 
+    def _tell_results(self, family: CounterMetricFamily) -> None:
+        for result, count in self.results.items():
+            family.add_metric((self._controller, result), count.value)
+
     def watch_objects(self, resource: str, count: Callable[[], float]) -> None:
         self._objects.labels(self._controller, resource).set_function(count)
+
+
+def _results() -> CounterMetricFamily:
+    return CounterMetricFamily(
+        "controller_runtime_reconcile",
+        "Total number of reconciliations per controller",
+        labels=["controller", "result"],
+    )
+
+
+def _times() -> HistogramMetricFamily:
+    return HistogramMetricFamily(
+        "controller_runtime_reconcile_time_seconds",
+        "Length of time per reconciliation per controller",
+        labels=["controller"],
+    )
 
 
 def _counter(registry: CollectorRegistry, name: str, text: str, controller: str) -> Counter:

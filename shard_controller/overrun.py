@@ -11,10 +11,11 @@ import faulthandler
 import os
 import sys
 from collections.abc import Callable, Iterable
-from types import CoroutineType
 from typing import Protocol
 
 import structlog
+
+from shard_controller.stacks import awaiting
 
 log = structlog.get_logger("shard_controller")
 
@@ -60,13 +61,11 @@ def find_overrun(
 
 def awaited_by(task: asyncio.Task[object] | None) -> list[str]:
     """Where *task* waits, as lines of a traceback, the outermost call first: asyncio itself shows only that one."""
-    lines = [] if task is None else [f"Task {task.get_name()!r} waits at (outermost call first):\n"]
-    waiting: object = None if task is None else task.get_coro()
-    while isinstance(waiting, CoroutineType) and waiting.cr_frame is not None:
-        code = waiting.cr_frame.f_code
-        lines.append(f'  File "{code.co_filename}", line {waiting.cr_frame.f_lineno} in {code.co_name}\n')
-        waiting = waiting.cr_await
-    return lines
+    if task is None:
+        return []
+    head = f"Task {task.get_name()!r} waits at (outermost call first):\n"
+    frames = ((frame.f_code, frame.f_lineno) for frame in awaiting(task))
+    return [head, *(f'  File "{code.co_filename}", line {line} in {code.co_name}\n' for code, line in frames)]
 
 
 def end_process(why: str, run: Running) -> None:

@@ -12,14 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
+import msgspec
+
 from kubeio.labels import RingKeys
 from kubeio.models import Meta
 
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True, gc=False):
     """One version of one object, as far as its ownership goes. None: the label is absent."""
 
     version: int
@@ -27,53 +28,45 @@ class State:
     drain: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Directed:
+class Directed(msgspec.Struct, frozen=True, gc=False):
     """Pass the object on to the shard *to*."""
 
     to: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(msgspec.Struct, frozen=True, gc=False):
     """Remove both labels: whoever is responsible will be assigned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True, gc=False):
     """The drain label names its owner: remove only the drain label."""
 
 
 Handoff = Directed | Plain | Kept
 
 
-@dataclass(frozen=True, slots=True)
-class Reconcile:
+class Reconcile(msgspec.Struct, frozen=True, gc=False):
     """The object is ours in this version."""
 
     state: State
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(msgspec.Struct, frozen=True, gc=False):
     """The sharder asked for the object: give it up, testing this version."""
 
     state: State
     handoff: Handoff
 
 
-@dataclass(frozen=True, slots=True)
-class Reread:
+class Reread(msgspec.Struct, frozen=True, gc=False):
     """An acknowledgement got no answer, and the cache knows nothing newer: only a consistent read can tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True, gc=False):
     """Ours, but the Lease is too old to start anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(msgspec.Struct, frozen=True, gc=False):
     """Not ours, as far as we know: nothing is done."""
 
     reason: Literal["absent", "foreign", "superseded"]

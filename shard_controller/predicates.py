@@ -60,10 +60,9 @@ class Predicate:
     Example: `sc.generation_changed | sc.Predicate(lambda old, new: old.meta.labels != new.meta.labels)`.
     """
 
-    __slots__ = ("_function",)
-
     def __init__(self, function: Condition) -> None:
         self._function = check_predicate("Predicate", function)
+        self.__doc__ = function.__doc__
 
     def __call__(self, old: Snapshot[Any], new: Snapshot[Any]) -> bool:
         return bool(self._function(old, new))
@@ -102,18 +101,20 @@ def check_predicate(field: str, function: Condition) -> Condition:
 
 
 def _generation_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+    """The spec changed. Kinds that do not count generations (ConfigMaps, Secrets) change with every version."""
     return old.meta.generation != new.meta.generation or new.meta.generation == 0
 
 
 def _labels_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+    """The labels differ."""
     return old.meta.labels != new.meta.labels
 
 
 def _annotations_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+    """The annotations differ."""
     return old.meta.annotations != new.meta.annotations
 
 
 generation_changed: Final = Predicate(_generation_changed)
-"""The spec changed. Kinds that do not count generations (ConfigMaps, Secrets) change with every version."""
 labels_changed: Final = Predicate(_labels_changed)
 annotations_changed: Final = Predicate(_annotations_changed)

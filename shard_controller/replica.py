@@ -33,6 +33,7 @@ from kubeio.rest.events import EventRecorder
 from kubeio.rest.reviews import Reviews
 from shard_controller import config, life, process
 from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single
+from shard_controller.attempts import Attempts
 from shard_controller.cache import Cache, Kind, Task, WatchedKind
 from shard_controller.compute import ComputePool
 from shard_controller.config import RingView, Settings
@@ -46,6 +47,7 @@ from shard_controller.guard import Guard, RingGuard, SoleGuard
 from shard_controller.heartbeat import LOST_LEASE_EXIT, HeartbeatThread
 from shard_controller.history import History
 from shard_controller.inspection import Inspection, Pages
+from shard_controller.intake import Intake
 from shard_controller.journal import FileJournal, Journal, NoJournal
 from shard_controller.life import Life
 from shard_controller.loop_watch import LoopWatch
@@ -201,7 +203,7 @@ class Replica:
             gate.follow(phase)
             if phase is not Phase.HELD:
                 for worker in workers:
-                    worker.interrupt("lease")
+                    worker.attempts.interrupt("lease")
 
         heartbeat = HeartbeatThread(
             self._cluster,
@@ -382,19 +384,33 @@ class Replica:
             shard=way.shard,
             fencing_token=way.shard,
             wall=self._clock.wall,
+            log=log.bind(controller=self._controller.name),
         )
-        return Worker(
+        guard = way.guard(writer)
+        intake = Intake(self._controller, way.cache, around.kinds, guard, queue)
+        attempts = Attempts(
             self._controller,
-            way.cache,
             around,
-            way.guard(writer),
+            intake,
             workers=self._workers,
-            writer=writer,
-            gate=way.gate,
             queue=queue,
             journal=way.journal,
             history=self._history,
             tracing=find_tracing(shard=way.shard),
+            metrics=self._metrics,
+        )
+        return Worker(
+            self._controller,
+            way.cache,
+            guard,
+            intake,
+            attempts,
+            workers=self._workers,
+            writer=writer,
+            gate=way.gate,
+            queue=queue,
+            events=around.events,
+            history=self._history,
             metrics=self._metrics,
             clock=self._clock,
             rng=self._rng,

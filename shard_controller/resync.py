@@ -1,7 +1,7 @@
-"""Wakes every object once per period, changed or not, behind everything else.
+"""Wakes every object once per period, changed or not.
 
-Owns the rhythm only: who is woken and what becomes of it is the queue's and the worker's. Run by `engine` beside the
-workers, for controllers with `resync_s`.
+Owns the rhythm only: that other keys go first is the queue's, what becomes of a key the worker's. Run by `engine`
+beside the workers, for controllers with `resync_s`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ from kubeio.models import ObjectKey
 
 _JITTER = 0.1
 """Part of the period by which each wake is late at most."""
-_LOOK_AGAIN_S = 0.02
-"""While something else waits in the queue."""
 
 
 class Resync:
     """Calls *wake* for each of *keys()* once in *period_s*, evenly spread, beginning at a random one.
 
-    A key waits as long as *is_idle* says no: work that nobody asked for delays none that somebody did, and under
-    load a period lasts longer. Cost: a list of the keys per period.
+    Cost: a list of the keys per period.
     """
 
     def __init__(
@@ -34,14 +31,12 @@ class Resync:
         wake: Callable[[ObjectKey], None],
         *,
         period_s: float,
-        is_idle: Callable[[], bool],
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self._keys = keys
         self._wake = wake
         self._period_s = period_s
-        self._is_idle = is_idle
         self._clock = clock
         self._rng = rng
         self._phase = rng.random()
@@ -64,8 +59,6 @@ class Resync:
         for turn in range(count):
             jitter_s = self._rng.uniform(0, min(gap_s, self._period_s * _JITTER))
             await self._until(began + turn * gap_s + offset_s + jitter_s)
-            while not self._is_idle():  # noqa: ASYNC110 - queues do not tell when they are empty
-                await asyncio.sleep(_LOOK_AGAIN_S)
             self._wake(keys[(first + turn) % count])
 
     async def _until(self, moment: float) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, get_args, get_origin
 
 from kubeio.errors import InputError
-from shard_controller.context import Context, SyncContext
+from shard_controller.blocking import SyncContext
+from shard_controller.context import Context
 from shard_controller.declared import Resource
 
 GENERAL = "async def f(ctx: sc.Context[Model]) -> sc.Result"

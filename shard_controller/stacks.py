@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from itertools import islice
 from types import FrameType
 
+from shard_controller.eager import continued_by
+
 _FRAMES = 40
 """Innermost frames that are shown of each stack."""
 _TASKS = 200
@@ -45,14 +47,9 @@ def _stack(frame: FrameType) -> str:
     return "".join(traceback.format_stack(frame, limit=_FRAMES)).rstrip()
 
 
-def _stack_of_task(task: asyncio.Task[object]) -> str:
-    frames = list(islice(_awaiting(task.get_coro()), _FRAMES))
-    summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
-    return "".join(summary.format()).rstrip()
-
-
-def _awaiting(awaited: object) -> Iterator[FrameType]:
-    """The frames from a coroutine to the place where it is suspended; asyncio itself shows only the first."""
+def awaiting(task: asyncio.Task[object]) -> Iterator[FrameType]:
+    """The frames from the outermost call of *task* to the place where it waits; asyncio itself shows only the first."""
+    awaited: object = task.get_coro()
     while awaited is not None:
         for kind in ("cr", "gi", "ag"):
             frame = getattr(awaited, f"{kind}_frame", None)
@@ -61,4 +58,11 @@ def _awaiting(awaited: object) -> Iterator[FrameType]:
                 break
         else:
             return
-        awaited = getattr(awaited, "gi_yieldfrom" if kind == "gi" else f"{kind}_await", None)
+        further = "gi_yieldfrom" if kind == "gi" else f"{kind}_await"
+        awaited = continued_by(awaited) or getattr(awaited, further, None)
+
+
+def _stack_of_task(task: asyncio.Task[object]) -> str:
+    frames = list(islice(awaiting(task), _FRAMES))
+    summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
+    return "".join(summary.format()).rstrip()

@@ -31,11 +31,14 @@ class Tenure:
     def age_s(self, now: float) -> float:
         return now - self.sent_at
 
+    def holds(self, now: float) -> bool:
+        """Whether work may start. Asked several times per reconcile."""
+        return now - self.sent_at < self.duration_s * 2 / 3
+
     def phase(self, now: float) -> Phase:
-        age_s = self.age_s(now)
-        if age_s < self.duration_s * 2 / 3:
+        if self.holds(now):
             return Phase.HELD
-        return Phase.PAUSED if age_s < self.duration_s else Phase.LAPSED
+        return Phase.PAUSED if self.age_s(now) < self.duration_s else Phase.LAPSED
 
     @property
     def renew_at(self) -> float:
@@ -58,7 +61,7 @@ class Activity:
     def start(self, tenure: Tenure, now: float) -> bool:
         """Count one more as running if *tenure* allows it; `end` must follow exactly if this says True."""
         self.running += 1
-        if tenure.phase(now) is Phase.HELD:
+        if tenure.holds(now):
             return True
         self.running -= 1
         return False

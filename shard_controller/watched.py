@@ -59,7 +59,10 @@ class Watch(Generic[T]):
         self.namespaces = tuple(dict.fromkeys(check_namespace("namespaces", each) for each in namespaces))
 
     def targets(self, changed: Snapshot[T]) -> set[ObjectKey]:
-        """What *map* names for *changed*. Raises what it raises, and TypeError for an answer that is no key."""
+        """What *map* names for *changed*. Raises what it raises, and TypeError for an answer that is no key.
+
+        `intake` calls this.
+        """
         return {_target(each, changed) for each in self._called(changed)}
 
     def _called(self, changed: Snapshot[T]) -> Targets:

@@ -83,6 +83,7 @@ EVERYTHING: Doc = {
             "volumes": [{"name": "more", "emptyDir": {}}],
             "volumeMounts": [{"name": "more", "mountPath": "/more"}],
             "podDisruptionBudget": {"maxUnavailable": "50%"},
+            "askAboutTokens": True,
         },
         {
             "name": "others",
@@ -221,6 +222,19 @@ async def test_webhook_configurations_are_granted_by_name_and_never_all_of_them(
         nameless = {"sharder": {"webhook": {"enabled": enabled}}}
         (role,) = kinds(await renderer.template(nameless), "ClusterRole")
         assert not grants(role, "mutatingwebhookconfigurations"), "no names would mean all of them"
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_replicas_may_ask_about_tokens_if_that_is_wanted(renderer: Helm, asks: bool) -> None:
+    values = {"rings": [RING], "controllers": [{**CONTROLLER, "askAboutTokens": asks}]}
+    bindings = [
+        binding
+        for binding in kinds(await renderer.template(values), "ClusterRoleBinding")
+        if binding["roleRef"]["name"] == "system:auth-delegator"
+    ]
+    assert len(bindings) == asks
+    for binding in bindings:
+        assert [subject["name"] for subject in binding["subjects"]] == ["websites"]
 
 
 async def test_the_webhook_is_off_unless_asked_for(renderer: Helm) -> None:

@@ -466,3 +466,15 @@ async def test_what_is_asked_for_goes_before_what_changed() -> None:
     room.page("page", controller="blog", labels=asked)
     room.site("news", labels=asked)
     assert await room.woken() == ["blog", "news", "shop"]
+
+
+async def test_a_resync_goes_behind_what_changed() -> None:
+    room = Room()
+    for name in ("blog", "shop", "news"):
+        room.site(name)
+    await room.woken()
+    for name in ("blog", "news"):
+        room.intake.resync(ObjectKey("ns", name))
+    room.site("shop", generation=2)
+    room.site("news", generation=2)
+    assert await room.woken() == ["shop", "news", "blog"]

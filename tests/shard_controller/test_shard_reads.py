@@ -79,10 +79,11 @@ def context_of(cache: Cache, kinds: dict[str, Kind]) -> Context[Any]:
         shard="",
         fencing_token="",
         wall=lambda: datetime.now(UTC),
+        log=structlog.get_logger(),
     )
     current = cache.primary.get(next(iter(cache.primary.store)))
     assert current is not None
-    return Context(None, current, around, structlog.get_logger())
+    return Context(None, current, around)
 
 
 def names(found: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Resync in virtual time: once per period each, evenly spread, behind everything else."""
+"""Resync in virtual time: once per period each, evenly spread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,9 +33,7 @@ def keys(count: int) -> list[ObjectKey]:
     return [ObjectKey("ns", f"site-{number}") for number in range(count)]
 
 
-async def wakes(
-    count: int, *, periods: float, seed: int = 1, is_idle: Callable[[], bool] = lambda: True
-) -> list[tuple[float, str]]:
+async def wakes(count: int, *, periods: float, seed: int = 1) -> list[tuple[float, str]]:
     """When which key was woken in so many periods, counted from the start."""
     seen: list[tuple[float, str]] = []
     clock = LoopClock()
@@ -45,7 +42,6 @@ async def wakes(
         lambda: keys(count),
         lambda key: seen.append((clock.now() - began, key.name)),
         period_s=PERIOD_S,
-        is_idle=is_idle,
         clock=clock,
         rng=random.Random(seed),
     )
@@ -78,13 +74,6 @@ async def test_two_processes_do_not_begin_with_the_same_object() -> None:
     first = await wakes(1000, periods=0.1, seed=1)
     second = await wakes(1000, periods=0.1, seed=2)
     assert {name for _, name in first}.isdisjoint({name for _, name in second})
-
-
-async def test_a_wake_waits_while_something_else_waits_and_none_is_lost() -> None:
-    busy_until_s = asyncio.get_running_loop().time() + 15
-    seen = await wakes(50, periods=3, is_idle=lambda: asyncio.get_running_loop().time() >= busy_until_s)
-    assert min(at for at, _ in seen) >= 15
-    assert {name for _, name in seen} == {key.name for key in keys(50)}
 
 
 async def test_without_objects_nothing_is_woken() -> None:

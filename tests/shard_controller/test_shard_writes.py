@@ -186,8 +186,9 @@ async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shar
             shard=ME,
             fencing_token=ME,
             wall=SystemClock().wall,
+            log=structlog.get_logger(),
         )
-        context = Context(None, current, around, structlog.get_logger())
+        context = Context(None, current, around)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await context.create(PAGES, "blog", {"data": {"page": "new"}})
