@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Coroutine
 from typing import Any, Generic, Never, TypeVar
 
@@ -31,13 +30,14 @@ from shard_controller.intake import Intake
 from shard_controller.metrics import ControllerMetrics
 from shard_controller.ownership import Acknowledge, Drop, Reconcile, Reread, Wait
 from shard_controller.resync import Resync
+from shard_controller.turns import Turns
 from shard_controller.writes import Writer
 
 log = structlog.get_logger("shard_controller")
 M = TypeVar("M")
 
 TURN_S = 0.005
-"""Functions that never wait for anything give the loop to others after this long."""
+"""Reconciles that never wait for anything leave the loop to others after this long, all together."""
 HANDOFFS = 64
 """Objects given up at the same time, beside the reconciles: each waits for two answers of the server."""
 
@@ -78,7 +78,7 @@ class Worker(Generic[M]):
         self._rng = rng
         self._workers = workers
         self._handoffs: set[asyncio.Task[None]] = set()
-        self._gives_way_at = 0.0
+        self._turns = Turns(TURN_S)
         self.handed_over = 0
         """Keys taken from the queue so far: progress."""
 
@@ -110,15 +110,14 @@ class Worker(Generic[M]):
 
     async def _consume(self, group: asyncio.TaskGroup) -> None:
         while True:
+            if self._turns.is_over():  # before a key is taken: it would be kept from the others
+                await self._turns.next()
             if not self._gate.is_open():
                 await self._gate.wait_open()
             try:
                 task = await self._queue.get()
             except QueueClosed:
                 return
-            if time.monotonic() >= self._gives_way_at:
-                await asyncio.sleep(0)
-                self._gives_way_at = time.monotonic() + TURN_S
             self.handed_over += 1
             found = self._cache.kind(task.resource).get(task.key)
             if found is not None and self._guard.is_draining(found.meta) and len(self._handoffs) < HANDOFFS:
