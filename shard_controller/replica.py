@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, assert_never
 
 import structlog
@@ -24,37 +23,29 @@ from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.program.door import Door
 from kubeio.program.server import Guarded, ProbeServer, write_port
-from kubeio.queues.metrics import QueueCollectors
-from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
-from kubeio.rest.events import EventRecorder
 from kubeio.rest.reviews import Reviews
 from shard_controller import config, life, process
 from shard_controller.api import Controller, LeaderElected, Mode, Sharded, Single
-from shard_controller.attempts import Attempts
-from shard_controller.cache import Cache, Kind, Task, WatchedKind
-from shard_controller.compute import ComputePool
+from shard_controller.assembly import Assembly, Way
+from shard_controller.cache import Cache
 from shard_controller.config import RingView, Settings
-from shard_controller.context import Surroundings
 from shard_controller.drain import Evidence, Handover
 from shard_controller.engine import Engine
-from shard_controller.errors import STATUS_REMEDY
 from shard_controller.fence import Fence, ShardFence, Unfenced, VersionFence
 from shard_controller.gate import Gate, OpenGate, ShardGate
 from shard_controller.guard import Guard, RingGuard, SoleGuard
 from shard_controller.heartbeat import LOST_LEASE_EXIT, HeartbeatThread
 from shard_controller.history import History
 from shard_controller.inspection import Inspection, Pages
-from shard_controller.intake import Intake
 from shard_controller.journal import FileJournal, Journal, NoJournal
 from shard_controller.life import Life
 from shard_controller.loop_watch import LoopWatch
 from shard_controller.metrics import ControllerMetrics
 from shard_controller.progress import Pulse
+from shard_controller.resources import find_resources
 from shard_controller.tenure import Activity, Phase, Tenure
-from shard_controller.tracing import find_tracing
 from shard_controller.worker import Worker
 from shard_controller.writes import Writer
 
@@ -63,23 +54,6 @@ log = structlog.get_logger("shard_controller")
 _RING_POLL_S = 10.0
 DEBUG_RIGHT = "/debug/objects"
 """The nonResourceURL that an account must be allowed to get to see any page below /debug."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """What the mode decides."""
-
-    cache: Cache
-    owned: dict[str, Resource]
-    fence: Fence
-    gate: Gate
-    guard: Callable[[Writer], Guard]
-    journal: Journal
-    selector: str
-    ring: str
-    shard: str
-    leases: Leases | None
-    keys: RingKeys | None
 
 
 class Replica:
@@ -104,10 +78,20 @@ class Replica:
         self._clock = clock
         self._stopping = stopping
         self._rng = random.Random()  # noqa: S311 - jitter and names, no secrets
-        self._workers = settings.workers or controller.workers
-        self._metrics = ControllerMetrics(registry, controller=controller.name, workers=self._workers)
+        workers = settings.workers or controller.workers
+        self._metrics = ControllerMetrics(registry, controller=controller.name, workers=workers)
         self._pulse = Pulse()
         self._history = History(clock)
+        self._assembly = Assembly(
+            controller,
+            settings,
+            client,
+            registry,
+            metrics=self._metrics,
+            history=self._history,
+            clock=clock,
+            rng=self._rng,
+        )
         self._pages = Pages()
         self._engine: Engine | None = None
         self._writer: Writer | None = None
@@ -223,7 +207,7 @@ class Replica:
             handover = Handover(cache, writer, evidence, keys=keys, shard=born.name, metrics=self._metrics)
             return RingGuard(handover, gate, keys=keys, shard=born.name)
 
-        way = _Way(
+        way = Way(
             cache=cache,
             owned=owned,
             fence=self._fenced(ShardFence(keys, born.name)),
@@ -277,10 +261,10 @@ class Replica:
         await self._run_engine(self._alone(cache, owned, self._settings.member_name), [], polled_ring="")
         return 0
 
-    def _alone(self, cache: Cache, owned: dict[str, Resource], identity: str) -> _Way:
+    def _alone(self, cache: Cache, owned: dict[str, Resource], identity: str) -> Way:
         journal = self._journal(identity)
         journal.life(member=self._settings.member_name)
-        return _Way(
+        return Way(
             cache=cache,
             owned=owned,
             fence=self._fenced(VersionFence()),
@@ -296,45 +280,14 @@ class Replica:
 
     # -- parts
 
-    async def _run_engine(self, way: _Way, workers: list[Worker[Any]], *, polled_ring: str) -> bool:
+    async def _run_engine(self, way: Way, workers: list[Worker[Any]], *, polled_ring: str) -> bool:
         """Work until asked to stop. True if every request that was sent is answered, or too old to matter."""
-        queue: WorkQueue[Task] = WorkQueue(
-            clock=self._clock,
-            rng=self._rng,
-            base_delay_s=self._controller.backoff.base_s,
-            max_delay_s=self._controller.backoff.max_s,
-            metrics=QueueCollectors(self._registry).named(self._controller.name),
-        )
-        writer = Writer(
-            self._client,
-            way.fence,
-            leases=way.leases,
-            shard_label=way.keys.shard if way.keys else "",
-            drain_label=way.keys.drain if way.keys else "",
-            shard=way.shard,
-            field_manager=self._controller.name,
-            journal=way.journal,
-            metrics=self._metrics,
-            may_create=way.gate.is_open,
-            clock=self._clock,
-            rng=self._rng,
-            tracing=find_tracing(shard=way.shard),
-        )
-        engine = Engine(
-            self._client,
-            way.cache,
-            namespaces=self._settings.namespaces,
-            label_selector=way.selector,
-            queue=queue,
-            gate=way.gate,
-            pulse=self._pulse,
-            silence_s=self._settings.silence_s,
-            clock=self._clock,
-            rng=self._rng,
-        )
+        queue = self._assembly.queue()
+        writer = self._assembly.writer(way)
+        engine = self._assembly.engine(way, queue, self._pulse)
 
         def build(tasks: asyncio.TaskGroup) -> Worker[Any]:
-            worker = self._worker(way, writer, queue, tasks)
+            worker = self._assembly.worker(way, writer, queue, tasks)
             workers.append(worker)
             return worker
 
@@ -362,101 +315,8 @@ class Replica:
             poll.cancel()
         return stop.is_settled
 
-    def _worker(
-        self, way: _Way, writer: Writer, queue: WorkQueue[Task], tasks: asyncio.TaskGroup
-    ) -> Worker[Any]:
-        by_resource = {kind.resource: kind for kind in way.cache}
-        around = Surroundings(
-            cache=way.cache,
-            kinds={text: by_resource[resource] for text, resource in way.owned.items()},
-            writer=writer,
-            client=self._client,
-            events=EventRecorder(
-                self._client,
-                reporter=f"ringleader.dev/{self._controller.name}",
-                instance=way.shard,
-                clock=self._clock,
-                rng=self._rng,
-            ),
-            compute=ComputePool(self._controller.compute_workers),
-            tasks=tasks,
-            ring=way.ring,
-            shard=way.shard,
-            fencing_token=way.shard,
-            wall=self._clock.wall,
-            log=log.bind(controller=self._controller.name),
-        )
-        guard = way.guard(writer)
-        intake = Intake(self._controller, way.cache, around.kinds, guard, queue)
-        attempts = Attempts(
-            self._controller,
-            around,
-            intake,
-            workers=self._workers,
-            queue=queue,
-            journal=way.journal,
-            history=self._history,
-            tracing=find_tracing(shard=way.shard),
-            metrics=self._metrics,
-        )
-        return Worker(
-            self._controller,
-            way.cache,
-            guard,
-            intake,
-            attempts,
-            workers=self._workers,
-            writer=writer,
-            gate=way.gate,
-            queue=queue,
-            events=around.events,
-            history=self._history,
-            metrics=self._metrics,
-            clock=self._clock,
-            rng=self._rng,
-        )
-
     async def _resources(self, view: RingView | None) -> tuple[Cache, dict[str, Resource]]:
-        """The declared resources as the server serves them, and with a ring all that it says is controlled."""
-        discovery, controller = Discovery(self._client), self._controller
-        primary = await discovery.resolve(controller.resource.text)
-        owned = {wanted.text: await discovery.resolve(wanted.text) for wanted in controller.owns}
-        declared = {owned[resource.text]: resource for resource in controller.owns}
-        declared[primary] = controller.resource
-        if lacks_status(primary, await discovery.subresources(primary)):
-            log.warning("no status subresource", resource=primary.group_resource, remedy=STATUS_REMEDY)
-        watched = [
-            WatchedKind(watch, await discovery.resolve(watch.resource.text), clock=self._clock)
-            for watch in controller.watches
-        ]
-        controlled = list(dict.fromkeys(owned.values()))
-        if view is not None:
-            controlled = await config.controlled_resources(discovery, view.entry(primary), owned)
-        self._check_namespaces((primary, *controlled))
-        remembered = {owned[each.resource.text] for each in controller.owned if each.when is not None}
-        if controller.when is not None:
-            remembered.add(primary)
-        kinds = [
-            Kind(
-                resource,
-                clock=self._clock,
-                declared=declared.get(resource),
-                remembers=resource in remembered,
-            )
-            for resource in (primary, *controlled)
-        ]
-        return Cache(kinds[0], kinds[1:], watched), owned
-
-    def _check_namespaces(self, resources: Iterable[Resource]) -> None:
-        """Without a ring file a cluster-scoped resource is watched all the same: the ring gives it out everywhere."""
-        for resource in resources:
-            if self._settings.ring_file and self._settings.namespaces and not resource.namespaced:
-                raise InputError(
-                    "--namespaces",
-                    self._settings.namespace,
-                    f"does not hold {resource.group_resource}: it is cluster-scoped",
-                    "leave it out; that takes the rights of a ClusterRole",
-                )
+        return await find_resources(self._client, self._controller, self._settings, view, self._clock)
 
     def _birth(self, view: RingView, keys: RingKeys) -> life.Birth:
         longest_s = view.spec.max_lease_duration_seconds
@@ -501,12 +361,6 @@ class Replica:
                 log.info("ring is going away", ring=ring)
                 self._stopping.set()
                 return
-
-
-def lacks_status(resource: Resource, subresources: Iterable[str]) -> bool:
-    """Whether *resource* is a custom one without a writable status. Pure. Kubernetes' own are as they are."""
-    is_custom = "." in resource.group and not resource.group.endswith(".k8s.io")
-    return is_custom and "status" not in subresources
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[Phase], None], phase: Phase) -> None:
