@@ -8,7 +8,7 @@ ARGS ?=
 VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store loadtest failover model mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store loadtest failover endurance model mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,9 @@ loadtest: setup ## one minute of load on the embedded control plane
 failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,000 objects; all are away for ten minutes
 	@RINGLEADER_FAILOVER_OBJECTS=20000 $(BIN)/python -m pytest -q tests/sharder/io/test_sharder_failover.py
 	@RINGLEADER_AWAY_S=600 $(BIN)/python -m pytest -q -k embedded tests/fleet/test_fleet_without_sharder.py
+
+endurance: setup ## a replica sees 100,000 changes: its memory stays what it was (minutes)
+	@RINGLEADER_CHANGES=100000 $(BIN)/python -m pytest -q -s --timeout 900 tests/shard_controller/test_shard_memory.py
 
 model: setup ## every order of events of the protocol's model, to the end (long; ARGS=--write for the docs)
 	@$(BIN)/python -m tests.sharder.model $(ARGS)
