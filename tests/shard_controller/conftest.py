@@ -203,11 +203,18 @@ class Bench:
         """The Website or ConfigMap *name*; empty if there is none."""
         return await self.find(WEBSITES if plural == "websites" else CONFIGMAPS, name) or {}
 
-    async def secret(self, name: str, data: dict[str, str]) -> None:
+    async def distribute(self, entry: Object) -> None:
+        """Have the ring give out one more resource."""
+        ring = await self.client.get(CONTROLLER_RINGS, KEYS.ring, type=dict)
+        resources = [*ring["spec"]["resources"], entry]
+        change = MergePatch({"spec": {"resources": resources}})
+        await self.client.patch(CONTROLLER_RINGS, KEYS.ring, change, type=dict)
+
+    async def secret(self, name: str, data: dict[str, str], *, labels: dict[str, str] | None = None) -> None:
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels or {}},
             "data": data,
         }
         await self.client.create(SECRETS, body, namespace=NAMESPACE, type=dict)

@@ -20,6 +20,7 @@ from kubeio.errors import InputError
 from shard_controller.target import load_controller
 
 ROOT = Path(__file__).parents[2]
+CORE_CONFIGMAPS = {"group": "", "resource": "configmaps"}
 SNAPSHOT = Path(__file__).parent / "public_signatures.txt"
 
 
@@ -347,11 +348,19 @@ async def test_a_controller_that_the_ring_does_not_distribute_is_refused(
     assert "does not distribute secrets (only websites.example.com)" in shard.log.read_text()
 
 
-async def test_the_website_example_publishes_its_page(bench: Bench) -> None:
+MODES = pytest.mark.parametrize("mode", ["sharded", "leader-elected", "single"])
+"""The same file, unchanged."""
+
+
+@MODES
+async def test_the_website_example_publishes_its_page(bench: Bench, mode: str) -> None:
     shard = await bench.start(
-        "web-0", program="examples/website/controller.py:websites", env={"WEBSITE_WAIT_MS": "0-20"}
+        "web-0",
+        program="examples/website/controller.py:websites",
+        mode=mode,
+        env={"WEBSITE_WAIT_MS": "0-20"},
     )
-    await bench.site("blog", "<h1>Hello</h1>", owner=shard)
+    await bench.site("blog", "<h1>Hello</h1>", owner=shard if mode == "sharded" else "")
     configmaps = load(ROOT / "examples/website/controller.py").CONFIGMAPS
     assert configmaps.text == "configmaps/v1"
 
@@ -368,9 +377,12 @@ async def test_the_website_example_publishes_its_page(bench: Bench) -> None:
     assert page == "<!doctype html><title>blog</title><body><h1>Hello</h1></body>"
 
 
-async def test_the_checksum_example_works_on_core_resources(bench: Bench) -> None:
-    shard = await bench.start("sums-0", program="examples/checksum/controller.py:checksums", mode="single")
-    await bench.secret("database", {"password": "Y29ycmVjdA=="})
+@MODES
+async def test_the_checksum_example_works_on_core_resources(bench: Bench, mode: str) -> None:
+    await bench.distribute({"group": "", "resource": "secrets", "controlledResources": [CORE_CONFIGMAPS]})
+    shard = await bench.start("sums-0", program="examples/checksum/controller.py:checksums", mode=mode)
+    labels = {bench.keys.shard: shard.name} if mode == "sharded" else {}
+    await bench.secret("database", {"password": "Y29ycmVjdA=="}, labels=labels)
 
     async def has_sums() -> bool:
         return bool(await bench.get("configmaps", "database-checksum"))
