@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, TypeVar, assert_never
 import msgspec
 
 from kubeio.errors import Conflict, Forbidden, Invalid, KubeError
-from kubeio.models import Object
+from kubeio.models import Meta, Object
 from kubeio.queues.workqueue import WorkQueue
 from shard_controller import finalizers
 from shard_controller.api import Controller
@@ -31,12 +31,12 @@ from shard_controller.eager import rest_of
 from shard_controller.errors import Elsewhere, LeaseNotHeld, PermanentError, Refused, StatusMissing
 from shard_controller.history import History
 from shard_controller.intake import Intake
-from shard_controller.journal import Journal, Outcome
+from shard_controller.journal import Journal, NoJournal, Outcome
 from shard_controller.metrics import ControllerMetrics
 from shard_controller.overrun import Running, end_process, find_overrun
 from shard_controller.results import Done, RequeueAfter, Result
 from shard_controller.signatures import is_async
-from shard_controller.tracing import Tracing
+from shard_controller.tracing import NoTracing, Traced, Tracing
 
 M = TypeVar("M")
 
@@ -75,6 +75,7 @@ class Attempts(Generic[M]):
         self._blocking = {id(function) for function in functions if not is_async(function)}
         self._resource = str(around.cache.primary.name)
         self._running: dict[Task, _Run] = {}
+        self._is_told = not isinstance(journal, NoJournal) or not isinstance(tracing, NoTracing)
         self._shows_all = around.log.is_enabled_for(logging.DEBUG)
         metrics.watch_running(self._running.__len__)
 
@@ -110,8 +111,7 @@ class Attempts(Generic[M]):
             return
         context = Context(model, current, self._around)
         run = _Run()
-        self._journal.begin(self._resource, current.meta)
-        traced = self._tracing.reconcile(self._controller.name, self._resource, current.meta)
+        traced = self._tell_begin(current.meta) if self._is_told else None
         began = time.perf_counter()
         outcome: Outcome = "error"
         try:
@@ -120,18 +120,24 @@ class Attempts(Generic[M]):
             outcome = "cancelled"
             raise
         finally:
-            await context.settled()
+            if not context.close():
+                await context.settled()
             if run.is_listed:
                 self._running.pop(task)
                 self._intake.ends(task)
             ended_at = time.perf_counter()
             took_s = ended_at - began
             self._metrics.time.observe(took_s)
-            self._journal.end(self._resource, current.meta, outcome)
             self._history.ended(task, outcome, at=ended_at, took_s=took_s)
-            traced.end(outcome, run.error)
+            if traced is not None:
+                self._journal.end(self._resource, current.meta, outcome)
+                traced.end(outcome, run.error)
             if self._shows_all:
                 context.log.debug("reconciled", outcome=outcome, took_s=round(took_s, 4))
+
+    def _tell_begin(self, meta: Meta) -> Traced:
+        self._journal.begin(self._resource, meta)
+        return self._tracing.reconcile(self._controller.name, self._resource, meta)
 
     def _is_unfit(self, task: Task, current: Object, error: msgspec.ValidationError) -> None:
         """No retry until the object changes: it cannot become readable by itself."""
@@ -160,7 +166,14 @@ class Attempts(Generic[M]):
     async def _attempt(self, task: Task, context: Context[M], run: _Run) -> Outcome:
         """Run the user's function and decide what becomes of the key."""
         try:
-            result = await self._timed(task, context, run)
+            call = self._call(context)
+            try:
+                waits_for = call.send(None)
+            except StopIteration as answer:  # as far as it goes without waiting, no clock could stop it
+                result: Result = answer.value
+            else:
+                self._is_seen(task, run)
+                result = await self._in_time(run, call, waits_for)
         except TimeoutError as error:
             if run.interrupted:
                 self._queue.add(task)
@@ -185,15 +198,8 @@ class Attempts(Generic[M]):
             return self._failed(task, context, run, error)
         return self._succeeded(task, result)
 
-    async def _timed(self, task: Task, context: Context[M], run: _Run) -> Result:
-        """The answer of `_call`, in time. As far as it goes without waiting, no clock could stop it."""
-        call = self._call(context)
-        try:
-            waits_for = call.send(None)
-        except StopIteration as answer:
-            result: Result = answer.value
-            return result
-        self._is_seen(task, run)
+    async def _in_time(self, run: _Run, call: Coroutine[Any, Any, Result], waits_for: object) -> Result:
+        """The answer of *call*, which waits for something. Raises TimeoutError, and what it raises."""
         scope = asyncio.timeout(self._controller.timeout_s)
         try:
             async with scope:

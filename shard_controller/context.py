@@ -310,10 +310,14 @@ class Context(Generic[M]):
         self.conditions.stall(error.reason, told)
         self.event(error.reason, told, "Warning")
 
-    async def settled(self) -> None:
-        """Wait until it is known of every create whether it happened, at the end. `attempts` calls this."""
+    def close(self) -> bool:
+        """Send no more creates; whether all that were sent are answered. `attempts` calls this."""
         self._is_over = True
-        if self._creates:
+        return not self._creates
+
+    async def settled(self) -> None:
+        """Close, and wait until it is known of every create whether it happened. `attempts` calls this."""
+        if not self.close():
             await asyncio.wait(self._creates)
 
     async def _write_status(self, wanted: dict[str, object]) -> None:

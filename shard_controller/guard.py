@@ -90,7 +90,9 @@ class SoleGuard:
         if meta is None:
             return Drop("absent")
         state = State(version_of(meta), None, None)
-        return Drop("superseded") if state.version < kind.floors.floor(key) else Reconcile(state)
+        if kind.floors and state.version < kind.floors.floor(key):
+            return Drop("superseded")
+        return Reconcile(state)
 
     def decide_read(self, kind: Kind, meta: Meta) -> Decision:
         return self.decide(kind, meta.key, meta)

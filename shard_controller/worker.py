@@ -119,26 +119,26 @@ class Worker(Generic[M]):
             except QueueClosed:
                 return
             self.handed_over += 1
-            found = self._cache.kind(task.resource).get(task.key)
+            kind = self._cache.kind(task.resource)
+            found = kind.get(task.key)
             if found is not None and self._guard.is_draining(found.meta) and len(self._handoffs) < HANDOFFS:
                 # two round trips and no work, so no worker waits for it
-                handoff = group.create_task(self._serve_later(task), name="handoff")
+                handoff = group.create_task(self._serve_later(task, kind), name="handoff")
                 self._handoffs.add(handoff)
                 handoff.add_done_callback(self._handoffs.discard)
             else:
-                await self._serve(task, found)
+                await self._serve(task, kind, found)
 
-    async def _serve_later(self, task: Task) -> None:
-        await self._serve(task, self._cache.kind(task.resource).get(task.key))
+    async def _serve_later(self, task: Task, kind: Kind) -> None:
+        await self._serve(task, kind, kind.get(task.key))
 
-    async def _serve(self, task: Task, found: Object | None) -> None:
+    async def _serve(self, task: Task, kind: Kind, found: Object | None) -> None:
         """Handle *task*, cached as *found*, unless the gate has closed meanwhile, and give its key back."""
         if not self._gate.start():
             self._queue.add(task)
             self._queue.done(task)
             return
         try:
-            kind = self._cache.kind(task.resource)
             drained = self.intake.take_drained(task)
             for child in drained:
                 await self._give_up(child)

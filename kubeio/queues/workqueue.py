@@ -244,8 +244,12 @@ class WorkQueue(Generic[K]):
         if self._metrics is not None:
             self._metrics.work_duration.observe(now - started_at)
         priority = self._again.pop(key, None) if self._again else None
-        if priority is not None:
+        if priority is None:
+            return
+        if self._getters:
             self._enqueue(key, now, priority)
+        else:
+            self._levels[priority].push(key, now)
 
     def close(self, *, drain: bool = True) -> None:
         """Accept nothing more and drop what is delayed. What waits is still handed out if *drain*.
