@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Never
 
 import structlog
@@ -89,15 +90,15 @@ class Engine:
             follow(watched, watched.watch.namespaces or namespaces, watched.watch.label_selector)
 
     def _hears(self, kind: Kind) -> Callable[[Change], None]:
-        def on_change(change: Change) -> None:
-            if self._worker is None:
-                return
-            if isinstance(kind, WatchedKind):
+        def watched_changed(kind: WatchedKind, change: Change) -> None:
+            if self._worker is not None:
                 self._worker.intake.watched_changed(kind, change)
-            else:
+
+        def changed(change: Change) -> None:
+            if self._worker is not None:
                 self._worker.intake.changed(kind, change)
 
-        return on_change
+        return partial(watched_changed, kind) if isinstance(kind, WatchedKind) else changed
 
     @property
     def is_synced(self) -> bool:

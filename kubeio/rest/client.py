@@ -24,6 +24,7 @@ from kubeio.resource import Resource
 from kubeio.rest import answers
 from kubeio.rest.answers import Page
 from kubeio.rest.exchange import Answer
+from kubeio.rest.line_stream import Lines
 from kubeio.rest.transport import Call, Transport
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Client:
         query: Mapping[str, str] = _NOTHING,
         accept: str = _JSON,
         connect_timeout_s: float = 30.0,
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    ) -> AbstractAsyncContextManager[Lines]:
         """The lines of a watch, on a connection of its own; *connect_timeout_s* lasts until the answer begins.
 
         The iterator ends when the server ends the answer, and raises Unreachable when it is cut off.

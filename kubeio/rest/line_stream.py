@@ -38,22 +38,40 @@ class Lines:
         return self
 
     async def __anext__(self) -> bytes:
+        if not self._ready and not await self._comes():
+            raise StopAsyncIteration
+        line = self._ready.popleft()
+        self._was_read(len(line))
+        return line
+
+    async def take(self, most: int) -> list[bytes]:
+        """What has come, *most* lines of it at most; waits for the first. Empty at the end of the stream."""
+        if not self._ready and not await self._comes():
+            return []
+        ready = self._ready
+        taken = [ready.popleft() for _ in range(min(most, len(ready)))]
+        self._was_read(sum(map(len, taken)))
+        return taken
+
+    async def _comes(self) -> bool:
+        """Wait for a line; whether there is one, or the stream ended. Raises what it was cut off by."""
         while not self._ready:
             if self._failure is not None:
                 raise self.translate(self._failure)
             if self._is_over:
-                raise StopAsyncIteration
+                return False
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        line = self._ready.popleft()
-        self._ready_bytes -= len(line)
+        return True
+
+    def _was_read(self, count: int) -> None:
+        self._ready_bytes -= count
         if self._is_paused and self._ready_bytes <= MAX_LAG_BYTES // 2:
             self._is_paused = False
             self._resume()
-        return line
 
     def feed(self, chunk: bytes) -> None:
         """Take *chunk* of the body. Raises LineTooLong."""

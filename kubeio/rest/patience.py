@@ -6,7 +6,7 @@ Knows nothing of watches. Used by `kubeio.watches.watch`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -37,12 +37,16 @@ class Patience:
 
     async def next(self, items: AsyncIterator[T]) -> T | None:
         """The next of *items*; None at their end. Raises TimeoutError."""
+        return await self.wait_for(anext(items, None))
+
+    async def wait_for(self, call: Awaitable[T]) -> T:
+        """What *call* gives. Raises TimeoutError."""
         task = asyncio.current_task()
         asked_before = task.cancelling() if task is not None else 0
         self._waiter = task
         self._waits_since = self._loop.time()
         try:
-            return await anext(items, None)
+            return await call
         except asyncio.CancelledError as cancelled:
             # As asyncio.timeout does it: our own request to cancel is taken back, anybody else's goes on.
             if self._is_over and task is not None and task.uncancel() <= asked_before:

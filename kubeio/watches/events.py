@@ -82,6 +82,8 @@ class _Status(msgspec.Struct):
     details: _StatusDetails | None = None
 
 
+_BEGINNINGS: Final = ((b'{"type":"ADDED","object":', True), (b'{"type":"MODIFIED","object":', False))
+"""As API servers write most lines: what follows, but for the last brace, is the object."""
 _line_decoder = msgspec.json.Decoder(_Line)
 _meta_decoder = msgspec.json.Decoder(HasMeta)
 _status_decoder = msgspec.json.Decoder(_Status)
@@ -92,6 +94,17 @@ def decode_line(line: bytes, attempted: str) -> Changed | Removed | Bookmark | I
 
     Raises: the ApiError that an ERROR event carries; Unreachable if the line is torn or unreadable.
     """
+    for beginning, is_new in _BEGINNINGS:
+        if line.startswith(beginning):
+            raw = line[len(beginning) : -1]
+            try:
+                return Changed(Object(_meta_decoder.decode(raw).metadata, raw), is_new=is_new)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                break  # written in another way, or torn
+    return _decoded(line, attempted)
+
+
+def _decoded(line: bytes, attempted: str) -> Changed | Removed | Bookmark | InitialEventsEnd:
     try:
         parsed = _line_decoder.decode(line)
         raw = bytes(parsed.object)

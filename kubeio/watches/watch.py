@@ -37,6 +37,7 @@ from kubeio.errors import (
 from kubeio.models import Object
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
+from kubeio.rest.line_stream import Lines
 from kubeio.rest.patience import Patience
 from kubeio.watches.events import (
     Bookmark,
@@ -220,39 +221,49 @@ class ListWatch:
         Only the first: a streamed list names its version at its end, so that the objects of a stale one would
         be believed before it can be refused.
         """
-        batch: list[Object] = []
         try:
             async with self._stream(_INITIAL_EVENTS) as lines:
                 yield ListStarted()
                 with Patience(min(self._silence_s, _INITIAL_SILENCE_S)) as patience:
                     while not self._has_picture:
-                        event = decode_line(await self._initial_line(lines, patience), self._attempted)
+                        part = iter(await self._initial_lines(lines, patience))
                         self._is_alive()
-                        match event:
-                            case Changed(object=obj):
-                                batch.append(obj)
-                                if len(batch) == self._part:
-                                    yield Listed(batch)
-                                    batch = []
-                            case InitialEventsEnd(resource_version=version):
-                                yield Listed(batch)
-                                batch = []
-                                yield self._picture_complete(version)
-                            case _:
-                                raise _NoStreamedList("the list is followed by no end mark")
+                        batch, version = self._listed(part)
+                        yield Listed(batch)
+                        if version is not None:
+                            yield self._picture_complete(version)
+                for line in part:  # came in one piece with the end of the list
+                    yield self._seen(decode_line(line, self._attempted))
                 with Patience(self._silence_s) as patience:
-                    while (line := await self._next_line(lines, patience)) is not None:
-                        yield self._seen(decode_line(line, self._attempted))
+                    while (next_line := await self._next_line(lines, patience)) is not None:
+                        yield self._seen(decode_line(next_line, self._attempted))
         except (BadRequest, Invalid, _Silent) as error:
             if self._has_picture:
                 raise
             raise _NoStreamedList(str(error)) from error
 
-    async def _initial_line(self, lines: AsyncIterator[bytes], patience: Patience) -> bytes:
-        line = await self._next_line(lines, patience)
-        if line is None:
+    def _listed(self, part: Iterator[bytes]) -> tuple[list[Object], str | None]:
+        """Objects of the initial events in *part*, and the version of the list if it ends there, with some left."""
+        batch: list[Object] = []
+        for line in part:
+            match decode_line(line, self._attempted):
+                case Changed(object=obj):
+                    batch.append(obj)
+                case InitialEventsEnd(resource_version=version):
+                    return batch, version
+                case _:
+                    raise _NoStreamedList("the list is followed by no end mark")
+        return batch, None
+
+    async def _initial_lines(self, lines: Lines, patience: Patience) -> list[bytes]:
+        """Some of the lines of a streamed list: those that have come, a part of them at most."""
+        try:
+            part = await patience.wait_for(lines.take(self._part))
+        except TimeoutError as error:
+            raise _Silent(self._attempted, patience.limit_s) from error
+        if not part:
             raise Unreachable(self._attempted, "the stream ended amid the list", maybe_done=False)
-        return line
+        return part
 
     def _refuse_older(self, version: str) -> None:
         if is_older(version, self.resource_version):
@@ -294,7 +305,7 @@ class ListWatch:
                 self.resource_version = newest(self.resource_version, version)
                 return Bookmark(version)
 
-    def _stream(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def _stream(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[Lines]:
         wanted = {
             "watch": "true",
             "allowWatchBookmarks": "true",

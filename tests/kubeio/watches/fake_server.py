@@ -18,6 +18,8 @@ from kubeio.errors import BadRequest, Expired, KubeError, ServerFailure, Unreach
 from kubeio.models import HasMeta, Object, ObjectKey
 from kubeio.resource import Resource
 from kubeio.rest.client import Client, Page
+from kubeio.rest.exchange import Broken
+from kubeio.rest.line_stream import Lines
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 BOOKMARK_S = 60.0
@@ -136,7 +138,7 @@ class FakeServer:
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str], accept: str = "", **_: object
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
+    ) -> AsyncIterator[Lines]:
         assert path == "/apis/example.com/v1/websites"
         assert query["watch"] == "true"
         wants_list = query.get("sendInitialEvents") == "true"
@@ -148,12 +150,29 @@ class FakeServer:
         if not wants_list and since < self._compacted and len(self.queries) % 2:
             raise Expired("WATCH", status=410, reason="Expired")
         self.open_streams += 1
+        lines = Lines(lambda: None, lambda: None)
+        sender = asyncio.create_task(
+            self._send(lines, self._lines(since, wants_list, int(query["timeoutSeconds"])))
+        )
         try:
-            yield self._lines(since, wants_list, int(query["timeoutSeconds"]))
+            yield lines
         finally:
             self.open_streams -= 1
+            sender.cancel()
 
     # -- inside
+
+    async def _send(self, lines: Lines, written: AsyncIterator[bytes]) -> None:
+        """What the socket does with what the server writes."""
+        try:
+            async for line in written:
+                lines.feed(line + b"\n")
+        except KubeError as error:
+            reset = error
+            lines.translate = lambda broken: reset
+            lines.fail(Broken("reset", sent=True, answered=True))
+        else:
+            lines.end()
 
     async def _lines(self, since: int, wants_list: bool, lasts_s: int) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
