@@ -235,7 +235,7 @@ class Story:
         async with self._event("leader_kill", ideal=0):
             before = await fleet.kill_leader()
             self.screen.say(f"{before} killed; {LATECOMER} is created", weight="bad")
-            ref = await fleet.create(LATECOMER)
+            ref = await fleet.objects.create(LATECOMER)
             await fleet.wait(ref, condition="Ready")
             await fleet.wait_converged()
         self.pulse.leader = await fleet.wait_leader()

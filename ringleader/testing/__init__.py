@@ -6,3 +6,7 @@
 from kubeio.program.installation import check_packages
 
 check_packages()  # a foreign `ring` would fail further down, with words that help nobody
+
+from ringleader.testing.fleet import Fleet, open_fleet  # noqa: E402 - after the check
+
+__all__ = ["Fleet", "open_fleet"]

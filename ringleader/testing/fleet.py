@@ -10,21 +10,27 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from devcluster.link import Link
 from devcluster.plane import ControlPlane
 from devcluster.real.real_plane import ADMINS
 from kubeio.clock import Clock, SystemClock
+from kubeio.resource import Resource
 from ringleader.testing.client import Doc, IndependentClient
 from ringleader.testing.commands import FleetSpec, Mode, shard_command, sharder_command
+from ringleader.testing.declared import find_resource, spec_of
 from ringleader.testing.ground import prepare_kinds, prepare_namespaces, prepare_ring
 from ringleader.testing.journal import Journal
 from ringleader.testing.objects import Ref
 from ringleader.testing.onlooker import Onlooker
 from ringleader.testing.process import Process
 from ringleader.testing.replica import Replica
+from shard_controller.api import Controller
+from shard_controller.declared import Resource as Declared
 
 _TWIN = "-twin"
 _ADMINISTRATORS = (ADMINS,)
@@ -49,13 +55,31 @@ class Fleet(Onlooker):
         self._links = links
         self._tasks = tasks
         self._running: list[asyncio.Task[None]] = []
+        self._found: dict[str, Resource] = {}
 
     # -- start and end --------------------------------------------------------------------------------------
 
-    async def start(self, controller: str = "", *, replicas: int = 3, mode: Mode = Mode.SHARDED) -> None:
-        """Start sharders and *replicas* of *controller* (`path/to/file.py:name`) and wait until all are up."""
-        if controller:
-            self.spec = _with_controller(self.spec, controller)
+    async def start(
+        self,
+        controller: Controller[Any] | str = "",
+        *,
+        replicas: int = 3,
+        lease_s: int | None = None,
+        mode: Mode = Mode.SHARDED,
+    ) -> None:
+        """Start sharders and *replicas* of *controller*, and wait until all are up.
+
+        A controller object brings its file, its resources and the CustomResourceDefinitions beside it; of a text,
+        `path/to/file.py:name`, the fleet's spec has to know them. *lease_s*: duration of the Leases, in seconds.
+        """
+        if isinstance(controller, Controller):
+            self.spec = await spec_of(controller, self.spec, self.client)
+            await prepare_kinds(self.client, spec=self.spec)
+            self.objects.resource = self.spec.resource
+        elif controller:
+            self.spec = replace(self.spec, controller=controller)
+        if lease_s is not None:
+            self.spec = replace(self.spec, lease_s=lease_s)
         self.mode = mode
         if mode is Mode.SHARDED:
             await self.create_ring()
@@ -220,21 +244,30 @@ class Fleet(Onlooker):
 
     # -- shorthands for tests -------------------------------------------------------------------------------
 
-    async def create(self, name: str, body: Doc | None = None) -> Ref:
-        return await self.objects.create(name, body)
+    async def create(self, resource: Declared[Any] | Resource, name: str, body: Doc | None = None) -> Ref:
+        """Create an object of *resource* in the fleet's namespace; *body* holds what stands beside its metadata."""
+        return await self.objects.create(name, body, resource=await self._resource(resource))
 
-    async def update(self, ref: Ref, body: Doc | None = None) -> Doc:
-        return await self.objects.update(ref, body)
+    async def patch(self, ref: Ref, change: Doc) -> Doc:
+        """Merge *change* into an object, as a person with kubectl does."""
+        return await self.objects.update(ref, change)
+
+    async def get(self, resource: Declared[Any] | Resource, name: str) -> Doc:
+        """The object *name* of *resource*, from the fleet's namespace."""
+        found = await self._resource(resource)
+        namespace = self.spec.namespace if found.namespaced else ""
+        return await self.client.get(found, name, namespace=namespace)
+
+    async def _resource(self, resource: Declared[Any] | Resource) -> Resource:
+        if isinstance(resource, Resource):
+            return resource
+        if resource.text not in self._found:
+            self._found[resource.text] = await find_resource(self.client, resource.text)
+        return self._found[resource.text]
 
 
 def _names(prefix: str) -> Iterable[str]:
     return (f"{prefix}-{number}" for number in itertools.count(1))
-
-
-def _with_controller(spec: FleetSpec, controller: str) -> FleetSpec:
-    from dataclasses import replace
-
-    return replace(spec, controller=controller)
 
 
 @asynccontextmanager

@@ -6,6 +6,8 @@ Called by `open_fleet`, with an administrator's client.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from pathlib import Path
 
 import yaml
 
@@ -17,12 +19,25 @@ from ringleader.testing.commands import FleetSpec
 
 async def prepare_kinds(client: IndependentClient, *, spec: FleetSpec, within_s: float = 20.0) -> None:
     """Install the ring's and the controller's CustomResourceDefinitions and wait until they are served."""
-    for path in (ring_crd(), *spec.definitions):
-        for crd in yaml.safe_load_all(path.read_text()):
-            await client.create_if_absent(CRDS, crd)
+    await install_definitions(client, (ring_crd(), *spec.definitions))
     async with asyncio.timeout(within_s):
         await _wait_served(client, CONTROLLER_RINGS)
         await _wait_served(client, spec.resource)
+
+
+async def install_definitions(
+    client: IndependentClient, files: Iterable[Path], *, replaces: bool = False
+) -> None:
+    """Create the CustomResourceDefinitions in *files*, whatever else is in them.
+
+    Those that exist already become what the files say if this *replaces* them, else they stay as they are.
+    """
+    for path in files:
+        for document in yaml.safe_load_all(path.read_text()):
+            if document and document.get("kind") == "CustomResourceDefinition":
+                await client.create_if_absent(CRDS, document)
+                if replaces:
+                    await client.merge(CRDS, document["metadata"]["name"], {"spec": document["spec"]})
 
 
 async def prepare_namespaces(client: IndependentClient, *, spec: FleetSpec) -> None:

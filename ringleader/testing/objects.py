@@ -49,17 +49,18 @@ class Objects:
         self._clock = clock
         self._version = 0
 
-    async def create(self, name: str, body: Doc | None = None) -> Ref:
-        """Create one object; *body* holds what stands beside its metadata."""
-        meta = {"name": name, "namespace": self.namespace}
-        kind = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": meta}
+    async def create(self, name: str, body: Doc | None = None, *, resource: Resource | None = None) -> Ref:
+        """Create one object; *body* holds what stands beside its metadata. Those of other resources are only made."""
+        resource = resource or self.resource
+        namespace = self.namespace if resource.namespaced else ""
+        meta = {"name": name} | ({"namespace": namespace} if namespace else {})
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
         asked_at = self._clock.now()
-        doc = await self.client.create(
-            self.resource, {**kind, **(body or page(name, 0))}, namespace=self.namespace
-        )
-        ref = Ref(self.resource, self.namespace, name, doc["metadata"]["uid"])
-        self.refs.append(ref)
-        self._demand(doc, asked_at)
+        doc = await self.client.create(resource, {**kind, **(body or page(name, 0))}, namespace=namespace)
+        ref = Ref(resource, namespace, name, doc["metadata"]["uid"])
+        if resource == self.resource:
+            self.refs.append(ref)
+            self._demand(doc, asked_at)
         return ref
 
     async def create_many(self, count: int, *, prefix: str = "site", at_once: int = 16) -> list[Ref]:

@@ -69,14 +69,14 @@ async def others_are_fresh(fleet: Fleet, *bad: Ref) -> None:
 async def test_what_a_page_makes_fail_is_told_and_stops_no_other(fleet: Fleet) -> None:
     bad = {word: fleet.objects.refs[index] for index, word in enumerate(WORDS)}
     for word, ref in bad.items():
-        await fleet.update(ref, {"spec": {"html": word}})
+        await fleet.patch(ref, {"spec": {"html": word}})
     await others_are_fresh(fleet, *bad.values())
     await fleet.wait_for(
         lambda: all(tells(fleet, ref, word) for word, ref in bad.items()), "all of it to be told", within_s=20
     )
     assert [replica.exits for replica in fleet.members.values()] == [[], []]
     for ref in bad.values():
-        await fleet.update(ref, {"spec": {"html": "well again"}})
+        await fleet.patch(ref, {"spec": {"html": "well again"}})
     await everything_is_in_order(fleet)
 
 
@@ -89,11 +89,11 @@ def tells(fleet: Fleet, ref: Ref, word: str) -> bool:
 async def test_a_blocked_event_loop_ends_its_process_and_the_others_go_on(fleet: Fleet) -> None:
     ref = fleet.objects.refs[-1]
     exits = fleet.members[await fleet.owner(ref)].exits
-    await fleet.update(ref, {"spec": {"html": "block"}})
+    await fleet.patch(ref, {"spec": {"html": "block"}})
     await fleet.wait_for(lambda: bool(exits), "the blocked replica to end", within_s=30)
     assert exits[0].code not in (0, None)
     assert "event loop did not tick" in logs(fleet)
-    await fleet.update(ref, {"spec": {"html": "well again"}})
+    await fleet.patch(ref, {"spec": {"html": "well again"}})
     await everything_is_in_order(fleet)
 
 

@@ -20,7 +20,7 @@ import shard_controller as sc
 from scripts.document import blocks_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("coming-from-kopf.md", "coming-from-controller-runtime.md")
+PROGRAMS = ("coming-from-kopf.md", "coming-from-controller-runtime.md", "writing-a-controller.md")
 
 
 def program_of(name: str) -> str:
@@ -83,7 +83,7 @@ def test_every_name_of_ours_that_a_document_mentions_exists(name: str) -> None:
     text = (ROOT / "docs" / name).read_text()
     for found in sorted(set(re.findall(r"\bsc\.([A-Za-z_]+)", text))):
         assert hasattr(sc, found), f"{name} mentions sc.{found}"
-    known = {*dir(sc.Context), "object", "meta", "log", "status", "conditions"}
+    known = {*dir(sc.Context), *dir(sc.SyncContext), "object", "meta", "log", "status", "conditions"}
     for found in sorted(set(re.findall(r"\bctx\.([a-z_]+)", text))):
         assert found in known, f"{name} mentions ctx.{found}"
 

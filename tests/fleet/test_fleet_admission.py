@@ -94,13 +94,13 @@ async def test_a_sharder_that_dies_stops_no_create_and_the_rest_comes_the_ordina
 async def _is_asked(fleet: Fleet) -> bool:
     name = f"probe-{fleet.clock.now():.0f}"
     if name not in {ref.name for ref in fleet.objects.refs}:
-        await fleet.create(name)
+        await fleet.objects.create(name)
     return await born_labelled(fleet, name) == 1
 
 
 async def create_slowly(fleet: Fleet, prefix: str) -> None:
     for number in range(OBJECTS):
-        await fleet.create(f"{prefix}-{number}")
+        await fleet.objects.create(f"{prefix}-{number}")
         await asyncio.sleep(0.1)
 
 

@@ -30,11 +30,11 @@ async def test_a_replica_whose_event_loop_is_blocked_ends_and_others_take_over(f
     owner = await fleet.owner(ref)
     exits = fleet.members[owner].exits
     before = len(exits)
-    await fleet.update(ref, {"spec": {"html": "block 60"}})
+    await fleet.patch(ref, {"spec": {"html": "block 60"}})
     await fleet.wait_for(lambda: len(exits) > before, f"{owner} to give up", within_s=40)
     assert exits[-1].code not in (0, None)
     assert not exits[-1].asked
-    await fleet.update(ref, {"spec": {"html": "well again"}})
+    await fleet.patch(ref, {"spec": {"html": "well again"}})
     await judge(fleet)
 
 
@@ -63,7 +63,7 @@ async def test_a_watch_that_says_nothing_any_more_is_started_again(fleet: Fleet)
 
 async def test_a_reconciler_that_raises_holds_up_its_own_object_only(fleet: Fleet) -> None:
     ref = fleet.objects.refs[5]
-    await fleet.update(ref, {"spec": {"html": "fail"}})
+    await fleet.patch(ref, {"spec": {"html": "fail"}})
     others = await fleet.objects.generations()
     others.pop(ref.uid)
 
@@ -71,5 +71,5 @@ async def test_a_reconciler_that_raises_holds_up_its_own_object_only(fleet: Flee
         return not await fleet.objects.behind(others)
 
     await fleet.wait_for(rest_is_fresh, "the other objects to be reconciled", within_s=30)
-    await fleet.update(ref, {"spec": {"html": "mended"}})
+    await fleet.patch(ref, {"spec": {"html": "mended"}})
     await judge(fleet)

@@ -95,7 +95,7 @@ async def test_an_object_deleted_and_created_again_while_it_moves_is_a_new_one(f
     for ref in victims:
         await fleet.client.delete(ref.resource, ref.name, namespace=ref.namespace)
         fleet.objects.refs.remove(ref)
-        fresh = await fleet.create(ref.name)
+        fresh = await fleet.objects.create(ref.name)
         assert fresh.uid != ref.uid
     await judge(fleet)
     await fleet.leave("replica-4")
