@@ -138,7 +138,7 @@ def status(
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Rings with their members: life, state, share beside the ideal, objects, unowned and in flight."""
-    from ringleader.status import run_status
+    from ringleader.inspect.status import run_status
 
     return run_status(connection(kubeconfig, context, request_timeout), ring=ring, form=output)
 
@@ -157,7 +157,7 @@ def where(
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Who owns an object now, who should, and why: key, hash, token, lives."""
-    from ringleader.where import run_where
+    from ringleader.inspect.where import run_where
 
     return run_where(
         connection(kubeconfig, context, request_timeout), target, namespace=namespace, ring=ring, form=output
