@@ -38,6 +38,7 @@ app = typer.Typer(
 app.add_typer(devcluster)
 app.add_typer(migrate)
 app.command()(flags_simulate.simulate)
+app.add_typer(flags_simulate.plot)
 
 
 def _print_version(wanted: bool) -> None:

@@ -28,7 +28,7 @@ _FLAGS: Final = {"virtualNodes": "--virtual-nodes", "eps": "--eps"}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Members before and after. *leaving* are those that end; who only loses its weight goes on working and hands over."""
+    """Members before and after. *leaving* are those that end; who only loses its weight works on and hands over."""
 
     before: Weights
     after: Weights
@@ -101,13 +101,12 @@ def last_names(members: Sequence[str], count: int) -> list[str]:
 
 def in_order(members: Sequence[str]) -> list[str]:
     """*members* as people count: web-2 before web-10."""
-    return sorted(
-        members, key=lambda name: [(int(part), "") if part.isdigit() else (-1, part) for part in _parts(name)]
-    )
+    return sorted(members, key=_counted)
 
 
-def _parts(name: str) -> list[str]:
-    return [part for part in re.split(r"([0-9]+)", name) if part]
+def _counted(name: str) -> list[tuple[int, str]]:
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts if part]
 
 
 def _stem(members: Sequence[str]) -> str:

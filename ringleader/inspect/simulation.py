@@ -16,7 +16,7 @@ from ring import HashRing, movement
 from ringleader.inspect.change import Change, in_order
 
 WRITES_PER_HANDOFF: Final = 2
-"""Of an object between two live shards: the sharder asks by the drain label, the owner passes it on (protocol 5.4, 6.4)."""
+"""Of an object between live shards: the sharder sets the drain label, the owner passes it on (protocol 5.4, 6.4)."""
 WRITES_PER_FOLLOWER: Final = 1
 """Of a controlled object then: its owner passes it on, nobody asks for it."""
 WRITES_PER_TAKE_OVER: Final = 1
