@@ -59,7 +59,11 @@ def simulate(
     objects: Objects = None,
     rate: Annotated[
         str | None,
-        typer.Option("--rate", metavar="N", help="Objects per second that change their owner, for the time."),
+        typer.Option(
+            "--rate",
+            metavar="N",
+            help="Objects handed over per second, without what they control; for the time.",
+        ),
     ] = None,
     virtual_nodes: VirtualNodes = None,
     eps: Eps = None,

@@ -58,7 +58,7 @@ class MemberChange(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """Objects that change their owner per second, and where that number is from: given, or measured."""
+    """Objects that change their owner per second, not counting what they control; *source*: given, or measured."""
 
     objects_per_second: float
     source: str
@@ -118,6 +118,7 @@ def conclude(name: str, change: Change, tally: Tally, *, rate: Rate | None) -> S
     moved = movement(tally.before, tally.after)
     flows = _flows(change, tally)
     total = sum(flow.objects for flow in flows)
+    followers = sum(flow.controlled for flow in flows)
     return Simulation(
         ring=name,
         change=list(change.told),
@@ -126,11 +127,11 @@ def conclude(name: str, change: Change, tally: Tally, *, rate: Rate | None) -> S
         objects=tally.roots.total() + tally.controlled.total(),
         controlled=tally.controlled.total(),
         moved=total,
-        moved_controlled=sum(flow.controlled for flow in flows),
+        moved_controlled=followers,
         moved_fraction=float(moved.moved),
         least_fraction=float(moved.ideal),
         writes=sum(flow.writes for flow in flows),
-        seconds=total / rate.objects_per_second if rate else None,
+        seconds=(total - followers) / rate.objects_per_second if rate else None,
         rate=rate,
         members=_members(tally, flows),
         flows=flows,

@@ -49,11 +49,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """The last time that everything was found at its place: when, and how long after the change that disturbed it."""
+    """The last time that everything was found at its place: when, and how long after the change that disturbed it.
+
+    *moved*: objects that were given from one shard to another in that time, not counting what they control.
+    """
 
     at: str
     took_s: float
     objects: int
+    moved: int
 
 
 def plan_conditions(view: View, progress: Progress) -> list[Condition]:
@@ -99,6 +103,7 @@ def plan_status(
             "time": progress.last.at,
             "durationSeconds": round(progress.last.took_s, 3),
             "objects": progress.last.objects,
+            "moved": progress.last.moved,
         }
     return status
 

@@ -32,6 +32,7 @@ class Survey:
         self._rebalance = rebalance
         self._late: set[str] = set()
         self._disturbed_at = duty.clock.now()
+        self._moved_before = 0
         self._told_version: int | None = None
         self._last: Convergence | None = None
 
@@ -52,6 +53,7 @@ class Survey:
             self._count_members(view, newer)
             if newer.ring_version != view.ring_version:
                 self._disturbed_at = self._duty.clock.now()
+                self._moved_before = self._duty.objects.moved
             view = newer
 
     def _progress(self) -> Progress:
@@ -84,7 +86,9 @@ class Survey:
         self._told_version = rebalance.converged_version
         took_s = max(0.0, rebalance.converged_at - self._disturbed_at)
         wall = self._duty.clock.wall()
-        self._last = Convergence(wall.strftime("%Y-%m-%dT%H:%M:%SZ"), took_s, rebalance.last_seen or 0)
+        moved = self._duty.objects.moved - self._moved_before
+        at = wall.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._last = Convergence(at, took_s, rebalance.last_seen or 0, moved)
         self._duty.metrics.convergence_s.labels(ring=self._ring).set(took_s)
         self._duty.metrics.converged_at_s.labels(ring=self._ring).set(wall.timestamp())
 

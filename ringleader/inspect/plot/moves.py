@@ -63,7 +63,7 @@ def draw_moves(found: Simulation) -> Figure:
     axes = sheet(figure)
     left, right = left_width, left_width + _BETWEEN
     givers, takers = _column(gives, scale, tall), _column(gets, scale, tall)
-    paint = colours(in_order([*gives.keys() | gets.keys()]))
+    paint = colours(changes)
     _draw_ribbons(axes, flows, givers, takers, paint, scale=scale, span=(left + _BLOCK, right - _BLOCK))
     _draw_blocks(axes, givers, paint, left_texts, edge=left, side=-1)
     _draw_blocks(axes, takers, paint, right_texts, edge=right, side=1)
@@ -107,7 +107,7 @@ def _told(name: str, change: MemberChange | None, number: str) -> str:
 
 
 def _share(share: float) -> str:
-    return f"{share:.1%}" if share else "–"
+    return f"{share:.2%}" if share else "–"
 
 
 def _heading(found: Simulation) -> str:

@@ -145,6 +145,12 @@ class Ground:
         assert isinstance(status, dict)
         return status
 
+    async def last_convergence(self) -> dict[str, int]:
+        """What the status says of it, as far as it counts objects; zeros before the first one."""
+        last = (await self.status()).get("lastConvergence", {})
+        assert isinstance(last, dict)
+        return {"objects": last.get("objects", 0), "moved": last.get("moved", 0)}
+
     async def condition(self, kind: str) -> dict[str, object]:
         conditions = (await self.status()).get("conditions", [])
         assert isinstance(conditions, list)
