@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FEWEST_FOR_A_RATE = 100
-"""Objects that moved in a convergence: of fewer, its time is that of waiting, not of moving."""
+"""Objects that moved in a rebalance: of fewer, its time is that of waiting, not of moving."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +110,14 @@ def chosen_ring(rings: list[Ring], name: str | None) -> Ring:
 
 
 def measured_rate(ring: Ring) -> Rate | None:
-    """Objects per second that changed their owner when *ring* last came to rest; None if its status does not tell."""
-    last = ring.status.get("lastConvergence") or {}
+    """Objects per second that changed their owner when *ring* was last disturbed; None if its status does not tell."""
+    last = ring.status.get("lastRebalance") or {}
     moved, took_s = last.get("moved"), last.get("durationSeconds")
     if not isinstance(moved, int) or not isinstance(took_s, int | float):
         return None
     if moved < FEWEST_FOR_A_RATE or took_s <= 0:
         return None
-    return Rate(moved / took_s, "measured when the ring last came to rest")
+    return Rate(moved / took_s, f"measured {last.get('time', '')}")
 
 
 def _ground(  # noqa: PLR0917 - what a Ground is made of

@@ -105,12 +105,9 @@ def _moves(found: Simulation) -> str:
         return (
             f"nothing: there are no objects; {found.moved_fraction:.1%} of the hash space changes its owner"
         )
-    followers = f", {found.moved_controlled:,} of them controlled," if found.moved_controlled else ""
-    part = found.moved / found.objects
-    return (
-        f"{found.moved:,} of {found.objects:,} objects{followers} ({part:.1%}; "
-        f"even shares alone ask for {found.least_fraction:.1%})"
-    )
+    followers = f"; {found.moved_controlled:,} of them are controlled" if found.moved_controlled else ""
+    part = f"{found.moved / found.objects:.1%}; even shares alone ask for {found.least_fraction:.1%}"
+    return f"{found.moved:,} of {found.objects:,} objects ({part}){followers}"
 
 
 def _writes(found: Simulation) -> str:

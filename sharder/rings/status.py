@@ -45,6 +45,8 @@ class Progress:
     removed: Sequence[str] = ()
     still_labelled: int | None = None
     last: Convergence | None = None
+    moved: Convergence | None = None
+    """The last one for which something had to move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,12 @@ def plan_status(
             "time": progress.last.at,
             "durationSeconds": round(progress.last.took_s, 3),
             "objects": progress.last.objects,
-            "moved": progress.last.moved,
+        }
+    if progress.moved is not None:
+        status["lastRebalance"] = {
+            "time": progress.moved.at,
+            "durationSeconds": round(progress.moved.took_s, 3),
+            "moved": progress.moved.moved,
         }
     return status
 

@@ -1,6 +1,6 @@
 """How one ring is doing: read from its rooms, told in its status and in the metrics.
 
-Owns no state but the last convergence; decides nothing. Built by `ringwork` while this sharder acts.
+Owns no state but the last convergences; decides nothing. Built by `ringwork` while this sharder acts.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Survey:
         self._moved_before = 0
         self._told_version: int | None = None
         self._last: Convergence | None = None
+        self._last_with_moves: Convergence | None = None
 
     def status(self, reporter: Reporter, *, generation: int) -> Mapping[str, object]:
         """The ring's status now; sets the gauges on the way."""
@@ -68,6 +69,7 @@ class Survey:
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),
             last=self._last,
+            moved=self._last_with_moves,
             removed=self._removed(),
             still_labelled=self._rebalance.still_labelled,
         )
@@ -89,6 +91,8 @@ class Survey:
         moved = self._duty.objects.moved - self._moved_before
         at = wall.strftime("%Y-%m-%dT%H:%M:%SZ")
         self._last = Convergence(at, took_s, rebalance.last_seen or 0, moved)
+        if moved:
+            self._last_with_moves = self._last
         self._duty.metrics.convergence_s.labels(ring=self._ring).set(took_s)
         self._duty.metrics.converged_at_s.labels(ring=self._ring).set(wall.timestamp())
 

@@ -22,6 +22,7 @@ _LEFT: Final = 0.85
 _WIDTH: Final = 7.2
 _LOW: Final = 1.25
 _BETWEEN: Final = 0.3
+_ON_THE_WAY: Final = "being handed over"
 
 
 def draw_timeline(moments: Sequence[Moment], *, name: str = "") -> Figure:
@@ -31,7 +32,7 @@ def draw_timeline(moments: Sequence[Moment], *, name: str = "") -> Figure:
     named = sorted(members, key=lambda member: -last.get(member, 0))[:MOST_NAMED]
     texts = {member: f"{short(member)}  {_ending(last, member)}" for member in named}
     high = max(2.6, (len(named) + 1) * ROW)
-    width = _LEFT + _WIDTH + 0.35 + width_of(list(texts.values())) + 0.2
+    width = _LEFT + _WIDTH + 0.7 + width_of([*texts.values(), _ON_THE_WAY])
     figure = paper(width, 0.6 + 2 * (_LOW + _BETWEEN) + high + 0.9)
     heading = f"Ring {short(name)} over time" if name else "A rebalance over time"
     title(figure, heading, _remark(moments, len(members) - len(named)))
@@ -107,13 +108,13 @@ def _draw_names(
         axes.plot(
             [1.033, 1.043], [at, at], transform=transform, color=paint[member], linewidth=3, clip_on=False
         )
-        axes.text(1.048, at, texts[member], transform=transform, fontsize=SMALL, va="center")
+        axes.text(1.052, at, texts[member], transform=transform, fontsize=SMALL, va="center")
 
 
 def _draw_flight(axes: Axes, seconds: Sequence[float], moments: Sequence[Moment]) -> None:
     on_the_way = [moment.in_flight for moment in moments]
     axes.fill_between(seconds, on_the_way, color="#4b6996", alpha=0.35, linewidth=0)
-    axes.plot(seconds, on_the_way, color="#4b6996", linewidth=1.4, label="being handed over")
+    axes.plot(seconds, on_the_way, color="#4b6996", linewidth=1.4, label=_ON_THE_WAY)
     axes.plot(
         seconds,
         [m.unowned for m in moments],

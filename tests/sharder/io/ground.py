@@ -145,11 +145,11 @@ class Ground:
         assert isinstance(status, dict)
         return status
 
-    async def last_convergence(self) -> dict[str, int]:
-        """What the status says of it, as far as it counts objects; zeros before the first one."""
-        last = (await self.status()).get("lastConvergence", {})
+    async def last_moved(self) -> int:
+        """What the status says of the last rebalance; 0 before the first one."""
+        last = (await self.status()).get("lastRebalance", {})
         assert isinstance(last, dict)
-        return {"objects": last.get("objects", 0), "moved": last.get("moved", 0)}
+        return int(last.get("moved", 0))
 
     async def condition(self, kind: str) -> dict[str, object]:
         conditions = (await self.status()).get("conditions", [])

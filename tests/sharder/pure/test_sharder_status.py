@@ -107,8 +107,10 @@ def test_the_last_convergence_is_told_once_there_was_one() -> None:
         "time": "2026-11-21T10:00:00Z",
         "durationSeconds": 1.235,
         "objects": 7,
-        "moved": 4,
     }
+    assert "lastRebalance" not in status
+    status = plan_status(TWO, replace(IDLE, moved=last), generation=1, conditions=[])
+    assert status["lastRebalance"] == {"time": "2026-11-21T10:00:00Z", "durationSeconds": 1.235, "moved": 4}
 
 
 # ---- rights ---------------------------------------------------------------------------------------------------
