@@ -39,7 +39,7 @@ class Change:
 
 def parse_members(text: str) -> dict[str, float]:
     """Names and weights of `4` or `web-0,web-1=2`. Raises: InputError."""
-    if _NUMBER.fullmatch(text.strip()):
+    if _NUMBER.fullmatch(text.strip()) and not text.strip().startswith("+"):
         number = int(text)
         if not 1 <= number <= _MOST_MEMBERS:
             problem = "is no member at all" if number == 0 else "is not a number of members"

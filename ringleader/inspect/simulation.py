@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ring import HashRing, movement
+from ring import HashRing, Transition, movement
 from ringleader.inspect.change import Change, in_order
 
 WRITES_PER_HANDOFF: Final = 2
@@ -92,10 +92,11 @@ class Tally:
         self.after = after
         self.roots: Counter[tuple[str, str]] = Counter()
         self.controlled: Counter[tuple[str, str]] = Counter()
+        self._transition = Transition(before, after)
 
     def add(self, batch: Batch) -> list[str]:
         """Count *batch*. Its keys that move, in their order."""
-        pairs = list(zip(self.before.owners(batch.keys), self.after.owners(batch.keys), strict=True))
+        pairs = self._transition.owners(batch.keys)
         if batch.roots is None:
             self.roots.update(pairs)
         else:

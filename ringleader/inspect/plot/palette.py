@@ -28,7 +28,7 @@ FAINT: Final = "#8a90a0"
 """Lines that lead, grids, remarks."""
 WARNING: Final = "#b3261e"
 """The bound: the one line that nothing may cross."""
-_CLOSING: Final = 5
+_CLOSING: Final = 2
 """Index of the last member's colour where it would be that of the first, which is its neighbour in a circle."""
 
 
