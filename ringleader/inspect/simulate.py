@@ -80,7 +80,7 @@ def _print(found: Simulation, form: Form | None) -> None:
     is_wide = form is Form.WIDE
     print_table(flow_table(found, most=None if is_wide else MOST_FLOWS), form=form)
     if (more := len(found.flows) - MOST_FLOWS) > 0 and not is_wide:
-        print_line(f"and {more:,} smaller flows (-o wide shows them)")
+        print_line(f"and {more:,} more, smaller ones (-o wide shows them)")
 
 
 def summary(found: Simulation) -> list[str]:

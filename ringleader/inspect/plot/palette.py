@@ -28,14 +28,17 @@ FAINT: Final = "#8a90a0"
 """Lines that lead, grids, remarks."""
 WARNING: Final = "#b3261e"
 """The bound: the one line that nothing may cross."""
+_BEGINS: Final = {5: 5, 11: 2}
+"""Where in the circle to begin if the last member would else be too much like the first, by members modulo twelve."""
 _CLOSING: Final = 2
-"""Index of the last member's colour where it would be that of the first, which is its neighbour in a circle."""
+"""The last member's colour where the circle would end on the first one's."""
 
 
 def colours(members: Iterable[str]) -> dict[str, str]:
     """A colour for each of *members*; neighbours differ, and so do the last and the first."""
-    names = list(members)
-    found = {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(names)}
-    if len(names) > len(PALETTE) and len(names) % len(PALETTE) == 1:
+    names, size = list(members), len(PALETTE)
+    begin = _BEGINS.get(len(names) % size, 0)
+    found = {name: PALETTE[(begin + index) % size] for index, name in enumerate(names)}
+    if len(names) > size and len(names) % size == 1:
         found[names[-1]] = PALETTE[_CLOSING]
     return found
