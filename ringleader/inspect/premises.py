@@ -7,10 +7,10 @@ only. Called by `simulate` and by plots.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kubeio.errors import InputError
 from ring import HashRing
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kubeio.rest.client import Client
 
 T = TypeVar("T")
-FEWEST_FOR_A_RATE = 100
+Stock = AsyncGenerator[Batch, None]
+FEWEST_FOR_A_RATE: Final = 100
 """Objects that moved in a rebalance: of fewer, its time is that of waiting, not of moving."""
 
 
@@ -51,23 +52,17 @@ class Ground:
     virtual_nodes: int
     eps: float
     measured: Rate | None
-    _stock: Callable[[], AsyncIterator[Batch]]
+    stock: Callable[[], Stock]
+    """The objects in batches, read while they are asked for; close it."""
 
     def ring(self, weights: Weights) -> HashRing:
         """The ring of these members. Raises: InputError."""
         return ring_of(weights, virtual_nodes=self.virtual_nodes, eps=self.eps)
 
-    @asynccontextmanager
-    async def objects(self) -> AsyncIterator[AsyncIterator[Batch]]:
-        """The objects in batches, read while they are asked for."""
-        batches = self._stock()
-        try:
-            yield batches
-        finally:
-            await batches.aclose()  # type: ignore[attr-defined] # it is a generator
 
-
-def on_ground(premises: Premises, work: Callable[[Ground], Any], *, needs_objects: bool) -> Any:
+def on_ground(
+    premises: Premises, work: Callable[[Ground], Coroutine[Any, Any, T]], *, needs_objects: bool
+) -> T:
     """What the coroutine *work* makes of the ground that *premises* name. Raises: InputError, FailedAt."""
     members = parse_members(premises.members) if premises.members is not None else None
     given = parse_objects(premises.objects) if premises.objects is not None else None
@@ -78,13 +73,13 @@ def on_ground(premises: Premises, work: Callable[[Ground], Any], *, needs_object
         return asyncio.run(work(ground))
     where = premises.connection()
 
-    async def ask(client: Client, _: object) -> Any:
+    async def ask(client: Client, _: object) -> T:
         from kubeio.rest.discovery import Discovery
 
         ring = chosen_ring(await read_rings(client, timeout_s=where.timeout_s), premises.ring)
         weights = members if members is not None else await _weights(client, ring)
 
-        async def read() -> AsyncIterator[Batch]:
+        async def read() -> Stock:
             discovery = Discovery(client)
             with progress(f"objects of ring {ring.name}", None) as done:
                 async for batch in read_stock(client, discovery, ring, timeout_s=where.timeout_s):
@@ -126,7 +121,7 @@ def _ground(  # noqa: PLR0917 - what a Ground is made of
     fields: RingFields,
     premises: Premises,
     rate: Rate | None,
-    stock: Callable[[], AsyncIterator[Batch]],
+    stock: Callable[[], Stock],
 ) -> Ground:
     nodes = fields.virtual_nodes if premises.virtual_nodes is None else premises.virtual_nodes
     return Ground(name, weights, nodes, fields.eps if premises.eps is None else premises.eps, rate, stock)
@@ -140,18 +135,15 @@ async def _weights(client: Client, ring: Ring) -> Weights:
     return weights
 
 
-def _given_stock(given: object) -> Callable[[], AsyncIterator[Batch]]:
-    def batches() -> Iterator[Batch]:
-        return invented(given) if isinstance(given, int) else listed(given, told=tell_on_stderr)  # type: ignore[arg-type]
-
-    async def read() -> AsyncIterator[Batch]:
+def _given_stock(given: int | Path) -> Callable[[], Stock]:
+    async def read() -> Stock:
         with progress("objects", given if isinstance(given, int) else None) as done:
-            for batch in batches():
+            for batch in invented(given) if isinstance(given, int) else listed(given, told=tell_on_stderr):
                 yield batch
                 done(len(batch.keys))
 
     return read
 
 
-async def _nothing() -> AsyncIterator[Batch]:
+async def _nothing() -> Stock:
     yield Batch([])

@@ -6,6 +6,7 @@ Owns how the outcome is printed; what moves is `simulation`'s, where members and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 
 from kubeio.errors import InputError
 from ringleader.inspect.change import apply_change
@@ -44,13 +45,12 @@ def simulated(
     async def work(ground: Ground) -> Simulation:
         changed = apply_change(ground.weights, change)
         tally = Tally(ground.ring(changed.before), ground.ring(changed.after))
-        async with ground.objects() as batches:
+        async with aclosing(ground.stock()) as batches:
             async for batch in batches:
                 moving(tally.add(batch))
         return conclude(ground.name, changed, tally, rate=given or ground.measured)
 
-    found: Simulation = on_ground(premises, work, needs_objects=True)
-    return found
+    return on_ground(premises, work, needs_objects=True)
 
 
 def parse_rate(text: str) -> Rate:

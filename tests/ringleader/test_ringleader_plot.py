@@ -105,10 +105,28 @@ def boxes(figure: Any) -> dict[str, Any]:
 
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
-    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    hidden = undrawn(figure)
+    texts = [
+        text
+        for text in figure.findobj(Text)
+        if text.get_visible() and text.get_text().strip() and id(text) not in hidden
+    ]
     return {
         f"{index} {text.get_text()}": text.get_window_extent(renderer) for index, text in enumerate(texts)
     }
+
+
+def undrawn(figure: Any) -> set[int]:
+    """Labels of ticks that lie outside what their axis shows: matplotlib has them, and does not draw them."""
+    found = set()
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        slack = (high - low) * 1e-6
+        outside = [
+            tick for tick in axis.get_major_ticks() if not low - slack <= tick.get_loc() <= high + slack
+        ]
+        found |= {id(label) for tick in outside for label in (tick.label1, tick.label2)}
+    return found
 
 
 def overlaps(found: dict[str, Any]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,7 @@ def plot_shares(premises: Premises, *, output: str | None) -> int:
 async def _objects(ground: Ground, ring: HashRing) -> Counter[str]:
     """Objects by the member at whose place they belong; what they control counts with them."""
     found: Counter[str] = Counter()
-    async with ground.objects() as batches:
+    async with aclosing(ground.stock()) as batches:
         async for batch in batches:
             for index, owner in enumerate(ring.owners(batch.keys)):
                 found[owner] += batch.roots[index] if batch.roots is not None else 1
