@@ -28,7 +28,7 @@ from kubeio.rest.client import Client
 from ring import HashRing
 from ringleader.__main__ import main
 from ringleader.inspect.change import apply_change
-from ringleader.inspect.plot.canvas import LONGEST, drawing, save, short, spread, target_of
+from ringleader.inspect.plot.canvas import LONGEST, drawing, labels, save, short, spread, target_of
 from ringleader.inspect.plot.circle import draw_ring
 from ringleader.inspect.plot.moves import MOST_SHOWN, OTHERS, draw_moves, gathered
 from ringleader.inspect.plot.record import Moment, encode, read_record
@@ -204,6 +204,13 @@ def test_names_are_shown_on_one_line_that_is_not_long(name: str) -> None:
     assert len(shown) <= LONGEST
     assert "\n" not in shown
     assert shown.isprintable()
+
+
+def test_of_long_names_what_tells_them_apart_is_shown() -> None:
+    names = [f"an-operator-of-websites-in-the-west-{index}" for index in (7, 17, 170)]
+    assert list(labels(names).values()) == ["…7", "…17", "…170"]
+    assert labels(["web-0", "web-1"]) == {"web-0": "web-0", "web-1": "web-1"}
+    assert len(set(labels(members(100, "long")).values())) == 100
 
 
 # ---- moves ------------------------------------------------------------------------------------------------------

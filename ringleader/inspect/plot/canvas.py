@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -106,6 +107,16 @@ def short(name: str) -> str:
     """*name* on one line, at most `LONGEST` letters of it."""
     line = "".join(letter if letter.isprintable() else "?" for letter in name)
     return line if len(line) <= LONGEST else f"{line[:13]}…{line[-14:]}"
+
+
+def labels(names: Sequence[str]) -> dict[str, str]:
+    """What *names* are called in a picture: if some are too long, without the words with which all begin."""
+    cut = 0
+    if len(names) > 1 and max(map(len, names)) > LONGEST:
+        cut = len(commonprefix(list(names)))  # noqa: RUF071 - letter by letter is what is wanted
+        while cut and all(name[cut - 1].isalnum() for name in names):  # not within a word or a number
+            cut -= 1
+    return {name: short(f"…{name[cut:]}" if cut else name) for name in names}
 
 
 def width_of(texts: Sequence[str]) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ring import HASH_SPACE, HashRing
 from ringleader.inspect.change import in_order
-from ringleader.inspect.plot.canvas import ROW, SMALL, paper, sheet, short, spread, title, width_of
+from ringleader.inspect.plot.canvas import ROW, SMALL, labels, paper, sheet, short, spread, title, width_of
 from ringleader.inspect.plot.palette import FAINT, colours
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def draw_ring(ring: HashRing, *, name: str = "") -> Figure:
     shares = {member: float(share) for member, share in ring.shares().items()}
     members = in_order(list(shares))
     named = set(sorted(members, key=lambda member: -shares[member])[:MOST_NAMED])
-    texts = {member: f"{short(member)}  {shares[member]:.2%}" for member in members if member in named}
+    called = labels(members)
+    texts = {member: f"{called[member]}  {shares[member]:.2%}" for member in members if member in named}
     beside = width_of(list(texts.values())) + 0.75
     height = max(5.6, ROW * (len(named) / 2 + 4) + 1.5)
     radius = (height - 1.35) / 2

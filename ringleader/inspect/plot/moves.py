@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ringleader.inspect.change import in_order
-from ringleader.inspect.plot.canvas import ROW, SMALL, paper, sheet, short, title, width_of
+from ringleader.inspect.plot.canvas import ROW, SMALL, labels, paper, sheet, short, title, width_of
 from ringleader.inspect.plot.palette import FAINT, colours
 from ringleader.inspect.simulation import MemberChange, Simulation
 
@@ -50,8 +50,15 @@ def draw_moves(found: Simulation) -> Figure:
     flows = gathered({(flow.from_member, flow.to_member): flow.objects for flow in found.flows})
     gives, gets = _sums(flows, 0), _sums(flows, 1)
     changes = {change.member: change for change in found.members}
-    left_texts = {name: _told(name, changes.get(name), f"−{number:,}") for name, number in gives.items()}
-    right_texts = {name: _told(name, changes.get(name), f"+{number:,}") for name, number in gets.items()}
+    called = labels(list(changes))
+    left_texts = {
+        name: _told(called.get(name, name), changes.get(name), f"−{number:,}")
+        for name, number in gives.items()
+    }
+    right_texts = {
+        name: _told(called.get(name, name), changes.get(name), f"+{number:,}")
+        for name, number in gets.items()
+    }
     rows = max(len(gives), len(gets))
     tall = max(3.4, rows * _PITCH + 2.4)
     scale = (tall - rows * _PITCH) / found.moved
@@ -103,7 +110,7 @@ def _sums(flows: Flows, side: int) -> Counter[str]:
 def _told(name: str, change: MemberChange | None, number: str) -> str:
     if change is None:
         return f"{name}   {number}"
-    return f"{short(name)}   {_share(change.share_before)} → {_share(change.share_after)}   {number}"
+    return f"{name}   {_share(change.share_before)} → {_share(change.share_after)}   {number}"
 
 
 def _share(share: float) -> str:

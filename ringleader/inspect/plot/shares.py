@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ring import HashRing
 from ringleader.inspect.change import in_order
-from ringleader.inspect.plot.canvas import ROW, SMALL, paper, place, short, title, width_of
+from ringleader.inspect.plot.canvas import ROW, SMALL, labels, paper, place, short, title, width_of
 from ringleader.inspect.plot.palette import FAINT, INK, WARNING, colours
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def draw_shares(ring: HashRing, objects: Mapping[str, int], *, name: str = "") -
     shown = _most_telling(ring, members)
     columns = math.ceil(len(shown) / MOST_ROWS)
     rows = math.ceil(len(shown) / columns)
-    names = width_of([short(member) for member in shown]) + 0.25
+    called = labels(members)
+    names = width_of([called[member] for member in shown]) + 0.25
     numbers = width_of(["100.00 %"]) + (width_of(["1,000,000"]) if objects else 0) + 0.3
     height = max(2.6, rows * (ROW + 0.04) + 1.9)
     figure = paper(columns * (names + _PANEL + numbers) + 0.3, height)
@@ -47,6 +48,7 @@ def draw_shares(ring: HashRing, objects: Mapping[str, int], *, name: str = "") -
         left = 0.1 + column * (names + _PANEL + numbers) + names
         axes = place(figure, left, 0.75, _PANEL, height - 1.7)
         _draw_column(axes, ring, shown[column * rows :][:rows], objects, paint, rows=rows)
+        axes.set_yticklabels([called[member] for member in shown[column * rows :][:rows]], fontsize=SMALL)
         axes.set_xlim(0, limit)
         first = first or axes
     if first is not None:
@@ -117,7 +119,7 @@ def _draw_column(
             markeredgecolor=INK,
             label="objects",
         )
-    axes.set_yticks(list(places), [short(member) for member in members], fontsize=SMALL)
+    axes.set_yticks(list(places))
     axes.set_ylim(rows - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ringleader.inspect.change import in_order
-from ringleader.inspect.plot.canvas import ROW, SMALL, paper, place, short, spread, title, width_of
+from ringleader.inspect.plot.canvas import ROW, SMALL, labels, paper, place, short, spread, title, width_of
 from ringleader.inspect.plot.palette import FAINT, INK, WARNING, colours
 from ringleader.inspect.plot.record import Moment
 
@@ -21,6 +21,8 @@ MOST_NAMED: Final = 240
 _LEFT: Final = 0.85
 _WIDTH: Final = 7.2
 _LOW: Final = 1.25
+_MOST_LED: Final = 30
+"""Names to which lines lead from the ends of theirs; more would be one grey field."""
 _BETWEEN: Final = 0.3
 _ON_THE_WAY: Final = "being handed over"
 
@@ -30,7 +32,8 @@ def draw_timeline(moments: Sequence[Moment], *, name: str = "") -> Figure:
     members = in_order(list({member for moment in moments for member in moment.members}))
     last = moments[-1].members
     named = sorted(members, key=lambda member: -last.get(member, 0))[:MOST_NAMED]
-    texts = {member: f"{short(member)}  {_ending(last, member)}" for member in named}
+    called = labels(members)
+    texts = {member: f"{called[member]}  {_ending(last, member)}" for member in named}
     high = max(2.6, (len(named) + 1) * ROW)
     width = _LEFT + _WIDTH + 0.7 + width_of([*texts.values(), _ON_THE_WAY])
     figure = paper(width, 0.6 + 2 * (_LOW + _BETWEEN) + high + 0.9)
@@ -46,6 +49,8 @@ def draw_timeline(moments: Sequence[Moment], *, name: str = "") -> Figure:
     _draw_moved(moved, seconds, moments)
     for axes in (objects, flight, moved):
         _finish(axes, seconds)
+    for axes in (flight, moved):
+        axes.set_ylim(bottom=0)
     for axes in (objects, flight):
         axes.tick_params(labelbottom=False)
     moved.set_xlabel(f"seconds since {moments[0].time:%Y-%m-%d %H:%M:%S} UTC", fontsize=SMALL)
@@ -89,14 +94,14 @@ def _draw_names(
     """Names beside the ends of their lines, in their colours; who is gone stands at the bottom."""
     paint = colours(members)
     low, top = axes.get_ylim()
-    low = min(0.0, low)
+    low = max(0.0, low) if low > top / 2 else 0.0  # lines that lie together are seen apart
     axes.set_ylim(low, top)
     upward = sorted(texts, key=lambda member: (last.get(member, -1), member))
-    ends = [(last.get(member, 0) - low) / (top - low) * high for member in upward]
+    ends = [max(0.0, last.get(member, 0) - low) / (top - low) * high for member in upward]
     transform = axes.get_yaxis_transform()  # over: part of the axes, up: objects
     for member, end, y in zip(upward, ends, spread(ends, ROW, 0.0, high), strict=True):
         at = low + y / high * (top - low)
-        if member in last:
+        if member in last and len(texts) <= _MOST_LED:
             axes.plot(
                 [1.003, 1.03],
                 [low + end / high * (top - low), at],
@@ -144,7 +149,6 @@ def _finish(axes: Axes, seconds: Sequence[float]) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.set_xlim(seconds[0], max(seconds[-1], seconds[0] + 1e-3))
-    axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.tick_params(labelsize=SMALL)
