@@ -177,11 +177,11 @@ def _table(tokens: TokenTable, passed: Sequence[_Row], kept_of_first: int, sizes
         done = here
     ends += tokens.points[done:]
     owners += tokens.members[done:]
-    pages, page_shift = _pages(ends)
+    pages, page_shift = page_index(ends)
     return ArcTable(ends, owners, frozenset(cuts), pages, page_shift, sizes)
 
 
-def _pages(ends: array[int]) -> tuple[array[int], int]:
+def page_index(ends: array[int]) -> tuple[array[int], int]:
     """An index of about one entry per 16 to 32 rows: it halves a look-up for 16 KB at 100,000 rows."""
     bits = max(0, len(ends).bit_length() - 5)
     shift = HASH_SPACE.bit_length() - 1 - bits

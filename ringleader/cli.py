@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
+from ringleader.inspect import flags_simulate
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     DEFAULT_TIMEOUT,
@@ -36,6 +37,8 @@ app = typer.Typer(
 )
 app.add_typer(devcluster)
 app.add_typer(migrate)
+app.command()(flags_simulate.simulate)
+app.add_typer(flags_simulate.plot)
 
 
 def _print_version(wanted: bool) -> None:
@@ -138,7 +141,7 @@ def status(
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Rings with their members: life, state, share beside the ideal, objects, unowned and in flight."""
-    from ringleader.status import run_status
+    from ringleader.inspect.status import run_status
 
     return run_status(connection(kubeconfig, context, request_timeout), ring=ring, form=output)
 
@@ -157,7 +160,7 @@ def where(
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Who owns an object now, who should, and why: key, hash, token, lives."""
-    from ringleader.where import run_where
+    from ringleader.inspect.where import run_where
 
     return run_where(
         connection(kubeconfig, context, request_timeout), target, namespace=namespace, ring=ring, form=output

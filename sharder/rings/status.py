@@ -45,15 +45,21 @@ class Progress:
     removed: Sequence[str] = ()
     still_labelled: int | None = None
     last: Convergence | None = None
+    moved: Convergence | None = None
+    """The last one for which something had to move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """The last time that everything was found at its place: when, and how long after the change that disturbed it."""
+    """The last time that everything was found at its place: when, and how long after the change that disturbed it.
+
+    *moved*: objects that were given from one shard to another in that time, not counting what they control.
+    """
 
     at: str
     took_s: float
     objects: int
+    moved: int
 
 
 def plan_conditions(view: View, progress: Progress) -> list[Condition]:
@@ -99,6 +105,12 @@ def plan_status(
             "time": progress.last.at,
             "durationSeconds": round(progress.last.took_s, 3),
             "objects": progress.last.objects,
+        }
+    if progress.moved is not None:
+        status["lastRebalance"] = {
+            "time": progress.moved.at,
+            "durationSeconds": round(progress.moved.took_s, 3),
+            "moved": progress.moved.moved,
         }
     return status
 

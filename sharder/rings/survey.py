@@ -1,6 +1,6 @@
 """How one ring is doing: read from its rooms, told in its status and in the metrics.
 
-Owns no state but the last convergence; decides nothing. Built by `ringwork` while this sharder acts.
+Owns no state but the last convergences; decides nothing. Built by `ringwork` while this sharder acts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ class Survey:
         self._rebalance = rebalance
         self._late: set[str] = set()
         self._disturbed_at = duty.clock.now()
+        self._moved_before = 0
         self._told_version: int | None = None
         self._last: Convergence | None = None
+        self._last_with_moves: Convergence | None = None
 
     def status(self, reporter: Reporter, *, generation: int) -> Mapping[str, object]:
         """The ring's status now; sets the gauges on the way."""
@@ -52,6 +54,7 @@ class Survey:
             self._count_members(view, newer)
             if newer.ring_version != view.ring_version:
                 self._disturbed_at = self._duty.clock.now()
+                self._moved_before = self._duty.objects.moved
             view = newer
 
     def _progress(self) -> Progress:
@@ -66,6 +69,7 @@ class Survey:
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),
             last=self._last,
+            moved=self._last_with_moves,
             removed=self._removed(),
             still_labelled=self._rebalance.still_labelled,
         )
@@ -84,7 +88,11 @@ class Survey:
         self._told_version = rebalance.converged_version
         took_s = max(0.0, rebalance.converged_at - self._disturbed_at)
         wall = self._duty.clock.wall()
-        self._last = Convergence(wall.strftime("%Y-%m-%dT%H:%M:%SZ"), took_s, rebalance.last_seen or 0)
+        moved = self._duty.objects.moved - self._moved_before
+        at = wall.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._last = Convergence(at, took_s, rebalance.last_seen or 0, moved)
+        if moved:
+            self._last_with_moves = self._last
         self._duty.metrics.convergence_s.labels(ring=self._ring).set(took_s)
         self._duty.metrics.converged_at_s.labels(ring=self._ring).set(wall.timestamp())
 

@@ -38,6 +38,8 @@ log = structlog.get_logger("sharder")
 
 FIELD_MANAGER: Final = "ringleader-sharder"
 WRITE_TIMEOUT_S: Final = 30.0
+MOVES: Final = ("rebalance", "owner_dead")
+"""Reasons of writes that begin a move from one shard to another."""
 TELL_EVERY_S: Final = 5.0
 """Writes that fail are told as often as this at most, with their number: an outage fails thousands."""
 
@@ -74,6 +76,8 @@ class ObjectWriter:
         self._kinds = kinds
         self._denials = denials
         self._tally = _Tally(metrics, keys.ring)
+        self.moved = 0
+        """Objects of distributed kinds that were given from one shard to another, without what they control."""
         self.pace = pace or Pace(clock=SystemClock(), rng=random.Random())  # noqa: S311 - jitter, no secret
         self._told_at = -TELL_EVERY_S
         self._untold = 0
@@ -104,6 +108,8 @@ class ObjectWriter:
             self._denials.granted(right)
             outcome = Outcome.DONE
         self._tally.note(decision, outcome, took_s)
+        if outcome is Outcome.DONE and reason_of(decision) in MOVES and self._kinds.is_main(resource):
+            self.moved += 1
         return outcome
 
     async def read(self, resource: Resource, meta: Meta) -> Meta | None:

@@ -13,7 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ring import HASH_SPACE, EmptyRingError, HashRing, InvalidRing, hash_key, moved_keys, movement
+from ring import (
+    HASH_SPACE,
+    EmptyRingError,
+    HashRing,
+    InvalidRing,
+    Transition,
+    hash_key,
+    moved_keys,
+    movement,
+)
 from ring.tokens import member_tokens
 
 NAMES = st.one_of(
@@ -127,6 +136,18 @@ def test_moved_keys_are_those_with_another_owner(old: HashRing, new: HashRing) -
     moved = moved_keys(old, new, iter(KEYS))
     expected = [(key, old.owner(key), new.owner(key)) for key in KEYS if old.owner(key) != new.owner(key)]
     assert [(item.key, item.old, item.new) for item in moved] == expected
+
+
+@given(rings(), rings())
+def test_a_transition_tells_both_owners_of_every_key(old: HashRing, new: HashRing) -> None:
+    expected = list(zip(old.owners(KEYS), new.owners(KEYS), strict=True))
+    assert Transition(old, new).owners(iter(KEYS)) == expected
+
+
+@pytest.mark.parametrize("rings", [(HashRing(), HashRing(["a"])), (HashRing(["a"]), HashRing())])
+def test_a_transition_needs_members_before_and_after(rings: tuple[HashRing, HashRing]) -> None:
+    with pytest.raises(EmptyRingError):
+        Transition(*rings)
 
 
 def test_movement_predicts_how_many_of_many_keys_move() -> None:

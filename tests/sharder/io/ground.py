@@ -145,6 +145,12 @@ class Ground:
         assert isinstance(status, dict)
         return status
 
+    async def last_moved(self) -> int:
+        """What the status says of the last rebalance; 0 before the first one."""
+        last = (await self.status()).get("lastRebalance", {})
+        assert isinstance(last, dict)
+        return int(last.get("moved", 0))
+
     async def condition(self, kind: str) -> dict[str, object]:
         conditions = (await self.status()).get("conditions", [])
         assert isinstance(conditions, list)

@@ -17,7 +17,7 @@ from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
 from sharder.rings.cluster import Rings
-from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, wait_until
 
 
 @asynccontextmanager
@@ -92,6 +92,37 @@ async def test_the_last_convergence_and_its_length_stand_in_status_and_metrics(g
         assert isinstance(last, dict)
         assert 0 <= last["durationSeconds"] < 10
         assert last["durationSeconds"] == round(value(registry, "last_convergence_seconds"), 3)
+
+
+async def test_the_last_rebalance_tells_how_many_objects_moved_without_what_follows_them(
+    ground: Ground,
+) -> None:
+    await ground.ring()
+    a = await ground.shard("a")
+    for number in range(7):
+        await ground.page(await ground.site(f"site-{number}"))
+
+    async def passed_on(shard: str) -> bool:
+        for name in await ground.drains():
+            labels = {"metadata": {"labels": {KEYS.shard: shard}}}
+            await ground.client.patch(CONFIGMAPS, name, MergePatch(labels), namespace="default", type=bytes)
+            await ground.acknowledge(name)
+        passed = list((await ground.owners()).values()).count(shard)
+        return 0 < passed == await ground.last_moved()
+
+    async with measured(ground):
+        await wait_until(lambda: is_balanced(ground))
+        b = await ground.shard("b")
+        await wait_until(lambda: passed_on(b.name))
+        given = await ground.last_moved()
+        assert 0 < given < 7
+        await a.release()
+
+        async def taken_over() -> bool:
+            return await ground.last_moved() == 7 - given
+
+        await wait_until(taken_over)
+        assert set((await ground.owners(CONFIGMAPS)).values()) == {b.name}
 
 
 async def test_a_ring_that_is_gone_leaves_no_series_behind(ground: Ground) -> None:

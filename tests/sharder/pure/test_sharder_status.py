@@ -101,13 +101,16 @@ def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> Non
 
 def test_the_last_convergence_is_told_once_there_was_one() -> None:
     assert "lastConvergence" not in plan_status(TWO, IDLE, generation=1, conditions=[])
-    last = Convergence(at="2026-11-21T10:00:00Z", took_s=1.23456, objects=7)
+    last = Convergence(at="2026-11-21T10:00:00Z", took_s=1.23456, objects=7, moved=4)
     status = plan_status(TWO, replace(IDLE, last=last), generation=1, conditions=[])
     assert status["lastConvergence"] == {
         "time": "2026-11-21T10:00:00Z",
         "durationSeconds": 1.235,
         "objects": 7,
     }
+    assert "lastRebalance" not in status
+    status = plan_status(TWO, replace(IDLE, moved=last), generation=1, conditions=[])
+    assert status["lastRebalance"] == {"time": "2026-11-21T10:00:00Z", "durationSeconds": 1.235, "moved": 4}
 
 
 # ---- rights ---------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from kubeio.errors import InputError, NotFound
 from kubeio.models import HasMeta, Meta, ObjectKey, OwnerReference
 from kubeio.resource import Resource
 from ring import Explanation, HashRing
+from ringleader.inspect.reading import read_lives, read_rings
+from ringleader.inspect.rings import Kind, Life, Ring, ring_weights
 from ringleader.options import Connection, connected
 from ringleader.output import Form, age, print_document, print_line
-from ringleader.rings import Kind, Life, Ring, ring_weights
-from ringleader.status import read_lives, read_rings
 from sharder.ringspec.spec import KeyKind
 
 if TYPE_CHECKING:

@@ -1,0 +1,58 @@
+"""What the commands read of a cluster: rings, the lives in their Leases, objects by pages of metadata.
+
+Owns the requests; what they mean is `rings`' and `picture`'s. Reads only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kubeio.access.kubeconfig import nearest
+from kubeio.clock import SystemClock
+from kubeio.errors import InputError
+from kubeio.resource import CONTROLLER_RINGS
+from ringleader.inspect.picture import Count, RingPicture, picture
+from ringleader.inspect.rings import Life, Ring, lives
+
+if TYPE_CHECKING:
+    from kubeio.rest.client import Client
+    from kubeio.rest.discovery import Discovery
+
+
+async def read_rings(client: Client, *, timeout_s: float) -> list[Ring]:
+    """Every ring of the cluster, by name."""
+    rings = []
+    async for page in client.pages(CONTROLLER_RINGS, timeout_s=timeout_s):
+        rings += [msgspec.json.decode(found.raw, type=Ring) for found in page.objects]
+    return sorted(rings, key=lambda ring: ring.name)
+
+
+def named_ring(rings: list[Ring], name: str) -> Ring:
+    """The ring *name*. Raises: InputError naming the nearest ones."""
+    for ring in rings:
+        if ring.name == name:
+            return ring
+    known = nearest(name, [ring.name for ring in rings])
+    raise InputError("RING", name, "is not a ring of this cluster", f"name another: {known}")
+
+
+async def read_lives(client: Client, ring: Ring) -> list[Life]:
+    """Every life of *ring*, from a consistent read of its Leases."""
+    from kubeio.leases.lease import Leases
+
+    leases, _ = await Leases(client, ring.spec.lease_namespace).list(f"{ring.keys.ring_label}={ring.name}")
+    return lives(ring, leases, now=SystemClock().wall())
+
+
+async def read_picture(client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float) -> RingPicture:
+    """What is shown of *ring* now. Cost: every object of its main resources, by pages of metadata."""
+    found = await read_lives(client, ring)
+    count = Count()
+    for distributed in ring.spec.resources:
+        resource = await discovery.resolve(distributed.kind.name)
+        async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
+            for obj in page.objects:
+                count.add(obj.meta.labels, ring.keys)
+    return picture(ring, found, count)
