@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
+from ringleader.inspect.flags_doctor import doctor
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     DEFAULT_TIMEOUT,
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.add_typer(devcluster)
 app.add_typer(migrate)
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> None:
