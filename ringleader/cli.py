@@ -13,6 +13,7 @@ import typer
 
 from ringleader.devcluster_command import app as devcluster
 from ringleader.inspect import flags_simulate
+from ringleader.inspect.flags_doctor import doctor
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     DEFAULT_TIMEOUT,
@@ -39,6 +40,7 @@ app.add_typer(devcluster)
 app.add_typer(migrate)
 app.command()(flags_simulate.simulate)
 app.add_typer(flags_simulate.plot)
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,106 @@
+"""Rights that sharder and replicas need, and which of them an account lacks. Pure.
+
+Owns the list; who is asked about, and the asking, is `gathering_rights`'s. The same as docs/operate.md, "What the
+accounts may do".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ringleader.doctor.checks import Check, Told, error
+from ringleader.doctor.seen import FullRing, Right, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kubeio.resource import Resource
+
+SHARDER: Final = "sharder"
+SHARD: Final = "shard"
+_LOOK: Final = ("get", "list", "watch", "patch")
+
+
+class Need(NamedTuple):
+    """*verb* on a resource, in *namespace* (empty: everywhere), for *name* only (empty: all)."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+def needs(role: str, ring: FullRing, resources: Iterable[Resource]) -> Iterator[Need]:
+    """What an account needs in *role* for *ring*, whose objects are of *resources*."""
+    where = ring.spec.lease_namespace
+    leases: tuple[str, ...] = ("get", "list", "create", "update")
+    if role == SHARDER:
+        yield from (Need(verb, "ringleader.dev", "controllerrings") for verb in _LOOK)
+        yield Need("patch", "ringleader.dev", "controllerrings", "status")
+        leases = (*leases, "watch", "delete")
+        if ring.spec.namespace_selector is not None:
+            yield from (Need(verb, "", "namespaces") for verb in ("list", "watch"))
+        if ring.spec.assign_at_admission:
+            group, name = "admissionregistration.k8s.io", f"ringleader-{ring.name}"
+            yield from (
+                Need(verb, group, "mutatingwebhookconfigurations", name=name)
+                for verb in ("get", "create", "patch", "delete")
+            )
+    else:
+        yield Need("get", "ringleader.dev", "controllerrings", name=ring.name)
+    yield from (Need(verb, "coordination.k8s.io", "leases", namespace=where) for verb in leases)
+    yield from (Need(verb, "events.k8s.io", "events") for verb in ("create", "patch"))
+    for resource in resources:
+        yield from (Need(verb, resource.group, resource.plural) for verb in _LOOK)
+
+
+def judge_rights(seen: Seen) -> Iterator[Told]:
+    """One finding for each account, resource and place that verbs are missing for."""
+    missing: dict[tuple[str, str, str, str, str, str, str], list[Right]] = {}
+    for right in seen.rights:
+        if not right.is_granted:
+            place = (right.group, right.resource, right.subresource, right.name, right.namespace)
+            missing.setdefault((right.role, right.account, *place), []).append(right)
+    for found in missing.values():
+        yield _missing(found)
+
+
+def _missing(found: list[Right]) -> Told:
+    first = found[0]
+    verbs = sorted({right.verb for right in found})
+    rings = sorted({right.ring for right in found})
+    resource = f"{first.resource}/{first.subresource}" if first.subresource else first.resource
+    shown = f"{resource}.{first.group}" if first.group else resource
+    where = f"in namespace {first.namespace}" if first.namespace else "in the whole cluster"
+    kind = "Role" if first.namespace else "ClusterRole"
+    quoted = ", ".join(f'"{verb}"' for verb in verbs)
+    names = f', resourceNames: ["{first.name}"]' if first.name else ""
+    rule = f'{{apiGroups: ["{first.group}"], resources: ["{resource}"]{names}, verbs: [{quoted}]}}'
+    return error(
+        f"{first.role} account {first.account} may not {', '.join(verbs)} {shown} {where}: "
+        f"ring {', '.join(rings)} needs that",
+        ring=rings[0],
+        about=first.account,
+        remedy=f"this rule in a {kind} bound to it grants that: {rule}",
+    )
+
+
+def _fine(seen: Seen) -> str:
+    if not seen.rights:
+        return "there is no ring to need any"
+    accounts = sorted({right.account for right in seen.rights})
+    return f"{len(seen.rights)} rights of {', '.join(accounts)} are there"
+
+
+CHECKS = (
+    Check(
+        "rights",
+        "rights that sharders and replicas lack",
+        judge_rights,
+        _fine,
+        needs=("rings", "rights", "accounts"),
+    ),
+)

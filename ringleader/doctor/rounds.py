@@ -1,0 +1,29 @@
+"""Every check, in the order in which they matter, and all of them run over one picture. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringleader.doctor import installation, leading, leases, objects, rights, server, sizes
+from ringleader.doctor.checks import Check, Finding
+
+if TYPE_CHECKING:
+    from ringleader.doctor.seen import Seen
+
+CHECKS: tuple[Check, ...] = (
+    *objects.CHECKS[:2],
+    leases.MEMBERS,
+    objects.CHECKS[2],
+    *leases.CHECKS,
+    *leading.CHECKS,
+    *rights.CHECKS,
+    *installation.CHECKS,
+    *server.CHECKS,
+    objects.WRITERS,
+    *sizes.CHECKS,
+)
+
+
+def examine(seen: Seen) -> list[Finding]:
+    """At least one finding of every check."""
+    return [finding for check in CHECKS for finding in check.run(seen)]

@@ -1,0 +1,231 @@
+"""Reads what stands around the rings: server, definition, FlowSchemas, accounts and their rights.
+
+Rights are asked by SubjectAccessReview, and by SelfSubjectAccessReview for the account `self`: both create nothing.
+Webhooks are `hooks`'s. Called by `command`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import yaml
+
+from kubeio.errors import InputError, NotFound
+from kubeio.resource import CRDS, Resource
+from ringleader.assets import ring_crd
+from ringleader.doctor.reader import Reader
+from ringleader.doctor.rights import SHARD, SHARDER, Need, needs
+from ringleader.doctor.seen import Gap, Right
+from ringleader.doctor.server import FEATURES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FLOW_SCHEMAS: Final = Resource(
+    "flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False
+)
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
+SELF: Final = "self"
+_PART: Final = "app.kubernetes.io/part-of=ringleader"
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1"
+_FEATURE: Final = re.compile(rb'kubernetes_feature_enabled\{name="(\w+)"[^}]*\} ([01])')
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+class _Allowed(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Allowed
+
+
+class _ServiceAccountOf(msgspec.Struct, rename="camel"):
+    service_account_name: str = "default"
+
+
+class _Template(msgspec.Struct):
+    spec: _ServiceAccountOf
+
+
+class _WorkloadSpec(msgspec.Struct):
+    template: _Template
+
+
+class _WorkloadMeta(msgspec.Struct):
+    namespace: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Workload(msgspec.Struct):
+    metadata: _WorkloadMeta
+    spec: _WorkloadSpec
+
+
+async def read_server(reader: Reader) -> None:
+    """Version, clock and features."""
+    seen, client = reader.seen, reader.client
+    seen.server = client.cluster.server
+    answer = await reader.attempt("version", client.request("GET", "/version", timeout_s=reader.timeout_s))
+    if answer is not None:
+        seen.version = msgspec.json.decode(answer.body, type=_Version).git_version
+        reader.learn_clock(answer.headers.get("date", ""))
+    await reader.attempt("metrics", _read_features(reader))
+
+
+async def _read_features(reader: Reader) -> None:
+    """Feature gates from the server's metrics, line by line: these are megabytes on a large server."""
+    try:
+        async with reader.client.stream("/metrics", connect_timeout_s=reader.timeout_s) as lines:
+            async for line in lines:
+                found = _FEATURE.match(line)
+                if found is not None and (name := found[1].decode()) in FEATURES:
+                    reader.seen.features[name] = found[2] == b"1"
+                if len(reader.seen.features) == len(FEATURES):
+                    return
+    except NotFound:
+        return  # a server that tells nothing
+
+
+async def read_installation(reader: Reader) -> None:
+    """The ring's definition, here and as this version has it, and the FlowSchemas."""
+    seen = reader.seen
+    seen.wanted_crd = yaml.safe_load(ring_crd().read_text())
+    seen.crd = await reader.attempt("crd", _crd(reader, str(seen.wanted_crd["metadata"]["name"])))
+    seen.flow_schemas = await reader.attempt("flowschemas", _flow_schemas(reader))
+
+
+async def _crd(reader: Reader, name: str) -> dict[str, Any] | None:
+    try:
+        return await reader.client.get(CRDS, name, type=dict, timeout_s=reader.timeout_s)
+    except NotFound:
+        return None
+
+
+async def _flow_schemas(reader: Reader) -> list[dict[str, Any]] | None:
+    pages = reader.client.pages(FLOW_SCHEMAS, timeout_s=reader.timeout_s)
+    try:
+        return [msgspec.json.decode(found.raw) async for page in pages for found in page.objects]
+    except NotFound:
+        return None
+
+
+# -- accounts and their rights --------------------------------------------------------------------------------
+
+
+def read_account(flag: str, text: str) -> str:
+    """The user that *text* means: `NAMESPACE/NAME` of a ServiceAccount, `self`, or a user's own name.
+
+    Raises: InputError naming *flag*.
+    """
+    namespace, slash, name = text.partition("/")
+    if not slash and text:
+        return text
+    if not (namespace and name) or "/" in name:
+        raise InputError(
+            flag, text, "names no account", "write NAMESPACE/NAME of a ServiceAccount, a user, or self"
+        )
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+async def find_accounts(reader: Reader, given: Mapping[str, Sequence[str]]) -> None:
+    """The accounts that were given, else those of what the chart installed."""
+    seen = reader.seen
+    seen.accounts = {role: list(accounts) for role, accounts in given.items() if accounts}
+    if not seen.rings:
+        return
+    for role, resource, component in (
+        (SHARDER, DEPLOYMENTS, "sharder"),
+        (SHARD, STATEFUL_SETS, "controller"),
+    ):
+        if role in seen.accounts:
+            continue
+        selector = f"{_PART},app.kubernetes.io/component={component}"
+        found = await reader.attempt(f"accounts:{role}", _accounts(reader, resource, selector))
+        if found:
+            seen.accounts[role] = sorted(set(found))
+        elif found is not None:
+            seen.gaps[f"accounts:{role}"] = Gap(
+                f"no account of a {role} is known: nothing here was installed by the chart",
+                f"name it: --{role}-account NAMESPACE/NAME",
+            )
+
+
+async def _accounts(reader: Reader, resource: Resource, selector: str) -> list[str]:
+    pages = reader.client.pages(resource, label_selector=selector, timeout_s=reader.timeout_s)
+    found = []
+    try:
+        async for page in pages:
+            for each in page.objects:
+                workload = msgspec.json.decode(each.raw, type=_Workload)
+                account = workload.spec.template.spec.service_account_name
+                found.append(f"system:serviceaccount:{workload.metadata.namespace}:{account}")
+    except NotFound:
+        return []
+    return found
+
+
+async def read_rights(reader: Reader) -> None:
+    """Ask the server about every right of every account. The first refusal to answer ends the asking."""
+    seen = reader.seen
+    wanted: dict[tuple[str, str, Need], str] = {}
+    for ring in seen.rings:
+        resources = [tally.resource for tally in ring.tallies]
+        for role, accounts in seen.accounts.items():
+            for account in accounts:
+                for need in needs(role, ring.ring, resources):
+                    wanted.setdefault((role, account, need), ring.name)
+
+    async def ask(item: tuple[tuple[str, str, Need], str]) -> None:
+        (role, account, need), ring = item
+        if "rights" in seen.gaps:
+            return
+        granted = await reader.attempt("rights", _may(reader, account, need))
+        if granted is not None:
+            seen.rights.append(Right(account, role, ring, *_fields(need), is_granted=granted))
+
+    await reader.each(wanted.items(), ask)
+    order = {key: index for index, key in enumerate(wanted)}
+    seen.rights.sort(key=lambda right: order[right.role, right.account, _need(right)])
+
+
+def _fields(need: Need) -> tuple[str, str, str, str, str, str]:
+    return need.verb, need.group, need.resource, need.subresource, need.name, need.namespace
+
+
+def _need(right: Right) -> Need:
+    return Need(right.verb, right.group, right.resource, right.subresource, right.name, right.namespace)
+
+
+async def _may(reader: Reader, account: str, need: Need) -> bool:
+    attributes = {
+        "verb": need.verb,
+        "group": need.group,
+        "resource": need.resource,
+        "subresource": need.subresource,
+        "name": need.name,
+        "namespace": need.namespace,
+    }
+    spec: dict[str, Any] = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
+    kind = "SelfSubjectAccessReview"
+    if account != SELF:
+        kind = "SubjectAccessReview"
+        spec |= {"user": account, "groups": _groups(account)}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    answer = await reader.client.request(
+        "POST", f"{_REVIEWS}/{kind.lower()}s", body=msgspec.json.encode(body), timeout_s=reader.timeout_s
+    )
+    return msgspec.json.decode(answer.body, type=_Review).status.allowed
+
+
+def _groups(account: str) -> list[str]:
+    groups = ["system:authenticated"]
+    if account.startswith("system:serviceaccount:"):
+        groups += ["system:serviceaccounts", f"system:serviceaccounts:{account.split(':')[2]}"]
+    return groups

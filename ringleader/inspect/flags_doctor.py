@@ -1,0 +1,74 @@
+"""Words and flags of `ringleader doctor`; the work is `ringleader.doctor`'s."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ringleader.options import (
+    DEFAULT_TIMEOUT,
+    Context,
+    Kubeconfig,
+    Output,
+    RequestTimeout,
+    connection,
+    duration_s,
+)
+
+
+def doctor(
+    *,
+    ring: Annotated[str | None, typer.Argument(help="One ring; all of them if absent.")] = None,
+    sharder_account: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sharder-account",
+            metavar="NAMESPACE/NAME",
+            help="The sharders' ServiceAccount (or a user, or self). Default: what the chart installed. Repeatable.",
+        ),
+    ] = None,
+    shard_account: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shard-account",
+            metavar="NAMESPACE/NAME",
+            help="The replicas' ServiceAccount (or a user, or self). Default: what the chart installed. Repeatable.",
+        ),
+    ] = None,
+    manager: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--manager", metavar="NAME", help="A field manager that may write anywhere. Repeatable."
+        ),
+    ] = None,
+    look_again: Annotated[
+        str,
+        typer.Option(
+            "--look-again",
+            metavar="TIME",
+            help="How long after the first look the second one begins: 6s, 20s.",
+        ),
+    ] = "6s",
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """What is wrong with rings, objects, rights, installation. Exit code 0: nothing, 1: something, 2: bad input."""
+    from ringleader.doctor.command import Wanted, run_doctor
+    from ringleader.doctor.rights import SHARD, SHARDER
+    from ringleader.doctor.surroundings import read_account
+
+    where = connection(kubeconfig, context, request_timeout)
+    wanted = Wanted(
+        ring=ring,
+        accounts={
+            SHARDER: [read_account("--sharder-account", text) for text in sharder_account or ()],
+            SHARD: [read_account("--shard-account", text) for text in shard_account or ()],
+        },
+        managers=frozenset(manager or ()),
+        again_s=duration_s("--look-again", look_again),
+        timeout_s=where.timeout_s,
+    )
+    return run_doctor(where, wanted, form=output)

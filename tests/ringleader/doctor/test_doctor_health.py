@@ -1,0 +1,54 @@
+"""The doctor at a plane in health: every check passes, whatever moves meanwhile is not taken for ill."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ringleader.doctor.checks import Level
+from ringleader.doctor.rounds import CHECKS
+from tests.ringleader.doctor.ward import CONFIGMAPS, KEYS, ONE, SITES, TWO, Ward
+
+
+async def test_a_healthy_plane_passes_every_check(ward: Ward) -> None:
+    report = await ward.diagnose()
+    assert [each for each in report.findings if each.level is not Level.OK] == []
+    assert [each.check for each in report.findings] == [check.name for check in CHECKS]
+    owners = report.findings[0]
+    assert owners.summary.startswith(f"{2 * SITES} objects of 1 ring have living owners")
+    assert report.level is Level.OK
+
+
+async def test_what_gets_its_owner_between_both_looks_is_not_told(ward: Ward) -> None:
+    """New, handed over, taken over: all that is on its way when the doctor looks first."""
+    await ward.make_site(100, owner="")
+    await ward.make_site(101, owner="late-00000003")
+    await ward.label("site-000", {KEYS.drain: TWO})
+
+    async def go_on() -> None:
+        await asyncio.sleep(0.6)
+        await ward.label("site-100", {KEYS.shard: ONE})
+        await ward.label("site-100", {KEYS.shard: ONE}, resource=CONFIGMAPS)
+        await ward.join("late-00000003")
+        await ward.label("site-000", {KEYS.shard: TWO, KEYS.drain: None})
+
+    going = asyncio.create_task(go_on())
+    report = await ward.diagnose()
+    await going
+    assert [each for each in report.findings if each.level is not Level.OK] == []
+
+
+async def test_a_controlled_object_of_a_stranger_is_none_of_the_ring_s_business(ward: Ward) -> None:
+    """ConfigMaps that no Website controls have no owner, and need none."""
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "somebody-s"}}
+    await ward.client.create(CONFIGMAPS, config_map, namespace="sites", type=bytes)
+    assert (await ward.diagnose()).level is Level.OK
+
+
+async def test_namespaces_that_the_ring_does_not_select_are_not_looked_at(ward: Ward) -> None:
+    await ward.edit_ring(namespaceSelector={"matchLabels": {"team": "web"}})
+    await ward.tell_status(Ready=("True", "Working", ""))
+    for index in range(SITES):
+        await ward.label(f"site-{index:03d}", {KEYS.shard: None})
+    report = await ward.diagnose()
+    assert report.level is Level.OK
+    assert report.findings[0].summary.startswith("0 objects")

@@ -1,0 +1,167 @@
+"""Checks of Leases and rings, each on a live plane that is broken in that way."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeio.patch import MergePatch
+from ringleader.doctor.checks import Level
+from ringleader.doctor.leases import skew
+from tests.ringleader.doctor.ward import KEYS, ONE, RING, TWO, WEBSITES, Ward, found, only
+
+
+async def test_two_lives_of_one_member_are_told_with_both_names(ward: Ward) -> None:
+    await ward.join("one-0000000f", member="one")
+    first = only(await ward.diagnose(), "members")
+    assert first.level is Level.ERROR
+    assert first.summary == "member one of ring websites runs 2 times at once: one-00000001 and one-0000000f"
+    assert "--member one" in first.remedy
+
+
+async def test_a_life_that_has_ended_is_no_second_one(ward: Ward) -> None:
+    """Released, taken, or silent: its Lease stands for a minute."""
+    await ward.join("one-0000000d", member="one", renewed=False)
+    await ward.edit_lease("one-0000000d", holder_identity="sharder:sharder-a")
+    await ward.join("one-0000000e", member="one", renewed=False)
+    await ward.edit_lease("one-0000000e", holder_identity="")
+    assert (await ward.diagnose()).level is Level.OK
+
+
+async def test_a_replica_that_renews_no_more_is_told_with_its_objects(ward: Ward) -> None:
+    await ward.age(ONE, seconds=9)
+    first = only(await ward.diagnose(), "silent")
+    assert first.level is Level.ERROR
+    assert first.object == f"lease/{ONE} -n rings"
+    assert first.summary.startswith(f"shard {ONE} (member one) has not renewed its Lease for 1")
+    assert first.summary.endswith("website/site-000 -n sites and the rest of its 12 objects wait")
+
+
+async def test_a_replica_that_renews_and_does_not_observe_its_objects_is_told(ward: Ward) -> None:
+    for index in range(0, 12, 2):
+        await spoil(ward, index)
+    await spoil(ward, 1)
+    first = only(await ward.diagnose(), "silent")
+    assert first.object == "website/site-000 -n sites"
+    assert first.summary == (
+        f"website/site-000 -n sites is not worked on: its owner {ONE} (member one) renews its Lease, but does not "
+        "observe its own objects"
+    )
+    assert first.evidence[0].startswith("of 6 of its websites.example.com, 6 have a status behind their spec")
+
+
+async def spoil(ward: Ward, index: int) -> None:
+    """An edit that nobody observes; it looks as if it were older than the doctor's patience."""
+    patch = MergePatch({"spec": {"html": "newer"}})
+    await ward.client.patch(WEBSITES, f"site-{index:03d}", patch, namespace="sites", type=bytes)
+
+
+async def test_a_replica_that_gets_on_is_not_idle(ward: Ward) -> None:
+    """A backlog: most is behind, and some of it is done between both looks."""
+    import asyncio
+
+    for index in range(0, 12, 2):
+        await spoil(ward, index)
+
+    async def work() -> None:
+        await asyncio.sleep(0.6)
+        await ward.observe("site-010", 2)
+
+    working = asyncio.create_task(work())
+    report = await ward.diagnose()
+    await working
+    assert report.level is Level.OK
+
+
+async def test_what_a_replica_left_in_another_namespace_long_ago_is_no_trouble(ward: Ward) -> None:
+    await ward.join("three-00000003", namespace="sites", skew_s=-4000, renewed=False)
+    assert (await ward.diagnose()).level is Level.OK
+
+
+async def test_a_lease_in_the_wrong_namespace_is_told_with_the_right_one(ward: Ward) -> None:
+    await ward.join("three-00000003", namespace="sites")
+    first = only(await ward.diagnose(), "lease namespaces")
+    assert first.level is Level.ERROR
+    assert first.summary == (
+        "lease/three-00000003 -n sites (member three) does not count for ring websites: its Leases belong into "
+        "namespace rings"
+    )
+
+
+@pytest.mark.parametrize(("skew_s", "words"), [(300.0, "30. s ahead"), (-300.0, "(30.|29.) s behind")])
+async def test_a_clock_that_is_off_is_told_with_way_and_seconds(
+    ward: Ward, skew_s: float, words: str
+) -> None:
+    import re
+
+    await ward.join("three-00000003", skew_s=skew_s)
+    first = only(await ward.diagnose(), "clocks")
+    assert first.level is Level.WARNING
+    assert re.search(rf"the clock of shard three-00000003 \(member three\) is {words}", first.summary)
+
+
+async def test_a_silent_replica_has_no_slow_clock(ward: Ward) -> None:
+    await ward.age(ONE, seconds=100)
+    report = await ward.diagnose()
+    assert found(report, "clocks") == []
+
+
+async def test_two_rings_over_one_resource_are_told_with_an_object(ward: Ward) -> None:
+    await ward.make_ring("more")
+    await ward.join("theirs-00000007", ring="more")
+    report = await ward.diagnose()
+    (told,) = found(report, "overlaps")
+    assert told.level is Level.WARNING
+    assert told.summary.startswith(
+        "rings more and websites both distribute websites.example.com under the label domain ringleader.dev: each "
+        "object, such as website/site-0"
+    )
+
+
+async def test_rings_of_two_domains_or_of_separate_namespaces_do_not_overlap(ward: Ward) -> None:
+    await ward.make_ring("elsewhere", labelDomain="other.example.com")
+    await ward.edit_ring(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "sites"}})
+    await ward.make_ring("apart", namespaceSelector={"matchLabels": {"team": "none"}})
+    report = await ward.diagnose()
+    assert found(report, "overlaps") == []
+
+
+async def test_a_name_in_two_rings_is_told(ward: Ward) -> None:
+    await ward.make_ring("others", leaseNamespace="sites", resources=[{"resource": "secrets"}])
+    await ward.join("both-00000005", ring="others", namespace="sites", renewed=False)
+    # its double, of this ring: not renewed, so that one name needs one task
+    await ward.join("both-00000005", namespace="rings")
+    (told,) = found(await ward.diagnose(), "members")
+    assert "are one name in two rings, others and websites" in told.summary
+
+
+async def test_only_the_ring_that_was_asked_for_is_looked_at(ward: Ward) -> None:
+    await ward.make_ring("more", resources=[{"resource": "secrets"}])
+    await ward.label("site-003", {KEYS.shard: "ghost-00000009"})
+    report = await ward.diagnose(ring="more")
+    assert report.rings == ["more"]
+    assert report.level is Level.OK
+    assert (await ward.diagnose(ring=RING)).level is Level.ERROR
+
+
+def test_the_skew_is_what_renewals_show() -> None:
+    """Pure: ahead of the second look; behind the first one although renewed since; else unknown."""
+    from datetime import UTC, datetime, timedelta
+
+    from kubeio.clock import micro_time
+    from kubeio.models import Lease, LeaseSpec, Meta
+    from ringleader.doctor.seen import FullRing, RingSeen, RingSpec, Shard
+
+    first_at = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    ring = RingSeen(FullRing(Meta(name=RING), RingSpec()), first_at, first_at + timedelta(seconds=6))
+
+    def renewed(before_s: float, after_s: float) -> Shard:
+        lives = [
+            Lease(Meta(name=TWO), LeaseSpec(TWO, 15, None, micro_time(first_at + timedelta(seconds=at)), 0))
+            for at in (before_s, after_s)
+        ]
+        return Shard(*lives)
+
+    assert skew(ring, renewed(-3, 2)) == 0
+    assert skew(ring, renewed(-3, -3)) == 0, "it was not renewed: nothing is known"
+    assert skew(ring, renewed(5, 10)) == 4
+    assert skew(ring, renewed(-65, -60)) == -60
