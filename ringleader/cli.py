@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
+from ringleader.inspect import flags_look
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     DEFAULT_TIMEOUT,
     Context,
     Kubeconfig,
-    Namespace,
     Output,
     RequestTimeout,
     connection,
@@ -143,25 +143,8 @@ def status(
     return run_status(connection(kubeconfig, context, request_timeout), ring=ring, form=output)
 
 
-@app.command()
-def where(
-    *,
-    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="The object: website/blog.")],
-    namespace: Namespace = None,
-    ring: Annotated[
-        str | None, typer.Option("--ring", help="The ring; needed if several hold the kind.")
-    ] = None,
-    output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
-) -> int:
-    """Who owns an object now, who should, and why: key, hash, token, lives."""
-    from ringleader.inspect.where import run_where
-
-    return run_where(
-        connection(kubeconfig, context, request_timeout), target, namespace=namespace, ring=ring, form=output
-    )
+app.command()(flags_look.where)
+app.command()(flags_look.explain)
 
 
 @app.command()

@@ -14,9 +14,10 @@ import msgspec
 
 from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, NotFound
-from kubeio.models import HasMeta, Meta, ObjectKey, OwnerReference
+from kubeio.models import Meta, ObjectKey, OwnerReference
 from kubeio.resource import Resource
 from ring import Explanation, HashRing
+from ringleader.inspect.dates import DatedMeta, HasDatedMeta
 from ringleader.inspect.reading import read_lives, read_rings
 from ringleader.inspect.rings import Kind, Life, Ring, ring_weights
 from ringleader.options import Connection, connected
@@ -68,6 +69,17 @@ class Target:
         return f"{self.resource.group_resource}/{self.meta.key}"
 
 
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """An object as it was found: its ring, what is hashed for it, the ring's lives, and who wrote what when."""
+
+    ring: Ring
+    target: Target
+    key: Key
+    lives: Sequence[Life]
+    dated: DatedMeta
+
+
 def run_where(
     where: Connection, target: str, *, namespace: str | None, ring: str | None, form: Form | None
 ) -> int:
@@ -104,19 +116,57 @@ async def find(
     """Where the object *key* of *kind* is and belongs. Raises InputError, KubeError."""
     from kubeio.rest.discovery import Discovery
 
-    discovery = Discovery(client)
-    resource = await discovery.resolve(kind)
+    sighting = await look_up(client, Discovery(client), kind, key, ring_name=ring_name, timeout_s=timeout_s)
+    return place(sighting.ring, sighting.target, sighting.key, sighting.lives)
+
+
+async def look_up(
+    client: Client,
+    discovery: Discovery,
+    kind: str,
+    key: ObjectKey,
+    *,
+    ring_name: str | None,
+    timeout_s: float,
+) -> Sighting:
+    """The object *key* of *kind*, its ring, its key there, and the ring's lives. Raises InputError, KubeError."""
     rings = await read_rings(client, timeout_s=timeout_s)
+    resource = await resolve_kind(discovery, rings, kind)
     ring = choose_ring(rings, resource, ring_name)
     namespace = key.namespace if resource.namespaced else ""
     try:
         found = await client.get(
-            resource, key.name, namespace=namespace, type=HasMeta, metadata_only=True, timeout_s=timeout_s
+            resource,
+            key.name,
+            namespace=namespace,
+            type=HasDatedMeta,
+            metadata_only=True,
+            timeout_s=timeout_s,
         )
     except NotFound:
         raise await _unknown(client, resource, key, timeout_s=timeout_s) from None
     target = Target(resource, found.metadata)
-    return place(ring, target, await _key(client, discovery, ring, target), await read_lives(client, ring))
+    return Sighting(
+        ring,
+        target,
+        await _key(client, discovery, ring, target),
+        await read_lives(client, ring),
+        found.metadata,
+    )
+
+
+async def resolve_kind(discovery: Discovery, rings: Sequence[Ring], text: str) -> Resource:
+    """The resource that *text* means; of several of one name the one that a ring distributes.
+
+    Raises: InputError naming the candidates if several of them are distributed.
+    """
+    candidates = await discovery.candidates(text)
+    distributed = {kind for ring in rings for kind in _kinds(ring)}
+    fitting = [each for each in candidates if Kind(each.plural, each.group) in distributed]
+    if len(fitting) > 1:
+        names = ", ".join(each.group_resource for each in fitting)
+        raise InputError("KIND", text, f"is ambiguous: rings distribute {names}", "write one of them out")
+    return (fitting or candidates)[0]
 
 
 async def _unknown(client: Client, resource: Resource, key: ObjectKey, *, timeout_s: float) -> InputError:
@@ -163,7 +213,7 @@ async def _key(client: Client, discovery: Discovery, ring: Ring, target: Target)
     from sharder.planning.keys import Controlled, Root
     from sharder.planning.lineage import read_controller
 
-    kinds = await _ring_kinds(discovery, ring)
+    kinds = await ring_kinds(discovery, ring)
     role = kinds.role(target.resource, target.meta)
     match role:
         case Root(key=key):
@@ -184,7 +234,7 @@ async def _key(client: Client, discovery: Discovery, ring: Ring, target: Target)
     )
 
 
-async def _ring_kinds(discovery: Discovery, ring: Ring) -> RingKinds:
+async def ring_kinds(discovery: Discovery, ring: Ring) -> RingKinds:
     """The kinds of *ring*, as the sharder sees them."""
     from sharder.planning.keys import RingKinds
     from sharder.ringspec.spec import GroupResource, RingResource, RingSpec

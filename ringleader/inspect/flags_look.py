@@ -1,0 +1,119 @@
+"""Words and flags of the commands that look: status, where, explain, drains, events, top.
+
+Each imports what it needs when it runs; registered by `ringleader.cli`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ringleader.inspect.complete import complete_object, complete_ring
+from ringleader.options import (
+    DEFAULT_TIMEOUT,
+    AllNamespaces,
+    Context,
+    Kubeconfig,
+    Namespace,
+    Output,
+    RequestTimeout,
+    connection,
+)
+
+RingFlag = Annotated[
+    str | None,
+    typer.Option("--ring", help="The ring; needed if several hold the kind.", autocompletion=complete_ring),
+]
+Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        metavar="URL",
+        help="The owner's probes port, forwarded: http://127.0.0.1:8081.",
+    ),
+]
+PodProxy = Annotated[
+    bool, typer.Option("--pod-proxy", help="Reach pods through the API server (get on pods/proxy).")
+]
+PodPort = Annotated[
+    int, typer.Option("--port", min=1, max=65535, help="Probes port of the pods, for --pod-proxy.")
+]
+
+
+def explain(
+    *,
+    target: Annotated[
+        str,
+        typer.Argument(metavar="KIND/NAME", help="The object: website/blog.", autocompletion=complete_object),
+    ],
+    namespace: Namespace = None,
+    ring: RingFlag = None,
+    endpoint: Endpoint = None,
+    pod_proxy: PodProxy = False,
+    port: PodPort = 8081,
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """What is the matter with an object: the cause first, then the whole story. Exit code 3: something is off."""
+    from ringleader.inspect.explain import run_explain
+    from ringleader.inspect.facts import Way
+
+    return run_explain(
+        connection(kubeconfig, context, request_timeout),
+        target,
+        namespace=namespace,
+        ring=ring,
+        way=Way(endpoint, port if pod_proxy else None),
+        form=output,
+    )
+
+
+class RowForm(StrEnum):
+    """Values of `where -o`: those of every command, and csv for many objects."""
+
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+    WIDE = "wide"
+    CSV = "csv"
+
+
+def where(
+    *,
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="KIND/NAME", help="The object: website/blog.", autocompletion=complete_object),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "-f", "--filename", metavar="FILE", help="Objects of a file: lines, or manifests; - reads stdin."
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every object that rings distribute.")] = False,
+    controlled: Annotated[
+        bool, typer.Option("--controlled", help="With --all: what these objects control as well.")
+    ] = False,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    ring: RingFlag = None,
+    output: Annotated[
+        RowForm | None,
+        typer.Option("-o", "--output", help="Form of the output; a table if absent.", show_choices=True),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """Who owns an object now, who should, and why: key, hash, token, lives. --all and -f: a line for each object."""
+    from ringleader.inspect.where_command import Asked, run_where_command
+
+    return run_where_command(
+        connection(kubeconfig, context, request_timeout),
+        Asked(target, file, everything, controlled, namespace, all_namespaces, ring),
+        form=output.value if output else "",
+    )
