@@ -128,21 +128,7 @@ def sharder(context: typer.Context) -> int:
     return code if isinstance(code, int) else 0
 
 
-@app.command()
-def status(
-    *,
-    ring: Annotated[str | None, typer.Argument(help="One ring; all of them if absent.")] = None,
-    output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
-) -> int:
-    """Rings with their members: life, state, share beside the ideal, objects, unowned and in flight."""
-    from ringleader.inspect.status import run_status
-
-    return run_status(connection(kubeconfig, context, request_timeout), ring=ring, form=output)
-
-
+app.command()(flags_look.status)
 app.command()(flags_look.where)
 app.command()(flags_look.explain)
 

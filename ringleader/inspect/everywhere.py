@@ -17,8 +17,9 @@ import msgspec
 from kubeio.errors import InputError, NotFound
 from kubeio.models import HasMeta, ObjectKey
 from ringleader.inspect.placing import Placer, Row
-from ringleader.inspect.reading import named_ring, read_lives, read_rings
+from ringleader.inspect.reading import PAGE, named_ring, read_lives, read_rings
 from ringleader.inspect.targets import Broken, Wanted, read_targets
+from ringleader.inspect.terms import read_selection
 from ringleader.inspect.where import choose_ring, resolve_kind, ring_kinds
 from ringleader.options import Connection, connected
 from ringleader.output import print_line
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kubeio.rest.discovery import Discovery
     from ringleader.inspect.rings import Ring
 
-PAGE: Final = 1000
 READS_AT_ONCE: Final = 16
 _COLUMNS: Final = (
     "resource",
@@ -179,12 +179,14 @@ async def ring_rows(
     """The rows of *ring*, a page at a time; objects of one page are of one version. Raises KubeError."""
     kinds = await ring_kinds(discovery, ring)
     placer = Placer(client, ring, kinds, await read_lives(client, ring))
+    selection = await read_selection(client, ring.name, timeout_s=timeout_s)
     wanted = [each for each in kinds.resources if controlled or kinds.is_main(each)]
     for resource in wanted:
         if namespace and not resource.namespaced:
             continue
         async for page in _pages(client, resource, namespace, timeout_s=timeout_s):
-            rows = await placer.rows(resource, [found.meta for found in page.objects])
+            metas = [found.meta for found in page.objects if selection.wants(found.meta, ring.keys)]
+            rows = await placer.rows(resource, metas)
             if advance is not None:
                 advance(len(page.objects), page.remaining or 0)
             yield rows

@@ -20,6 +20,7 @@ from ringleader.options import (
     Output,
     RequestTimeout,
     connection,
+    duration_s,
 )
 
 RingFlag = Annotated[
@@ -40,6 +41,32 @@ PodProxy = Annotated[
 PodPort = Annotated[
     int, typer.Option("--port", min=1, max=65535, help="Probes port of the pods, for --pod-proxy.")
 ]
+
+
+def status(
+    *,
+    ring: Annotated[
+        str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
+    ] = None,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Look again and again, until Ctrl-C.")] = False,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="With -w: time between two looks, at least.")
+    ] = "2s",
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """Rings with their members: life, state, share beside the ideal, objects, unowned, in flight, time left."""
+    from ringleader.inspect.status import run_status
+
+    return run_status(
+        connection(kubeconfig, context, request_timeout),
+        ring=ring,
+        form=output,
+        is_watching=watch,
+        interval_s=duration_s("--interval", interval),
+    )
 
 
 def explain(

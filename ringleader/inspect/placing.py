@@ -69,6 +69,16 @@ class Placer:
             self._ancestry.met(resource, meta, role)
         return await self._ancestry.resolved(roles)
 
+    def desired(self, resource: Resource, metas: Sequence[Meta]) -> list[str]:
+        """The shard that each of *metas* belongs to; empty for nobody, and where only a controller tells the key."""
+        if not len(self.hashed):
+            return [""] * len(metas)
+        keys = [_known_key(self._kinds.role(resource, meta)) for meta in metas]
+        members = self.hashed.owners(key or "" for key in keys)
+        return [
+            self._filling.get(member, "") if key else "" for key, member in zip(keys, members, strict=True)
+        ]
+
     async def rows(self, resource: Resource, metas: Sequence[Meta]) -> list[Row]:
         """A row for each of *metas* that belongs to the ring. Raises KubeError."""
         name, roles = resource.group_resource, await self.roles(resource, metas)
@@ -102,6 +112,11 @@ class Placer:
             f"{found.hash:016x}" if found else "",
             f"{found.token:016x}" if found else "",
         )
+
+
+def _known_key(role: Role) -> str | None:
+    """The key of an object of *role*, if no controller need be asked for it."""
+    return None if isinstance(role, Outsider) else role.key
 
 
 def key_of(role: Role) -> str | None:

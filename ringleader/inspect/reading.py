@@ -5,7 +5,7 @@ Owns the requests; what they mean is `rings`' and `picture`'s. Reads only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from kubeio.errors import InputError
 from kubeio.resource import CONTROLLER_RINGS
 from ringleader.inspect.picture import Count, RingPicture, picture
 from ringleader.inspect.rings import Life, Ring, lives
+
+PAGE: Final = 1000
+"""Objects of one page: a request of this size takes an API server some 20 ms."""
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
@@ -48,11 +51,18 @@ async def read_lives(client: Client, ring: Ring) -> list[Life]:
 
 async def read_picture(client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float) -> RingPicture:
     """What is shown of *ring* now. Cost: every object of its main resources, by pages of metadata."""
+    from ringleader.inspect.placing import Placer
+    from ringleader.inspect.terms import read_selection
+    from ringleader.inspect.where import ring_kinds
+
     found = await read_lives(client, ring)
+    placer = Placer(client, ring, await ring_kinds(discovery, ring), found)
+    selection = await read_selection(client, ring.name, timeout_s=timeout_s)
     count = Count()
     for distributed in ring.spec.resources:
         resource = await discovery.resolve(distributed.kind.name)
-        async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
-            for obj in page.objects:
-                count.add(obj.meta.labels, ring.keys)
+        async for page in client.pages(resource, limit=PAGE, metadata_only=True, timeout_s=timeout_s):
+            metas = [obj.meta for obj in page.objects if selection.wants(obj.meta, ring.keys)]
+            for meta, desired in zip(metas, placer.desired(resource, metas), strict=True):
+                count.add(meta.labels, ring.keys, desired=desired)
     return picture(ring, found, count)

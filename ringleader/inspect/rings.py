@@ -53,6 +53,7 @@ class RingFields(msgspec.Struct, frozen=True, rename="camel"):
     key: KeyKind = KeyKind.OBJECT
     key_label: str = ""
     members: dict[str, Member] = {}
+    paused: bool = False
 
 
 class Ring(msgspec.Struct, frozen=True):
