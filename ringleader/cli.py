@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
-from ringleader.inspect import flags_look
+from ringleader.inspect import flags_change, flags_look
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     DEFAULT_TIMEOUT,
@@ -131,6 +131,15 @@ def sharder(context: typer.Context) -> int:
 app.command()(flags_look.status)
 app.command()(flags_look.where)
 app.command()(flags_look.explain)
+app.command()(flags_look.drains)
+app.command()(flags_look.events)
+app.command()(flags_look.top)
+app.command()(flags_change.cordon)
+app.command()(flags_change.uncordon)
+app.command()(flags_change.weight)
+app.command()(flags_change.pause)
+app.command()(flags_change.resume)
+app.command()(flags_change.release)
 
 
 @app.command()

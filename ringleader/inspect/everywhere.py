@@ -17,7 +17,7 @@ import msgspec
 from kubeio.errors import InputError, NotFound
 from kubeio.models import HasMeta, ObjectKey
 from ringleader.inspect.placing import Placer, Row
-from ringleader.inspect.reading import PAGE, named_ring, read_lives, read_rings
+from ringleader.inspect.reading import PAGE, named_ring, read_ahead, read_lives, read_rings
 from ringleader.inspect.targets import Broken, Wanted, read_targets
 from ringleader.inspect.terms import read_selection
 from ringleader.inspect.where import choose_ring, resolve_kind, ring_kinds
@@ -26,8 +26,7 @@ from ringleader.output import print_line
 
 if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
-    from kubeio.resource import Resource
-    from kubeio.rest.client import Client, Page
+    from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
     from ringleader.inspect.rings import Ring
 
@@ -184,36 +183,12 @@ async def ring_rows(
     for resource in wanted:
         if namespace and not resource.namespaced:
             continue
-        async for page in _pages(client, resource, namespace, timeout_s=timeout_s):
+        async for page in read_ahead(client, resource, namespace=namespace, timeout_s=timeout_s):
             metas = [found.meta for found in page.objects if selection.wants(found.meta, ring.keys)]
             rows = await placer.rows(resource, metas)
             if advance is not None:
                 advance(len(page.objects), page.remaining or 0)
             yield rows
-
-
-async def _pages(
-    client: Client, resource: Resource, namespace: str, *, timeout_s: float
-) -> AsyncIterator[Page]:
-    """Pages of metadata; the next one is asked for while the present one is worked off."""
-    import asyncio
-
-    pages = client.pages(
-        resource, namespace=namespace, limit=PAGE, metadata_only=True, timeout_s=timeout_s
-    ).__aiter__()
-
-    async def next_page() -> Page | None:
-        return await anext(pages, None)
-
-    asked = asyncio.create_task(next_page(), name="next page")
-    try:
-        while (page := await asked) is not None:
-            asked = asyncio.create_task(next_page(), name="next page")
-            await asyncio.sleep(0)  # the request goes out before the page is worked off
-            yield page
-    finally:
-        asked.cancel()
-        await asyncio.gather(asked, return_exceptions=True)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ Each imports what it needs when it runs; registered by `ringleader.cli`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -143,4 +143,91 @@ def where(
         connection(kubeconfig, context, request_timeout),
         Asked(target, file, everything, controlled, namespace, all_namespaces, ring),
         form=output.value if output else "",
+    )
+
+
+MostShown = Annotated[int, typer.Option("--most", min=1, metavar="N", help="Show at most so many.")]
+
+
+def drains(
+    *,
+    ring: Annotated[
+        str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
+    ] = None,
+    most: MostShown = 50,
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """Handoffs in flight: from whom to whom, since when, and who is late."""
+    from ringleader.inspect.drains import run_drains
+
+    return run_drains(connection(kubeconfig, context, request_timeout), ring=ring, most=most, form=output)
+
+
+def events(
+    *,
+    ring: Annotated[
+        str | None, typer.Argument(help="Only of this ring itself.", autocompletion=complete_ring)
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--for", metavar="KIND/NAME", help="Only of this object.", autocompletion=complete_object
+        ),
+    ] = None,
+    types: Annotated[
+        Literal["Normal", "Warning"] | None, typer.Option("--types", help="Only of this type.")
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    most: MostShown = 50,
+    namespace: Namespace = None,
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """What sharders and replicas told as Events, the newest last; in every namespace, unless -n names one."""
+    from ringleader.inspect.events import Choice, run_events
+
+    return run_events(
+        connection(kubeconfig, context, request_timeout),
+        Choice(ring, target, namespace, types, most),
+        is_watching=watch,
+        form=output,
+    )
+
+
+def top(
+    *,
+    ring: Annotated[
+        str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
+    ] = None,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--endpoint",
+            metavar="URL",
+            help="A replica's probes port, instead of the pods; may be repeated.",
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Probes port of the pods.")] = 8081,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="Between the two scrapes of each replica.")
+    ] = "2s",
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """What each replica does now: reconciles a second, errors, queue, memory, from its metrics."""
+    from ringleader.inspect.top import Asked, run_top
+
+    return run_top(
+        connection(kubeconfig, context, request_timeout),
+        Asked(ring, tuple(endpoint or ()), port, duration_s("--interval", interval)),
+        form=output,
     )

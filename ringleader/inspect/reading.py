@@ -5,6 +5,8 @@ Owns the requests; what they mean is `rings`' and `picture`'s. Reads only.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -20,7 +22,8 @@ PAGE: Final = 1000
 """Objects of one page: a request of this size takes an API server some 20 ms."""
 
 if TYPE_CHECKING:
-    from kubeio.rest.client import Client
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client, Page
     from kubeio.rest.discovery import Discovery
 
 
@@ -61,8 +64,42 @@ async def read_picture(client: Client, discovery: Discovery, ring: Ring, *, time
     count = Count()
     for distributed in ring.spec.resources:
         resource = await discovery.resolve(distributed.kind.name)
-        async for page in client.pages(resource, limit=PAGE, metadata_only=True, timeout_s=timeout_s):
+        async for page in read_ahead(client, resource, timeout_s=timeout_s):
             metas = [obj.meta for obj in page.objects if selection.wants(obj.meta, ring.keys)]
             for meta, desired in zip(metas, placer.desired(resource, metas), strict=True):
                 count.add(meta.labels, ring.keys, desired=desired)
     return picture(ring, found, count)
+
+
+async def read_ahead(
+    client: Client,
+    resource: Resource,
+    *,
+    namespace: str = "",
+    label_selector: str = "",
+    timeout_s: float,
+) -> AsyncIterator[Page]:
+    """Pages of metadata; the next one is asked for while the present one is worked off. Raises KubeError."""
+    pages = aiter(
+        client.pages(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            limit=PAGE,
+            metadata_only=True,
+            timeout_s=timeout_s,
+        )
+    )
+
+    async def next_page() -> Page | None:
+        return await anext(pages, None)
+
+    asked = asyncio.create_task(next_page(), name="next page")
+    try:
+        while (page := await asked) is not None:
+            asked = asyncio.create_task(next_page(), name="next page")
+            await asyncio.sleep(0)  # the request goes out before the page is worked off
+            yield page
+    finally:
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
