@@ -40,7 +40,7 @@ def complete_member(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_object(context: typer.Context, incomplete: str) -> list[str]:
-    """`website/blog`: kinds that rings distribute, and behind the slash names in the namespace that is meant."""
+    """`website/blog`: kinds that rings distribute, and of the only one left its names in the namespace that is meant."""
     kind, slash, _ = incomplete.partition("/")
 
     async def objects(client: Client, cluster: Cluster) -> list[str]:
@@ -49,14 +49,19 @@ def complete_object(context: typer.Context, incomplete: str) -> list[str]:
         from ringleader.inspect.where import resolve_kind
 
         rings = await read_rings(client, timeout_s=WITHIN_S)
+        begun = kind
         if not slash:
-            return [f"{each.kind.name}/" for ring in rings for each in ring.spec.resources]
-        resource = await resolve_kind(Discovery(client), rings, kind)
+            names = {each.kind.name for ring in rings for each in ring.spec.resources}
+            fitting = [name for name in names if name.startswith(incomplete)]
+            if len(fitting) != 1:
+                return [f"{name}/" for name in fitting]
+            begun = fitting[0]
+        resource = await resolve_kind(Discovery(client), rings, begun)
         space = (context.params.get("namespace") or cluster.namespace) if resource.namespaced else ""
         page = await client.list_page(
             resource, namespace=space, limit=_MOST, metadata_only=True, timeout_s=WITHIN_S
         )
-        return [f"{kind}/{found.meta.name}" for found in page.objects]
+        return [f"{begun}/{found.meta.name}" for found in page.objects]
 
     return _suggested(context, objects, incomplete)
 

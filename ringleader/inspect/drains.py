@@ -21,7 +21,6 @@ from ringleader.output import Form, Table, age, print_document, print_line, prin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kubeio.labels import RingKeys
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
     from ringleader.inspect.rings import Life, Ring
@@ -75,45 +74,41 @@ async def read_handoffs(
     """What of *ring* is in flight now. Raises KubeError."""
     from ringleader.inspect.where import ring_kinds
 
-    lives = await read_lives(client, ring)
     terms = await read_terms(client, ring.name, timeout_s=timeout_s)
-    now = SystemClock().wall()
+    judge = _Judge(ring, await read_lives(client, ring), terms, now=SystemClock().wall())
     found: list[Handoff] = []
     for resource in (await ring_kinds(discovery, ring)).resources:
         pages = read_ahead(client, resource, label_selector=ring.keys.drain, timeout_s=timeout_s)
         async for page in pages:
-            for obj in page.objects:
-                shown = f"{resource.group_resource}/{obj.meta.key}"
-                found.append(handoff(ring.name, shown, obj.raw, ring.keys, lives, terms, now=now))
+            found += [judge.handoff(resource.group_resource, obj.raw) for obj in page.objects]
     return found
 
 
-def handoff(
-    ring: str,
-    shown: str,
-    raw: bytes,
-    keys: RingKeys,
-    lives: Sequence[Life],
-    terms: Terms,
-    *,
-    now: datetime,
-) -> Handoff:
-    """The handoff of the object with metadata *raw*, and what is to be said of it."""
-    meta = _decode(raw).metadata
-    owner, to = meta.labels.get(keys.shard, ""), meta.labels.get(keys.drain, "")
-    entry = meta.label_written(keys.drain)
-    since_s = seconds_since(entry.time, now) if entry is not None else None
-    live = {life.shard for life in lives if life.is_live}
-    limit_s = terms.spec.drain_timeout_s if terms.spec is not None else 60.0
-    stuck = terms.condition("DrainStuck")
-    late = (since_s or 0.0) > limit_s or (
-        stuck.get("status") == "True" and f"{owner} (" in str(stuck.get("message"))
-    )
-    notes = [
-        "owner is dead" if owner not in live else "late" if late else "",
-        "target is dead" if to and to not in live else "",
-    ]
-    return Handoff(ring, shown, owner, to, since_s, ", ".join(note for note in notes if note))
+class _Judge:
+    """What is to be said of handoffs of *ring* as its Leases and its status show it."""
+
+    def __init__(self, ring: Ring, lives: Sequence[Life], terms: Terms, *, now: datetime) -> None:
+        self._ring = ring
+        self._live = {life.shard for life in lives if life.is_live}
+        self._limit_s = terms.spec.drain_timeout_s if terms.spec is not None else 60.0
+        stuck = terms.condition("DrainStuck")
+        self._stuck = str(stuck.get("message")) if stuck.get("status") == "True" else ""
+        self._now = now
+
+    def handoff(self, resource: str, raw: bytes) -> Handoff:
+        """The handoff of the object of *resource* with metadata *raw*."""
+        meta, keys = _decode(raw).metadata, self._ring.keys
+        owner, to = meta.labels.get(keys.shard, ""), meta.labels.get(keys.drain, "")
+        entry = meta.label_written(keys.drain)
+        since_s = seconds_since(entry.time, self._now) if entry is not None else None
+        notes = []
+        if owner not in self._live:
+            notes.append("owner is dead")
+        elif (since_s or 0.0) > self._limit_s or f"{owner} (" in self._stuck:
+            notes.append("late")
+        if to and to not in self._live:
+            notes.append("target is dead")
+        return Handoff(self._ring.name, f"{resource}/{meta.key}", owner, to, since_s, ", ".join(notes))
 
 
 def _print(found: Sequence[Handoff], most: int, form: Form | None) -> None:

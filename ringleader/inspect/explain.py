@@ -16,6 +16,7 @@ from ringleader.inspect.dates import seconds_since
 from ringleader.inspect.diagnosis import diagnose
 from ringleader.inspect.facts import Way, read_facts
 from ringleader.inspect.finding import Finding
+from ringleader.inspect.owner_page import check_url
 from ringleader.inspect.rings import ring_weights
 from ringleader.inspect.where import Placement, parse_target
 from ringleader.options import Connection, connected
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ringleader.inspect.facts import Facts
     from ringleader.inspect.happenings import Happening
 
-WRONG: Final = 3
+WRONG: Final = 5
 """Exit code: the question was answered, and something is off."""
 Rows = list[tuple[str, str]]
 
@@ -58,6 +59,8 @@ def run_explain(
 ) -> int:
     """The command; `WRONG` if something is off."""
     kind, name = parse_target(target)
+    if way.endpoint is not None:
+        check_url(way.endpoint)
 
     async def ask(client: Client, cluster: Cluster) -> Facts:
         key = ObjectKey(namespace or cluster.namespace, name)

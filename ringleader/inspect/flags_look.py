@@ -85,7 +85,7 @@ def explain(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """What is the matter with an object: the cause first, then the whole story. Exit code 3: something is off."""
+    """What is the matter with an object: the cause first, then the whole story. Exit code 5: something is off."""
     from ringleader.inspect.explain import run_explain
     from ringleader.inspect.facts import Way
 

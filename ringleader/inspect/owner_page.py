@@ -18,6 +18,7 @@ from kubeio.errors import ApiError, Forbidden, InputError, KubeError, NotFound, 
 from kubeio.resource import Resource
 
 if TYPE_CHECKING:
+    from kubeio.access.cluster import Endpoint
     from kubeio.models import ObjectKey
     from kubeio.rest.client import Client
 
@@ -64,13 +65,21 @@ class ObjectPage(msgspec.Struct, rename="camel"):
     state: str = ""
 
 
+class _QueuePage(msgspec.Struct):
+    shard: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What came of asking the owner: its *page*, or why there is none. *is_unknown*: it knows nothing of the object."""
+    """What came of asking the owner: its *page*, or why there is none. *is_unknown*: it knows nothing of the object.
+
+    *shard*: who answered, as it says itself; empty if it did not.
+    """
 
     page: ObjectPage | None = None
     problem: str = ""
     is_unknown: bool = False
+    shard: str = ""
 
 
 class Door:
@@ -99,12 +108,19 @@ class Door:
                 error.message.startswith("{") or "pods" in error.message
             ):  # the API server's word, not the replica's
                 return Asked(problem=f"{self.name} could not be asked: {error.message}; {_FORWARD}")
-            return Asked(is_unknown=True)
+            return Asked(is_unknown=True, shard=await self.shard())
         except (KubeError, msgspec.DecodeError) as error:
             return Asked(problem=f"{self.name} could not be asked: {_why(error)}")
         if page.state:
             return Asked(problem=f"{self.name}: {page.state}")
-        return Asked(page)
+        return Asked(page, shard=page.shard)
+
+    async def shard(self) -> str:
+        """Whose pages these are, as far as it says so to us."""
+        try:
+            return msgspec.json.decode(await self.read("/debug/queue"), type=_QueuePage).shard
+        except (KubeError, msgspec.DecodeError):
+            return ""
 
 
 def _why(error: Exception) -> str:
@@ -121,22 +137,28 @@ def _why(error: Exception) -> str:
             return f"its answer is no page of a replica ({error})"
 
 
+def check_url(url: str) -> tuple[str, Endpoint]:
+    """*url* with its scheme, and taken apart. Raises InputError if a replica cannot be reached there."""
+    from kubeio.access.cluster import parse_server
+
+    full = url if "://" in url else f"http://{url}"
+    try:
+        return full.rstrip("/"), parse_server(full, field_="--endpoint")
+    except InputError:
+        remedy = f"write http://127.0.0.1:{PORT}"
+        raise InputError("--endpoint", url, "is no URL of a replica's probes", remedy) from None
+
+
 @asynccontextmanager
 async def at_url(url: str, *, timeout_s: float) -> AsyncIterator[Door]:
     """The replica at *url*. Raises InputError if that is no URL."""
-    from kubeio.access.cluster import Cluster, Trust, parse_server
+    from kubeio.access.cluster import Cluster, Trust
     from kubeio.rest.client import Client
 
-    if "://" not in url:
-        url = f"http://{url}"
-    try:
-        endpoint = parse_server(url, field_="--endpoint")
-    except InputError as error:
-        remedy = f"write http://127.0.0.1:{PORT}"
-        raise InputError("--endpoint", error.value, "is no URL of a replica's probes", remedy) from None
-    server = Cluster(url.rstrip("/"), "", "endpoint", "anonymous", endpoint, Trust(), None)
+    full, endpoint = check_url(url)
+    server = Cluster(full, "", "endpoint", "anonymous", endpoint, Trust(), None)
     async with Client(server, user_agent="ringleader-cli", max_connections=2) as client:
-        yield Door(client, "", name=url, timeout_s=timeout_s)
+        yield Door(client, "", name=full, timeout_s=timeout_s)
 
 
 def in_pod(client: Client, namespace: str, pod: str, *, port: int, timeout_s: float) -> Door:

@@ -1,7 +1,7 @@
 """`ringleader release RING`: give a ring up, and say when it is (protocol, section 7).
 
 A ring is given up by deleting it: its finalizer keeps it while a sharder has every owner let go of its objects, and
-until no replica holds a Lease. Owns the question before and the waiting after; what happens in between is the sharder's.
+until no replica holds a Lease. Owns the question before and the waiting after; what lies between is the sharder's.
 """
 
 from __future__ import annotations

@@ -78,6 +78,8 @@ def load(name: str, shard: str, before: Scrape, now: Scrape) -> Load:
 
     def rate(metric: str) -> float | None:
         earlier, later = before.value(metric), now.value(metric)
+        if metric == _ERRORS and now.value(_RECONCILES) is not None:
+            later = later or 0.0  # there is no such series before the first error
         if not is_same or later is None or now.at <= before.at:
             return None
         return max(later - (earlier or 0.0), 0.0) / (now.at - before.at)
@@ -90,7 +92,7 @@ def load(name: str, shard: str, before: Scrape, now: Scrape) -> Load:
         name,
         shard,
         reconciles_per_second=rate(_RECONCILES),
-        errors_per_second=rate(_ERRORS) if now.value(_ERRORS) is not None else rate(_RECONCILES) and 0.0,
+        errors_per_second=rate(_ERRORS),
         queue=count(_DEPTH),
         busy_workers=count(_BUSY),
         workers=count(_WORKERS),

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from kubeio.clock import SystemClock
 from kubeio.errors import ApiError, KubeError, Unreachable
 from ringleader.inspect.owner_page import Door, at_url, in_pod
@@ -41,10 +39,6 @@ class _Replica(NamedTuple):
     name: str
     shard: str
     door: Door
-
-
-class _QueuePage(msgspec.Struct):
-    shard: str = ""
 
 
 def run_top(where: Connection, asked: Asked, *, form: Form | None) -> int:
@@ -103,7 +97,7 @@ async def measure(replicas: Sequence[_Replica], interval_s: float) -> list[Load]
             await asyncio.sleep(interval_s)
             async with slots:
                 now = await _scrape(replica.door)
-                shard = replica.shard or await _shard(replica.door)
+                shard = replica.shard or await replica.door.shard()
         except (KubeError, ValueError) as error:
             return Load(replica.name, replica.shard, problem=_why(error))
         return load(replica.name, shard, before, now)
@@ -114,14 +108,6 @@ async def measure(replicas: Sequence[_Replica], interval_s: float) -> list[Load]
 async def _scrape(door: Door) -> Scrape:
     body = await door.read("/metrics")
     return read_metrics(body.decode(), at=SystemClock().now())
-
-
-async def _shard(door: Door) -> str:
-    """Whose port it is, as far as it says so to us."""
-    try:
-        return msgspec.json.decode(await door.read("/debug/queue"), type=_QueuePage).shard
-    except (KubeError, msgspec.DecodeError):
-        return ""
 
 
 def _why(error: Exception) -> str:

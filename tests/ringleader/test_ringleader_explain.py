@@ -362,7 +362,7 @@ async def test_what_the_owner_says_is_the_cause(
     pages = Pages(status, page)
     async with pages as url:
         found = await told(ground, way=Way(endpoint=url))
-    assert pages.asked == ["/debug/objects/default/blog"]
+    assert pages.asked[0] == "/debug/objects/default/blog"
     assert words in lines(found, now=SystemClock().wall())[0]
     assert found.finding.is_wrong is is_wrong
     if status == 401:
