@@ -36,7 +36,11 @@ def suggestions(words: Sequence[str]) -> list[str]:
     line = shlex.join(["ringleader", *asked[:-1]]) + f" {asked[-1]}"
     os.environ |= {_VARIABLE: "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(asked))}
     out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(io.StringIO()),
+        contextlib.suppress(SystemExit),
+    ):
         run_command(app, name="ringleader", arguments=[])
     return [each for each in out.getvalue().splitlines() if each]
 

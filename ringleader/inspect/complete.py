@@ -40,7 +40,7 @@ def complete_member(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_object(context: typer.Context, incomplete: str) -> list[str]:
-    """`website/blog`: kinds that rings distribute, and of the only one left its names in the namespace that is meant."""
+    """`website/blog`: kinds that rings distribute, and names of the only one that is left, in the namespace meant."""
     kind, slash, _ = incomplete.partition("/")
 
     async def objects(client: Client, cluster: Cluster) -> list[str]:

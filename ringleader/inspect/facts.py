@@ -26,6 +26,7 @@ from ringleader.inspect.where import Placement, Sighting, look_up, place, ring_k
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
     from ringleader.inspect.owner_page import Door
+    from sharder.planning.keys import RingKinds
     from sharder.ringspec.spec import LeaseRef
 
 _EVENTS = 5
@@ -160,12 +161,10 @@ class _Reader:
             self.unread.append(f"namespace {namespace}: {error.message}")
             return True
 
-    async def above(self, kinds: object) -> Above | None:
+    async def above(self, kinds: RingKinds) -> Above | None:
         """The object that controls this one, if one of the ring does."""
-        from sharder.planning.keys import Controlled, RingKinds
+        from sharder.planning.keys import Controlled
 
-        if not isinstance(kinds, RingKinds):
-            raise TypeError(kinds)
         role = kinds.role(self._sighting.target.resource, self._meta)
         if not isinstance(role, Controlled):
             return None

@@ -227,7 +227,14 @@ async def test_a_handoff_to_the_dead_is_noted(ground: Ground) -> None:
         ("two", "gone-00000001", "target is dead"),
         ("three", "", ""),
     }
-    assert "nothing is in flight" in (await run(ground, "drains", "websites", "-o", "wide")).stdout or found
+    shown = (await run(ground, "drains", "websites")).stdout
+    assert "(release)" in shown
+    assert "owed by a-00000001 2, gone-00000001 1" in shown
+
+
+async def test_nothing_in_flight_is_said(ground: Ground) -> None:
+    await three(ground)
+    assert (await run(ground, "drains")).stdout == "nothing is in flight\n"
 
 
 # -- release

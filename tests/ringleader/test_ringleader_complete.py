@@ -1,4 +1,4 @@
-"""Completion asks the cluster, and says nothing when that fails; the plugin is found and completed by kubectl's rules."""
+"""Completion asks the cluster and says nothing when that fails; the plugin is found and completed as kubectl wants."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ async def test_names_of_rings_members_and_objects_are_suggested(
     assert (code, found, err) == (0, expected, "")
 
 
-@pytest.mark.parametrize("line", ["ringleader status we", "ringleader explain website/b", "ringleader cordon w"])
+@pytest.mark.parametrize(
+    "line", ["ringleader status we", "ringleader explain website/b", "ringleader cordon w"]
+)
 async def test_a_cluster_that_does_not_answer_suggests_nothing_and_says_nothing(
     line: str, tmp_path: Path
 ) -> None:

@@ -370,6 +370,15 @@ async def test_what_the_owner_says_is_the_cause(
         assert "port-forward" in found.working
 
 
+async def test_the_word_of_another_replica_does_not_count(ground: Ground) -> None:
+    """Its queue, its errors, that it never saw the object: they are no answer to what was asked."""
+    await owned(ground)
+    error = {"type": "ValueError", "message": "no", "at": ago(5)}
+    async with Pages(200, {**KNOWN, "shard": "c-1", "failures": 3, "lastError": error}) as url:
+        found = await told(ground, way=Way(endpoint=url))
+    assert found.finding.cause == f"is {OWNER}'s, and the endpoint is c-1's"
+
+
 async def test_an_endpoint_that_is_none_is_refused_and_one_that_is_silent_is_told(ground: Ground) -> None:
     await owned(ground)
     with pytest.raises(InputError, match=r"--endpoint.*write http://127\.0\.0\.1:8081"):

@@ -90,7 +90,9 @@ async def test_the_port_of_another_replica_is_noticed(fleet: Fleet) -> None:
 
 
 async def test_top_shows_what_each_replica_does(fleet: Fleet) -> None:
-    urls = [word for member in sorted(fleet.lives().values()) for word in ("--endpoint", endpoint(fleet, member))]
+    urls = [
+        word for member in sorted(fleet.lives().values()) for word in ("--endpoint", endpoint(fleet, member))
+    ]
     updating = asyncio.create_task(fleet.objects.run_updates(per_s=20, rng=random.Random(1)))
     code, out, err = await run(fleet, "top", *urls, "-o", "json", "--interval", "3s")
     updating.cancel()
