@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Final
 from kubeio.labels import is_shard_name
 from ringleader.inspect import diagnosis_work
 from ringleader.inspect.dates import seconds_since
+from ringleader.inspect.diagnosis_sharder import SILENT, no_sharder, sharder_runs, silence, why_nobody_gets_it
 from ringleader.inspect.finding import Finding
 
 if TYPE_CHECKING:
     from ringleader.inspect.facts import Facts
-    from ringleader.inspect.rings import Life
 
 NEW_S: Final = 10.0
 """A sharder answers within a second; what waits longer is not just new."""
-SILENT: Final = ("expired", "uncertain")
 
 
 def diagnose(facts: Facts) -> Finding:
@@ -46,7 +45,7 @@ def _unwanted(facts: Facts) -> Finding | None:
         return Finding(
             f"{what}: ring {ring} is being deleted",
             since_seconds=since,
-            do=f"wait until `kubectl get controllerring {ring}` finds nothing; {_sharder_runs(facts)}",
+            do=f"wait until `kubectl get controllerring {ring}` finds nothing; {sharder_runs(facts)}",
         )
     if not facts.is_selected:
         what = f"is being given up by {at.owner}" if at.owner else "is not worked on by anybody"
@@ -82,69 +81,7 @@ def _unowned(facts: Facts) -> Finding | None:
     return Finding(
         f"has no owner although {desired} could have it: the sharder has not written the label",
         since_seconds=None if facts.placement.owner else age_s,
-        do=f"look at the sharder's log for {facts.placement.object}; {_sharder_runs(facts)}",
-    )
-
-
-def why_nobody_gets_it(facts: Facts) -> Finding | None:
-    """Why no sharder gives the object to anybody now; None if one should."""
-    ring, spec = facts.ring.name, facts.terms.spec
-    if facts.sharders.lead is False:
-        return _no_sharder(facts)
-    if spec is None:
-        return Finding(
-            f"the sharder refuses ring {ring}: {facts.terms.refusal}", do="correct that field of the ring"
-        )
-    if facts.former_holder:
-        former = spec.activation
-        return Finding(
-            f"ring {ring} waits until {facts.former_holder} gives the former controller's Lease"
-            f" {former.namespace}/{former.name} back"
-            if former
-            else "",
-            do="stop the former controller (scale it to zero)",
-        )
-    ready = facts.terms.condition("Ready")
-    since = seconds_since(ready.get("lastTransitionTime"), facts.now)
-    if ready.get("reason") in ("Forbidden", "InvalidSpec"):
-        return Finding(f"ring {ring} is not ready: {ready.get('message')}", since_seconds=since, do=_SEE_RING)
-    places = [life for life in facts.lives if life.fills_place]
-    if not places:
-        return Finding(
-            f"no replica of ring {ring} lives (no held Lease in namespace {facts.ring.spec.lease_namespace})",
-            since_seconds=since if ready.get("status") == "False" else None,
-            do="start replicas, or look at their logs: why do they not join?",
-        )
-    if not facts.placement.desired_member:
-        return Finding(f"every member of ring {ring} is cordoned", do="ringleader uncordon MEMBER")
-    if len(places) < spec.min_members:
-        return Finding(
-            f"ring {ring} waits for {spec.min_members} members (spec.minMembers), {len(places)} live",
-            since_seconds=since,
-            do="start more replicas, or lower spec.minMembers",
-        )
-    if ready.get("status") == "False":
-        return Finding(f"ring {ring} is not ready: {ready.get('message')}", since_seconds=since, do=_SEE_RING)
-    desired = facts.life(facts.placement.desired_shard)
-    if desired is not None and desired.state in SILENT:
-        return _silence(facts, desired, "the shard at its place,")
-    return None
-
-
-def _no_sharder(facts: Facts) -> Finding:
-    newest = facts.sharders.newest
-    if newest is None:
-        told = "no sharder leads: there is no Lease ringleader-sharder in any namespace"
-        return Finding(told, do="start sharders (docs/operate.md)")
-    gone = (
-        f"{newest.holder} does not renew Lease {newest.lease}"
-        if newest.holder
-        else f"Lease {newest.lease} is free"
-    )
-    return Finding(
-        f"no sharder leads: {gone}",
-        since_seconds=newest.age_s,
-        do="start sharders, or look at their logs",
+        do=f"look at the sharder's log for {facts.placement.object}; {sharder_runs(facts)}",
     )
 
 
@@ -196,7 +133,7 @@ def _orphan(facts: Facts, cause: str, since_s: float | None) -> Finding:
     return Finding(
         f"is worked on by nobody: {cause}; the sharder gives it to {facts.placement.desired_shard}",
         since_seconds=since_s,
-        do=f"if this lasts longer than a minute: the sharder's log; {_sharder_runs(facts)}",
+        do=f"if this lasts longer than a minute: the sharder's log; {sharder_runs(facts)}",
     )
 
 
@@ -211,25 +148,13 @@ def _silent_owner(facts: Facts) -> Finding | None:
             f"waits for the next life of {owner.member}: its owner {owner.shard} has left",
             is_wrong=facts.sharders.lead is False or (owner.age_s or 0) > hold + NEW_S,
             since_seconds=owner.age_s,
-            do=f"its place is kept for holdSeconds ({hold:g} s); {_sharder_runs(facts)}",
+            do=f"its place is kept for holdSeconds ({hold:g} s); {sharder_runs(facts)}",
         )
     lease = facts.owner_lease
     duration_s = float(lease.spec.lease_duration_seconds or 15) if lease else 15.0
     if owner.state in SILENT or (owner.age_s or 0) > 2 * duration_s:
-        return _silence(facts, owner, "its owner")
+        return silence(facts, owner, "its owner")
     return None
-
-
-def _silence(facts: Facts, life: Life, who: str) -> Finding:
-    told = f"is not worked on: {who} {life.shard}" if who == "its owner" else f"{who} {life.shard}"
-    more = ""
-    if facts.sharders.lead is False:
-        more = f", and {_no_sharder(facts).cause}"
-    return Finding(
-        f"{told} does not renew its Lease: frozen, cut off, or dead{more}",
-        since_seconds=life.age_s,
-        do=f"look at pod {life.member} and its log; the sharder gives its objects away after two Lease durations",
-    )
 
 
 # ---- is it where it belongs -----------------------------------------------------------------------------------
@@ -241,12 +166,12 @@ def _on_its_way(facts: Facts) -> Finding | None:
         return None
     age_s, target = _drain_age(facts), facts.life(at.drain_to)
     if target is None or not target.is_live:
-        behind = f", and {_no_sharder(facts).cause}" if facts.sharders.lead is False else ""
+        behind = f", and {no_sharder(facts).cause}" if facts.sharders.lead is False else ""
         return Finding(
             f"waits at {at.owner}: it was to go to {at.drain_to}, which is dead{behind}",
             is_wrong=bool(behind) or _late(facts),
             since_seconds=age_s,
-            do=f"the sharder points it elsewhere, or the owner gives it up plainly; {_sharder_runs(facts)}",
+            do=f"the sharder points it elsewhere, or the owner gives it up plainly; {sharder_runs(facts)}",
         )
     if _late(facts):
         limit = facts.terms.spec.drain_timeout_s if facts.terms.spec else 60.0
@@ -331,17 +256,3 @@ def _label_age(facts: Facts, label: str) -> float | None:
 def _taken_age(facts: Facts) -> float | None:
     lease = facts.owner_lease
     return seconds_since(lease.spec.acquire_time, facts.now) if lease is not None else None
-
-
-def _sharder_runs(facts: Facts) -> str:
-    newest = facts.sharders.newest
-    match facts.sharders.lead:
-        case True if newest is not None:
-            return f"the sharder {newest.holder} leads"
-        case False:
-            return "no sharder leads"
-        case _:
-            return "whether a sharder leads is not known (no right to list Leases everywhere)"
-
-
-_SEE_RING: Final = "as the message says"

@@ -72,7 +72,7 @@ async def read_handoffs(
     client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float
 ) -> list[Handoff]:
     """What of *ring* is in flight now. Raises KubeError."""
-    from ringleader.inspect.where import ring_kinds
+    from ringleader.inspect.keys import ring_kinds
 
     terms = await read_terms(client, ring.name, timeout_s=timeout_s)
     judge = _Judge(ring, await read_lives(client, ring), terms, now=SystemClock().wall())

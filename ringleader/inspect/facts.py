@@ -17,11 +17,12 @@ from kubeio.errors import Forbidden, KubeError, NotFound
 from kubeio.models import HasMeta, Lease, Meta, ObjectKey
 from ringleader.inspect.dates import DatedMeta
 from ringleader.inspect.happenings import Happening, read_happenings
+from ringleader.inspect.keys import ring_kinds
 from ringleader.inspect.owner_page import Asked, at_url, in_pod
 from ringleader.inspect.rings import Life, Ring
 from ringleader.inspect.sharders import Sharders, read_sharders
 from ringleader.inspect.terms import Terms, is_selected, read_terms
-from ringleader.inspect.where import Placement, Sighting, look_up, place, ring_kinds
+from ringleader.inspect.where import Placement, Sighting, look_up, place
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client

@@ -54,9 +54,9 @@ async def read_lives(client: Client, ring: Ring) -> list[Life]:
 
 async def read_picture(client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float) -> RingPicture:
     """What is shown of *ring* now. Cost: every object of its main resources, by pages of metadata."""
+    from ringleader.inspect.keys import ring_kinds
     from ringleader.inspect.placing import Placer
     from ringleader.inspect.terms import read_selection
-    from ringleader.inspect.where import ring_kinds
 
     found = await read_lives(client, ring)
     placer = Placer(client, ring, await ring_kinds(discovery, ring), found)

@@ -99,7 +99,7 @@ def ask(question: str) -> None:
 async def count_labelled(client: Client, ring: Ring, *, timeout_s: float) -> Counter[str]:
     """Objects that carry the ring's label, by shard, controlled ones too. Raises KubeError."""
     from kubeio.rest.discovery import Discovery
-    from ringleader.inspect.where import ring_kinds
+    from ringleader.inspect.keys import ring_kinds
 
     found: Counter[str] = Counter()
     kinds = await ring_kinds(Discovery(client), ring)
