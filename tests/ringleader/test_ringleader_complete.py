@@ -54,7 +54,7 @@ async def run(words: list[str], environment: dict[str, str]) -> tuple[int, list[
         timeout=60,
         check=False,
     )
-    return done.returncode, done.stdout.splitlines(), done.stderr
+    return done.returncode, [line for line in done.stdout.splitlines() if line], done.stderr
 
 
 def bash(line: str, kubeconfig: Path) -> dict[str, str]:

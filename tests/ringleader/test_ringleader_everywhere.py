@@ -22,9 +22,9 @@ from kubeio.errors import InputError
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ring import HashRing, object_key
-from ringleader.inspect.everywhere import PAGE, ring_rows
+from ringleader.inspect.everywhere import ring_rows
 from ringleader.inspect.placing import Row
-from ringleader.inspect.reading import read_rings
+from ringleader.inspect.reading import PAGE, read_rings
 from ringleader.inspect.targets import Broken, Wanted, read_targets
 from ringleader.inspect.where_command import Asked, check
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground

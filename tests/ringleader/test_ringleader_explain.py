@@ -387,7 +387,7 @@ async def test_an_endpoint_that_is_none_is_refused_and_one_that_is_silent_is_tol
     assert "http://127.0.0.1:1 could not be asked: no answer" in found.working
 
 
-async def conditioned(ground: Ground, *conditions: dict[str, object]) -> None:
+async def conditioned(ground: Ground, *conditions: Mapping[str, object]) -> None:
     """What a sharder would say of the ring."""
     from kubeio.resource import CONTROLLER_RINGS
 
