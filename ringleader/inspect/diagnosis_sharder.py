@@ -61,31 +61,29 @@ def why_nobody_gets_it(facts: Facts) -> Finding | None:
 
 
 def no_sharder(facts: Facts) -> Finding:
+    """That none leads: of use only where that is so."""
     newest = facts.sharders.newest
     if newest is None:
-        told = "no sharder leads: there is no Lease ringleader-sharder in any namespace"
-        return Finding(told, do="start sharders (docs/operate.md)")
-    gone = (
-        f"{newest.holder} does not renew Lease {newest.lease}"
-        if newest.holder
-        else f"Lease {newest.lease} is free"
-    )
+        return Finding(facts.sharders.warning, do="start sharders (docs/operate.md)")
     return Finding(
-        f"no sharder leads: {gone}",
-        since_seconds=newest.age_s,
-        do="start sharders, or look at their logs",
+        facts.sharders.warning, since_seconds=newest.age_s, do="start sharders, or look at their logs"
     )
 
 
 def silence(facts: Facts, life: Life, who: str) -> Finding:
+    """*life*, which is *who* to the object, does not renew its Lease."""
     told = f"is not worked on: {who} {life.shard}" if who == "its owner" else f"{who} {life.shard}"
-    more = ""
+    more, do = "", "the sharder gives its objects away after two Lease durations"
     if facts.sharders.lead is False:
-        more = f", and {no_sharder(facts).cause}"
+        missing = no_sharder(facts)
+        more, do = (
+            f", and {missing.cause}",
+            f"nobody gives its objects away until a sharder leads: {missing.do}",
+        )
     return Finding(
         f"{told} does not renew its Lease: frozen, cut off, or dead{more}",
         since_seconds=life.age_s,
-        do=f"look at pod {life.member} and its log; the sharder gives its objects away after two Lease durations",
+        do=f"look at pod {life.member} and its log; {do}",
     )
 
 

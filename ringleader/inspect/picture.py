@@ -45,6 +45,8 @@ class RingPicture(msgspec.Struct, rename="camel"):
     rate_per_second: float | None = None
     """Objects that come to their places, as it was measured between two looks; None: no second look was needed."""
     seconds_left: float | None = None
+    warning: str = ""
+    """That no sharder leads: what is shown is then only as true as it was when one did."""
 
     @property
     def to_do(self) -> int:

@@ -40,9 +40,10 @@ def run_release(where: Connection, name: str, *, is_sure: bool, waits: bool, pat
         ring = named_ring(await read_rings(client, timeout_s=where.timeout_s), name)
         labelled = await count_labelled(client, ring, timeout_s=where.timeout_s)
         check_finalizer(ring, labelled.total())
+        if warning := await _warning(client, timeout_s=where.timeout_s):
+            sys.stderr.write(f"warning: {warning}\n")
         if not is_sure:
-            warning = await _warning(client, timeout_s=where.timeout_s)
-            ask(f"{consequence(ring, labelled)}{warning} Go on?")
+            ask(f"{consequence(ring, labelled)} Go on?")
         if ring.metadata.deletion_timestamp is None:
             await client.delete(CONTROLLER_RINGS, name, uid=ring.metadata.uid, timeout_s=where.timeout_s)
         if not waits:
@@ -83,8 +84,8 @@ def consequence(ring: Ring, labelled: Counter[str]) -> str:
 
 
 async def _warning(client: Client, *, timeout_s: float) -> str:
-    sharders = await read_sharders(client, now=SystemClock().wall(), timeout_s=timeout_s)
-    return " NO SHARDER LEADS: nothing happens until one does." if sharders.lead is False else ""
+    found = (await read_sharders(client, now=SystemClock().wall(), timeout_s=timeout_s)).warning
+    return f"{found}; nothing happens until one does" if found else ""
 
 
 def ask(question: str) -> None:

@@ -49,6 +49,18 @@ class Sharders:
             return None
         return self.newest is not None and self.newest.leads
 
+    @property
+    def warning(self) -> str:
+        """Why no sharder leads; empty if one does, or if that is not known."""
+        if self.lead is not False:
+            return ""
+        newest = self.newest
+        if newest is None:
+            return f"no sharder leads: there is no Lease {ELECTION_LEASE} in any namespace"
+        if newest.holder:
+            return f"no sharder leads: {newest.holder} does not renew Lease {newest.lease}"
+        return f"no sharder leads: Lease {newest.lease} is free"
+
 
 async def read_sharders(client: Client, *, now: datetime, timeout_s: float) -> Sharders:
     """The freshest election Lease of the cluster. Raises KubeError, but not Forbidden."""

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from kubeio.clock import SystemClock
 from ringleader.inspect.pace import Paces
 from ringleader.inspect.picture import RingPicture
 from ringleader.inspect.reading import named_ring, read_picture, read_rings
+from ringleader.inspect.sharders import read_sharders
 from ringleader.inspect.status_layout import Screen, member_table, ring_table, status_lines
 from ringleader.options import Connection, connected
 from ringleader.output import Form, print_document, print_line
@@ -64,7 +67,9 @@ async def look(client: Client, name: str | None, *, timeout_s: float) -> list[Ri
     rings = await read_rings(client, timeout_s=timeout_s)
     wanted = rings if name is None else [named_ring(rings, name)]
     discovery = Discovery(client)
-    return [await read_picture(client, discovery, ring, timeout_s=timeout_s) for ring in wanted]
+    sharders = await read_sharders(client, now=SystemClock().wall(), timeout_s=timeout_s)
+    found = [await read_picture(client, discovery, ring, timeout_s=timeout_s) for ring in wanted]
+    return [msgspec.structs.replace(shown, warning=sharders.warning) for shown in found]
 
 
 async def look_with_pace(

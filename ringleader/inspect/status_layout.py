@@ -55,6 +55,7 @@ def status_lines(looks: Sequence[RingPicture], screen: Screen, *, is_wide: bool,
 
 def _in_tables(shown: RingPicture, *, is_wide: bool, now: datetime) -> list[str]:
     lines = [*ring_table(shown).lines(is_wide=is_wide), convergence(shown, now=now)]
+    lines += [f"warning: {shown.warning}"] * bool(shown.warning)
     if shown.members:
         lines += ["", *member_table(shown, is_wide=is_wide).lines(is_wide=is_wide)]
     return lines
@@ -125,6 +126,7 @@ def _narrow(shown: RingPicture, columns: int, *, now: datetime) -> list[str]:
     ]
     lines += [f"in flight {shown.in_flight:,}", f"ready {shown.ready}, balanced {shown.balanced}"]
     lines += wrapped(convergence(shown, now=now), columns)
+    lines += wrapped(f"warning: {shown.warning}", columns) if shown.warning else []
     room = max(columns - _STATE - _NUMBER - _SHARE - 3, 4)
     members = shown_members(shown, is_wide=False)
     if members:

@@ -147,7 +147,7 @@ def _print(loads: Sequence[Load], form: Form | None) -> None:
 def _row(each: Load) -> list[str]:
     busy = "-" if each.busy_workers is None else f"{each.busy_workers}/{each.workers or '?'}"
     return [
-        each.name,
+        each.shard if each.shard and "://" in each.name else each.name,
         each.shard or "-",
         _number(each.reconciles_per_second, ".1f"),
         _number(each.errors_per_second, ".1f"),

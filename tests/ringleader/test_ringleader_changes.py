@@ -267,6 +267,7 @@ async def test_a_release_that_takes_too_long_says_what_it_waits_for(ground: Grou
     assert done.returncode == 1
     assert "is not released after 2 s: it waits for 1 objects of a-00000001" in done.stderr
     assert "1 objects to give up" in done.stderr
+    assert "warning: no sharder leads: there is no Lease ringleader-sharder in any namespace" in done.stderr
 
 
 async def test_a_release_ends_when_the_ring_is_gone(ground: Ground) -> None:

@@ -96,8 +96,9 @@ async def test_a_cluster_that_does_not_answer_suggests_nothing_and_says_nothing(
     environment = bash(line, gone)
     assert (await run(["-m", "ringleader"], environment))[1:] == ([], "")
 
-    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
+        writer.close()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -109,6 +110,7 @@ async def test_a_cluster_that_does_not_answer_suggests_nothing_and_says_nothing(
     assert (await run(["-m", "ringleader"], environment))[1:] == ([], "")
     assert WITHIN_S <= time.monotonic() - began < WITHIN_S + 8
     server.close()
+    await server.wait_closed()
 
 
 async def test_kubectl_gets_its_suggestions_with_a_directive(ground: Ground) -> None:

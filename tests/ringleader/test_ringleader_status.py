@@ -19,6 +19,8 @@ import pytest
 
 from devcluster.embedded import embedded_plane
 from kubeio.access.cluster import load_cluster
+from kubeio.clock import SystemClock, micro_time
+from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.rest.client import Client
 from ring import HashRing, object_key
 from ringleader.inspect.pace import LOOKS, Pace
@@ -171,6 +173,26 @@ async def test_what_is_to_do_is_the_unowned_and_the_misplaced_and_nothing_else(g
     await ground.site("not-selected", namespace="elsewhere")
     (found,) = await look(ground.client, None, timeout_s=10)
     assert (found.objects, found.unowned, found.misplaced, found.in_flight, found.to_do) == (4, 2, 1, 1, 3)
+
+
+async def test_that_no_sharder_leads_is_said_beside_what_it_would_have_to_do(ground: Ground) -> None:
+    """The states beside the Leases are then as old as the last sharder."""
+    await two_members(ground)
+    (found,) = await look(ground.client, None, timeout_s=10)
+    told = status_lines([found], Screen(), is_wide=False, now=NOW)
+    assert "warning: no sharder leads: there is no Lease ringleader-sharder in any namespace" in told
+    await ground.leases.create(lease_of_a_sharder("2026-01-01T00:00:00.000000Z"))
+    (found,) = await look(ground.client, None, timeout_s=10)
+    assert found.warning == "no sharder leads: sharder-1 does not renew Lease default/ringleader-sharder"
+    lease = await ground.leases.get("ringleader-sharder")
+    lease.spec.renew_time = micro_time(SystemClock().wall())
+    await ground.leases.swap(lease)
+    (found,) = await look(ground.client, None, timeout_s=10)
+    assert found.warning == ""
+
+
+def lease_of_a_sharder(renewed: str) -> Lease:
+    return Lease(Meta(name="ringleader-sharder"), LeaseSpec("sharder-1", 15, renewed, renewed, 0))
 
 
 async def test_one_call_measures_the_pace_if_something_is_on_its_way(ground: Ground) -> None:
