@@ -179,12 +179,16 @@ def uncordoned(member: Member) -> Member:
     return msgspec.structs.replace(member, cordoned=False)
 
 
-def weighted(weight: float) -> Edit:
-    """Raises InputError if a member cannot have *weight*."""
+def weighted(text: str) -> Edit:
+    """The edit that gives a member the weight in *text*. Raises InputError if no member can have it."""
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = 0.0
     if not LIGHTEST <= weight <= HEAVIEST or round(weight, 3) != weight:
         raise InputError(
             "WEIGHT",
-            weight,
+            text,
             "cannot be a member's weight",
             f"use {LIGHTEST:g} to {HEAVIEST:g} with at most three decimals; cordon takes it off the ring",
         )

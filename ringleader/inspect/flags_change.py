@@ -76,8 +76,8 @@ def uncordon(
 def weight(
     *,
     member: OneMember,
-    weight: Annotated[
-        float,
+    amount: Annotated[
+        str,
         typer.Argument(metavar="WEIGHT", help="Its share relative to the others: 0.001 to 100; 1 is usual."),
     ],
     ring: RingFlag = None,
@@ -92,7 +92,7 @@ def weight(
     from ringleader.inspect.changes import Order, run_member, weighted
 
     where, order = connection(kubeconfig, context, request_timeout), Order(ring, dry_run, False, absent)
-    return run_member(where, [member], weighted(weight), order, form=output)
+    return run_member(where, [member], weighted(amount), order, form=output)
 
 
 def pause(

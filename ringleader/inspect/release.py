@@ -40,6 +40,8 @@ def run_release(where: Connection, name: str, *, is_sure: bool, waits: bool, pat
         ring = named_ring(await read_rings(client, timeout_s=where.timeout_s), name)
         labelled = await count_labelled(client, ring, timeout_s=where.timeout_s)
         check_finalizer(ring, labelled.total())
+        if not is_sure and not sys.stdin.isatty():
+            raise InputError("--yes", False, "is needed: there is no terminal to ask on", "add --yes")
         if warning := await _warning(client, timeout_s=where.timeout_s):
             sys.stderr.write(f"warning: {warning}\n")
         if not is_sure:
@@ -89,11 +91,9 @@ async def _warning(client: Client, *, timeout_s: float) -> str:
 
 
 def ask(question: str) -> None:
-    """Raises Abort unless the person says yes, InputError if there is nobody to ask."""
+    """Raises Abort unless the person says yes."""
     import typer
 
-    if not sys.stdin.isatty():
-        raise InputError("--yes", False, "is needed: there is no terminal to ask on", "add --yes")
     typer.confirm(question, abort=True, err=True)
 
 
