@@ -21,12 +21,9 @@ UNSEEN_S: Final = 10.0
 
 def of_its_owner(facts: Facts) -> Finding | None:
     """What keeps the owner from getting on, or what it is at; None if nothing is to be said."""
-    asked, shard = facts.asked, facts.placement.owner
-    if asked is not None and asked.shard not in ("", shard):
-        return Finding(
-            f"is {shard}'s, and the endpoint is {asked.shard}'s",
-            do=f"forward the port of pod {facts.placement.owner_member}, or leave --endpoint out",
-        )
+    asked = facts.asked
+    if asked is not None and asked.is_of_another(facts.placement.owner):
+        asked = None
     if asked is not None and (asked.is_unknown or (asked.page is not None and asked.page.cached is None)):
         return _unseen(facts)
     if asked is not None and asked.page is not None:

@@ -141,6 +141,9 @@ def _working(facts: Facts) -> str:
         if facts.owner is None or not facts.owner.is_live:
             return "-"
         return "not asked: --endpoint URL (with kubectl port-forward) asks it"
+    if asked.is_of_another(facts.placement.owner):
+        at = facts.placement
+        return f"the endpoint is {asked.shard}'s, not {at.owner}'s: forward the port of pod {at.owner_member}"
     if asked.page is None:
         return asked.problem or "it has never seen the object"
     page, now = asked.page, facts.now

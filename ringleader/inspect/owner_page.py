@@ -81,6 +81,10 @@ class Asked:
     is_unknown: bool = False
     shard: str = ""
 
+    def is_of_another(self, owner: str) -> bool:
+        """Whether somebody else than *owner* answered: what it knows of the object does not count."""
+        return self.shard not in ("", owner)
+
 
 class Door:
     """One replica, reached through *client* below *base*; *name* is for messages."""

@@ -349,7 +349,6 @@ KNOWN: dict[str, Any] = {"shard": OWNER, "cached": {"resourceVersion": "1", "own
             f"fails: ValueError: no html ({OWNER}, 7 times in a row)",
             True,
         ),
-        (200, {**KNOWN, "shard": "c-1"}, f"is {OWNER}'s, and the endpoint is c-1's", True),
         (200, {**KNOWN, "cached": None}, f"has not reached its owner: {OWNER} has never seen it", True),
         (404, {}, f"has not reached its owner: {OWNER} has never seen it", True),
         (401, {}, "is where it belongs", False),
@@ -376,7 +375,8 @@ async def test_the_word_of_another_replica_does_not_count(ground: Ground) -> Non
     error = {"type": "ValueError", "message": "no", "at": ago(5)}
     async with Pages(200, {**KNOWN, "shard": "c-1", "failures": 3, "lastError": error}) as url:
         found = await told(ground, way=Way(endpoint=url))
-    assert found.finding.cause == f"is {OWNER}'s, and the endpoint is c-1's"
+    assert found.finding.cause == f"is where it belongs: {OWNER} works on it"
+    assert found.working == f"the endpoint is c-1's, not {OWNER}'s: forward the port of pod a"
 
 
 async def test_an_endpoint_that_is_none_is_refused_and_one_that_is_silent_is_told(ground: Ground) -> None:

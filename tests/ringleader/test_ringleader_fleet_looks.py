@@ -85,8 +85,8 @@ async def test_the_port_of_another_replica_is_noticed(fleet: Fleet) -> None:
     member = await owner_of(fleet, name)
     other = next(each for each in fleet.lives().values() if each != member)
     code, told = await explained(fleet, "--endpoint", endpoint(fleet, other))
-    assert code == 5
-    assert "the port of pod" in told["finding"]["do"]
+    assert code == 0
+    assert f"forward the port of pod {member}" in told["working"]
 
 
 async def test_top_shows_what_each_replica_does(fleet: Fleet) -> None:
