@@ -27,6 +27,9 @@ class Pace:
         """At *at* (seconds of a monotonic clock) *to_do* objects were not at their place."""
         if self._looks and to_do > self._looks[-1][1]:
             self._looks.clear()  # something changed: what was measured before it says nothing about what comes
+        elif self._looks and self._looks[0][1] == self._looks[-1][1] > to_do:
+            while len(self._looks) > 1:  # it begins to move: the time that it settled is no part of its pace
+                self._looks.popleft()
         self._looks.append((at, to_do))
 
     @property

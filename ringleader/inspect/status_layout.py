@@ -80,7 +80,7 @@ def convergence(shown: RingPicture, *, now: datetime) -> str:
     if shown.rate_per_second is None:
         return to_do
     if shown.seconds_left is None or shown.rate_per_second <= 0:
-        return f"{to_do}; nothing moves"
+        return f"{to_do}; nothing moved since the last look"
     return f"{to_do}; {shown.rate_per_second:,.3g}/s, about {duration(shown.seconds_left)} left"
 
 

@@ -75,6 +75,14 @@ def test_only_the_last_looks_count_and_none_before_a_new_change() -> None:
     assert pace.per_s is None
 
 
+def test_the_time_before_it_began_to_move_is_no_part_of_the_pace() -> None:
+    pace = Pace()
+    for at in (0.0, 2.0, 4.0):
+        pace.look(at, 1000)
+    pace.look(6.0, 800)
+    assert (pace.per_s, pace.left_s) == (100.0, 8.0)
+
+
 def test_what_does_not_move_has_no_time_left() -> None:
     pace = Pace()
     pace.look(0.0, 10)
@@ -96,7 +104,7 @@ def test_what_does_not_move_has_no_time_left() -> None:
         ),
         (
             {"misplaced": 7, "rate_per_second": 0.0},
-            "to do: 7 objects (0 unowned, 7 misplaced); nothing moves",
+            "to do: 7 objects (0 unowned, 7 misplaced); nothing moved since the last look",
         ),
         ({"misplaced": 7, "paused": True}, "to do: 7 objects (0 unowned, 7 misplaced); the ring is paused"),
     ],
