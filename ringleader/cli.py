@@ -12,14 +12,13 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
-from ringleader.inspect import flags_simulate
+from ringleader.inspect import flags_change, flags_look, flags_simulate
 from ringleader.inspect.flags_doctor import doctor
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     DEFAULT_TIMEOUT,
     Context,
     Kubeconfig,
-    Namespace,
     Output,
     RequestTimeout,
     connection,
@@ -133,40 +132,18 @@ def sharder(context: typer.Context) -> int:
     return code if isinstance(code, int) else 0
 
 
-@app.command()
-def status(
-    *,
-    ring: Annotated[str | None, typer.Argument(help="One ring; all of them if absent.")] = None,
-    output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
-) -> int:
-    """Rings with their members: life, state, share beside the ideal, objects, unowned and in flight."""
-    from ringleader.inspect.status import run_status
-
-    return run_status(connection(kubeconfig, context, request_timeout), ring=ring, form=output)
-
-
-@app.command()
-def where(
-    *,
-    target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="The object: website/blog.")],
-    namespace: Namespace = None,
-    ring: Annotated[
-        str | None, typer.Option("--ring", help="The ring; needed if several hold the kind.")
-    ] = None,
-    output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
-) -> int:
-    """Who owns an object now, who should, and why: key, hash, token, lives."""
-    from ringleader.inspect.where import run_where
-
-    return run_where(
-        connection(kubeconfig, context, request_timeout), target, namespace=namespace, ring=ring, form=output
-    )
+app.command()(flags_look.status)
+app.command()(flags_look.where)
+app.command()(flags_look.explain)
+app.command()(flags_look.drains)
+app.command()(flags_look.events)
+app.command()(flags_look.top)
+app.command()(flags_change.cordon)
+app.command()(flags_change.uncordon)
+app.command()(flags_change.weight)
+app.command()(flags_change.pause)
+app.command()(flags_change.resume)
+app.command()(flags_change.release)
 
 
 @app.command()

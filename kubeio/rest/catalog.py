@@ -73,6 +73,14 @@ class Catalog:
                 return found[0].resource
         return None
 
+    def candidates(self, text: str) -> list[Resource]:
+        """Every resource that *text* may mean, one version of each, the one that `find` gives first."""
+        found: dict[str, Resource] = {}
+        for wanted in readings(text):
+            for served in self._find(wanted):
+                found.setdefault(served.resource.group_resource, served.resource)
+        return list(found.values())
+
     def unknown(self, text: str, server: str) -> InputError:
         """The error that says what was perhaps meant by *text*."""
         for wanted in readings(text):

@@ -47,6 +47,11 @@ class Discovery:
             raise catalog.unknown(text, self._client.cluster.server)
         return found
 
+    async def candidates(self, text: str) -> list[Resource]:
+        """Every resource that *text* may mean; the first is the one that `resolve` gives. Raises like it."""
+        await self.resolve(text)
+        return [] if self._catalog is None else self._catalog.candidates(text)
+
     async def subresources(self, resource: Resource) -> tuple[str, ...]:
         """The subresources of a resource that `resolve` gave, such as `status` and `scale`."""
         catalog = self._catalog or await self.refresh()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -35,6 +36,22 @@ class RingPicture(msgspec.Struct, rename="camel"):
     unowned: int
     in_flight: int
     members: list[MemberPicture]
+    misplaced: int = 0
+    """Objects whose live owner is not the one that they belong to."""
+    paused: bool = False
+    converged_at: str | None = None
+    """When everything was last found at its place, and how long after the change that disturbed it."""
+    converged_after_seconds: float | None = None
+    rate_per_second: float | None = None
+    """Objects that come to their places, as it was measured between two looks; None: no second look was needed."""
+    seconds_left: float | None = None
+    warning: str = ""
+    """That no sharder leads: what is shown is then only as true as it was when one did."""
+
+    @property
+    def to_do(self) -> int:
+        """Objects that are not at their place: what has to be written until the ring has converged."""
+        return self.unowned + self.misplaced
 
 
 class Count(msgspec.Struct):
@@ -42,12 +59,17 @@ class Count(msgspec.Struct):
 
     owners: Counter[str] = msgspec.field(default_factory=Counter)
     leaving: Counter[str] = msgspec.field(default_factory=Counter)
+    away: Counter[str] = msgspec.field(default_factory=Counter)
+    """Objects by the shard that has them although they belong to another one."""
 
-    def add(self, labels: dict[str, str], keys: RingKeys) -> None:
+    def add(self, labels: dict[str, str], keys: RingKeys, *, desired: str = "") -> None:
+        """One object; *desired*: the shard that it belongs to, empty if that is not known or nobody."""
         owner = labels.get(keys.shard, "")
         self.owners[owner] += 1
         if keys.drain in labels:
             self.leaving[owner] += 1
+        if desired and owner != desired:
+            self.away[owner] += 1
 
 
 def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:
@@ -75,7 +97,15 @@ def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:
             )
             for life in found
         ],
+        misplaced=sum(number for shard, number in count.away.items() if shard in live),
+        paused=ring.spec.paused,
+        **_last_convergence(ring),
     )
+
+
+def _last_convergence(ring: Ring) -> dict[str, Any]:
+    last = ring.status.get("lastConvergence") or {}
+    return {"converged_at": last.get("time"), "converged_after_seconds": last.get("durationSeconds")}
 
 
 def ideal_shares(ring: Ring, found: Sequence[Life]) -> dict[str, float]:

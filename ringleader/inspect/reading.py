@@ -5,7 +5,9 @@ Owns the requests; what they mean is `rings`' and `picture`'s. Reads only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -16,8 +18,12 @@ from kubeio.resource import CONTROLLER_RINGS
 from ringleader.inspect.picture import Count, RingPicture, picture
 from ringleader.inspect.rings import Life, Ring, lives
 
+PAGE: Final = 1000
+"""Objects of one page: a request of this size takes an API server some 20 ms."""
+
 if TYPE_CHECKING:
-    from kubeio.rest.client import Client
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client, Page
     from kubeio.rest.discovery import Discovery
 
 
@@ -48,11 +54,52 @@ async def read_lives(client: Client, ring: Ring) -> list[Life]:
 
 async def read_picture(client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float) -> RingPicture:
     """What is shown of *ring* now. Cost: every object of its main resources, by pages of metadata."""
+    from ringleader.inspect.keys import ring_kinds
+    from ringleader.inspect.placing import Placer
+    from ringleader.inspect.terms import read_selection
+
     found = await read_lives(client, ring)
+    placer = Placer(client, ring, await ring_kinds(discovery, ring), found)
+    selection = await read_selection(client, ring.name, timeout_s=timeout_s)
     count = Count()
     for distributed in ring.spec.resources:
         resource = await discovery.resolve(distributed.kind.name)
-        async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
-            for obj in page.objects:
-                count.add(obj.meta.labels, ring.keys)
+        async for page in read_ahead(client, resource, timeout_s=timeout_s):
+            metas = [obj.meta for obj in page.objects if selection.wants(obj.meta, ring.keys)]
+            for meta, desired in zip(metas, placer.desired(resource, metas), strict=True):
+                count.add(meta.labels, ring.keys, desired=desired)
     return picture(ring, found, count)
+
+
+async def read_ahead(
+    client: Client,
+    resource: Resource,
+    *,
+    namespace: str = "",
+    label_selector: str = "",
+    timeout_s: float,
+) -> AsyncIterator[Page]:
+    """Pages of metadata; the next one is asked for while the present one is worked off. Raises KubeError."""
+    pages = aiter(
+        client.pages(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            limit=PAGE,
+            metadata_only=True,
+            timeout_s=timeout_s,
+        )
+    )
+
+    async def next_page() -> Page | None:
+        return await anext(pages, None)
+
+    asked = asyncio.create_task(next_page(), name="next page")
+    try:
+        while (page := await asked) is not None:
+            asked = asyncio.create_task(next_page(), name="next page")
+            await asyncio.sleep(0)  # the request goes out before the page is worked off
+            yield page
+    finally:
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)

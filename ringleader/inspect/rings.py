@@ -53,6 +53,8 @@ class RingFields(msgspec.Struct, frozen=True, rename="camel"):
     key: KeyKind = KeyKind.OBJECT
     key_label: str = ""
     members: dict[str, Member] = {}
+    paused: bool = False
+    activation: dict[str, Any] | None = None
 
 
 class Ring(msgspec.Struct, frozen=True):

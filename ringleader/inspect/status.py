@@ -1,83 +1,88 @@
-"""`ringleader status`: rings with their members, shares beside the ideal, and what is unowned or on its way.
+"""`ringleader status`: rings with their members, shares beside the ideal, what is on its way and how long it will take.
 
-Owns how the picture is printed.
+Owns the one-time look; how it is laid out is `status_layout`'s, looking again and again `status_watch`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from kubeio.clock import SystemClock
+from ringleader.inspect.pace import Paces
 from ringleader.inspect.picture import RingPicture
 from ringleader.inspect.reading import named_ring, read_picture, read_rings
+from ringleader.inspect.sharders import read_sharders
+from ringleader.inspect.status_layout import Screen, member_table, ring_table, status_lines
 from ringleader.options import Connection, connected
-from ringleader.output import Form, Table, age, print_document, print_line, print_table
+from ringleader.output import Form, print_document, print_line
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
 
+__all__ = ["member_table", "ring_table", "run_status"]
 
-def run_status(where: Connection, *, ring: str | None, form: Form | None) -> int:
+APART_S: Final = 1.0
+"""Between the two looks that an estimate takes."""
+
+
+def run_status(
+    where: Connection,
+    *,
+    ring: str | None,
+    form: Form | None,
+    is_watching: bool = False,
+    interval_s: float = 2.0,
+) -> int:
     """The command."""
-    pictures = connected(where, lambda client, _: _pictures(client, ring, timeout_s=where.timeout_s))
+    if is_watching:
+        from ringleader.inspect.status_watch import run_watch
+
+        return run_watch(where, ring=ring, form=form, interval_s=interval_s)
+    wants_pace = form is not Form.NAME
+    looks = connected(
+        where,
+        lambda client, _: look_with_pace(client, ring, timeout_s=where.timeout_s, wants_pace=wants_pace),
+    )
     match form:
         case Form.JSON | Form.YAML:
-            print_document({"rings": pictures}, form=form)
+            print_document({"rings": looks}, form=form)
         case Form.NAME:
-            for picture in pictures:
-                print_line(f"controllerring.ringleader.dev/{picture.name}")
+            for shown in looks:
+                print_line(f"controllerring.ringleader.dev/{shown.name}")
         case _:
-            _print(pictures, form)
+            for line in status_lines(
+                looks, Screen.of_stdout(), is_wide=form is Form.WIDE, now=SystemClock().wall()
+            ):
+                print_line(line)
     return 0
 
 
-async def _pictures(client: Client, name: str | None, *, timeout_s: float) -> list[RingPicture]:
+async def look(client: Client, name: str | None, *, timeout_s: float) -> list[RingPicture]:
+    """The rings of the cluster, or the one called *name*, as they are now. Raises InputError, KubeError."""
     from kubeio.rest.discovery import Discovery
 
     rings = await read_rings(client, timeout_s=timeout_s)
     wanted = rings if name is None else [named_ring(rings, name)]
     discovery = Discovery(client)
-    return [await read_picture(client, discovery, ring, timeout_s=timeout_s) for ring in wanted]
+    sharders = await read_sharders(client, now=SystemClock().wall(), timeout_s=timeout_s)
+    found = [await read_picture(client, discovery, ring, timeout_s=timeout_s) for ring in wanted]
+    return [msgspec.structs.replace(shown, warning=sharders.warning) for shown in found]
 
 
-def _print(pictures: Sequence[RingPicture], form: Form | None) -> None:
-    if not pictures:
-        print_line("no ring in this cluster; examples/website/ring.yaml is one to begin with")
-    for index, shown in enumerate(pictures):
-        if index:
-            print_line()
-        print_table(ring_table(shown), form=form)
-        if shown.members:
-            print_line()
-            print_table(member_table(shown, is_wide=form is Form.WIDE), form=form)
+async def look_with_pace(
+    client: Client, name: str | None, *, timeout_s: float, wants_pace: bool
+) -> Sequence[RingPicture]:
+    """One look; a second one, a moment later, if something is still on its way and its pace is wanted."""
+    import asyncio
 
-
-def ring_table(shown: RingPicture) -> Table:
-    places = sum(member.ideal > 0 for member in shown.members)
-    numbers = (shown.objects, shown.unowned, shown.in_flight, places)
-    row = [shown.name, *(f"{number:,}" for number in numbers), shown.ready, shown.balanced]
-    return Table(("RING", "OBJECTS", "UNOWNED", "IN FLIGHT", "PLACES", "READY", "BALANCED"), [row])
-
-
-def member_table(shown: RingPicture, *, is_wide: bool) -> Table:
-    """One row per life; those that are over and own nothing are shown with `-o wide` only."""
-    members = [
-        each for each in shown.members if is_wide or each.objects or each.ideal or each.state != "dead"
-    ]
-    return Table(
-        ("MEMBER", "SHARD", "STATE", "LEASE AGE", "OBJECTS", "SHARE", "IDEAL", "IN FLIGHT"),
-        [
-            [
-                member.member,
-                member.shard,
-                member.state,
-                age(member.lease_age_seconds),
-                f"{member.objects:,}",
-                f"{member.share:.1%}",
-                f"{member.ideal:.1%}" if member.ideal else "-",
-                f"{member.in_flight:,}",
-            ]
-            for member in members
-        ],
-        wide=("SHARD", "IN FLIGHT"),
-    )
+    clock, paces = SystemClock(), Paces()
+    at = clock.now()
+    found = [paces.paced(shown, at) for shown in await look(client, name, timeout_s=timeout_s)]
+    if not wants_pace or not any(shown.to_do for shown in found):
+        return found
+    await asyncio.sleep(APART_S)
+    at = clock.now()
+    return [paces.paced(shown, at) for shown in await look(client, name, timeout_s=timeout_s)]

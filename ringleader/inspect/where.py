@@ -14,20 +14,20 @@ import msgspec
 
 from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, NotFound
-from kubeio.models import HasMeta, Meta, ObjectKey, OwnerReference
+from kubeio.models import ObjectKey
 from kubeio.resource import Resource
 from ring import Explanation, HashRing
+from ringleader.inspect.dates import DatedMeta, HasDatedMeta
+from ringleader.inspect.keys import Key, Target, read_key
 from ringleader.inspect.reading import read_lives, read_rings
 from ringleader.inspect.rings import Kind, Life, Ring, ring_weights
 from ringleader.options import Connection, connected
 from ringleader.output import Form, age, print_document, print_line
-from sharder.ringspec.spec import KeyKind
 
 if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
-    from sharder.planning.keys import RingKinds
 
 
 class Placement(msgspec.Struct, rename="camel"):
@@ -50,22 +50,14 @@ class Placement(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """What is hashed for an object, and where that came from."""
+class Sighting:
+    """An object as it was found: its ring, what is hashed for it, the ring's lives, and who wrote what when."""
 
-    text: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The object that was asked for."""
-
-    resource: Resource
-    meta: Meta
-
-    def __str__(self) -> str:
-        return f"{self.resource.group_resource}/{self.meta.key}"
+    ring: Ring
+    target: Target
+    key: Key
+    lives: Sequence[Life]
+    dated: DatedMeta
 
 
 def run_where(
@@ -104,19 +96,57 @@ async def find(
     """Where the object *key* of *kind* is and belongs. Raises InputError, KubeError."""
     from kubeio.rest.discovery import Discovery
 
-    discovery = Discovery(client)
-    resource = await discovery.resolve(kind)
+    sighting = await look_up(client, Discovery(client), kind, key, ring_name=ring_name, timeout_s=timeout_s)
+    return place(sighting.ring, sighting.target, sighting.key, sighting.lives)
+
+
+async def look_up(
+    client: Client,
+    discovery: Discovery,
+    kind: str,
+    key: ObjectKey,
+    *,
+    ring_name: str | None,
+    timeout_s: float,
+) -> Sighting:
+    """The object *key* of *kind*, its ring, its key there, and the ring's lives. Raises InputError, KubeError."""
     rings = await read_rings(client, timeout_s=timeout_s)
+    resource = await resolve_kind(discovery, rings, kind)
     ring = choose_ring(rings, resource, ring_name)
     namespace = key.namespace if resource.namespaced else ""
     try:
         found = await client.get(
-            resource, key.name, namespace=namespace, type=HasMeta, metadata_only=True, timeout_s=timeout_s
+            resource,
+            key.name,
+            namespace=namespace,
+            type=HasDatedMeta,
+            metadata_only=True,
+            timeout_s=timeout_s,
         )
     except NotFound:
         raise await _unknown(client, resource, key, timeout_s=timeout_s) from None
     target = Target(resource, found.metadata)
-    return place(ring, target, await _key(client, discovery, ring, target), await read_lives(client, ring))
+    return Sighting(
+        ring,
+        target,
+        await read_key(client, discovery, ring, target),
+        await read_lives(client, ring),
+        found.metadata,
+    )
+
+
+async def resolve_kind(discovery: Discovery, rings: Sequence[Ring], text: str) -> Resource:
+    """The resource that *text* means; of several of one name the one that a ring distributes.
+
+    Raises: InputError naming the candidates if several of them are distributed.
+    """
+    candidates = await discovery.candidates(text)
+    distributed = {kind for ring in rings for kind in _kinds(ring)}
+    fitting = [each for each in candidates if Kind(each.plural, each.group) in distributed]
+    if len(fitting) > 1:
+        names = ", ".join(each.group_resource for each in fitting)
+        raise InputError("KIND", text, f"is ambiguous: rings distribute {names}", "write one of them out")
+    return (fitting or candidates)[0]
 
 
 async def _unknown(client: Client, resource: Resource, key: ObjectKey, *, timeout_s: float) -> InputError:
@@ -156,85 +186,6 @@ def choose_ring(rings: Sequence[Ring], resource: Resource, name: str | None) -> 
 def _kinds(ring: Ring) -> set[Kind]:
     mains = {each.kind for each in ring.spec.resources}
     return mains | {kind for each in ring.spec.resources for kind in each.controlled_resources}
-
-
-async def _key(client: Client, discovery: Discovery, ring: Ring, target: Target) -> Key:
-    """What the sharder hashes for *target* (protocol, section 3)."""
-    from sharder.planning.keys import Controlled, Root
-    from sharder.planning.lineage import read_controller
-
-    kinds = await _ring_kinds(discovery, ring)
-    role = kinds.role(target.resource, target.meta)
-    match role:
-        case Root(key=key):
-            return Key(key, _source_of_root(ring, target.meta, key))
-        case Controlled(key=str() as key):
-            return Key(key, _source_of_controlled(ring, target.meta))
-        case Controlled(controller=controller):
-            seen = await read_controller(client, controller, kinds=kinds, keys=ring.keys)
-            if not seen.is_outsider:
-                return Key(seen.key or controller.key, _source_of_controlled(ring, target.meta))
-        case _:
-            pass
-    raise InputError(
-        "KIND/NAME",
-        str(target),
-        f"has no controller, so ring {ring.name} does not distribute it",
-        f"ask for an object that a {ring.spec.resources[0].kind.name} controls",
-    )
-
-
-async def _ring_kinds(discovery: Discovery, ring: Ring) -> RingKinds:
-    """The kinds of *ring*, as the sharder sees them."""
-    from sharder.planning.keys import RingKinds
-    from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
-
-    def named(kind: Kind) -> GroupResource:
-        return GroupResource(kind.group, kind.resource)
-
-    resources = tuple(
-        RingResource(named(each.kind), tuple(named(child) for child in each.controlled_resources))
-        for each in ring.spec.resources
-    )
-    spec = RingSpec(
-        name=ring.name,
-        lease_namespace=ring.spec.lease_namespace,
-        resources=resources,
-        key=ring.spec.key,
-        key_label=ring.spec.key_label,
-    )
-    wanted = {kind for entry in resources for kind in (entry.main, *entry.controlled)}
-    return RingKinds(spec, {kind: await discovery.resolve(str(kind)) for kind in sorted(wanted)})
-
-
-def _source_of_root(ring: Ring, meta: Meta, key: str) -> str:
-    match ring.spec.key:
-        case KeyKind.NAMESPACE if meta.namespace:
-            return "its namespace"
-        case KeyKind.LABEL if key.startswith("="):
-            return f"the value of its label {ring.spec.key_label}"
-        case KeyKind.LABEL:
-            return f"group, namespace and name of the object itself: it has no label {ring.spec.key_label}"
-        case _:
-            return "group, namespace and name of the object itself"
-
-
-def _source_of_controlled(ring: Ring, meta: Meta) -> str:
-    controller = meta.controller
-    named = _named(controller) if controller is not None else ""
-    match ring.spec.key:
-        case KeyKind.NAMESPACE:
-            return f"as its controller, {named}"
-        case KeyKind.LABEL:
-            return f"label {ring.spec.key_label} of its controller, {named}"
-        case KeyKind.OWNER:
-            return f"group, namespace and name of its root owner, above {named}"
-        case _:
-            return f"group, namespace and name of its controller, {named}"
-
-
-def _named(controller: OwnerReference) -> str:
-    return f"{controller.kind} {controller.name}"
 
 
 def place(ring: Ring, target: Target, key: Key, found: Sequence[Life]) -> Placement:

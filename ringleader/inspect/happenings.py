@@ -1,0 +1,141 @@
+"""Kubernetes Events as the commands show them: newest first, of one object, or of rings and what they distribute.
+
+Owns the request and what of an Event is shown. Servers that cannot select by the object that an Event is about are read
+whole. Called by `explain` and `events`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kubeio.errors import BadRequest
+from kubeio.resource import EVENTS
+
+if TYPE_CHECKING:
+    from kubeio.rest.client import Client
+
+OURS: Final = ("ringleader.dev/",)
+"""How the programs of Ringleader call themselves in Events, up to a slash."""
+
+
+class Regarding(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class Series(msgspec.Struct, rename="camel"):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    """Of events.k8s.io/v1; what older programs wrote stands in the deprecated fields."""
+
+    event_time: str | None = None
+    type: str = ""
+    reason: str = ""
+    action: str = ""
+    note: str = ""
+    regarding: Regarding = msgspec.field(default_factory=Regarding)
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    series: Series | None = None
+    deprecated_last_timestamp: str | None = None
+    deprecated_count: int = 0
+
+
+class Happening(msgspec.Struct, rename="camel", order=True):
+    """One Event, with its repetitions."""
+
+    last_seen: str
+    type: str
+    reason: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    note: str
+    count: int
+    reporter: str
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+async def read_happenings(
+    client: Client,
+    *,
+    wanted: Callable[[Happening], bool],
+    namespace: str = "",
+    about: str = "",
+    most: int,
+    timeout_s: float,
+) -> list[Happening]:
+    """The *most* newest Events that are *wanted*, newest first; only those *about* an object of that name if given.
+
+    Memory follows *most*, not the number of Events. Raises KubeError.
+    """
+    selector = f"regarding.name={about}" if about else ""
+    try:
+        return await _read(client, wanted, namespace, selector, most=most, timeout_s=timeout_s)
+    except BadRequest:
+        if not selector:
+            raise
+        return await _read(client, wanted, namespace, "", most=most, timeout_s=timeout_s)
+
+
+async def _read(
+    client: Client,
+    wanted: Callable[[Happening], bool],
+    namespace: str,
+    selector: str,
+    *,
+    most: int,
+    timeout_s: float,
+) -> list[Happening]:
+    newest: list[Happening] = []
+    pages = client.pages(EVENTS, namespace=namespace, field_selector=selector, timeout_s=timeout_s)
+    async for page in pages:
+        found = (happening(obj.raw, created=obj.meta.creation_timestamp) for obj in page.objects)
+        newest = heapq.nlargest(most, [*newest, *filter(wanted, found)])
+    return newest
+
+
+def happening(raw: bytes, *, created: str | None) -> Happening:
+    """An Event's bytes as what is shown; *created* dates one that has no time of its own."""
+    event = _decode(raw)
+    series = event.series or Series()
+    seen = series.last_observed_time or event.deprecated_last_timestamp or event.event_time or created or ""
+    about = event.regarding
+    return Happening(
+        _same_form(seen),
+        event.type,
+        event.reason,
+        about.kind,
+        about.namespace,
+        about.name,
+        about.uid,
+        event.note,
+        max(series.count, event.deprecated_count, 1),
+        event.reporting_controller,
+    )
+
+
+def is_ours(seen: Happening) -> bool:
+    """Whether a sharder or a replica wrote it."""
+    return seen.reporter.startswith(OURS)
+
+
+def _same_form(instant: str) -> str:
+    """*instant* in one form, so that text order is the order of time."""
+    try:
+        return datetime.fromisoformat(instant).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return instant

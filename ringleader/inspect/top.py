@@ -1,0 +1,164 @@
+"""`ringleader top [RING]`: what each replica does now: reconciles a second, queue, memory, from its own metrics.
+
+Owns who is asked, and how: the pods of a ring through the API server, or with `--endpoint` the URLs that are given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kubeio.clock import SystemClock
+from kubeio.errors import ApiError, KubeError, Unreachable
+from ringleader.inspect.owner_page import Door, at_url, in_pod
+from ringleader.inspect.reading import named_ring, read_lives, read_rings
+from ringleader.inspect.scrape import Load, Scrape, load, read_metrics
+from ringleader.options import Connection, connected
+from ringleader.output import Form, Table, age, print_document, print_line, print_table
+
+if TYPE_CHECKING:
+    from kubeio.rest.client import Client
+
+AT_ONCE: Final = 16
+_PATIENCE_S: Final = 10.0
+_MIB: Final = 1 << 20
+
+
+class Asked(NamedTuple):
+    """Whom to ask, and how far apart the two scrapes are."""
+
+    ring: str | None = None
+    endpoints: Sequence[str] = ()
+    port: int = 8081
+    interval_s: float = 2.0
+
+
+class _Replica(NamedTuple):
+    name: str
+    shard: str
+    door: Door
+
+
+def run_top(where: Connection, asked: Asked, *, form: Form | None) -> int:
+    """The command; 1 if no replica could be asked."""
+    if asked.endpoints:
+        loads = asyncio.run(_by_url(asked, timeout_s=min(where.timeout_s, _PATIENCE_S)))
+    else:
+        loads = connected(where, lambda client, _: _in_pods(client, asked, timeout_s=where.timeout_s))
+    match form:
+        case Form.JSON | Form.YAML:
+            print_document({"replicas": loads}, form=form)
+        case Form.NAME:
+            for each in loads:
+                print_line(each.shard or each.name)
+        case _:
+            _print(loads, form)
+    return 0 if not loads or any(not each.problem for each in loads) else 1
+
+
+async def _by_url(asked: Asked, *, timeout_s: float) -> list[Load]:
+    async with AsyncExitStack() as stack:
+        doors = [await stack.enter_async_context(at_url(url, timeout_s=timeout_s)) for url in asked.endpoints]
+        return await measure([_Replica(door.name, "", door) for door in doors], asked.interval_s)
+
+
+async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Load]:
+    rings = await read_rings(client, timeout_s=timeout_s)
+    chosen = rings if asked.ring is None else [named_ring(rings, asked.ring)]
+    replicas = [
+        _Replica(
+            life.member,
+            life.shard,
+            in_pod(
+                client,
+                ring.spec.lease_namespace,
+                life.member,
+                port=asked.port,
+                timeout_s=min(timeout_s, _PATIENCE_S),
+            ),
+        )
+        for ring in chosen
+        for life in await read_lives(client, ring)
+        if life.fills_place
+    ]
+    return await measure(replicas, asked.interval_s)
+
+
+async def measure(replicas: Sequence[_Replica], interval_s: float) -> list[Load]:
+    """Two scrapes of each of *replicas*, *interval_s* apart, and what they tell; of one that is silent, why."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(replica: _Replica) -> Load:
+        try:
+            async with slots:
+                before = await _scrape(replica.door)
+            await asyncio.sleep(interval_s)
+            async with slots:
+                now = await _scrape(replica.door)
+                shard = replica.shard or await replica.door.shard()
+        except (KubeError, ValueError) as error:
+            return Load(replica.name, replica.shard, problem=_why(error))
+        return load(replica.name, shard, before, now)
+
+    return list(await asyncio.gather(*map(one, replicas)))
+
+
+async def _scrape(door: Door) -> Scrape:
+    body = await door.read("/metrics")
+    return read_metrics(body.decode(), at=SystemClock().now())
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case Unreachable():
+            return f"no answer: {error.reason}"
+        case ApiError():
+            return f"{error.status}: {error.message or error.reason}"
+        case _:
+            return f"no metrics of a replica: {error}"
+
+
+def _print(loads: Sequence[Load], form: Form | None) -> None:
+    if not loads:
+        print_line("no replica fills a place")
+        return
+    rows = [_row(each) for each in loads if not each.problem]
+    columns = (
+        "REPLICA",
+        "SHARD",
+        "RECONCILES/S",
+        "ERRORS/S",
+        "QUEUE",
+        "BUSY",
+        "LONGEST",
+        "OBJECTS",
+        "MEMORY",
+        "CPU",
+    )
+    if rows:
+        print_table(Table(columns, rows, wide=("SHARD", "LONGEST")), form=form)
+    for each in loads:
+        if each.problem:
+            print_line(f"{each.name}: {each.problem}")
+
+
+def _row(each: Load) -> list[str]:
+    busy = "-" if each.busy_workers is None else f"{each.busy_workers}/{each.workers or '?'}"
+    return [
+        each.shard if each.shard and "://" in each.name else each.name,
+        each.shard or "-",
+        _number(each.reconciles_per_second, ".1f"),
+        _number(each.errors_per_second, ".1f"),
+        _number(each.queue, ","),
+        busy,
+        age(each.longest_seconds),
+        _number(each.objects, ","),
+        "-" if each.memory_bytes is None else f"{each.memory_bytes / _MIB:.0f} MB",
+        _number(each.cpu_cores, ".0%"),
+    ]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -1,0 +1,325 @@
+"""`status`: what is to do and how long it takes, on screens of every width, and through an outage of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from devcluster.embedded import embedded_plane
+from kubeio.access.cluster import load_cluster
+from kubeio.clock import SystemClock, micro_time
+from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.rest.client import Client
+from ring import HashRing, object_key
+from ringleader.inspect.pace import LOOKS, Pace
+from ringleader.inspect.picture import MemberPicture, RingPicture
+from ringleader.inspect.status import look, look_with_pace
+from ringleader.inspect.status_layout import Screen, convergence, duration, shortened, status_lines
+from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+
+def seen(**changes: object) -> RingPicture:
+    members = [
+        MemberPicture(f"web-{n}-{'x' * 30}", f"web-{n}-aaaaaaaa", "ready", 2.0, 50_000, 0.5, 0.5, 0)
+        for n in (0, 1)
+    ]
+    fields: dict[str, object] = {
+        "name": "websites",
+        "ready": "True",
+        "balanced": "False",
+        "objects": 100_000,
+        "unowned": 0,
+        "in_flight": 0,
+        "members": members,
+    }
+    return RingPicture(**{**fields, **changes})  # type: ignore[arg-type] # by name
+
+
+# -- the pace
+
+
+def test_the_pace_is_what_was_done_between_the_looks_and_tells_the_time_left() -> None:
+    pace = Pace()
+    pace.look(100.0, 1000)
+    assert (pace.per_s, pace.left_s) == (None, None)
+    pace.look(102.0, 800)
+    assert (pace.per_s, pace.left_s) == (100.0, 8.0)
+    pace.look(104.0, 700)
+    assert pace.per_s == 75.0
+    assert pace.left_s == pytest.approx(700 / 75)
+    pace.look(106.0, 0)
+    assert pace.left_s == 0.0
+
+
+def test_only_the_last_looks_count_and_none_before_a_new_change() -> None:
+    pace = Pace()
+    for number in range(20):
+        pace.look(float(number), 1000 - number if number < 10 else 990 - 50 * (number - 10))
+    assert pace.per_s == 50.0
+    assert LOOKS < 10
+    pace.look(20.0, 5000)
+    assert pace.per_s is None
+
+
+def test_the_time_before_it_began_to_move_is_no_part_of_the_pace() -> None:
+    pace = Pace()
+    for at in (0.0, 2.0, 4.0):
+        pace.look(at, 1000)
+    pace.look(6.0, 800)
+    assert (pace.per_s, pace.left_s) == (100.0, 8.0)
+
+
+def test_what_does_not_move_has_no_time_left() -> None:
+    pace = Pace()
+    pace.look(0.0, 10)
+    pace.look(2.0, 10)
+    assert (pace.per_s, pace.left_s) == (0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "converged: every object is at its place"),
+        (
+            {"converged_at": "2026-11-21T11:57:00Z", "converged_after_seconds": 3.25},
+            "converged: every object is at its place; the last change took 3.2 s, 3m ago",
+        ),
+        (
+            {"unowned": 200, "misplaced": 1000, "rate_per_second": 300.0, "seconds_left": 4.0},
+            "to do: 1,200 objects (200 unowned, 1,000 misplaced); 300/s, about 4 s left",
+        ),
+        (
+            {"misplaced": 7, "rate_per_second": 0.0},
+            "to do: 7 objects (0 unowned, 7 misplaced); nothing moved since the last look",
+        ),
+        ({"misplaced": 7, "paused": True}, "to do: 7 objects (0 unowned, 7 misplaced); the ring is paused"),
+    ],
+)
+def test_convergence_is_told_in_words(changes: dict[str, object], text: str) -> None:
+    assert convergence(seen(**changes), now=NOW) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0.4 s"), (3, "3 s"), (90, "90 s"), (600, "10 min"), (9000, "2 h")]
+)
+def test_durations_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+# -- the layout
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 200])
+def test_no_line_is_wider_than_the_screen(columns: int) -> None:
+    shown = seen(unowned=12_345, misplaced=55_555, rate_per_second=1234.5, seconds_left=55.0)
+    lines = status_lines([shown, shown], Screen(columns), is_wide=False, now=NOW)
+    assert max(map(len, lines)) <= columns
+    text = " ".join(" ".join(lines).split())
+    assert "12,345" in text
+    if columns >= 40:
+        assert "50,000" in text
+        assert "55 s left" in text
+
+
+def test_a_long_name_loses_its_middle() -> None:
+    assert shortened("websites-controller-17", 12) == "websit…er-17"
+    assert shortened("web", 12) == "web"
+
+
+# -- on a cluster
+
+
+@pytest.fixture
+async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
+    async with (
+        embedded_plane(tmp_path / "plane") as plane,
+        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
+    ):
+        ground = Ground(plane, client)
+        await ground.install()
+        yield ground
+        await ground.close()
+
+
+def placed(name: str) -> str:
+    return f"{HashRing(['a', 'b']).owner(object_key('example.com', 'default', name))}-00000001"
+
+
+async def other(name: str) -> str:
+    return "b-00000001" if placed(name) == "a-00000001" else "a-00000001"
+
+
+async def two_members(ground: Ground, **ring: object) -> None:
+    await ground.ring(**ring)
+    await ground.shard("a", duration_s=15)
+    await ground.shard("b", duration_s=15)
+
+
+async def test_what_is_to_do_is_the_unowned_and_the_misplaced_and_nothing_else(ground: Ground) -> None:
+    await two_members(
+        ground, namespaceSelector={"matchExpressions": [{"key": "off", "operator": "DoesNotExist"}]}
+    )
+    await ground.namespace("elsewhere", {"off": "true"})
+    await ground.site("one", labels={KEYS.shard: placed("one")})
+    await ground.site("two", labels={KEYS.shard: await other("two"), KEYS.drain: placed("two")})
+    await ground.site("three", labels={KEYS.shard: "dead-00000001"})
+    await ground.site("four")
+    await ground.site("not-selected", namespace="elsewhere")
+    (found,) = await look(ground.client, None, timeout_s=10)
+    assert (found.objects, found.unowned, found.misplaced, found.in_flight, found.to_do) == (4, 2, 1, 1, 3)
+
+
+async def test_that_no_sharder_leads_is_said_beside_what_it_would_have_to_do(ground: Ground) -> None:
+    """The states beside the Leases are then as old as the last sharder."""
+    await two_members(ground)
+    (found,) = await look(ground.client, None, timeout_s=10)
+    told = status_lines([found], Screen(), is_wide=False, now=NOW)
+    assert "warning: no sharder leads: there is no Lease ringleader-sharder in any namespace" in told
+    await ground.leases.create(lease_of_a_sharder("2026-01-01T00:00:00.000000Z"))
+    (found,) = await look(ground.client, None, timeout_s=10)
+    assert found.warning == "no sharder leads: sharder-1 does not renew Lease default/ringleader-sharder"
+    lease = await ground.leases.get("ringleader-sharder")
+    lease.spec.renew_time = micro_time(SystemClock().wall())
+    await ground.leases.swap(lease)
+    (found,) = await look(ground.client, None, timeout_s=10)
+    assert found.warning == ""
+
+
+def lease_of_a_sharder(renewed: str) -> Lease:
+    return Lease(Meta(name="ringleader-sharder"), LeaseSpec("sharder-1", 15, renewed, renewed, 0))
+
+
+async def test_one_call_measures_the_pace_if_something_is_on_its_way(ground: Ground) -> None:
+    await two_members(ground)
+    for number in range(6):
+        await ground.site(f"site-{number}")
+    asked = asyncio.create_task(look_with_pace(ground.client, None, timeout_s=10, wants_pace=True))
+    await asyncio.sleep(0.5)
+    from kubeio.patch import MergePatch
+
+    for number in range(3):
+        name = f"site-{number}"
+        patch = MergePatch({"metadata": {"labels": {KEYS.shard: placed(name)}}})
+        await ground.client.patch(WEBSITES, name, patch, namespace="default", type=bytes)
+    (found,) = await asked
+    assert found.to_do == 3
+    assert found.rate_per_second == pytest.approx(3.0, rel=0.3)
+    assert found.seconds_left == pytest.approx(1.0, rel=0.5)
+
+
+class Terminal:
+    """The command on a terminal of some width, and all that it wrote there."""
+
+    def __init__(self, kubeconfig: str, *words: str, columns: int, term: str = "xterm") -> None:
+        self._words = (sys.executable, "-m", "ringleader", "status", *words)
+        self._columns = columns
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")},
+            "KUBECONFIG": kubeconfig,
+            "TERM": term,
+            "NO_COLOR": "1",
+        }
+        self.text = ""
+
+    async def __aenter__(self) -> Terminal:
+        ours, theirs = pty.openpty()
+        ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, self._columns, 0, 0))
+        self.process = await asyncio.create_subprocess_exec(
+            *self._words, stdin=theirs, stdout=theirs, stderr=theirs, env=self._environment
+        )
+        os.close(theirs)
+        self._ours = ours
+        asyncio.get_running_loop().add_reader(ours, self._read)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._ours)
+        if self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+        os.close(self._ours)
+
+    def _read(self) -> None:
+        try:
+            self.text += os.read(self._ours, 65536).decode(errors="replace")
+        except OSError:
+            asyncio.get_running_loop().remove_reader(self._ours)
+
+    @property
+    def lines(self) -> list[str]:
+        """What stood on it, one picture after the other, without cursor movements."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text).replace("\r", "\n").split("\n")
+
+
+async def test_a_terminal_of_forty_columns_is_redrawn_without_colours(ground: Ground) -> None:
+    await two_members(ground)
+    await ground.site("one", labels={KEYS.shard: placed("one")})
+    async with Terminal(str(ground.plane.kubeconfig), "-w", "--interval", "1s", columns=40) as terminal:
+        await wait_until(lambda: terminal.text.count("RING websites") >= 2, within_s=30)
+        assert "\x1b[1A" in terminal.text or "\x1b[H" in terminal.text
+        assert not re.search(r"\x1b\[[0-9;]*m", terminal.text.replace("\x1b[0m", ""))
+        assert max(map(len, terminal.lines)) <= 40
+        await ground.site("two", labels={KEYS.shard: placed("two")})
+        await wait_until(lambda: "objects 2" in terminal.text, within_s=10)
+        terminal.process.send_signal(2)
+        assert await asyncio.wait_for(terminal.process.wait(), 10) == 0
+
+
+async def test_a_terminal_that_cannot_move_its_cursor_gets_blocks_of_lines(ground: Ground) -> None:
+    await two_members(ground)
+    words = ("-w", "--interval", "1s")
+    async with Terminal(str(ground.plane.kubeconfig), *words, columns=40, term="dumb") as terminal:
+        await wait_until(lambda: terminal.text.count("RING websites") >= 2, within_s=30)
+        assert "\x1b" not in terminal.text
+        assert re.search(r"-- \d\d:\d\d:\d\d", terminal.text)
+
+
+async def test_an_outage_is_told_with_the_age_of_the_last_picture_and_recovered_from(ground: Ground) -> None:
+    await two_members(ground)
+    await ground.site("one", labels={KEYS.shard: placed("one")})
+    async with Terminal(str(ground.plane.kubeconfig), "-w", "--interval", "1s", columns=120) as terminal:
+        await wait_until(lambda: "converged" in terminal.text, within_s=30)
+        away = asyncio.create_task(ground.plane.restart(away_s=5))
+        await wait_until(lambda: "no answer, this picture is" in terminal.text, within_s=20)
+        outage = terminal.text.rpartition("no answer")[2]
+        assert "connection refused" in outage or "no answer" in outage
+        assert (
+            "converged: every object is at its place"
+            in terminal.text.rpartition("no answer, this picture is")[2]
+        )
+        ages = set(re.findall(r"this picture is (\d+)s old", terminal.text))
+        await away
+        before = len(terminal.text)
+        await ground.site("two", labels={KEYS.shard: placed("two")})
+        await wait_until(lambda: re.search(r"websites +2 ", terminal.text[before:]), within_s=20)
+        assert "no answer" not in terminal.text[before:].rpartition("websites   2")[2]
+        assert ages
+
+
+async def test_watching_into_a_pipe_is_a_line_of_json_for_each_picture(ground: Ground) -> None:
+    await two_members(ground)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ringleader", "status", "-w", "--interval", "0.2s", "-o", "json"),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+    )
+    assert process.stdout is not None
+    lines = [json.loads(await asyncio.wait_for(process.stdout.readline(), 30)) for _ in range(2)]
+    process.send_signal(2)
+    assert await process.wait() == 0
+    assert [line["rings"][0]["name"] for line in lines] == ["websites", "websites"]
+    assert lines[0]["problem"] == ""
