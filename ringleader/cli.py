@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
+from ringleader.inspect import flags_page
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     DEFAULT_TIMEOUT,
@@ -208,3 +209,6 @@ def crds(
     from ringleader.crds import run_crds
 
     return run_crds(connection(kubeconfig, context, request_timeout), is_applied=apply)
+
+
+flags_page.register(app)

@@ -38,7 +38,11 @@ class Handover(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RingFacts(msgspec.Struct, frozen=True, rename="camel"):
-    """One ring. *note* says why it is not worked as usual; *order* names the members that *sectors* number."""
+    """One ring. *note* says why it is not worked as usual, *problem* what is wrong.
+
+    *objects* were counted at *counted_at*; what is shown was read at *read_at*, None: it is what the teller knows.
+    *order* names the members that *sectors* number. Instants are seconds since 1970.
+    """
 
     version: int = 0
     acting: bool = True
@@ -47,6 +51,7 @@ class RingFacts(msgspec.Struct, frozen=True, rename="camel"):
     problem: str = ""
     read_at: float | None = None
     objects: int | None = None
+    counted_at: float | None = None
     unowned: int | None = None
     misplaced: int | None = None
     in_flight: int = 0

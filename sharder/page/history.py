@@ -46,6 +46,7 @@ class History:
         self.happenings: deque[Happening] = deque(maxlen=_EVENTS)
         self.news = 0
         """Grows with every happening."""
+        self._members: dict[str, MemberFacts] | None = None
         self._buckets: deque[tuple[int, list[int]]] = deque(maxlen=BUCKETS)
         self._fresh: deque[Move] = deque(maxlen=_NAMED)
         self._unnamed = 0
@@ -65,12 +66,13 @@ class History:
             self._buckets.append((number, [0] * len(KINDS)))
         return self._buckets[-1][1]
 
-    def compare(
-        self, before: Mapping[str, MemberFacts], now: Mapping[str, MemberFacts], *, at: float
-    ) -> None:
-        """Note what became of the members between two moments."""
-        for member in sorted(before.keys() | now.keys()):
-            old, new = before.get(member), now.get(member)
+    def saw(self, members: Mapping[str, MemberFacts], *, at: float) -> None:
+        """Note what became of the members since they were last seen; who is there at first did not join."""
+        before, self._members = self._members, dict(members)
+        if before is None:
+            return
+        for member in sorted(before.keys() | members.keys()):
+            old, new = before.get(member), members.get(member)
             what = _what(old, new)
             if what:
                 self.happenings.append(Happening(at, what, member))

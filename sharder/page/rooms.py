@@ -12,6 +12,7 @@ from kubeio.errors import NotFound
 from kubeio.models import HasMeta
 from ring.hashing import HASH_SPACE
 from sharder.membership.lives import State
+from sharder.membership.view import WaitReason
 from sharder.page.facts import ROWS, Found, Handover, MemberFacts, NotFoundHere, RingFacts, Sectors
 from sharder.page.history import History, Move
 from sharder.page.story import owner_story, ring_story
@@ -73,6 +74,8 @@ class RingRoom:
         """Seconds since 1970 when the monotonic clock stood at 0: instants do not move with the wall clock."""
         self._rooms: Rooms | None = None
         self._is_worked = True
+        self._assigned = (0.0, 0)
+        """When the last whole circle ended, and how many new objects got an owner since."""
 
     def enter(
         self, objects: ObjectWriter, waiting: Waiting, handoffs: Handoffs, rebalance: Rebalance
@@ -85,14 +88,11 @@ class RingRoom:
     async def follow(self) -> None:
         """Remember what becomes of the members, until cancelled."""
         view = self._roster.view
-        before = members_of(view, {})
-        self._history.compare({}, before, at=self._at())
         try:
             while True:
+                if view.hold is None or view.hold.reason is not WaitReason.NOT_SYNCED:
+                    self._history.saw(members_of(view, {}), at=self._at())
                 view = await self._roster.wait_newer(view.version)
-                now = members_of(view, {})
-                self._history.compare(before, now, at=self._at())
-                before = now
         finally:
             self._is_worked = False
 
@@ -100,6 +100,9 @@ class RingRoom:
         """A label was written."""
         match decision:
             case Assign(to=to, was=was):
+                if not was:
+                    counted_at, number = self._since_circle()
+                    self._assigned = counted_at, number + 1
                 kind, source, target = ("takenOver" if was else "assigned"), was, to
             case Drain(owner=owner, to=to) | UpdateDrain(owner=owner, to=to):
                 kind, source, target = "asked", owner, to
@@ -131,7 +134,8 @@ class RingRoom:
             converged=rooms.rebalance.is_converged if rooms else False,
             note=self._note(view),
             problem="; ".join(map(str, view.problems[:3])),
-            objects=rooms.rebalance.last_seen if rooms else None,
+            objects=self._objects(),
+            counted_at=self._counted_at(),
             unowned=len(rooms.waiting) if rooms else None,
             misplaced=rooms.rebalance.misplaced if rooms else None,
             in_flight=sum(in_flight.values()),
@@ -196,6 +200,19 @@ class RingRoom:
         elif not isinstance(role, Outsider) and role.key is not None:
             return role.key
         raise NotFoundHere(f"{meta.key} has no controller on ring {self._spec.name}: it is not distributed")
+
+    def _objects(self) -> int | None:
+        """What the last whole circle counted, and what came since."""
+        seen = self._rooms.rebalance.last_seen if self._rooms else None
+        return None if seen is None else seen + self._since_circle()[1]
+
+    def _counted_at(self) -> float | None:
+        ended_at = self._rooms.rebalance.converged_at if self._rooms else 0.0
+        return round(self._epoch + ended_at, 1) if ended_at else None
+
+    def _since_circle(self) -> tuple[float, int]:
+        ended_at = self._rooms.rebalance.converged_at if self._rooms else 0.0
+        return self._assigned if self._assigned[0] == ended_at else (ended_at, 0)
 
     def _note(self, view: View) -> str:
         if not self._is_worked:

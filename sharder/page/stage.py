@@ -1,6 +1,7 @@
 """Where rings of the sharder step onto the page: one room for each, made anew with each spec.
 
-Owns what outlives a spec: histories (the board's) and pictures of rings. Given by `sharder.app` to those that work rings.
+Owns what outlives a spec: histories (the board's) and pictures of rings. Given by `sharder.app` to those that work
+rings.
 """
 
 from __future__ import annotations

@@ -319,9 +319,7 @@ class RingWork:
         handoffs = Handoffs(duty, rng=self._rng)
         rebalance = Rebalance(duty, handoffs, waiting, mover)
         reporter = Reporter(self._home, self.name, _mapping(self._document, "status"), clock=self._clock)
-        survey = Survey(duty, waiting, handoffs, rebalance)
-        if room is not None:
-            room.enter(duty.objects, waiting, handoffs, rebalance)
+        survey = Survey(duty, waiting, handoffs, rebalance, room=room)
         publication = Publication(
             self._client,
             self._webhook,
