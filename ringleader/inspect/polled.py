@@ -93,9 +93,7 @@ class PolledRing:
             objects=self._count.owners.total() if self._count else None,
             counted_at=self._counted_at,
             unowned=_number(status, "unassigned"),
-            in_flight=max(len(self._handovers), _number(status, "inFlight") or 0)
-            if len(self._handovers) >= MOST_HANDOFFS
-            else len(self._handovers),
+            in_flight=self._in_flight(),
             members=self._members(),
             handovers=list(self._handovers.values())[:ROWS],
             order=order,
@@ -152,6 +150,11 @@ class PolledRing:
             begun = Handover(name, members.get(owner, owner), members.get(target, target), at)
             self._handovers[name] = begun
             self._history.moved(Move("asked", name, begun.source, begun.target), at=at)
+
+    def _in_flight(self) -> int:
+        """Exact, unless there are more than were read: then as the sharder told last."""
+        seen = len(self._handovers)
+        return seen if seen < MOST_HANDOFFS else max(seen, _number(self._ring.status, "inFlight") or 0)
 
     def _members(self) -> dict[str, MemberFacts]:
         shares = self._hash_ring.shares() if self._hash_ring is not None else {}
