@@ -14,7 +14,15 @@ from urllib.parse import unquote
 import structlog
 
 from kubeio.program.door import Door, Entry, Visitor
-from kubeio.program.listening import MAX_CONNECTIONS, NOBODY, TEXT, Connection, HttpServer, Reply
+from kubeio.program.listening import (
+    MAX_CONNECTIONS,
+    NOBODY,
+    PATIENCE_S,
+    TEXT,
+    Connection,
+    HttpServer,
+    Reply,
+)
 from kubeio.program.server import TURNED_AWAY
 
 _log = structlog.get_logger("kubeio")
@@ -42,9 +50,10 @@ class Site(HttpServer):
         home: Reply,
         computed: Mapping[str, Compute],
         streams: Mapping[str, Stream],
+        patience_s: float = PATIENCE_S,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
-        super().__init__(bind, port, flag=flag, max_connections=max_connections)
+        super().__init__(bind, port, flag=flag, patience_s=patience_s, max_connections=max_connections)
         self._door: Final = door
         self._home = home
         self._computed = computed
