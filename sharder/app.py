@@ -166,6 +166,7 @@ async def _page(settings: Settings, cluster: Cluster, clock: Clock) -> AsyncIter
     if not settings.page_host:
         yield None
         return
+    from kubeio.rest.reviews import Reviews
     from sharder.page.board import Board
     from sharder.page.service import LivePage
     from sharder.page.stage import Stage
@@ -175,7 +176,7 @@ async def _page(settings: Settings, cluster: Cluster, clock: Clock) -> AsyncIter
         Client(cluster, max_connections=4, user_agent="ringleader-sharder-page", clock=clock) as client,
         LivePage(
             board,
-            client,
+            Reviews(client),
             bind=settings.page_host,
             port=settings.page_port,
             flag="--page-bind",

@@ -57,6 +57,7 @@ async def _serve(
     is_opened: bool,
 ) -> None:
     from kubeio.rest.discovery import Discovery
+    from kubeio.rest.reviews import Reviews
     from sharder.page.board import Board
     from sharder.page.service import LivePage
 
@@ -66,7 +67,8 @@ async def _serve(
     clock = SystemClock()
     board = Board(title=cluster.server, clock=clock)
     reader = Reader(client, Discovery(client), board, only=ring, timeout_s=where.timeout_s)
-    async with LivePage(board, client, bind=host, port=port, flag=FLAG, clock=clock) as page:
+    reviews = Reviews(client, timeout_s=where.timeout_s)
+    async with LivePage(board, reviews, bind=host, port=port, flag=FLAG, clock=clock) as page:
         await reader.look()
         print_line(page.url)
         if is_opened:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kubeio.errors import InputError, KubeError
-from kubeio.program.door import Door
+from kubeio.program.door import Asks, Door
 from kubeio.program.failures import failure
 from kubeio.program.listening import Reply
 from kubeio.program.site import Site
-from kubeio.rest.reviews import Reviews
 from sharder.page.board import Board
 from sharder.page.facts import NotFoundHere
 from sharder.page.live import Live
@@ -28,7 +27,6 @@ from sharder.page.whatif import MOST, WhatIf, what_if
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
-    from kubeio.rest.client import Client
     from ring.ring import HashRing
 
 RIGHT: Final = "/page"
@@ -43,12 +41,10 @@ _INLINE: Final = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 class LivePage:
     """Listens while the scope lasts; `port` is known inside, `run` lasts until cancelled.
 
-    *client* asks the API server about tokens. Raises InputError naming *flag* if the address is taken.
+    *reviews* asks the API server about tokens. Raises InputError naming *flag* if the address is taken.
     """
 
-    def __init__(
-        self, board: Board, client: Client, *, bind: str, port: int, flag: str, clock: Clock
-    ) -> None:
+    def __init__(self, board: Board, reviews: Asks, *, bind: str, port: int, flag: str, clock: Clock) -> None:
         self.board = board
         self._live = Live(board)
         self._turn = asyncio.Semaphore(1)
@@ -57,7 +53,7 @@ class LivePage:
             bind,
             port,
             flag=flag,
-            door=Door(Reviews(client), path=RIGHT, clock=clock),
+            door=Door(reviews, path=RIGHT, clock=clock),
             home=home(),
             computed={"where": self._where, "whatif": self._what_if},
             streams={"events": self._live.attend},

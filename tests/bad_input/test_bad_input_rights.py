@@ -35,10 +35,12 @@ async def account(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pat
     ("command", "verb"),
     [
         (["ringleader", "status"], "list"),
+        (["ringleader", "page"], "list"),
+        (["ringleader", "report", "-f", "-"], "list"),
         (["sharder", "--log-format", "console"], "watch"),
         (["shard_controller", "run", CONTROLLER, "--log-format", "console"], "get"),
     ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
 )
 async def test_a_missing_right_is_told_with_its_rule(account: Path, command: list[str], verb: str) -> None:
     process = await asyncio.create_subprocess_exec(

@@ -42,12 +42,14 @@ class Ticker:
 
     def __init__(self) -> None:
         self.connections: list[Connection] = []
+        self.came = asyncio.Event()
         self.left = asyncio.Event()
 
     async def attend(self, connection: Connection) -> None:
         if not connection.begin_stream("text/event-stream"):
             return
         self.connections.append(connection)
+        self.came.set()
         try:
             connection.push(b"one\n\n")
             await asyncio.Event().wait()
@@ -161,8 +163,7 @@ async def test_a_visitor_who_fetches_nothing_is_cut_after_the_patience() -> None
     async with site(ticker, patience_s=0.3) as at:
         _, writer = await asyncio.open_connection("127.0.0.1", at.port, limit=1)
         writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        while not ticker.connections:
-            await asyncio.sleep(0.01)
+        await ticker.came.wait()
         for _ in range(200):
             ticker.connections[0].push(b"x" * 100_000)
         assert ticker.connections[0].is_backed_up

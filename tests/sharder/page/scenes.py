@@ -7,9 +7,8 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from kubeio.access.cluster import Cluster
 from kubeio.clock import SystemClock
-from kubeio.rest.client import Client
+from kubeio.rest.reviews import User
 from ring.hashing import HASH_SPACE
 from ring.ring import HashRing
 from sharder.page.board import Board
@@ -17,13 +16,23 @@ from sharder.page.facts import ROWS, Found, Handover, MemberFacts, NotFoundHere,
 from sharder.page.history import History, Move
 from sharder.page.service import LivePage
 
-NOWHERE = Cluster(server="http://127.0.0.1:9", name="nowhere")
+
+class Nobody:
+    """An API server that accepts one token, `good`, of one who may look."""
+
+    async def bearer(self, token: str) -> User | None:
+        return User(username="somebody") if token == "good" else None
+
+    async def may(self, user: User, *, verb: str, path: str) -> bool:
+        return (user.username, verb, path) == ("somebody", "get", "/page")
 
 
 class Scene:
     """A ring whose members a test names and changes."""
 
-    def __init__(self, members: Sequence[str], *, objects: int = 20_000, resource: str = "websites.example.com"):
+    def __init__(
+        self, members: Sequence[str], *, objects: int = 20_000, resource: str = "websites.example.com"
+    ):
         self.objects = objects
         self.resource = resource
         self.states: dict[str, str] = {}
@@ -113,16 +122,14 @@ async def shown(**scenes: Scene) -> AsyncIterator[LivePage]:
     for name, scene in scenes.items():
         board.history(name).saw(scene.facts().members, at=board.at())
         board.show(name, scene)
-    async with Client(NOWHERE) as client:
-        page = LivePage(board, client, bind="127.0.0.1", port=0, flag="--page-bind", clock=clock)
-        async with page:
-            running = asyncio.create_task(page.run(), name="live page")
-            try:
-                yield page
-            finally:
-                running.cancel()
-                with suppress(asyncio.CancelledError):
-                    await running
+    async with LivePage(board, Nobody(), bind="127.0.0.1", port=0, flag="--page-bind", clock=clock) as page:
+        running = asyncio.create_task(page.run(), name="live page")
+        try:
+            yield page
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
 
 
 async def play(page: LivePage, name: str, scene: Scene, *, per_s: float) -> None:
