@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Final
 
 import msgspec
@@ -34,11 +35,9 @@ def what_if(ring: HashRing, members: int) -> WhatIf:
     order = in_order(ring.members)
     left = order[members:]
     joined = new_names(order, members - len(order))
-    after = ring
-    for name in left:
-        after = after.without_member(name)
-    for name in joined:
-        after = after.with_member(name)
+    weights = {name: weight for name, weight in ring.weights.items() if name not in left}
+    weights |= dict.fromkeys(joined, Fraction(1))
+    after = HashRing(weights, virtual_nodes=ring.virtual_nodes, eps=ring.eps)
     moving = movement(ring, after)
     before_shares, after_shares = ring.shares(), after.shares()
     return WhatIf(

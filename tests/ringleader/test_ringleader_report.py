@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import AsyncIterator
@@ -84,9 +84,9 @@ def test_a_ring_that_cannot_be_read_does_not_keep_the_others_out() -> None:
 def test_plots_are_drawings_of_every_member(count: int) -> None:
     names = [f"web-{number}" for number in range(count)]
     ring = HashRing(names)
-    circle, bars = ring_plot(ring), shares_plot(ring, {name: 1 / count for name in names})
+    circle, bars = ring_plot(ring), shares_plot(ring, dict.fromkeys(names, 1 / count))
     for drawing in (circle, bars):
-        titles = [each.text or "" for each in ET.fromstring(drawing).iter("title")]  # noqa: S314 - our own
+        titles = [each.text or "" for each in ET.fromstring(drawing).iter("title")]
         assert len(titles) == count
         assert titles[0].startswith("web-0: ")
     assert sum(len(each) for each in (circle, bars)) < 150_000
@@ -108,16 +108,14 @@ async def test_it_shows_what_the_cluster_has(ground: Ground, tmp_path: Path) -> 
     async with ground.sharder():
         await wait_until(lambda: is_balanced(ground))
     file = tmp_path / "report.html"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "ringleader", "report", "--kubeconfig", str(ground.plane.kubeconfig)),
-            *("-f", str(file)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ringleader", "report", "--kubeconfig", str(ground.plane.kubeconfig)),
+        *("-f", str(file)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{file}\n", "")
+    out, err = await process.communicate()
+    assert (process.returncode, out.decode(), err.decode()) == (0, f"{file}\n", "")
     text = file.read_text()
     assert f"<h2>Ring {RING}</h2>" in text
     assert "<td>a-00000001</td>" in text
