@@ -156,7 +156,6 @@ def policy(text: str) -> tuple[tuple[str, str], ...]:
     ]
     return (
         ("Content-Security-Policy", "; ".join(rules)),
-        ("Cross-Origin-Opener-Policy", "same-origin"),
         ("Cross-Origin-Resource-Policy", "same-origin"),
         ("Referrer-Policy", "no-referrer"),
         ("X-Frame-Options", "DENY"),
