@@ -9,7 +9,6 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import yaml
 from ring import HashRing, RingError
 from ringleader.inspect.doctor_part import Finding
 from ringleader.inspect.picture import RingPicture
-from ringleader.inspect.report_plots import ring_plot, shares_plot
+from ringleader.inspect.report_plots import as_text, ring_plot, shares_plot
 from ringleader.inspect.rings import Ring
 from ringleader.output import age
 
@@ -48,23 +47,23 @@ class Report:
 def render(report: Report) -> str:
     """The whole file."""
     parts = [_ring(part) for part in report.rings] or ["<p>There is no ring in this cluster.</p>"]
-    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+    style = Path(__file__).with_name("report.css").readas_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Ringleader report, {_text(report.made_at)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f"<header><h1>Ringleader report</h1><p>{_text(report.made_at)} · {_text(report.server)}</p></header>\n"
+        f"<title>Ringleader report, {as_text(report.made_at)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"<header><h1>Ringleader report</h1><p>{as_text(report.made_at)} · {as_text(report.server)}</p></header>\n"
         f"<main>\n{''.join(parts)}{_doctor(report.findings)}{_versions(report.versions)}</main>\n</body>\n</html>\n"
     )
 
 
 def _ring(part: RingPart) -> str:
-    name = f"<h2>Ring {_text(part.ring.name)}</h2>"
+    name = f"<h2>Ring {as_text(part.ring.name)}</h2>"
     if part.picture is None:
-        unread = f'<p class="bad">Its members and objects could not be read: {_text(part.problem)}</p>'
+        unread = f'<p class="bad">Its members and objects could not be read: {as_text(part.problem)}</p>'
         return f"<section>{name}{unread}{_conditions(part.ring)}{_spec(part.ring)}</section>\n"
     return (
         f"<section>{name}{_numbers(part.picture)}{_plots(part)}{_members(part.picture)}"
@@ -82,7 +81,7 @@ def _numbers(shown: RingPicture) -> str:
         ("Ready", shown.ready),
         ("Balanced", shown.balanced),
     ]
-    return f'<dl class="tiles">{"".join(f"<div><dt>{_text(a)}</dt><dd>{_text(b)}</dd></div>" for a, b in tiles)}</dl>'
+    return f'<dl class="tiles">{"".join(f"<div><dt>{as_text(a)}</dt><dd>{as_text(b)}</dd></div>" for a, b in tiles)}</dl>'
 
 
 def _plots(part: RingPart) -> str:
@@ -90,7 +89,7 @@ def _plots(part: RingPart) -> str:
         spec = part.ring.spec
         ring = HashRing(part.weights, virtual_nodes=spec.virtual_nodes, eps=spec.eps)
     except RingError as error:
-        return f'<p class="bad">The ring cannot be drawn: {_text(str(error))}</p>'
+        return f'<p class="bad">The ring cannot be drawn: {as_text(str(error))}</p>'
     if not len(ring) or part.picture is None:
         return "<p>No member is on the ring: there is nothing to draw.</p>"
     counted = {member.member: member.share for member in part.picture.members if member.ideal > 0}
@@ -132,7 +131,7 @@ def _conditions(ring: Ring) -> str:
 
 def _spec(ring: Ring) -> str:
     text = yaml.safe_dump(_plain(ring), sort_keys=False, allow_unicode=True)
-    return f"<details><summary>Its spec, as read</summary><pre>{_text(text)}</pre></details>"
+    return f"<details><summary>Its spec, as read</summary><pre>{as_text(text)}</pre></details>"
 
 
 def _plain(ring: Ring) -> Any:
@@ -158,16 +157,6 @@ def _versions(versions: dict[str, str]) -> str:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f'<th scope="col">{_text(each)}</th>' for each in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    head = "".join(f'<th scope="col">{as_text(each)}</th>' for each in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{as_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _text(value: str) -> str:
-    """*value* as text of a page: no markup, nothing that turns the writing round."""
-    return escape("".join("·" if _is_hidden(ord(each)) else each for each in str(value)))
-
-
-def _is_hidden(code: int) -> bool:
-    controls = (code < 32 and code != 10) or 127 <= code < 160
-    return controls or 0x200B <= code <= 0x200F or 0x2028 <= code <= 0x202E or 0x2060 <= code <= 0x206F

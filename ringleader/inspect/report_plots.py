@@ -26,6 +26,16 @@ _BARS: Final = 300.0
 _MOST_LABELS: Final = 16
 
 
+def as_text(value: str) -> str:
+    """*value* as text of a page: no markup, nothing that cannot be seen or turns the writing round."""
+    return escape("".join("·" if _is_hidden(ord(each)) else each for each in str(value)))
+
+
+def _is_hidden(code: int) -> bool:
+    controls = (code < 32 and code != 10) or 127 <= code < 160
+    return controls or 0x200B <= code <= 0x200F or 0x2028 <= code <= 0x202E or 0x2060 <= code <= 0x206F
+
+
 def colour(index: int) -> str:
     """The colour of the member at *index*."""
     if index < len(_FIRST):
@@ -67,10 +77,10 @@ def shares_plot(ring: HashRing, counted: Mapping[str, float]) -> str:
     for index, name in enumerate(order):
         y, share = index * _ROW + 4, float(shares[name])
         rows.append(
-            f'<text x="{_LABEL - 8:g}" y="{y + 12:g}" text-anchor="end">{escape(_short(name))}</text>'
+            f'<text x="{_LABEL - 8:g}" y="{y + 12:g}" text-anchor="end">{as_text(_short(name))}</text>'
             f'<rect class="track" x="{_LABEL:g}" y="{y + 2:g}" width="{_BARS:g}" height="12" rx="6"/>'
             f'<rect x="{_LABEL:g}" y="{y + 2:g}" width="{share / most * _BARS:.1f}" height="12" rx="6" '
-            f'fill="{colour(index)}"><title>{escape(name)}: {share:.2%}</title></rect>'
+            f'fill="{colour(index)}"><title>{as_text(name)}: {share:.2%}</title></rect>'
             + _mark("line", float(fair[name]) / most, y, 1)
             + _mark("bound", bounds[name] / most, y, 2.5)
             + _dot(counted.get(name), most, y)
@@ -110,7 +120,7 @@ def _band(inner: float, outer: float, start: float, end: float, paint: str, *, t
         f"M{x0:.1f} {y0:.1f}A{outer:g} {outer:g} 0 {is_large} 1 {x1:.1f} {y1:.1f}"
         f"L{x2:.1f} {y2:.1f}A{inner:g} {inner:g} 0 {is_large} 0 {x3:.1f} {y3:.1f}Z"
     )
-    told = f"<title>{escape(title)}</title>" if title else ""
+    told = f"<title>{as_text(title)}</title>" if title else ""
     return f'<path d="{path}" fill="{paint}">{told}</path>' if told else f'<path d="{path}" fill="{paint}"/>'
 
 
@@ -122,7 +132,7 @@ def _point(radius: float, turn: float) -> tuple[float, float]:
 def _label(name: str, turn: float) -> str:
     x, y = _point(_INNER[0] - 10, turn)
     anchor = "middle" if abs(x - _MIDDLE) < 25 else "end" if x > _MIDDLE else "start"
-    return f'<text x="{x:.0f}" y="{y + 4:.0f}" text-anchor="{anchor}">{escape(_short(name))}</text>'
+    return f'<text x="{x:.0f}" y="{y + 4:.0f}" text-anchor="{anchor}">{as_text(_short(name))}</text>'
 
 
 def _short(name: str, most: int = 19) -> str:
@@ -130,4 +140,4 @@ def _short(name: str, most: int = 19) -> str:
 
 
 def _svg(width: float, height: float, title: str, parts: list[str]) -> str:
-    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>'
+    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{as_text(title)}">{"".join(parts)}</svg>'

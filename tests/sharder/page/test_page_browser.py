@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -118,13 +119,14 @@ async def test_it_can_be_read_in_light_and_dark(
 
 
 async def test_members_are_there_within_a_second(browser: Browser) -> None:
-    async with shown(websites=scene_of(3)) as served:
-        began = time.monotonic()
-        async with opened(browser, served.url) as page:
-            await page.locator("#members tr").nth(2).wait_for()
-            assert time.monotonic() - began < 1
-            assert await page.inner_text("#t-members") == "3"
-            assert await page.inner_text("#contact") == "live"
+    """Counted from the navigation, by the browser itself."""
+    async with shown(websites=scene_of(3)) as served, opened(browser, served.url) as page:
+        await page.locator("#members tr").nth(2).wait_for()
+        took_ms = await page.evaluate("performance.now()")
+        print(f"first view after {took_ms:.0f} ms")
+        assert took_ms < 1000
+        assert await page.inner_text("#t-members") == "3"
+        assert await page.inner_text("#contact") == "live"
 
 
 async def test_a_death_is_seen_and_said(browser: Browser) -> None:
@@ -222,7 +224,7 @@ async def test_hostile_names_are_text(browser: Browser, shoot: Shoot) -> None:
     scene.flights[name] = Handover(name, HOSTILE[0], HOSTILE[2], time.time())
     async with (
         shown(websites=scene, **{HOSTILE[2]: Scene(["a"])}) as served,
-        opened(browser, served.url) as page,
+        opened(browser, f"{served.url}#websites") as page,
     ):
         await page.locator("#members tr").nth(len(HOSTILE) - 1).wait_for()
         history = served.board.history("websites")
@@ -273,9 +275,8 @@ async def test_nothing_flies_for_those_who_want_it_still(browser: Browser) -> No
         playing(served, scene, per_s=50),
     ):
         await page.locator("#members tr").nth(9).wait_for()
-        await page.wait_for_timeout(600)
+        await page.locator("#t-rate", has_text=re.compile("[1-9]")).wait_for()
         assert await page.evaluate("[flying.length, gatherAt]") == [0, -1]
-        assert float(await page.inner_text("#t-rate")) > 0
 
 
 async def test_a_stranger_gives_a_token(browser: Browser, shoot: Shoot) -> None:
