@@ -47,7 +47,7 @@ class Report:
 def render(report: Report) -> str:
     """The whole file."""
     parts = [_ring(part) for part in report.rings] or ["<p>There is no ring in this cluster.</p>"]
-    style = Path(__file__).with_name("report.css").readas_text(encoding="utf-8")
+    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return (
@@ -81,7 +81,8 @@ def _numbers(shown: RingPicture) -> str:
         ("Ready", shown.ready),
         ("Balanced", shown.balanced),
     ]
-    return f'<dl class="tiles">{"".join(f"<div><dt>{as_text(a)}</dt><dd>{as_text(b)}</dd></div>" for a, b in tiles)}</dl>'
+    rows = "".join(f"<div><dt>{as_text(name)}</dt><dd>{as_text(value)}</dd></div>" for name, value in tiles)
+    return f'<dl class="tiles">{rows}</dl>'
 
 
 def _plots(part: RingPart) -> str:

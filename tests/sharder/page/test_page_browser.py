@@ -95,7 +95,8 @@ def scene_of(count: int) -> Scene:
 
 
 async def rows(page: Page) -> list[str]:
-    return await page.locator("#members tr").all_inner_texts()
+    found: list[str] = await page.locator("#members tr").all_inner_texts()
+    return found
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
