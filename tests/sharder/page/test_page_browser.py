@@ -187,7 +187,8 @@ async def test_an_object_is_found_with_the_keyboard_alone(browser: Browser) -> N
 
 
 async def test_the_slider_answers_the_keyboard_and_writes_nothing(browser: Browser) -> None:
-    async with shown(websites=scene_of(3)) as served, opened(browser, served.url) as page:
+    scene = scene_of(3)
+    async with shown(websites=scene) as served, opened(browser, served.url) as page:
         methods: list[str] = []
         page.on("request", lambda request: methods.append(request.method))
         await page.locator("#members tr").nth(2).wait_for()
@@ -196,6 +197,11 @@ async def test_the_slider_answers_the_keyboard_and_writes_nothing(browser: Brows
             await page.keyboard.press("ArrowRight")
         await page.locator("#if-answer", has_text="web-3, web-4").wait_for()
         assert "would move" in await page.inner_text("#if-answer .verdict")
+        scene.change(["web-0", "web-1", "web-2", "web-3"])
+        await page.locator("#if-answer dd", has_text=re.compile("^web-4$")).wait_for()
+        assert await page.input_value("#if-range") == "5"
+        scene.change(["web-0", "web-1", "web-2"])
+        await page.locator("#if-answer", has_text="web-3, web-4").wait_for()
         for _ in range(2):
             await page.keyboard.press("ArrowLeft")
         await page.locator("#if-answer", has_text="There are 3").wait_for()
