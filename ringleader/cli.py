@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
-from ringleader.inspect import flags_change, flags_look, flags_simulate
+from ringleader.inspect import flags_change, flags_look, flags_page, flags_simulate
 from ringleader.inspect.flags_doctor import doctor
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
@@ -190,3 +190,6 @@ def crds(
     from ringleader.crds import run_crds
 
     return run_crds(connection(kubeconfig, context, request_timeout), is_applied=apply)
+
+
+flags_page.register(app)

@@ -90,6 +90,13 @@ def sharder(
             help="Secret in --lease-namespace with its keys, made if missing. Default: ringleader-webhook."
         ),
     ] = "",
+    page_bind: Annotated[
+        str,
+        typer.Option(help="Serve the live page here, such as 127.0.0.1:8085; read-only. Default: no."),
+    ] = "",
+    page_port_file: Annotated[
+        Path | None, typer.Option(help="File that the live page's port is written to.")
+    ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log.")] = LogFormat.AUTO,
     log_level: Annotated[LogLevel, typer.Option(help="Least level that is logged.")] = LogLevel.INFO,
 ) -> None:
@@ -111,6 +118,8 @@ def sharder(
             webhook_service=webhook_service,
             webhook_url=webhook_url,
             webhook_secret=webhook_secret,
+            page_bind=page_bind,
+            page_port_file=str(page_port_file or ""),
             log_format=log_format.value,
             log_level=log_level.value,
         )

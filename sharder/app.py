@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
     from sharder.admission.settings import WebhookSettings
     from sharder.admission.webhook import Webhook
+    from sharder.page.stage import Stage
 
 log = structlog.get_logger("sharder")
 
@@ -65,6 +66,10 @@ class Settings:
     """Give the file's ring up and end."""
     webhook: WebhookSettings | None = None
     """Serve the webhook by which rings may have objects assigned at admission."""
+    page_host: str = ""
+    """Serve the live page here; empty: no."""
+    page_port: int = 0
+    page_port_file: Path | None = None
 
     @property
     def election_lease(self) -> str:
@@ -91,6 +96,7 @@ async def run(settings: Settings) -> None:
         Client(cluster, max_connections=2, user_agent="ringleader-sharder-election", clock=clock) as election,
         Client(cluster, max_connections=8, user_agent="ringleader-sharder-leases", clock=clock) as leases,
         _webhook(settings.webhook, cluster, registry, clock, rng) as webhook,
+        _page(settings, cluster, clock) as stage,
     ):
         outlets = Outlets.of(client, clock=clock, rng=rng, leases=leases)
         PaceMetrics(registry, outlets.pace)
@@ -102,6 +108,7 @@ async def run(settings: Settings) -> None:
             rng=rng,
             webhook=webhook,
             outlets=outlets,
+            stage=stage,
         )
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         server = ProbeServer(settings.probes_host, settings.probes_port, registry, {}, ready_checks=ready)
@@ -153,6 +160,39 @@ async def _webhook(
         yield webhook
 
 
+@asynccontextmanager
+async def _page(settings: Settings, cluster: Cluster, clock: Clock) -> AsyncIterator[Stage | None]:
+    """The live page, listening, if it is asked for. Its requests have connections of their own."""
+    if not settings.page_host:
+        yield None
+        return
+    from kubeio.rest.reviews import Reviews
+    from sharder.page.board import Board
+    from sharder.page.service import LivePage
+    from sharder.page.stage import Stage
+
+    board = Board(title=settings.identity, clock=clock)
+    async with (
+        Client(cluster, max_connections=4, user_agent="ringleader-sharder-page", clock=clock) as client,
+        LivePage(
+            board,
+            Reviews(client),
+            bind=settings.page_host,
+            port=settings.page_port,
+            flag="--page-bind",
+            clock=clock,
+        ) as page,
+        asyncio.TaskGroup() as tasks,
+    ):
+        write_port(settings.page_port_file, page.port, flag="--page-port-file")
+        log.info("live page", url=page.url)
+        running = tasks.create_task(page.run(), name="live page")
+        try:
+            yield Stage(board, client, clock=clock)
+        finally:
+            running.cancel()
+
+
 def _rings(
     settings: Settings,
     client: Client,
@@ -162,6 +202,7 @@ def _rings(
     rng: random.Random,
     webhook: Webhook | None,
     outlets: Outlets,
+    stage: Stage | None,
 ) -> Rings | FileRing:
     if settings.ring_file is not None:
         return FileRing(
@@ -175,6 +216,7 @@ def _rings(
             clock=clock,
             rng=rng,
             outlets=outlets,
+            stage=stage,
         )
     return Rings(
         client,
@@ -186,4 +228,5 @@ def _rings(
         rng=rng,
         webhook=webhook,
         outlets=outlets,
+        stage=stage,
     )

@@ -37,6 +37,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     webhook_service: str = ""
     webhook_url: str = ""
     webhook_secret: str = ""
+    page_bind: str = ""
+    page_port_file: str = ""
     log_format: str = "auto"
     log_level: str = "info"
 

@@ -61,6 +61,14 @@ def read_settings(flags: Flags) -> Settings:
     check_file_flags(flags)
     file = RingFile(Path(flags.ring_file), scope=scope) if flags.ring_file else None
     own = file.spec.lease_namespace if file is not None else DEFAULT_NAMESPACE
+    page_host, page_port = parse_bind("--page-bind", flags.page_bind) if flags.page_bind else ("", 0)
+    if flags.page_port_file and not flags.page_bind:
+        raise InputError(
+            "--page-port-file",
+            flags.page_port_file,
+            "does nothing without --page-bind",
+            "add --page-bind 127.0.0.1:0",
+        )
     own_namespace = check_namespace("--lease-namespace", flags.lease_namespace or own)
     return Settings(
         identity=flags.identity,
@@ -75,6 +83,9 @@ def read_settings(flags: Flags) -> Settings:
         ring_file=file,
         scope=scope,
         release=flags.release,
+        page_host=page_host,
+        page_port=page_port,
+        page_port_file=Path(flags.page_port_file) if flags.page_port_file else None,
         webhook=read_flags(
             bind=flags.webhook_bind,
             service=flags.webhook_service,

@@ -42,15 +42,21 @@ class Visitor(NamedTuple):
     host: str = ""
     authorization: str = ""
     is_forwarded: bool = False
+    fetch_site: str = ""
+    fetch_mode: str = ""
+    """What a browser says of the page that sends the request, and of how; empty from everybody else."""
 
     @property
     def is_local(self) -> bool:
         """Whether the request was made on this machine (or in this pod), and for it.
 
         A page of a browser whose name was pointed at loopback names another host; a proxy beside us says that it
-        forwards, or calls from an address of its own (127.0.0.6 in a mesh). Neither is local.
+        forwards, or calls from an address of its own (127.0.0.6 in a mesh). Neither is local. Nor is what another
+        site's page fetches in the browser of somebody who sits here; that one may follow a link, though.
         """
-        return not self.is_forwarded and self.address in _LOCAL and _names_loopback(self.host)
+        is_another_page = self.fetch_site in ("cross-site", "same-site") and self.fetch_mode != "navigate"
+        is_ours = not self.is_forwarded and not is_another_page
+        return is_ours and self.address in _LOCAL and _names_loopback(self.host)
 
     @property
     def token(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class DrainBudget:
         """
         late = {handoff.owner for _, handoff in self._overdue(at)}
         return sorted(owners, key=lambda owner: owner in late)
+
+    def oldest(self, count: int) -> list[tuple[Hashable, Handoff]]:
+        """The first *count* handoffs under way, oldest first."""
+        return list(islice(self._handoffs.items(), count))
 
     def in_flight(self) -> Mapping[str, int]:
         """Handoffs under way by owner, overdue ones included."""

@@ -17,7 +17,7 @@ import structlog
 from kubeio.errors import KubeError, NotFound
 from kubeio.models import Meta
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
-from sharder.moving.budget import DrainBudget
+from sharder.moving.budget import DrainBudget, Handoff
 from sharder.planning.decisions import Decision, ReleaseDrain, Strip, UpdateDrain
 from sharder.planning.keys import essential
 from sharder.planning.planner import Subject, plan
@@ -69,6 +69,8 @@ class Handoffs:
         self._reported: set[str] = set()
         self.on_misled: Callable[[], None] = _tell_nobody
         """Called when an object may have been passed on to where it does not belong: no watch shows it there."""
+        self.on_ended: Callable[[WorkKey, Meta], None] | None = None
+        """Called with an object, as it was last seen, that carries no drain label any more: the live page counts."""
 
     def __len__(self) -> int:
         return len(self._metas)
@@ -81,6 +83,11 @@ class Handoffs:
         names = {resource.group_resource for resource in self._duty.kinds.former}
         former = {(name, namespace) for name in names for namespace in self._duty.scope.namespaces}
         return former <= self._listed and not any(work.resource in names for work in self._metas)
+
+    def oldest(self, count: int) -> list[tuple[WorkKey, Handoff, Meta | None]]:
+        """The first *count* handoffs under way, oldest first; None for what no watch has shown yet."""
+        found = self.budget.oldest(count)
+        return [(work, each, self._metas.get(work)) for work, each in found if isinstance(work, WorkKey)]
 
     def begin(self, work: WorkKey, owner: str) -> None:
         """A drain is about to be sent: it counts before the watch shows it."""
@@ -212,6 +219,8 @@ class Handoffs:
             self.on_misled()
         self._unlooked.discard(work)
         self.budget.end(work)
+        if meta is not None and self.on_ended is not None:
+            self.on_ended(work, meta)
 
     async def _follow_views(self) -> None:
         version = self._duty.roster.view.version

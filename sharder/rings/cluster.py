@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kubeio.rest.discovery import Discovery
     from sharder.admission.webhook import Webhook
     from sharder.metrics import SharderMetrics
+    from sharder.page.stage import Stage
     from sharder.writing.outlets import Outlets
 
 log = structlog.get_logger("sharder")
@@ -49,12 +50,14 @@ class Rings:
         rng: random.Random,
         webhook: Webhook | None = None,
         outlets: Outlets | None = None,
+        stage: Stage | None = None,
     ) -> None:
         self._client = client
         self._discovery = discovery
         self._identity = identity
         self._names = frozenset(names)
         self._outlets = outlets
+        self._stage = stage
         self._metrics = metrics
         self._clock = clock
         self._rng = rng
@@ -133,6 +136,7 @@ class Rings:
             rng=self._rng,
             webhook=self._webhook,
             outlets=self._outlets,
+            stage=self._stage,
         )
         if self._is_leading:
             work.lead()
@@ -146,4 +150,6 @@ class Rings:
             self._metrics.forget(name)
             if self._webhook is not None:
                 self._webhook.forget(name)
+            if self._stage is not None:
+                self._stage.forget(name)
             log.info("ring gone", ring=name)

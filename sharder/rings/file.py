@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
     from sharder.metrics import SharderMetrics
+    from sharder.page.stage import Stage
     from sharder.ringspec.spec import RingSpec
     from sharder.writing.outlets import Outlets
 
@@ -117,9 +118,11 @@ class FileRing:
         clock: Clock,
         rng: random.Random,
         outlets: Outlets | None = None,
+        stage: Stage | None = None,
     ) -> None:
         self._client = client
         self._outlets = outlets
+        self._stage = stage
         self._discovery = discovery
         self._file = file
         self._identity = identity
@@ -156,6 +159,7 @@ class FileRing:
                 clock=self._clock,
                 rng=self._rng,
                 outlets=self._outlets,
+                stage=self._stage,
             )
             running = tasks.create_task(work.run(), name=f"ring {self._file.spec.name}")
             self.synced.set()

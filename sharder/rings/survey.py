@@ -1,4 +1,4 @@
-"""How one ring is doing: read from its rooms, told in its status and in the metrics.
+"""How one ring is doing: read from its rooms, told in its status, in the metrics, and on the live page if it is served.
 
 Owns no state but the last convergences; decides nothing. Built by `ringwork` while this sharder acts.
 """
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sharder.membership.view import View
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.rebalance import Rebalance
+    from sharder.page.rooms import RingRoom
     from sharder.rings.reporter import Reporter
     from sharder.unowned.waiting import Waiting
     from sharder.writing.duty import Duty
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
 class Survey:
     """The rooms of one ring, seen from outside."""
 
-    def __init__(self, duty: Duty, waiting: Waiting, handoffs: Handoffs, rebalance: Rebalance) -> None:
+    def __init__(
+        self,
+        duty: Duty,
+        waiting: Waiting,
+        handoffs: Handoffs,
+        rebalance: Rebalance,
+        *,
+        room: RingRoom | None = None,
+    ) -> None:
+        if room is not None:
+            room.enter(duty.objects, waiting, handoffs, rebalance)
         self._duty = duty
         self._waiting = waiting
         self._handoffs = handoffs

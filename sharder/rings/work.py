@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from kubeio.rest.discovery import Discovery
     from sharder.admission.webhook import Webhook
     from sharder.metrics import SharderMetrics
+    from sharder.page.rooms import RingRoom
+    from sharder.page.stage import Stage
     from sharder.rings.home import Home
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
@@ -78,6 +80,7 @@ class RingWork:
         rng: random.Random,
         webhook: Webhook | None = None,
         outlets: Outlets | None = None,
+        stage: Stage | None = None,
     ) -> None:
         self._client = client
         self._discovery = discovery
@@ -89,6 +92,7 @@ class RingWork:
         self._clock = clock
         self._rng = rng
         self._webhook = webhook
+        self._stage = stage
         self._outlets = outlets or Outlets.of(client, clock=clock, rng=rng)
         self._changed = asyncio.Event()
         self._is_leading = False
@@ -160,9 +164,12 @@ class RingWork:
             if self._webhook is not None and spec.assign_at_admission and self._is_ours():
                 attend = self._webhook.attend(spec, kinds, roster, releasing=self._is_deleted())
                 tasks.create_task(attend, name=f"admission {self.name}")
+            room = self._stage.open(spec, kinds, roster) if self._stage is not None else None
+            if room is not None:
+                tasks.create_task(room.follow(), name=f"page {self.name}")
             if is_acting:
                 has_former = worked != united((), spec.resources)
-                await self._act(spec, kinds, roster, tasks, has_former=has_former)
+                await self._act(spec, kinds, roster, tasks, has_former=has_former, room=room)
 
     async def _resolve(
         self, entries: Iterable[RingResource], *, all_of_them: bool
@@ -222,6 +229,7 @@ class RingWork:
         tasks: asyncio.TaskGroup,
         *,
         has_former: bool,
+        room: RingRoom | None,
     ) -> None:
         releasing = self._is_deleted()
         waiting = Waiting(labels=spec.labels_read)
@@ -311,7 +319,7 @@ class RingWork:
         handoffs = Handoffs(duty, rng=self._rng)
         rebalance = Rebalance(duty, handoffs, waiting, mover)
         reporter = Reporter(self._home, self.name, _mapping(self._document, "status"), clock=self._clock)
-        survey = Survey(duty, waiting, handoffs, rebalance)
+        survey = Survey(duty, waiting, handoffs, rebalance, room=room)
         publication = Publication(
             self._client,
             self._webhook,

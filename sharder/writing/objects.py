@@ -22,6 +22,8 @@ from sharder.unowned.denials import Right, refused_verb
 from sharder.writing.pace import Pace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from prometheus_client import Counter, Histogram
 
     from kubeio.labels import RingKeys
@@ -81,6 +83,8 @@ class ObjectWriter:
         self.pace = pace or Pace(clock=SystemClock(), rng=random.Random())  # noqa: S311 - jitter, no secret
         self._told_at = -TELL_EVERY_S
         self._untold = 0
+        self.on_done: Callable[[Resource, Meta, Write], None] | None = None
+        """Called with what was written: the live page shows it."""
 
     async def write(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
         """Carry out *decision* on the version of the object that *meta* is, when its turn comes."""
@@ -110,6 +114,8 @@ class ObjectWriter:
         self._tally.note(decision, outcome, took_s)
         if outcome is Outcome.DONE and reason_of(decision) in MOVES and self._kinds.is_main(resource):
             self.moved += 1
+        if self.on_done is not None and outcome is Outcome.DONE:
+            self.on_done(resource, meta, decision)
         return outcome
 
     async def read(self, resource: Resource, meta: Meta) -> Meta | None:

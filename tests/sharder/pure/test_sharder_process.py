@@ -94,6 +94,8 @@ def test_flags_become_settings() -> None:
         (Flags(identity="s", lease_namespace="A_b"), "--lease-namespace"),
         (Flags(identity="s", ring_file="r.yaml", rings=("a",)), "--ring"),
         (Flags(identity="s", ring_file="r.yaml", webhook_bind=":1"), "--webhook-bind"),
+        (Flags(identity="s", page_bind="8085"), "--page-bind"),
+        (Flags(identity="s", page_port_file="/x/port"), "--page-port-file"),
     ],
 )
 def test_what_cannot_be_used_is_named(flags: Flags, field: str) -> None:
@@ -118,6 +120,20 @@ def test_the_process_imports_nothing_that_it_does_not_need_and_is_small() -> Non
     assert HEAVY & set(names.split()) == set()
     assert set(KEPT_OUT) <= HEAVY
     assert int(kilobytes) <= 44_000
+
+
+def test_a_sharder_without_its_page_imports_nothing_of_it() -> None:
+    code = "import sys, sharder.app, sharder.rings.work, sharder.rings.file; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    named = {name for name in done.stdout.split() if name.startswith(("sharder.page", "kubeio.program.site"))}
+    assert named == set()
+
+
+def test_the_page_is_served_where_it_is_asked_for() -> None:
+    assert read_settings(Flags(identity="s")).page_host == ""
+    settings = read_settings(Flags(identity="s", page_bind=":8085", page_port_file="/x/port"))
+    assert (settings.page_host, settings.page_port) == ("0.0.0.0", 8085)
+    assert settings.page_port_file == Path("/x/port")
 
 
 def test_a_flag_that_cannot_be_used_is_told_by_the_process_in_one_line() -> None:

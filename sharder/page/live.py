@@ -1,0 +1,90 @@
+"""The page as it goes on: one picture for each who comes, then what changed, to all alike.
+
+Owns who looks and what they were sent. Nobody looks: nothing is computed. A browser that does not fetch what it is
+sent gets the whole picture when it is back, and nothing before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from kubeio.program.listening import TEXT, Connection, Reply
+from sharder.page.frames import Document, changes, event
+
+if TYPE_CHECKING:
+    from sharder.page.board import Board
+
+PERIOD_S: Final = 0.1
+"""Ten frames a second at most."""
+BEAT_S: Final = 2.0
+"""How long a page hears nothing at most; three of them, and it says that it lost us."""
+VIEWERS: Final = 16
+_EVENTS: Final = "text/event-stream; charset=utf-8"
+
+
+class Live:
+    """Streams of *board*. `run` lasts until cancelled; `attend` until its visitor leaves."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._viewers: dict[Connection, bool] = {}
+        """Whether each has missed something."""
+        self._came = asyncio.Event()
+        self._last: dict[str, Document] = {}
+
+    async def attend(self, connection: Connection) -> None:
+        """Send to one visitor until cancelled."""
+        if len(self._viewers) >= VIEWERS:
+            connection.answer(Reply(503, TEXT, b"too many look at this page\n"))
+            return
+        if not connection.begin_stream(_EVENTS):
+            return
+        if not self._viewers:
+            self._last = self._board.now()
+            self._board.fresh()  # what nobody was there to see
+        connection.push(self._picture())
+        self._viewers[connection] = False
+        self._came.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._viewers.pop(connection, None)
+
+    async def run(self) -> None:
+        """Send what changes to all who look."""
+        silent_s = 0.0
+        while True:
+            self._came.clear()
+            if not self._viewers:
+                await self._came.wait()
+            await asyncio.sleep(PERIOD_S)
+            silent_s += PERIOD_S
+            frame = self.frame(is_beat=silent_s >= BEAT_S)
+            if frame:
+                silent_s = 0.0
+                self._send(frame)
+
+    def frame(self, *, is_beat: bool = False) -> bytes:
+        """What changed since the last frame; a sign of life with *is_beat*; else nothing."""
+        rings = self._board.now()
+        document = changes(self._last, rings)
+        self._last = rings
+        if fresh := self._board.fresh():
+            document["fresh"] = fresh
+        if not document and not is_beat:
+            return b""
+        return event("change" if document else "beat", {"at": self._board.at(), **document})
+
+    def _send(self, frame: bytes) -> None:
+        for connection, has_missed in list(self._viewers.items()):
+            if connection.is_backed_up:
+                self._viewers[connection] = True
+            elif has_missed:
+                self._viewers[connection] = False
+                connection.push(self._picture())
+            else:
+                connection.push(frame)
+
+    def _picture(self) -> bytes:
+        return event("picture", self._board.picture(self._last))

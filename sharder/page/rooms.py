@@ -1,0 +1,277 @@
+"""One ring of the sharder as the page shows it: read from its rooms, which know nothing of it.
+
+Owns the translation. A ring that this sharder only observes has members and no handoffs. Made by `sharder.rings.work`
+while the page is served.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kubeio.errors import NotFound
+from kubeio.models import HasMeta
+from ring.hashing import HASH_SPACE
+from sharder.membership.lives import State
+from sharder.membership.view import WaitReason
+from sharder.page.facts import ROWS, Found, Handover, MemberFacts, NotFoundHere, RingFacts, Sectors
+from sharder.page.history import History, Move
+from sharder.page.story import owner_story, ring_story
+from sharder.planning.decisions import Assign, Drain, UpdateDrain
+from sharder.planning.keys import Controlled, Outsider
+from sharder.planning.lineage import read_controller
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kubeio.clock import Clock
+    from kubeio.models import Meta
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client
+    from ring.ring import HashRing
+    from sharder.membership.roster import Roster
+    from sharder.membership.view import LifeView, View
+    from sharder.moving.handoffs import Handoffs
+    from sharder.moving.rebalance import Rebalance
+    from sharder.planning.decisions import Write
+    from sharder.planning.keys import RingKinds
+    from sharder.ringspec.spec import RingSpec
+    from sharder.unowned.waiting import Waiting, WorkKey
+    from sharder.writing.objects import ObjectWriter
+
+FIND_TIMEOUT_S: Final = 10.0
+
+
+class Rooms(NamedTuple):
+    """What only the acting sharder has."""
+
+    waiting: Waiting
+    handoffs: Handoffs
+    rebalance: Rebalance
+
+
+class RingRoom:
+    """One ring under one spec. `follow` lasts as long as the work on it."""
+
+    def __init__(
+        self,
+        spec: RingSpec,
+        kinds: RingKinds,
+        roster: Roster,
+        client: Client,
+        history: History,
+        *,
+        sectors: Sectors,
+        clock: Clock,
+    ) -> None:
+        self._spec = spec
+        self._kinds = kinds
+        self._roster = roster
+        self._client = client
+        self._history = history
+        self._sectors = sectors
+        self._clock = clock
+        self._epoch = clock.wall().timestamp() - clock.now()
+        """Seconds since 1970 when the monotonic clock stood at 0: instants do not move with the wall clock."""
+        self._rooms: Rooms | None = None
+        self._is_worked = True
+        self._assigned = (0.0, 0)
+        """When the last whole circle ended, and how many new objects got an owner since."""
+
+    def enter(
+        self, objects: ObjectWriter, waiting: Waiting, handoffs: Handoffs, rebalance: Rebalance
+    ) -> None:
+        """This sharder acts: show what it does."""
+        self._rooms = Rooms(waiting, handoffs, rebalance)
+        objects.on_done = self.wrote
+        handoffs.on_ended = self.handed_over
+
+    async def follow(self) -> None:
+        """Remember what becomes of the members, until cancelled."""
+        view = self._roster.view
+        try:
+            while True:
+                if view.hold is None or view.hold.reason is not WaitReason.NOT_SYNCED:
+                    self._history.saw(members_of(view, {}), at=self._at())
+                view = await self._roster.wait_newer(view.version)
+        finally:
+            self._is_worked = False
+
+    def wrote(self, resource: Resource, meta: Meta, decision: Write) -> None:
+        """A label was written."""
+        match decision:
+            case Assign(to=to, was=was):
+                if not was:
+                    counted_at, number = self._since_circle()
+                    self._assigned = counted_at, number + 1
+                kind, source, target = ("takenOver" if was else "assigned"), was, to
+            case Drain(owner=owner, to=to) | UpdateDrain(owner=owner, to=to):
+                kind, source, target = "asked", owner, to
+            case _:
+                return
+        view = self._roster.view
+        name = f"{resource.group_resource} {meta.key}"
+        self._history.moved(
+            Move(kind, name, member_name(view, source), member_name(view, target)), at=self._at()
+        )
+
+    def handed_over(self, work: WorkKey, meta: Meta) -> None:
+        """An object carries no drain label any more."""
+        view, keys = self._roster.view, self._spec.keys
+        source = member_name(view, meta.labels.get(keys.shard, ""))
+        target = member_name(view, meta.labels.get(keys.drain, ""))
+        self._history.moved(Move("handedOver", f"{work.resource} {work.key}", source, target), at=self._at())
+
+    def hash_ring(self) -> HashRing | None:
+        return self._roster.view.ring
+
+    def facts(self) -> RingFacts:
+        view, rooms = self._roster.view, self._rooms
+        in_flight = rooms.handoffs.budget.in_flight() if rooms else {}
+        order, sectors = self._sectors.of(view.ring)
+        return RingFacts(
+            version=view.ring_version,
+            acting=rooms is not None and self._is_worked,
+            converged=rooms.rebalance.is_converged if rooms else False,
+            note=self._note(view),
+            problem="; ".join(map(str, view.problems[:3])),
+            objects=self._objects(),
+            counted_at=self._counted_at(),
+            unowned=len(rooms.waiting) if rooms else None,
+            misplaced=rooms.rebalance.misplaced if rooms else None,
+            in_flight=sum(in_flight.values()),
+            late=len(rooms.handoffs.budget.overdue(at=self._clock.now())) if rooms else 0,
+            members=members_of(view, in_flight),
+            handovers=self._handovers(view, rooms.handoffs) if rooms else [],
+            order=order,
+            sectors=sectors,
+            resources=[resource.group_resource for resource in self._kinds.labelled],
+        )
+
+    async def find(self, resource: str, namespace: str, name: str) -> Found:
+        """Where an object is and belongs: one GET, one more for each controller above it."""
+        kind = next((each for each in self._kinds.labelled if each.group_resource == resource), None)
+        if kind is None:
+            raise NotFoundHere(f"ring {self._spec.name} does not distribute {resource}")
+        if kind.namespaced and not namespace:
+            raise NotFoundHere(f"{resource} is namespaced: write NAMESPACE/NAME")
+        meta = await self._read(kind, namespace, name)
+        key = await self._key(kind, meta)
+        view = self._roster.view
+        labels, keys = meta.labels, self._spec.keys
+        owner, drain = labels.get(keys.shard, ""), labels.get(keys.drain)
+        explanation = view.ring.explain(key) if view.ring is not None and len(view.ring) else None
+        member = explanation.owner if explanation else ""
+        desired = view.shard_at(member) or "" if member else ""
+        life = view.lives.get(owner)
+        is_live = life is not None and life.state.is_live
+        return Found(
+            object=f"{resource} {meta.key}",
+            owner=owner,
+            owner_member=life.member if life else "",
+            owner_state=life.state.value if life else ("no Lease" if owner else "unowned"),
+            desired_member=member,
+            desired_shard=desired,
+            drain_to=drain,
+            key=key,
+            hash=f"{explanation.hash:016x}" if explanation else "",
+            position=explanation.hash / HASH_SPACE if explanation else None,
+            is_placed=bool(owner) and owner == desired and drain is None,
+            story=[*ring_story(explanation), *owner_story(owner, desired, drain, is_live=is_live)],
+        )
+
+    async def _read(self, kind: Resource, namespace: str, name: str) -> Meta:
+        try:
+            found = await self._client.get(
+                kind, name, namespace=namespace, type=HasMeta, metadata_only=True, timeout_s=FIND_TIMEOUT_S
+            )
+        except NotFound:
+            where = f"in namespace {namespace}" if namespace else "in the cluster"
+            raise NotFoundHere(f"no {kind.group_resource} {name} {where}") from None
+        return found.metadata
+
+    async def _key(self, kind: Resource, meta: Meta) -> str:
+        role = self._kinds.role(kind, meta)
+        if isinstance(role, Controlled) and role.key is None:
+            seen = await read_controller(
+                self._client, role.controller, kinds=self._kinds, keys=self._spec.keys
+            )
+            if not seen.is_outsider:
+                return seen.key or role.controller.key
+        elif not isinstance(role, Outsider) and role.key is not None:
+            return role.key
+        raise NotFoundHere(f"{meta.key} has no controller on ring {self._spec.name}: it is not distributed")
+
+    def _objects(self) -> int | None:
+        """What the last whole circle counted, and what came since."""
+        seen = self._rooms.rebalance.last_seen if self._rooms else None
+        return None if seen is None else seen + self._since_circle()[1]
+
+    def _counted_at(self) -> float | None:
+        ended_at = self._rooms.rebalance.converged_at if self._rooms else 0.0
+        return round(self._epoch + ended_at, 1) if ended_at else None
+
+    def _since_circle(self) -> tuple[float, int]:
+        ended_at = self._rooms.rebalance.converged_at if self._rooms else 0.0
+        return self._assigned if self._assigned[0] == ended_at else (ended_at, 0)
+
+    def _note(self, view: View) -> str:
+        if not self._is_worked:
+            return "this ring is not worked at the moment: its status says why"
+        if self._rooms is None:
+            return "this sharder stands by: another one acts, and shows what moves"
+        if view.hold is not None:
+            return f"objects without an owner wait: {view.hold.reason.value}"
+        return "the ring is paused: nothing moves between live replicas" if self._spec.paused else ""
+
+    def _handovers(self, view: View, handoffs: Handoffs) -> list[Handover]:
+        keys, timeout_s, now = self._spec.keys, self._spec.drain_timeout_s, self._clock.now()
+        rows = []
+        for work, handoff, meta in handoffs.oldest(ROWS):
+            target = meta.labels.get(keys.drain, "") if meta is not None else ""
+            rows.append(
+                Handover(
+                    object=f"{work.resource} {work.key}",
+                    source=member_name(view, handoff.owner),
+                    target=member_name(view, target),
+                    since=round(self._epoch + handoff.since, 1),
+                    late=now - handoff.since >= timeout_s,
+                )
+            )
+        return rows
+
+    def _at(self) -> float:
+        return round(self._epoch + self._clock.now(), 3)
+
+
+def member_name(view: View, shard: str) -> str:
+    """The member whose life *shard* is; the shard itself if nobody knows."""
+    life = view.lives.get(shard)
+    return life.member if life is not None else shard
+
+
+def members_of(view: View, in_flight: Mapping[str, int]) -> dict[str, MemberFacts]:
+    """Every member that has a place, or a life whose objects cannot move yet."""
+    shares = view.ring.shares() if view.ring is not None else {}
+    total = sum(place.weight for place in view.places.values())
+    shown = _shown(view)
+    found = {}
+    for member in sorted(view.places.keys() | shown):
+        place = view.places.get(member)
+        shard = (place.shard or "") if place is not None else shown[member].name
+        life = view.lives.get(shard)
+        found[member] = MemberFacts(
+            place="none" if place is None else "filled" if shard else "settling",
+            shard=shard,
+            state=life.state.value if life else "vacant",
+            weight=float(place.weight) if place is not None else 0.0,
+            share=round(float(shares.get(member, 0)), 6),
+            ideal=round(place.weight / total, 6) if place is not None and total else 0.0,
+            in_flight=in_flight.get(shard, 0),
+        )
+    return found
+
+
+def _shown(view: View) -> dict[str, LifeView]:
+    """Of each member one life that is not dead: a live one if there is any, then by name."""
+    lives = [life for life in view.lives.values() if life.state is not State.DEAD]
+    return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}

@@ -1,0 +1,32 @@
+"""Why an object is where it is, in sentences for people. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ring.ring import Explanation
+
+
+def ring_story(explanation: Explanation | None) -> list[str]:
+    """How the ring came to its member."""
+    if explanation is None:
+        return ["No member is on the ring: no replica of it is live."]
+    first = f"The first token at or after its hash is one of {explanation.token_member}."
+    if not explanation.passed:
+        return [first]
+    passed = ", ".join(explanation.passed)
+    return [first, f"Passed on clockwise, because full: {passed}. {explanation.owner} is the next with room."]
+
+
+def owner_story(owner: str, desired: str, drain: str | None, *, is_live: bool) -> list[str]:
+    """Why the owner is not the desired one, if it is not."""
+    if drain is not None:
+        return [f"It is on its way to {drain}." if drain else "It is being released from the ring."]
+    if not owner:
+        return ["It has no owner yet: it is new, or waits."]
+    if not is_live:
+        return [f"{owner} is not live: the sharder gives the object to a living replica."]
+    if owner != desired:
+        return ["Its owner is live but not the desired one: a handoff will be asked for."]
+    return ["It is where it belongs."]

@@ -1,0 +1,143 @@
+"""Rings that stand in memory: what a page shows when nobody has to work a ring for it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from kubeio.clock import SystemClock
+from kubeio.rest.reviews import User
+from ring.hashing import HASH_SPACE
+from ring.ring import HashRing
+from sharder.page.board import Board
+from sharder.page.facts import ROWS, Found, Handover, MemberFacts, NotFoundHere, RingFacts, Sectors
+from sharder.page.history import History, Move
+from sharder.page.service import LivePage
+
+
+class Nobody:
+    """An API server that accepts one token, `good`, of one who may look."""
+
+    async def bearer(self, token: str) -> User | None:
+        return User(username="somebody") if token == "good" else None
+
+    async def may(self, user: User, *, verb: str, path: str) -> bool:
+        return (user.username, verb, path) == ("somebody", "get", "/page")
+
+
+class Scene:
+    """A ring whose members a test names and changes."""
+
+    def __init__(
+        self, members: Sequence[str], *, objects: int = 20_000, resource: str = "websites.example.com"
+    ):
+        self.objects = objects
+        self.resource = resource
+        self.states: dict[str, str] = {}
+        self.flights: dict[str, Handover] = {}
+        self.note = ""
+        self.version = 0
+        self._sectors = Sectors()
+        self.members = list(members)
+        self.change(members)
+
+    def change(self, members: Sequence[str]) -> None:
+        """These are the members from now on."""
+        self.members = list(members)
+        self.ring = HashRing(self.members)
+        self.version += 1
+
+    def hash_ring(self) -> HashRing:
+        return self.ring
+
+    def facts(self) -> RingFacts:
+        order, sectors = self._sectors.of(self.ring)
+        shares = self.ring.shares()
+        leaving: dict[str, int] = {}
+        for flight in self.flights.values():
+            leaving[flight.source] = leaving.get(flight.source, 0) + 1
+        return RingFacts(
+            version=self.version,
+            converged=not self.flights,
+            note=self.note,
+            objects=self.objects,
+            unowned=0,
+            in_flight=len(self.flights),
+            members={
+                name: MemberFacts(
+                    place="filled",
+                    shard=f"{name}-8f03c2aa",
+                    state=self.states.get(name, "ready"),
+                    share=float(shares[name]),
+                    ideal=1 / len(order),
+                    in_flight=leaving.get(name, 0),
+                )
+                for name in order
+            },
+            handovers=list(self.flights.values())[:ROWS],
+            order=order,
+            sectors=sectors,
+            resources=[self.resource],
+        )
+
+    async def find(self, resource: str, namespace: str, name: str) -> Found:
+        if name == "nothing":
+            raise NotFoundHere(f"no {resource} {name} in namespace {namespace}")
+        told = self.ring.explain(f"example.com_{namespace}_{name}")
+        return Found(
+            object=f"{resource} {namespace}/{name}",
+            owner=f"{told.owner}-8f03c2aa",
+            owner_member=told.owner,
+            owner_state="ready",
+            desired_member=told.owner,
+            desired_shard=f"{told.owner}-8f03c2aa",
+            drain_to=None,
+            key=told.key,
+            hash=f"{told.hash:016x}",
+            position=told.hash / HASH_SPACE,
+            is_placed=True,
+            story=["It is where it belongs."],
+        )
+
+    def hand_over(self, history: History, rng: random.Random, *, at: float) -> None:
+        """One event: an object is asked for, or one that was asked for arrives."""
+        if len(self.flights) < 20 or rng.random() < 0.5:
+            source, target = rng.sample(self.members, 2)
+            name = f"{self.resource} default/site-{rng.randrange(self.objects)}"
+            self.flights[name] = Handover(name, source, target, at)
+            history.moved(Move("asked", name, source, target), at=at)
+        else:
+            name = next(iter(self.flights))
+            flight = self.flights.pop(name)
+            history.moved(Move("handedOver", name, flight.source, flight.target), at=at)
+
+
+@asynccontextmanager
+async def shown(**scenes: Scene) -> AsyncIterator[LivePage]:
+    """The page with *scenes*, served until the block ends."""
+    clock = SystemClock()
+    board = Board(title="sharder-1", clock=clock)
+    for name, scene in scenes.items():
+        board.history(name).saw(scene.facts().members, at=board.at())
+        board.show(name, scene)
+    async with LivePage(board, Nobody(), bind="127.0.0.1", port=0, flag="--page-bind", clock=clock) as page:
+        running = asyncio.create_task(page.run(), name="live page")
+        try:
+            yield page
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+async def play(page: LivePage, name: str, scene: Scene, *, per_s: float) -> None:
+    """Events at a steady rate, until cancelled."""
+    rng = random.Random(1)
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    while True:
+        due += 1 / per_s
+        await asyncio.sleep(max(0.0, due - loop.time()))
+        scene.hand_over(page.board.history(name), rng, at=page.board.at())

@@ -1,0 +1,251 @@
+"""The real sharder on the page: what it does is shown as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from devcluster.embedded import embedded_plane
+from kubeio.access.cluster import load_cluster
+from kubeio.clock import SystemClock
+from kubeio.patch import MergePatch
+from kubeio.resource import CONTROLLER_RINGS
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
+from kubeio.rest.reviews import Reviews
+from sharder.metrics import SharderMetrics
+from sharder.page.board import Board
+from sharder.page.service import LivePage
+from sharder.page.stage import Stage
+from sharder.rings.cluster import Rings
+from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
+from tests.sharder.page.streams import Events, ask, listening
+
+
+@pytest.fixture
+async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
+    async with (
+        embedded_plane(tmp_path / "plane") as plane,
+        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
+    ):
+        ground = Ground(plane, client)
+        await ground.install()
+        yield ground
+        await ground.close()
+
+
+@asynccontextmanager
+async def served(ground: Ground, *, leads: bool = True) -> AsyncIterator[LivePage]:
+    """A sharder with its page."""
+    user, clock = await ground.plane.kubeconfig_for("sharder-1"), SystemClock()
+    board = Board(title="sharder-1", clock=clock)
+    async with (
+        Client(load_cluster(kubeconfig=str(user))) as client,
+        LivePage(board, Reviews(client), bind="127.0.0.1", port=0, flag="--page-bind", clock=clock) as page,
+    ):
+        rings = Rings(
+            client,
+            Discovery(client),
+            identity="sharder-1",
+            names=(),
+            metrics=SharderMetrics(CollectorRegistry()),
+            clock=clock,
+            rng=random.Random(7),
+            stage=Stage(board, client, clock=clock),
+        )
+        if leads:
+            rings.lead()
+        running = [asyncio.create_task(rings.run()), asyncio.create_task(page.run())]
+        try:
+            yield page
+        finally:
+            for task in running:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+
+async def until(events: Events, is_there: Any) -> dict[str, Any]:
+    """The first change that has what is looked for."""
+    async with asyncio.timeout(15):
+        while True:
+            change = await events.change()
+            if is_there(change):
+                return change
+
+
+def happened(change: dict[str, Any]) -> list[tuple[str, str]]:
+    fresh = change.get("fresh", {}).get(RING, {})
+    return [(each["what"], each["member"]) for each in fresh.get("happened", [])]
+
+
+def moves(change: dict[str, Any]) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = change.get("fresh", {}).get(RING, {}).get("moves", [])
+    return found
+
+
+async def test_assignments_are_shown_as_they_are_written(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    async with served(ground) as page:
+        await wait_until(lambda: is_balanced(ground))
+        async with listening(page) as events:
+            _, picture, _ = await events.next()
+            ring = picture["rings"][RING]
+            assert ring["acting"]
+            assert ring["members"]["a"]["state"] == "ready"
+            assert ring["members"]["a"]["share"] == 1.0
+            await ground.site("new")
+            change = await until(events, moves)
+            assert moves(change) == [
+                {
+                    "kind": "assigned",
+                    "object": "websites.example.com default/new",
+                    "source": "",
+                    "target": "a",
+                }
+            ]
+            counts = change["rings"][RING]["bucket"][0][1:]
+            assert counts == [1, 0, 0]
+            assert change["rings"][RING]["objects"] == 1
+
+
+async def test_a_death_is_shown_and_what_follows_from_it(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    dying = await ground.shard("b")
+    await ground.sites(12)
+    async with served(ground) as page:
+        await wait_until(lambda: is_balanced(ground))
+        async with listening(page) as events:
+            await events.next()
+            await dying.fall_silent()
+            befell: list[tuple[str, str]] = []
+            moved: set[tuple[str, str, str]] = set()
+            while ("left", "b") not in befell or not moved:
+                change = await until(events, lambda change: change.get("fresh"))
+                befell += happened(change)
+                moved |= {(move["kind"], move["source"], move["target"]) for move in moves(change)}
+            assert befell[0] == ("expired", "b")
+            assert moved == {("takenOver", "b", "a")}
+
+
+async def test_a_handoff_is_shown_from_the_request_to_its_end(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    await ground.sites(6)
+    async with served(ground) as page:
+        await wait_until(lambda: is_balanced(ground))
+        async with listening(page) as events:
+            await events.next()
+            await ground.shard("b")
+            change = await until(
+                events, lambda change: change.get("rings", {}).get(RING, {}).get("handovers")
+            )
+            row = change["rings"][RING]["handovers"][0]
+            assert row["source"] == "a"
+            assert abs(row["since"] - time.time()) < 5
+            name = row["object"].rpartition("/")[2]
+            await wait_until(lambda: _has_target(ground, name))
+            await ground.acknowledge(name)
+            change = await until(
+                events, lambda change: [each for each in moves(change) if each["kind"] == "handedOver"]
+            )
+            ended = next(each for each in moves(change) if each["kind"] == "handedOver")
+            assert (ended["source"], ended["target"]) == ("a", "b")
+
+
+async def _has_target(ground: Ground, name: str) -> bool:
+    return name in await ground.drains()
+
+
+async def test_an_object_is_found_with_its_place_and_its_story(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    site = await ground.site("blog")
+    await ground.page(site)
+    async with served(ground) as page:
+        await wait_until(lambda: is_balanced(ground))
+        await wait_until(lambda: _is_owned(ground, "blog"))
+        status, found = await ask(page, f"/where/{RING}/websites.example.com/default/blog")
+        assert status == 200
+        assert (found["ownerMember"], found["desiredMember"], found["isPlaced"]) == ("a", "a", True)
+        assert found["key"] == "example.com_default_blog"
+        assert found["story"][-1] == "It is where it belongs."
+        status, child = await ask(page, f"/where/{RING}/configmaps/default/blog")
+        assert (status, child["key"]) == (200, found["key"])
+
+
+async def _is_owned(ground: Ground, name: str) -> bool:
+    return bool((await ground.owners()).get(name))
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "problem"),
+    [
+        ("websites.example.com/default/none", 404, "no websites.example.com none in namespace default"),
+        ("secrets/default/token", 404, "does not distribute secrets"),
+        ("websites.example.com/_/blog", 404, "write NAMESPACE/NAME"),
+        ("websites.example.com/default/..%2F..%2Fsecrets", 400, "name"),
+        ("configmaps/default/alone", 404, "has no controller"),
+    ],
+)
+async def test_what_cannot_be_found_is_told(ground: Ground, path: str, status: int, problem: str) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    alone = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "alone"}}
+    await ground.client.request(
+        "POST", "/api/v1/namespaces/default/configmaps", body=json.dumps(alone).encode()
+    )
+    async with served(ground) as page:
+        await wait_until(lambda: page.board.subject(RING) is not None)
+        found, document = await ask(page, f"/where/{RING}/{path}")
+        assert found == status
+        assert problem in document["problem"]
+
+
+async def test_a_standby_shows_members_and_says_what_it_is(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    async with served(ground, leads=False) as page:
+        await wait_until(lambda: page.board.subject(RING) is not None)
+        await wait_until(lambda: "a" in page.board.now()[RING]["members"])
+        ring = page.board.now()[RING]
+        assert not ring["acting"]
+        assert ring["note"].startswith("this sharder stands by")
+        assert ring["unowned"] is None
+
+
+async def test_the_hour_outlives_a_change_of_the_spec(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    async with served(ground) as page:
+        await wait_until(lambda: is_balanced(ground))
+        await ground.sites(3)
+        await wait_until(lambda: page.board.history(RING).timeline(at=time.time()))
+        await ground.ring(paused=True)
+        await wait_until(lambda: "paused" in page.board.now()[RING]["note"])
+        assert page.board.history(RING).timeline(at=time.time())[0][1] == 3
+        assert ("joined", "a") not in [
+            (each.what, each.member) for each in list(page.board.history(RING).happenings)[1:]
+        ]
+
+
+async def test_a_ring_that_is_gone_leaves_the_page(ground: Ground) -> None:
+    await ground.ring()
+    async with served(ground) as page:
+        await wait_until(lambda: page.board.subject(RING) is not None)
+        await ground.client.delete(CONTROLLER_RINGS, RING)
+        await ground.client.patch(
+            CONTROLLER_RINGS, RING, MergePatch({"metadata": {"finalizers": None}}), type=bytes
+        )
+        await wait_until(lambda: page.board.subject(RING) is None)
