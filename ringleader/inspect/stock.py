@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kubeio.errors import InputError
+from ringleader.inspect.keys import ring_kinds
 from ringleader.inspect.simulation import Batch
 from sharder.ringspec.spec import KeyKind
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kubeio.resource import Resource
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
-    from ringleader.inspect.rings import Kind, Ring
+    from ringleader.inspect.rings import Ring
     from sharder.planning.keys import ControllerName, RingKinds
 
 BATCH: Final = 20_000
@@ -135,29 +136,6 @@ async def read_stock(
     for resource in kinds.labelled:
         async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
             yield await keys.batch(resource, [obj.meta for obj in page.objects])
-
-
-async def ring_kinds(discovery: Discovery, ring: Ring) -> RingKinds:
-    """The kinds of *ring*, as the sharder sees them."""
-    from sharder.planning.keys import RingKinds
-    from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
-
-    def named(kind: Kind) -> GroupResource:
-        return GroupResource(kind.group, kind.resource)
-
-    resources = tuple(
-        RingResource(named(each.kind), tuple(named(child) for child in each.controlled_resources))
-        for each in ring.spec.resources
-    )
-    spec = RingSpec(
-        name=ring.name,
-        lease_namespace=ring.spec.lease_namespace,
-        resources=resources,
-        key=ring.spec.key,
-        key_label=ring.spec.key_label,
-    )
-    wanted = {kind for entry in resources for kind in (entry.main, *entry.controlled)}
-    return RingKinds(spec, {kind: await discovery.resolve(str(kind)) for kind in sorted(wanted)})
 
 
 @dataclass(slots=True)
