@@ -17,7 +17,11 @@ def test_a_mutant_applies_and_leaves_code_that_can_be_read(mutant: Mutant) -> No
     changed = mutated(mutant, ROOT)
     assert changed
     for path, text in changed.items():
-        assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(path.read_text())), "only its looks changed"
+        assert text != path.read_text()
+        if path.suffix == ".py":
+            assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(path.read_text())), (
+                "only its looks changed"
+            )
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

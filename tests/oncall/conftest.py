@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from devcluster.embedded import embedded_plane
 from kubeio.clock import SystemClock
+from kubeio.resource import CONTROLLER_RINGS
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.held import held
@@ -91,4 +92,13 @@ async def night(tmp_path: Path, fleet_spec: FleetSpec) -> AsyncIterator[Night]:
         await fleet.start(replicas=3)
         await fleet.objects.create_many(OBJECTS)
         await fleet.wait_quiet()
+        await fleet.wait_for(lambda: is_ready(fleet), "the ring's status to say that it is Ready")
         yield Night(fleet, tmp_path, stack)
+
+
+async def is_ready(fleet: Fleet) -> bool:
+    """Whether the status, which is written now and then, tells of the state that was waited for."""
+    ring = await fleet.client.get(CONTROLLER_RINGS, fleet.spec.ring)
+    conditions = ring.get("status", {}).get("conditions", [])
+    found = {condition["type"]: condition["status"] for condition in conditions}
+    return found.get("Ready") == "True" and found.get("Balanced") == "True"

@@ -34,7 +34,7 @@ async def test_a_fleet_that_nobody_broke_is_well(night: Night) -> None:
 async def test_fault_1_all_sharders_are_gone(night: Night) -> None:
     for sharder in night.fleet.sharders.values():
         await sharder.stop()
-    await night.fleet.create("site-9999")
+    await night.fleet.objects.create("site-9999")
     line = await night.first_line()
     assert line == (
         "error: website/site-9999 -n sites has no owner: no sharder leads (nobody holds the Lease "

@@ -324,6 +324,17 @@ def ago(seconds: float) -> str:
     return (SystemClock().wall() - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
+class Ago(float):
+    """So many seconds before the test runs, which may be long after this file is read."""
+
+
+def now_told(page: Any) -> Any:
+    """*page* with times in the place of each `Ago`."""
+    if isinstance(page, dict):
+        return {name: now_told(value) for name, value in page.items()}
+    return ago(page) if isinstance(page, Ago) else page
+
+
 KNOWN: dict[str, Any] = {"shard": OWNER, "cached": {"resourceVersion": "1", "owner": OWNER}, "failures": 0}
 
 
@@ -333,18 +344,18 @@ KNOWN: dict[str, Any] = {"shard": OWNER, "cached": {"resourceVersion": "1", "own
         (200, KNOWN, "is where it belongs", False),
         (
             200,
-            {**KNOWN, "runningSince": ago(120)},
+            {**KNOWN, "runningSince": Ago(120)},
             f"is stuck in its reconcile: {OWNER} has not ended it (for ",
             True,
         ),
-        (200, {**KNOWN, "runningSince": ago(2)}, f"is being worked on by {OWNER}", False),
-        (200, {**KNOWN, "queuedSince": ago(120)}, f"waits for a worker of {OWNER} (for ", True),
+        (200, {**KNOWN, "runningSince": Ago(2)}, f"is being worked on by {OWNER}", False),
+        (200, {**KNOWN, "queuedSince": Ago(120)}, f"waits for a worker of {OWNER} (for ", True),
         (
             200,
             {
                 **KNOWN,
                 "failures": 7,
-                "lastError": {"type": "ValueError", "message": "no\nhtml", "at": ago(5)},
+                "lastError": {"type": "ValueError", "message": "no\nhtml", "at": Ago(5)},
             },
             f"fails: ValueError: no html ({OWNER}, 7 times in a row)",
             True,
@@ -358,7 +369,7 @@ async def test_what_the_owner_says_is_the_cause(
     ground: Ground, status: int, page: dict[str, Any], words: str, is_wrong: bool
 ) -> None:
     await owned(ground)
-    pages = Pages(status, page)
+    pages = Pages(status, now_told(page))
     async with pages as url:
         found = await told(ground, way=Way(endpoint=url))
     assert pages.asked[0] == "/debug/objects/default/blog"

@@ -103,7 +103,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (["status", "-o", "xml"], ["'-o'", "'xml'", "json"]),
         (["status", "--request-timeout", "5y"], ["--request-timeout", "5y", "1m30s"]),
         (["where", "blog"], ["KIND/NAME", "blog", "website/blog"]),
-        (["where"], ["Missing argument 'KIND/NAME'", "ringleader where -h"]),
+        (["where"], ["KIND/NAME", "is missing", "give one of KIND/NAME, -f FILE and --all"]),
         (["status", "--kubeconfig", "/nowhere/config"], ["--kubeconfig", "/nowhere/config"]),
     ],
 )

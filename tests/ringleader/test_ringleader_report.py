@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,7 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
         await ground.close()
 
 
-def report(name: str = "web-0", findings: list[Finding] | None = None) -> Report:
+def report(name: str = "web-0", findings: Sequence[Finding] = ()) -> Report:
     member = MemberPicture(name, f"{name}-1", "ready", 3.0, 10, 1.0, 1.0, 0)
     ring = Ring(
         metadata=Meta(name="websites"),
@@ -47,7 +47,9 @@ def report(name: str = "web-0", findings: list[Finding] | None = None) -> Report
         status={"conditions": [{"type": "Ready", "status": "True", "message": name}]},
     )
     shown = RingPicture("websites", "True", "True", 10, 0, 0, [member])
-    return Report("now", "https://server", {"Python": "3"}, [RingPart(ring, {name: 1.0}, shown)], findings)
+    return Report(
+        "now", "https://server", {"Python": "3"}, [RingPart(ring, {name: 1.0}, shown)], list(findings)
+    )
 
 
 def test_names_are_text() -> None:

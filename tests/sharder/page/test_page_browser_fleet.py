@@ -39,7 +39,7 @@ async def fleet(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> A
     ):
         await fleet.start(replicas=4)
         for number in range(OBJECTS):
-            await fleet.create(f"site-{number}")
+            await fleet.objects.create(f"site-{number}")
         await fleet.wait_converged()
         yield fleet
 
