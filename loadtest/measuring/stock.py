@@ -204,6 +204,10 @@ class Stock:
             await self._writer.write(unlike, owners, tick)
         raise NotSeen(f"{len(unlike)} objects do not stay as they were set, such as {unlike[0]}")
 
+    async def give(self, owners: Owners, tick: Tick) -> None:
+        """Write each object once with its owner, while others already work on those that were written."""
+        await self._writer.write(list(owners), owners, tick)
+
     async def catch_up(self) -> None:
         """Wait until the watch has seen every write that the server has accepted so far. No sharder may run."""
         seen = self._sightings.objects

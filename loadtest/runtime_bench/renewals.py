@@ -135,7 +135,7 @@ async def _watch_lease(
     await wait_for(lambda: sightings.shard_of(MEMBER), "the replica to take its Lease", within_s=60)
     shard = sightings.shard_of(MEMBER)
     with meter.counting("giving the objects to the replica", options.objects) as tick:
-        await ground.stock.set(dict.fromkeys(ground.stock.names, shard), tick)
+        await ground.stock.give(dict.fromkeys(ground.stock.names, shard), tick)
     await program.wait_for(Loaded, within_s=options.start_within_s)
     ground.sightings.start_over()
     del sightings.log[:-1]
