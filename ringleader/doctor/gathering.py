@@ -82,6 +82,10 @@ async def look(reader: Reader, rings: list[FullRing], discovery: Discovery, pace
     pace.tell("waiting for the second look")
     await asyncio.sleep(max(0.0, began + pace.again_s - asyncio.get_running_loop().time()))
     await _look_at_leases(reader, is_first=False)
+    # a status is written late: what the first look found in it may be over
+    again = {ring.name: ring for ring in await reader.attempt("rings", read_rings(reader)) or []}
+    for ring in seen.rings:
+        ring.ring = again.get(ring.name, ring.ring)
     await look_at_samples(reader, first=behind)
     await _look_at_troubles(reader)
     seen.now = reader.now()
