@@ -56,6 +56,7 @@ class RingKeys:
         "contested",
         "domain",
         "drain",
+        "field_manager",
         "hold",
         "member",
         "pod_uid",
@@ -85,6 +86,7 @@ class RingKeys:
         self.process = f"{domain}/process"
         self.contested = f"{domain}/contested"
         self.released_by = f"{domain}/released-by"
+        self.field_manager = f"{domain}/field-manager"
 
 
 @lru_cache(maxsize=64)

@@ -24,12 +24,14 @@ from ringleader.options import (
     connection,
 )
 from ringleader.output import print_line
+from ringleader.overview import Overview
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 app = typer.Typer(
     name="ringleader",
     help="Active-active Kubernetes controllers: every replica works on its share of the objects.",
+    cls=Overview,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, as kubectl's: boxes cost a third of the start-up time
@@ -90,7 +92,7 @@ def demo(
     ] = None,
     output: Output = None,
 ) -> int:
-    """A fleet shares 2,000 objects while replicas die, freeze, join and roll; two witnesses judge it."""
+    """Watch a fleet whose replicas die, freeze, join and roll. Two witnesses judge who worked on its objects."""
     from ringleader.demo.command import DemoOptions, run_demo
 
     return run_demo(
@@ -117,7 +119,7 @@ def demo(
     },
 )
 def sharder(context: typer.Context) -> int:
-    """Run a sharder: the same as `python -m sharder`, with its flags."""
+    """Run a sharder, as `python -m sharder` does."""
     from sharder.__main__ import sharder as run_sharder
 
     inner = typer.Typer(
@@ -163,7 +165,7 @@ def new(
         str, typer.Option("--plural", metavar="NAME", help="Name of the resource. Default: from the kind.")
     ] = "",
 ) -> int:
-    """Create a project: a controller with its kind, manifests, chart values and tests that pass."""
+    """Create a project with a controller of your own. With its kind, manifests, chart values and tests that pass."""
     from ringleader.scaffold.command import run_new
 
     return run_new(name, folder=folder, group=group, kind=kind, plural=plural)
@@ -171,7 +173,10 @@ def new(
 
 @app.command()
 def chart() -> int:
-    """Print the path of the Helm chart: helm install NAME "$(ringleader chart)" -f values.yaml."""
+    """Print the path of the Helm chart.
+
+    helm install NAME "$(ringleader chart)" -f values.yaml
+    """
     from ringleader.assets import asset
 
     print_line(str(asset("manifests", "chart")))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="devcluster",
-    help="A control plane on this machine: in memory, or a real kube-apiserver and etcd.",
+    help="A control plane on this machine. In memory, or a real kube-apiserver and etcd.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

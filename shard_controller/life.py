@@ -66,6 +66,8 @@ class Birth:
     duration_s: int
     hold: bool
     identity: Identity
+    field_manager: str = ""
+    """Under which name the shard writes objects: tells its writes from strangers'."""
 
     def annotations(self) -> dict[str, str]:
         marks = {
@@ -73,6 +75,8 @@ class Birth:
             self.keys.protocol: PROTOCOL_VERSION,
             self.keys.process: self.identity.encode(),
         }
+        if self.field_manager:
+            marks[self.keys.field_manager] = self.field_manager
         if self.hold:
             marks[self.keys.hold] = "true"
         if self.identity.pod:

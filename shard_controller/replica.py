@@ -333,6 +333,7 @@ class Replica:
             duration_s=self._settings.lease_duration_s,
             hold=self._settings.hold,
             identity=process.this_process(),
+            field_manager=self._controller.name,
         )
 
     def _fenced(self, fence: Fence) -> Fence:

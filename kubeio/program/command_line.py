@@ -93,6 +93,8 @@ def _one_line(text: str) -> str:
 def _value(error: typer.TyperException, given: Sequence[str]) -> str:
     """The value that an option could not take, as it was written."""
     for flag in getattr(getattr(error, "param", None), "opts", ()):
+        if not flag.startswith("-"):
+            continue  # an argument, which is said without its name
         for word, following in zip(given, [*given[1:], ""], strict=True):
             if word == flag and following:
                 return f" (given: {following!r})"

@@ -5,7 +5,7 @@ Owns the sorting of one object by its labels and the Leases of the first look. C
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ringleader.doctor.seen import (
     MAX_NAMES,
@@ -21,6 +21,7 @@ from ringleader.doctor.seen import (
     Written,
     named,
 )
+from ringleader.inspect.writers import is_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,24 +29,6 @@ if TYPE_CHECKING:
 
     from kubeio.models import Lease, Meta
     from ringleader.inspect.rings import Ring
-
-TOOLS: Final = (
-    "ringleader",
-    "kubectl",
-    "k9s",
-    "helm",
-    "Helm",
-    "argocd",
-    "kustomize-controller",
-    "kube-controller-manager",
-    "kube-apiserver",
-    "before-first-apply",
-    "node-fetch",
-    "Mozilla",
-    "curl",
-    "python-requests",
-)
-"""Beginnings of field managers that people and the cluster itself write with, and our own."""
 
 
 def count(
@@ -126,7 +109,7 @@ def _note_hands(tally: Tally, item: Item, ring: Ring, since: datetime | None) ->
         if label in fields:
             tally.ours.add(entry.manager)
         is_status = entry.subresource == "status" or b'"f:status"' in fields
-        if not owner or not (is_status or not tally.is_main) or entry.manager.startswith(TOOLS):
+        if not owner or not (is_status or not tally.is_main) or is_tool(entry.manager):
             continue
         at = entry.at
         if at is not None and since is not None and at < since:

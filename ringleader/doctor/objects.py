@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from kubeio.labels import is_shard_name
 from ringleader.doctor.checks import Check, Told, counted, error, some, warning
 from ringleader.doctor.leading import leader_of, why_nobody_leads
-from ringleader.doctor.seen import Group, RingSeen, Sample, Seen, Tally, Trouble, is_tombstone
+from ringleader.doctor.seen import Group, RingSeen, Sample, Seen, Tally, Trouble
+from ringleader.inspect.rings import is_tombstone, lives
+from ringleader.inspect.writers import writers_of
 from ringleader.output import age
 
 if TYPE_CHECKING:
@@ -202,12 +204,13 @@ def _late_s(seen: Seen, sample: Sample) -> float | None:
 def judge_writers(seen: Seen) -> Iterator[Told]:
     """Field managers that write like a controller, to objects of several shards, and are none of the ring's."""
     for ring in seen.rings:
-        ours = {manager for tally in ring.tallies for manager in tally.ours} | seen.managers | {ring.name}
-        ours |= {tally.resource.plural for tally in ring.tallies}
-        members = {ring.member(shard.now) for shard in ring.shards.values()}
+        ours = {manager for tally in ring.tallies for manager in tally.ours} | seen.managers
+        ours |= writers_of(
+            ring.ring, lives(ring.ring, (shard.now for shard in ring.shards.values()), now=seen.now)
+        )
         for tally in ring.tallies:
             for manager, hand in sorted(tally.hands.items()):
-                if manager in ours or manager in members or manager in ring.shards:
+                if manager in ours:
                     continue
                 if len(hand.owners) < min(FOREIGN_OWNERS, max(1, len(ring.working()))):
                     continue

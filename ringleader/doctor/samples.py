@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kubeio.models import Meta
 from ringleader.doctor.seen import Behind, named
+from ringleader.inspect.observed import observed
 
 if TYPE_CHECKING:
     from kubeio.resource import Resource
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from ringleader.doctor.seen import RingSeen, Tally
 
 LOOKED_AT: Final = 20
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    observed_generation: int | None = None
-
-
-class _Whole(msgspec.Struct):
-    metadata: Meta
-    status: _Status = msgspec.field(default_factory=_Status)
 
 
 class _Page(msgspec.Struct):
@@ -58,15 +49,15 @@ async def look_at_samples(reader: Reader, *, first: First | None) -> First:
             return
         raws = [bytes(raw) for raw in page.items or ()]
         tally.bytes_each = max(tally.bytes_each, sum(map(len, raws)) / max(len(raws), 1))
-        objects = [whole for raw in raws if (whole := _decoded(raw)) is not None]
-        late = [whole.metadata for whole in objects if _is_behind(whole)]
+        objects = [whole for raw in raws if (whole := observed(raw)) is not None]
+        late = [whole.metadata for whole in objects if whole.is_behind]
         behind = {named(tally.resource, meta): meta.generation for meta in late}
         found[ring.name, name] = behind
         if first is not None:
             before = first.get((ring.name, name), {})
             moved = before.keys() - behind.keys()
             stuck = [] if moved else [shown for shown in behind if shown in before]
-            is_told = any(whole.status.observed_generation is not None for whole in objects)
+            is_told = any(whole.generation is not None for whole in objects)
             ring.behind[name] = Behind(tally.resource, len(objects), stuck, is_told)
 
     await reader.each(jobs, one)
@@ -87,16 +78,3 @@ async def _page(reader: Reader, resource: Resource, selector: str) -> _Page:
     return await reader.client.list_as(
         resource, type=_Page, label_selector=selector, limit=LOOKED_AT, timeout_s=reader.timeout_s
     )
-
-
-def _decoded(raw: bytes) -> _Whole | None:
-    """None if the kind means something else by `status`."""
-    try:
-        return msgspec.json.decode(raw, type=_Whole)
-    except msgspec.ValidationError:
-        return None
-
-
-def _is_behind(whole: _Whole) -> bool:
-    is_going = whole.metadata.deletion_timestamp is not None
-    return not is_going and (whole.status.observed_generation or 0) < whole.metadata.generation

@@ -300,14 +300,5 @@ def is_held(lease: Lease) -> bool:
     return lease.spec.holder_identity == lease.metadata.name
 
 
-def is_tombstone(ring: Ring, lease: Lease) -> bool:
-    """Whether the sharder made this Lease for a name that had none."""
-    return (
-        (lease.spec.holder_identity or "").startswith("sharder:")
-        and not lease.spec.lease_transitions
-        and lease.metadata.annotations.get(ring.keys.process) is None
-    )
-
-
 def duration_s(lease: Lease) -> float:
     return float(lease.spec.lease_duration_seconds or 15)

@@ -18,8 +18,13 @@ class ManagedFields(msgspec.Struct, rename="camel"):
     """What one writer set, and when it last did."""
 
     manager: str = ""
+    subresource: str = ""
     time: str | None = None
     fields_v1: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
+
+    @property
+    def is_of_status(self) -> bool:
+        return self.subresource == "status" or "f:status" in self.fields_v1
 
 
 class DatedMeta(Meta):
@@ -34,6 +39,11 @@ class DatedMeta(Meta):
             if f"f:{label}" in labels:
                 return entry
         return None
+
+    def spec_written(self) -> ManagedFields | None:
+        """Who wrote the spec last."""
+        entries = [entry for entry in self.managed_fields if "f:spec" in entry.fields_v1]
+        return max(entries, key=lambda entry: entry.time or "", default=None)
 
 
 class HasDatedMeta(msgspec.Struct):

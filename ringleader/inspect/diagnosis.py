@@ -14,6 +14,7 @@ from ringleader.inspect import diagnosis_work
 from ringleader.inspect.dates import seconds_since
 from ringleader.inspect.diagnosis_sharder import SILENT, no_sharder, sharder_runs, silence, why_nobody_gets_it
 from ringleader.inspect.finding import Finding
+from ringleader.inspect.rings import is_tombstone
 
 if TYPE_CHECKING:
     from ringleader.inspect.facts import Facts
@@ -24,13 +25,11 @@ NEW_S: Final = 10.0
 
 def diagnose(facts: Facts) -> Finding:
     """The one cause that explains the object's state; that all is well, if nothing is off."""
-    for question in (_unwanted, _unowned, _dead_owner, _silent_owner, _on_its_way, _elsewhere):
+    for question in (_unwanted, _unowned, _dead_owner, _silent_owner, _on_its_way, _elsewhere, _shared):
         found = question(facts)
         if found is not None:
             return found
-    return diagnosis_work.of_its_owner(facts) or Finding(
-        f"is where it belongs: {facts.placement.owner} works on it", is_wrong=False
-    )
+    return diagnosis_work.of_its_owner(facts) or diagnosis_work.well(facts)
 
 
 # ---- does its ring want it ------------------------------------------------------------------------------------
@@ -92,6 +91,14 @@ def _dead_owner(facts: Facts) -> Finding | None:
     shard, owner, lease = facts.placement.owner, facts.owner, facts.owner_lease
     if owner is None:
         return _no_such_owner(facts, shard)
+    if lease is not None and is_tombstone(facts.ring, lease):
+        return Finding(
+            f"waits to be given away: its label names {shard}, whose Lease does not exist: it was deleted by hand, or"
+            " the label was written by hand",
+            since_seconds=_taken_age(facts),
+            do="wait for maxLeaseDurationSeconds; do not delete Leases, and keep the label"
+            f" {facts.ring.keys.shard} out of git and manifests",
+        )
     if owner.state == "contested":
         wait = facts.terms.spec.max_lease_duration_s if facts.terms.spec else 60.0
         return Finding(
@@ -235,6 +242,17 @@ def _left_behind(facts: Facts) -> Finding | None:
             do="its owner or the audit sends it after its controller; until then nobody works on it",
         )
     return None
+
+
+def _shared(facts: Facts) -> Finding | None:
+    """It has one owner in each of several rings."""
+    if not facts.other_owners:
+        return None
+    others = ", ".join(f"{owner} in ring {ring}" for ring, owner in sorted(facts.other_owners.items()))
+    return Finding(
+        f"has two owners: {facts.placement.owner} in ring {facts.ring.name}, {others}",
+        do="right only if two different controllers work on it; else delete one of the rings",
+    )
 
 
 # ---- times ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ringleader.inspect.dates import seconds_since
 from ringleader.inspect.finding import Finding
+from ringleader.inspect.writers import is_tool, writers_of
 
 if TYPE_CHECKING:
     from ringleader.inspect.facts import Facts
@@ -30,7 +31,47 @@ def of_its_owner(facts: Facts) -> Finding | None:
         found = _at_work(facts, asked.page)
         if found is not None:
             return found
-    return _being_deleted(facts)
+    return _being_deleted(facts) or _unobserved(facts)
+
+
+def well(facts: Facts) -> Finding:
+    """Nothing is off; who else writes the object is told, for a controller that heeds no label looks like that."""
+    told = f"is where it belongs: {facts.placement.owner} works on it"
+    strangers = _strangers(facts)
+    if not strangers:
+        return Finding(told, is_wrong=False)
+    return Finding(
+        f"{told}, and {', '.join(strangers)} writes it too",
+        is_wrong=False,
+        do=f"if that is a controller: it does not heed the label {facts.ring.keys.shard} (ringleader doctor)",
+    )
+
+
+def _strangers(facts: Facts) -> list[str]:
+    """Field managers that wrote as a controller does, and are none of the ring's."""
+    ours = writers_of(facts.ring, facts.lives)
+    labelled = facts.meta.label_written(facts.ring.keys.shard)
+    if labelled is not None:
+        ours = ours | {labelled.manager}
+    found = {
+        entry.manager for entry in facts.meta.managed_fields if entry.is_of_status or facts.above is not None
+    }
+    return sorted(manager for manager in found - ours - {""} if not is_tool(manager))
+
+
+def _unobserved(facts: Facts) -> Finding | None:
+    """Its status is behind its spec."""
+    seen, generation = facts.observed, facts.meta.generation
+    if seen is None or seen >= generation:
+        return None
+    entry, shard = facts.meta.spec_written(), facts.placement.owner
+    age_s = seconds_since(entry.time if entry else None, facts.now)
+    return Finding(
+        f"has a change that its owner {shard} has not observed (generation {generation}, observed {seen})",
+        is_wrong=age_s is None or age_s > UNSEEN_S,
+        since_seconds=age_s,
+        do=f"ask {shard} itself (--endpoint), and look at its log and its longest reconcile (/debug/queue)",
+    )
 
 
 def _unseen(facts: Facts) -> Finding:

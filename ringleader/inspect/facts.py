@@ -6,7 +6,7 @@ story then says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +18,7 @@ from kubeio.models import HasMeta, Lease, Meta, ObjectKey
 from ringleader.inspect.dates import DatedMeta
 from ringleader.inspect.happenings import Happening, read_happenings
 from ringleader.inspect.keys import ring_kinds
+from ringleader.inspect.observed import observed
 from ringleader.inspect.owner_page import Asked, at_url, in_pod
 from ringleader.inspect.rings import Life, Ring
 from ringleader.inspect.sharders import Sharders, read_sharders
@@ -60,6 +61,10 @@ class Facts:
     """Who holds the former controller's Lease, if the ring waits for it."""
     is_selected: bool = True
     above: Above | None = None
+    observed: int | None = None
+    """The generation that its status says is observed; None if it does not say."""
+    other_owners: Mapping[str, str] = field(default_factory=dict)
+    """By further ring: the owner there."""
     asked: Asked | None = None
     """None: nobody was asked, for there is no live owner or no way to it."""
     happenings: list[Happening] = field(default_factory=list)
@@ -109,6 +114,8 @@ async def read_facts(
         former_holder=await reader.former_holder(terms),
         is_selected=await reader.is_selected(terms),
         above=above,
+        observed=await reader.observed(),
+        other_owners={ring.name: sighting.dated.labels[ring.keys.shard] for ring in sighting.others},
         asked=await reader.ask(owner, above.key if above else sighting.target.meta.key, way),
         happenings=await reader.happenings(),
         unread=reader.unread,
@@ -161,6 +168,18 @@ class _Reader:
         except (Forbidden, NotFound) as error:
             self.unread.append(f"namespace {namespace}: {error.message}")
             return True
+
+    async def observed(self) -> int | None:
+        """The generation in the object's status, for which it is read whole."""
+        meta, resource = self._meta, self._sighting.target.resource
+        try:
+            raw = await self._client.get(
+                resource, meta.name, namespace=meta.namespace, type=bytes, timeout_s=self._timeout_s
+            )
+        except NotFound:
+            return None
+        found = observed(raw)
+        return found.generation if found is not None else None
 
     async def above(self, kinds: RingKinds) -> Above | None:
         """The object that controls this one, if one of the ring does."""

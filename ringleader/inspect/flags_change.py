@@ -49,7 +49,7 @@ def cordon(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """Take members off the ring: their objects are handed over, and they get no new ones."""
+    """Take members off the ring. Their objects are handed over, and they get no new ones."""
     from ringleader.inspect.changes import Order, cordoned, run_member
 
     where = connection(kubeconfig, context, request_timeout)
@@ -104,7 +104,7 @@ def pause(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """Let nothing move between live replicas; new and orphaned objects are still assigned."""
+    """Let nothing move between live replicas. New and orphaned objects are still assigned."""
     from ringleader.inspect.changes import Order, run_pause
 
     where = connection(kubeconfig, context, request_timeout)
@@ -139,7 +139,7 @@ def release(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """Give a ring up: every owner lets go of its objects, then the ring is gone. Asks first."""
+    """Give a ring up, so that nobody owns its objects. Every owner lets go, then the ring is gone. Asks first."""
     from ringleader.inspect.release import run_release
 
     return run_release(

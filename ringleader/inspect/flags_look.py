@@ -57,7 +57,7 @@ def status(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """Rings with their members: life, state, share beside the ideal, objects, unowned, in flight, time left."""
+    """Rings and members: life, state, share, what is in flight. With objects beside the ideal, and the time left."""
     from ringleader.inspect.status import run_status
 
     return run_status(
@@ -85,7 +85,7 @@ def explain(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """What is the matter with an object: the cause first, then the whole story. Exit code 5: something is off."""
+    """What is the matter with an object. The cause first, then the whole story. Exit code 5: something is off."""
     from ringleader.inspect.explain import run_explain
     from ringleader.inspect.facts import Way
 
@@ -136,7 +136,7 @@ def where(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """Who owns an object now, who should, and why: key, hash, token, lives. --all and -f: a line for each object."""
+    """Who owns an object now, who should, and why. With key, hash and token. --all and -f: a line for each object."""
     from ringleader.inspect.where_command import Asked, run_where_command
 
     return run_where_command(
@@ -160,7 +160,7 @@ def drains(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """Handoffs in flight: from whom to whom, since when, and who is late."""
+    """Handoffs in flight: from whom to whom, since when. And who is late."""
     from ringleader.inspect.drains import run_drains
 
     return run_drains(connection(kubeconfig, context, request_timeout), ring=ring, most=most, form=output)
@@ -190,7 +190,7 @@ def events(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """What sharders and replicas told as Events, the newest last; in every namespace, unless -n names one."""
+    """What sharders and replicas told as Events, the newest last. In every namespace, unless -n names one."""
     from ringleader.inspect.events import Choice, run_events
 
     return run_events(
@@ -223,7 +223,7 @@ def top(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """What each replica does now: reconciles a second, errors, queue, memory, from its metrics."""
+    """What each replica does now, from its metrics. Reconciles a second, errors, queue, memory."""
     from ringleader.inspect.top import Asked, run_top
 
     return run_top(

@@ -21,7 +21,7 @@ def page(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """Serve the live page: ring, members, what moves, where an object is. Reads only; ends with Ctrl-C."""
+    """Serve the live page of the rings to your browser. Members, moves, any object; reads only, ends with Ctrl-C."""
     from ringleader.inspect.page import run_page
 
     return run_page(connection(kubeconfig, context, request_timeout), ring=ring, bind=bind, is_opened=open_)
@@ -37,7 +37,7 @@ def report(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """Write one HTML file to attach to a ticket: status, plots, doctor, versions. Reads only."""
+    """Write one HTML file to attach to a ticket. With status, plots, doctor and versions; reads only."""
     from ringleader.inspect.report import run_report
 
     return run_report(connection(kubeconfig, context, request_timeout), ring=ring, file=file)

@@ -72,7 +72,7 @@ def simulate(
     context: Context = None,
     request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """What would move if members came or went: from where to where, shares, writes, time. Writes nothing.
+    """What would move if members came or went. From where to where, shares, writes, time; changes nothing.
 
     Members and objects are the cluster's unless given; with both given and no RING it needs no cluster.
     -o name prints the keys that would move. Exit codes: 0 done, 1 the cluster did not answer, 2 bad input.
@@ -105,7 +105,7 @@ def _premises(  # noqa: PLR0917 - the flags in their order
 
 plot = typer.Typer(
     name="plot",
-    help="Draw the ring, its shares, what would move, or a rebalance over time: PNG or SVG.",
+    help="Draw the ring, its shares, what would move, or a rebalance. PNG or SVG.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -120,7 +120,7 @@ Picture = Annotated[
 
 @plot.callback()
 def _plot() -> None:
-    """Draw the ring, its shares, what would move, or a rebalance over time: PNG or SVG.
+    """Draw the ring, its shares, what would move, or a rebalance. PNG or SVG.
 
     Exit codes: 0 drawn (its path is printed), 1 the cluster did not answer or matplotlib is missing, 2 bad input.
     """

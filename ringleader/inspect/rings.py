@@ -7,7 +7,7 @@ Called by `status` and `where`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -91,6 +91,8 @@ class Life:
     is_live: bool
     """Whether its objects are still its own: its Lease exists and nobody took it."""
     fills_place: bool = False
+    field_manager: str = ""
+    """Under which name it writes objects; empty: its Lease does not say."""
 
 
 def lives(ring: Ring, leases: Iterable[Lease], *, now: datetime) -> list[Life]:
@@ -103,17 +105,7 @@ def lives(ring: Ring, leases: Iterable[Lease], *, now: datetime) -> list[Life]:
         if lease.spec.holder_identity == life.shard:
             rank = (lease.metadata.creation_timestamp or "", life.shard)
             latest[life.member] = max(latest.get(life.member, rank), rank)
-    placed = [
-        Life(
-            life.shard,
-            life.member,
-            life.state,
-            life.age_s,
-            life.is_live,
-            fills_place=latest.get(life.member, ("", ""))[1] == life.shard,
-        )
-        for life in found
-    ]
+    placed = [replace(life, fills_place=latest.get(life.member, ("", ""))[1] == life.shard) for life in found]
     return sorted(placed, key=lambda life: (life.member, not life.fills_place, life.shard))
 
 
@@ -126,6 +118,7 @@ def _life(keys: RingKeys, lease: Lease, now: datetime) -> Life:
         state=lease.metadata.labels.get(keys.state, own),
         age_s=_age_s(lease.spec.renew_time, now),
         is_live=own != "taken" or keys.contested in lease.metadata.annotations,
+        field_manager=lease.metadata.annotations.get(keys.field_manager, ""),
     )
 
 
@@ -133,6 +126,15 @@ def _age_s(renewed: str | None, now: datetime) -> float | None:
     if not renewed:
         return None
     return (now - datetime.fromisoformat(renewed).astimezone(UTC)).total_seconds()
+
+
+def is_tombstone(ring: Ring, lease: Lease) -> bool:
+    """Whether the sharder made this Lease for a name that had none."""
+    return (
+        (lease.spec.holder_identity or "").startswith("sharder:")
+        and not lease.spec.lease_transitions
+        and lease.metadata.annotations.get(ring.keys.process) is None
+    )
 
 
 def ring_weights(ring: Ring, found: Iterable[Life]) -> Mapping[str, float]:

@@ -58,6 +58,8 @@ class Sighting:
     key: Key
     lives: Sequence[Life]
     dated: DatedMeta
+    others: Sequence[Ring] = ()
+    """Further rings with an owner for it, by labels of the same domain."""
 
 
 def run_where(
@@ -132,7 +134,15 @@ async def look_up(
         await read_key(client, discovery, ring, target),
         await read_lives(client, ring),
         found.metadata,
+        [other for other in rings if _owns_too(other, ring, target)],
     )
+
+
+def _owns_too(other: Ring, ring: Ring, target: Target) -> bool:
+    """Whether *other* distributes *target* as well, by labels of the domain that *ring* uses."""
+    kind = Kind(target.resource.plural, target.resource.group)
+    is_like = other.name != ring.name and other.spec.label_domain == ring.spec.label_domain
+    return is_like and kind in _kinds(other) and other.keys.shard in target.meta.labels
 
 
 async def resolve_kind(discovery: Discovery, rings: Sequence[Ring], text: str) -> Resource:

@@ -52,6 +52,7 @@ EVERYTHING: Doc = {
         "resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}],
         "leaseNamespaces": ["elsewhere"],
         "webhook": {"enabled": True, "port": 9444, "ringNames": ["elsewhere.example.com"]},
+        "page": {"enabled": True, "port": 8086, "service": True},
         "extraArgs": ["--context=in-cluster"],
         "env": [{"name": "TZ", "value": "UTC"}],
         "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/role": "sharder"}},
@@ -235,6 +236,26 @@ async def test_replicas_may_ask_about_tokens_if_that_is_wanted(renderer: Helm, a
     assert len(bindings) == asks
     for binding in bindings:
         assert [subject["name"] for subject in binding["subjects"]] == ["websites"]
+
+
+@pytest.mark.parametrize("service", [True, False])
+async def test_the_page_is_open_to_the_network_only_with_its_service(renderer: Helm, service: bool) -> None:
+    objects = await renderer.template({"sharder": {"page": {"enabled": True, "service": service}}})
+    (deployment,) = kinds(objects, "Deployment")
+    (container,) = pod_of(deployment, "pod")["spec"]["containers"]
+    assert ("--page-bind=:8085" if service else "--page-bind=127.0.0.1:8085") in container["args"]
+    assert [port["name"] for port in container["ports"]] == ["probes", *(["page"] if service else [])]
+    assert ["ringleader-sharder-page"] * service == [
+        found["metadata"]["name"]
+        for found in kinds(objects, "Service")
+        if found["metadata"]["name"].endswith("page")
+    ]
+    bound = [role["roleRef"]["name"] for role in kinds(objects, "ClusterRoleBinding")]
+    assert ("system:auth-delegator" in bound) is service
+
+
+async def test_the_page_is_off_unless_asked_for(renderer: Helm) -> None:
+    assert "page" not in str(kinds(await renderer.template({}), "Deployment"))
 
 
 async def test_the_webhook_is_off_unless_asked_for(renderer: Helm) -> None:

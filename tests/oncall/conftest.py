@@ -1,9 +1,10 @@
-"""A running fleet on the embedded control plane for each prepared fault, and the doctor as somebody on call runs it."""
+"""A running fleet on the embedded control plane for each prepared fault, and the commands of somebody on call."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -36,8 +37,23 @@ class Night:
 
     async def doctor(self, *flags: str) -> tuple[int, str]:
         """Exit code and output of `ringleader doctor`."""
+        return await self._run("doctor", "--look-again", "3s", *flags)
+
+    async def explain(self, name: str, *flags: str) -> str:
+        """What `ringleader explain` says first of the site *name*."""
+        code, out = await self._run("explain", f"website/{name}", "-n", "sites", *flags)
+        assert code in (0, 5), out
+        return out.splitlines()[0]
+
+    async def explained(self, line: str) -> str:
+        """What `ringleader explain` says first of the site that the doctor's *line* names."""
+        named = re.search(r"website/(\S+)", line)
+        assert named is not None, line
+        return await self.explain(named[1])
+
+    async def _run(self, *arguments: str) -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "ringleader", "doctor", "--look-again", "3s", *flags),
+            *(sys.executable, "-P", "-m", "ringleader", *arguments),
             *("--kubeconfig", str(self.fleet.plane.kubeconfig)),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -1,4 +1,5 @@
-"""Ten prepared faults of a running fleet: the first line of `ringleader doctor` names cause and object in all ten.
+"""Ten prepared faults of a running fleet: the first line of `ringleader doctor` names cause and object in all ten,
+and that of `ringleader explain` in those that are to be seen at one object.
 
 Each test breaks the fleet as it is broken in life, by processes that end, hang or are started wrongly, or by an edit.
 """
@@ -29,6 +30,9 @@ async def test_a_fleet_that_nobody_broke_is_well(night: Night) -> None:
     code, out = await night.doctor()
     assert code == 0, out
     assert out.splitlines()[0].startswith("nothing is wrong: ")
+    writer = night.fleet.spec.keys.field_manager
+    marks = [lease["metadata"].get("annotations", {}) for lease in await night.fleet.leases()]
+    assert [mark[writer] for mark in marks if writer in mark] == ["websites"] * 3
 
 
 async def test_fault_1_all_sharders_are_gone(night: Night) -> None:
@@ -40,18 +44,7 @@ async def test_fault_1_all_sharders_are_gone(night: Night) -> None:
         "error: website/site-9999 -n sites has no owner: no sharder leads (nobody holds the Lease "
         "ringleader-fleet/ringleader-sharder)"
     )
-
-
-async def test_fault_2_a_label_is_written_by_hand(night: Night) -> None:
-    ref = night.fleet.objects.refs[7]
-    labels = {night.fleet.spec.keys.shard: "replica-9-0badf00d"}
-    patch = {"metadata": {"labels": labels}}
-    await night.fleet.client.merge(WEBSITES, ref.name, patch, namespace="sites")
-    line = await night.first_line()
-    assert line.startswith(
-        f"error: website/{ref.name} -n sites names replica-9-0badf00d, whose Lease does not exist"
-    )
-    assert "the label was written by hand" in line
+    assert "sites/site-9999 has no owner: no sharder leads" in await night.explained(line)
 
 
 class TestWithALongContest:
@@ -60,6 +53,21 @@ class TestWithALongContest:
     @pytest.fixture
     def fleet_spec(self) -> FleetSpec:
         return FleetSpec(lease_s=2, settle_s=1, ring_spec={"maxLeaseDurationSeconds": 40})
+
+    async def test_fault_2_a_label_is_written_by_hand(self, night: Night) -> None:
+        ref = night.fleet.objects.refs[7]
+        labels = {night.fleet.spec.keys.shard: "replica-9-0badf00d"}
+        patch = {"metadata": {"labels": labels}}
+        await night.fleet.client.merge(WEBSITES, ref.name, patch, namespace="sites")
+        line = await night.first_line()
+        assert line.startswith(
+            f"error: website/{ref.name} -n sites names replica-9-0badf00d, whose Lease does not exist"
+        )
+        assert "the label was written by hand" in line
+        assert (
+            f"sites/{ref.name} waits to be given away: its label names replica-9-0badf00d, whose Lease does not exist"
+            in await night.explained(line)
+        )
 
     async def test_fault_3_a_lease_is_deleted_by_hand(self, night: Night) -> None:
         shard = night.fleet.life("replica-2") or ""
@@ -72,6 +80,10 @@ class TestWithALongContest:
         line = await night.first_line()
         assert re.match(
             rf"error: {SITE} names {shard}, whose Lease does not exist: it was deleted by hand", line
+        )
+        assert (
+            f"its label names {shard}, whose Lease does not exist: it was deleted by hand"
+            in await night.explained(line)
         )
 
 
@@ -102,9 +114,11 @@ class TestWithAReplicaThatHangs:
 
             await fleet.wait_for(is_told, "the sharder to find the handoffs late")
             line = await night.first_line()
+            told = await night.explained(line)
         assert re.match(
             rf"error: {SITE} is not handed over: its owner {shard} was asked to, and has not answered", line
         )
+        assert f" is stuck: its owner {shard} does not hand it over to replica-" in told
 
     async def test_fault_5_a_replica_does_not_work(self, night: Night) -> None:
         fleet = night.fleet
@@ -112,6 +126,8 @@ class TestWithAReplicaThatHangs:
         with hanging(fleet, shard):
             await fleet.objects.update_all()
             line = await night.first_line()
+            told = await night.explained(line)
+        assert f" has a change that its owner {shard} has not observed (generation 2, observed 1)" in told
         assert re.match(
             rf"error: {SITE} is not worked on: its owner {shard} \(member replica-2\) renews its Lease, but does not "
             "observe its own objects",
@@ -178,6 +194,7 @@ async def test_fault_9_another_controller_heeds_no_label(night: Night) -> None:
         "does not heed the shard label",
         line,
     )
+    assert " works on it, and websites-operator writes it too" in await night.explained(line)
 
 
 class TestWithASecondRing:
@@ -205,4 +222,8 @@ class TestWithASecondRing:
             r"warning: rings more and websites both distribute websites\.example\.com under the label domain "
             rf"ringleader\.dev: each object, such as {SITE}, has two owners",
             line,
+        )
+        told = await night.explain("site-0003", "--ring", "more")
+        assert re.search(
+            r" has two owners: other-[0-9a-f]{8} in ring more, replica-\d-[0-9a-f]{8} in ring websites", told
         )

@@ -14,9 +14,10 @@ from devcluster.embedded import embedded_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import InputError
+from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
-from kubeio.patch import MergePatch
-from kubeio.resource import CRDS
+from kubeio.patch import ApplyPatch, MergePatch
+from kubeio.resource import CONTROLLER_RINGS, CRDS
 from kubeio.rest.client import Client
 from ringleader.inspect.explain import Story, lines, story
 from ringleader.inspect.facts import Way, read_facts
@@ -190,6 +191,71 @@ async def test_a_contested_owner_is_waited_for(ground: Ground) -> None:
     await said_state(ground, OWNER, "contested")
     assert f"waits 2 s before it is given away: the Lease of its owner {OWNER} was taken" in await first_line(
         ground
+    )
+
+
+async def test_a_name_for_which_the_sharder_made_a_tombstone_is_told_as_such(ground: Ground) -> None:
+    await owned(ground, {KEYS.shard: "nobody-00000001"})
+    now = micro_time(SystemClock().wall())
+    made = Meta(name="nobody-00000001", labels={KEYS.ring_label: RING}, annotations={KEYS.contested: now})
+    await ground.leases.create(Lease(made, LeaseSpec("sharder:sharder-1", 2, now, now, 0)))
+    assert (
+        f"{SITE} waits to be given away: its label names nobody-00000001, whose Lease does not exist: it was deleted"
+        " by hand, or the label was written by hand"
+    ) in await first_line(ground)
+
+
+async def test_a_change_that_its_owner_has_not_observed_is_told(ground: Ground) -> None:
+    await owned(ground)
+    await observe(ground, 1)
+    assert "is where it belongs" in await first_line(ground)
+    newer = MergePatch({"spec": {"html": "newer"}})
+    await ground.client.patch(WEBSITES, "blog", newer, namespace="default", type=bytes)
+    assert (
+        f"{SITE} has a change that its owner {OWNER} has not observed (generation 2, observed 1)"
+        in await first_line(ground)
+    )
+    await observe(ground, 2)
+    assert "is where it belongs" in await first_line(ground)
+
+
+async def observe(ground: Ground, generation: int) -> None:
+    patch = MergePatch({"status": {"observedGeneration": generation}})
+    await ground.client.patch(WEBSITES, "blog", patch, namespace="default", subresource="status", type=bytes)
+
+
+async def applied(ground: Ground, *, manager: str) -> None:
+    """A status written by server-side apply: the plane in memory notes who did it only then."""
+    body = {"apiVersion": "example.com/v1", "kind": "Website", "status": {"observedGeneration": 1}}
+    patch = ApplyPatch(body, force=True)
+    await ground.client.patch(
+        WEBSITES, "blog", patch, namespace="default", subresource="status", field_manager=manager, type=bytes
+    )
+
+
+async def test_who_else_writes_an_object_is_told(ground: Ground) -> None:
+    """A replica writes under the name that its Lease says."""
+    await owned(ground)
+    await applied(ground, manager="publisher")
+    found = await told(ground)
+    assert found.finding.cause == f"is where it belongs: {OWNER} works on it, and publisher writes it too"
+    assert not found.finding.is_wrong
+    lease = await ground.leases.get(OWNER)
+    lease.metadata.annotations[KEYS.field_manager] = "publisher"
+    await ground.leases.swap(lease)
+    assert (await told(ground)).finding.cause == f"is where it belongs: {OWNER} works on it"
+
+
+async def test_an_object_of_two_rings_is_told_with_both_owners(ground: Ground) -> None:
+    more = RingKeys("more")
+    await owned(ground, {KEYS.shard: OWNER, more.shard: "other-00000001"})
+    spec = {"leaseNamespace": "default", "resources": [{"group": "example.com", "resource": "websites"}]}
+    head = {"apiVersion": "ringleader.dev/v1alpha1", "kind": "ControllerRing", "metadata": {"name": "more"}}
+    await ground.client.create(CONTROLLER_RINGS, {**head, "spec": spec}, type=bytes)
+    key = ObjectKey("default", "blog")
+    facts = await read_facts(ground.client, "website", key, ring_name=RING, way=Way(), timeout_s=10)
+    assert story(facts).finding.cause == (
+        f"has two owners: {OWNER} in ring {RING}, other-00000001 in ring more"
     )
 
 
@@ -400,8 +466,6 @@ async def test_an_endpoint_that_is_none_is_refused_and_one_that_is_silent_is_tol
 
 async def conditioned(ground: Ground, *conditions: Mapping[str, object]) -> None:
     """What a sharder would say of the ring."""
-    from kubeio.resource import CONTROLLER_RINGS
-
     dated = [{"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Told", **each} for each in conditions]
     patch = MergePatch({"status": {"conditions": dated}})
     await ground.client.patch(CONTROLLER_RINGS, RING, patch, subresource="status", type=bytes)

@@ -75,6 +75,14 @@ def test_every_life_has_another_name() -> None:
     assert len({fresh_name("web-0", rng) for _ in range(1000)}) == 1000
 
 
+def test_a_lease_says_under_which_name_its_shard_writes() -> None:
+    assert KEYS.field_manager not in birth().annotations()
+    writes = Birth(
+        keys=KEYS, member="web-0", duration_s=15, hold=True, identity=ME, field_manager="publisher"
+    )
+    assert writes.annotations()[KEYS.field_manager] == "publisher"
+
+
 def test_only_a_lease_that_its_own_holder_released_is_worn_again() -> None:
     assert birth().is_free(lease(""))
     assert not birth().is_free(lease("web-0-0000000a"))

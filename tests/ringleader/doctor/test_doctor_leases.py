@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kubeio.patch import MergePatch
@@ -49,6 +51,17 @@ async def test_a_replica_that_renews_and_does_not_observe_its_objects_is_told(wa
     assert first.evidence[0].startswith("of 6 of its websites.example.com, 6 have a status behind their spec")
 
 
+async def test_what_a_ring_said_at_the_first_look_only_is_no_trouble(ward: Ward) -> None:
+    """A sharder writes the status now and then."""
+    await ward.tell_status(Ready=("False", "Waiting", "for members"))
+    looking = asyncio.create_task(ward.diagnose(), name="doctor")
+    await asyncio.sleep(0.6)
+    await ward.tell_status(Ready=("True", "Working", ""))
+    assert (await looking).level is Level.OK
+    await ward.tell_status(Ready=("False", "Forbidden", "may not patch websites"))
+    assert "may not patch websites" in only(await ward.diagnose(), "rings").summary
+
+
 async def spoil(ward: Ward, index: int) -> None:
     """An edit that nobody observes; it looks as if it were older than the doctor's patience."""
     patch = MergePatch({"spec": {"html": "newer"}})
@@ -57,8 +70,6 @@ async def spoil(ward: Ward, index: int) -> None:
 
 async def test_a_replica_that_gets_on_is_not_idle(ward: Ward) -> None:
     """A backlog: most is behind, and some of it is done between both looks."""
-    import asyncio
-
     for index in range(0, 12, 2):
         await spoil(ward, index)
 

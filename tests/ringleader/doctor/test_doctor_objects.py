@@ -170,6 +170,14 @@ async def test_a_controller_that_heeds_no_label_is_seen_in_managed_fields(ward: 
     assert (await ward.diagnose(managers=["websites-operator"])).level is Level.OK
 
 
+async def test_replicas_may_write_under_the_name_that_their_leases_say(ward: Ward) -> None:
+    """It is their controller's, which need not be the ring's or the resource's."""
+    await ward.join("three-00000001", writes_as="publisher")
+    for index in range(4):
+        await ward.apply_status(f"site-{index:03d}", manager="publisher", configMap="x")
+    assert (await ward.diagnose()).level is Level.OK
+
+
 async def test_people_and_who_writes_to_one_shard_only_are_no_such_controller(ward: Ward) -> None:
     for index in range(4):
         await ward.apply_status(f"site-{index:03d}", manager="kubectl-edit", configMap="x")

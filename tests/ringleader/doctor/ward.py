@@ -114,11 +114,14 @@ class Ward:
         namespace: str = "rings",
         skew_s: float = 0.0,
         renewed: bool = True,
+        writes_as: str = "",
     ) -> None:
         """A replica's Lease, renewed until the end; *skew_s*: by how much its clock is ahead."""
         keys = RingKeys(ring)
         now = micro_time(SystemClock().wall() + timedelta(seconds=skew_s))
         annotations = {keys.member: member or name.rpartition("-")[0], keys.protocol: "v1"}
+        if writes_as:
+            annotations[keys.field_manager] = writes_as
         lease = Lease(
             Meta(name=name, labels={keys.ring_label: ring}, annotations=annotations),
             LeaseSpec(name, 2, now, now, 0),
