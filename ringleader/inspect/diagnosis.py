@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kubeio.labels import is_shard_name
 from ringleader.inspect import diagnosis_work
 from ringleader.inspect.dates import seconds_since
-from ringleader.inspect.diagnosis_sharder import SILENT, no_sharder, sharder_runs, silence, why_nobody_gets_it
+from ringleader.inspect.diagnosis_sharder import no_sharder, sharder_runs, silence, why_nobody_gets_it
 from ringleader.inspect.finding import Finding
 from ringleader.inspect.rings import is_tombstone
 
@@ -157,9 +157,7 @@ def _silent_owner(facts: Facts) -> Finding | None:
             since_seconds=owner.age_s,
             do=f"its place is kept for holdSeconds ({hold:g} s); {sharder_runs(facts)}",
         )
-    lease = facts.owner_lease
-    duration_s = float(lease.spec.lease_duration_seconds or 15) if lease else 15.0
-    if owner.state in SILENT or (owner.age_s or 0) > 2 * duration_s:
+    if owner.is_silent:
         return silence(facts, owner, "its owner")
     return None
 
@@ -219,7 +217,7 @@ def _elsewhere(facts: Facts) -> Finding | None:
         behind = why_nobody_gets_it(facts)
         return Finding(f"{stays}: {behind.cause if behind else 'no sharder'}", do=behind.do if behind else "")
     desired = facts.life(at.desired_shard)
-    if desired is not None and desired.state in SILENT:
+    if desired is not None and desired.is_silent:
         return Finding(f"{stays}: {desired.shard} does not renew its Lease", since_seconds=desired.age_s)
     return Finding(
         f"{stays}: it waits its turn (maxInFlight {spec.max_in_flight}, per owner {spec.max_in_flight_per_owner})",

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ringleader.inspect.facts import Facts
     from ringleader.inspect.rings import Life
 
-SILENT: Final = ("expired", "uncertain")
 _SEE_RING: Final = "as the message says"
 
 
@@ -55,7 +54,7 @@ def why_nobody_gets_it(facts: Facts) -> Finding | None:
     if ready.get("status") == "False":
         return Finding(f"ring {ring} is not ready: {ready.get('message')}", since_seconds=since, do=_SEE_RING)
     desired = facts.life(facts.placement.desired_shard)
-    if desired is not None and desired.state in SILENT:
+    if desired is not None and desired.is_silent:
         return silence(facts, desired, "the shard at its place,")
     return None
 

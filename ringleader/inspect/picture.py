@@ -26,6 +26,8 @@ class MemberPicture(msgspec.Struct, rename="camel"):
     share: float
     ideal: float
     in_flight: int
+    silent: bool = False
+    """It has objects and does not renew its Lease."""
 
 
 class RingPicture(msgspec.Struct, rename="camel"):
@@ -94,6 +96,7 @@ def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:
                 share=count.owners[life.shard] / total if total else 0.0,
                 ideal=ideal.get(life.member, 0.0) if life.fills_place else 0.0,
                 in_flight=count.leaving[life.shard],
+                silent=life.is_live and life.is_silent and bool(count.owners[life.shard]),
             )
             for life in found
         ],

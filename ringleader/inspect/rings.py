@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys
 from kubeio.models import Lease, Meta
 from sharder.ringspec.spec import KeyKind
+
+SILENT: Final = ("expired", "uncertain")
+"""States of a life that does not renew its Lease."""
+DEFAULT_DURATION_S: Final = 15.0
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -93,6 +97,13 @@ class Life:
     fills_place: bool = False
     field_manager: str = ""
     """Under which name it writes objects; empty: its Lease does not say."""
+    duration_s: float = DEFAULT_DURATION_S
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it does not renew its Lease: as the sharder says, or for twice its duration by our clock."""
+        is_late = self.state != "released" and (self.age_s or 0) > 2 * self.duration_s
+        return self.state in SILENT or (self.is_live and is_late)
 
 
 def lives(ring: Ring, leases: Iterable[Lease], *, now: datetime) -> list[Life]:
@@ -119,6 +130,7 @@ def _life(keys: RingKeys, lease: Lease, now: datetime) -> Life:
         age_s=_age_s(lease.spec.renew_time, now),
         is_live=own != "taken" or keys.contested in lease.metadata.annotations,
         field_manager=lease.metadata.annotations.get(keys.field_manager, ""),
+        duration_s=float(lease.spec.lease_duration_seconds or DEFAULT_DURATION_S),
     )
 
 

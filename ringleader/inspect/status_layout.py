@@ -72,6 +72,11 @@ def convergence(shown: RingPicture, *, now: datetime) -> str:
     """Whether everything is at its place; if not, what is to do, at what pace, and how long that takes."""
     if not shown.to_do:
         took, at = shown.converged_after_seconds, seconds_since(shown.converged_at, now)
+        silent = [each for each in shown.members if each.silent]
+        if silent:
+            names = ", ".join(f"{each.member} (for {age(each.lease_age_seconds)})" for each in silent)
+            idle = sum(each.objects for each in silent)
+            return f"every object is at its place, but nobody works on {idle:,}: no Lease renewed by {names}"
         last = f"; the last change took {duration(took)}, {age(at)} ago" if took is not None else ""
         return f"converged: every object is at its place{last}"
     to_do = f"to do: {shown.to_do:,} objects ({shown.unowned:,} unowned, {shown.misplaced:,} misplaced)"

@@ -107,6 +107,10 @@ def test_what_does_not_move_has_no_time_left() -> None:
             "to do: 7 objects (0 unowned, 7 misplaced); nothing moved since the last look",
         ),
         ({"misplaced": 7, "paused": True}, "to do: 7 objects (0 unowned, 7 misplaced); the ring is paused"),
+        (
+            {"members": [MemberPicture("web-1", "web-1-f0", "ready", 75.0, 1200, 1.0, 1.0, 0, silent=True)]},
+            "every object is at its place, but nobody works on 1,200: no Lease renewed by web-1 (for 75s)",
+        ),
     ],
 )
 def test_convergence_is_told_in_words(changes: dict[str, object], text: str) -> None:
@@ -197,6 +201,23 @@ async def test_that_no_sharder_leads_is_said_beside_what_it_would_have_to_do(gro
     await ground.leases.swap(lease)
     (found,) = await look(ground.client, None, timeout_s=10)
     assert found.warning == ""
+
+
+async def test_who_has_objects_and_does_not_renew_is_silent_whatever_the_sharder_last_wrote(
+    ground: Ground,
+) -> None:
+    """A sharder that died cannot say so any more."""
+    await two_members(ground)
+    name = next(name for name in map("site-{}".format, range(99)) if placed(name) == "a-00000001")
+    await ground.site(name, labels={KEYS.shard: placed(name)})
+    (found,) = await look(ground.client, None, timeout_s=10)
+    assert [each.silent for each in found.members] == [False, False]
+    await ground.shards[0].fall_silent()
+    lease = await ground.shards[0].lease()
+    lease.spec.renew_time = "2026-01-01T00:00:00.000000Z"
+    await ground.leases.swap(lease)
+    (found,) = await look(ground.client, None, timeout_s=10)
+    assert [each.silent for each in found.members] == [True, False]
 
 
 def lease_of_a_sharder(renewed: str) -> Lease:
