@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
-from ringleader.inspect import flags_change, flags_look, flags_page, flags_simulate
-from ringleader.inspect.flags_doctor import doctor
+from ringleader.inspect.flags import change, look, page, simulate
+from ringleader.inspect.flags.doctor import doctor
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     DEFAULT_TIMEOUT,
@@ -39,8 +39,8 @@ app = typer.Typer(
 )
 app.add_typer(devcluster)
 app.add_typer(migrate)
-app.command()(flags_simulate.simulate)
-app.add_typer(flags_simulate.plot)
+app.command()(simulate.simulate)
+app.add_typer(simulate.plot)
 app.command()(doctor)
 
 
@@ -134,18 +134,18 @@ def sharder(context: typer.Context) -> int:
     return code if isinstance(code, int) else 0
 
 
-app.command()(flags_look.status)
-app.command()(flags_look.where)
-app.command()(flags_look.explain)
-app.command()(flags_look.drains)
-app.command()(flags_look.events)
-app.command()(flags_look.top)
-app.command()(flags_change.cordon)
-app.command()(flags_change.uncordon)
-app.command()(flags_change.weight)
-app.command()(flags_change.pause)
-app.command()(flags_change.resume)
-app.command()(flags_change.release)
+app.command()(look.status)
+app.command()(look.where)
+app.command()(look.explain)
+app.command()(look.drains)
+app.command()(look.events)
+app.command()(look.top)
+app.command()(change.cordon)
+app.command()(change.uncordon)
+app.command()(change.weight)
+app.command()(change.pause)
+app.command()(change.resume)
+app.command()(change.release)
 
 
 @app.command()
@@ -197,4 +197,4 @@ def crds(
     return run_crds(connection(kubeconfig, context, request_timeout), is_applied=apply)
 
 
-flags_page.register(app)
+page.register(app)

@@ -67,7 +67,7 @@ async def diagnose(client: Client, wanted: Wanted) -> Report:
     from ringleader.doctor.hooks import read_hooks
     from ringleader.doctor.reader import Reader
     from ringleader.doctor.surroundings import find_accounts, read_installation, read_rights, read_server
-    from ringleader.inspect.reading import named_ring
+    from ringleader.inspect.cluster.reading import named_ring
 
     seen = Seen(SystemClock().wall(), managers=wanted.managers)
     reader = Reader(client, seen, timeout_s=wanted.timeout_s)

@@ -21,14 +21,14 @@ from ringleader.doctor.seen import (
     Written,
     named,
 )
-from ringleader.inspect.writers import is_tool
+from ringleader.inspect.cluster.writers import is_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from kubeio.models import Lease, Meta
-    from ringleader.inspect.rings import Ring
+    from ringleader.inspect.cluster.rings import Ring
 
 
 def count(

@@ -30,7 +30,7 @@ from ringleader.doctor.seen import (
     Trouble,
     instant,
 )
-from ringleader.inspect.rings import Kind
+from ringleader.inspect.cluster.rings import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

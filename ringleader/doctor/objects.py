@@ -13,8 +13,8 @@ from kubeio.labels import is_shard_name
 from ringleader.doctor.checks import Check, Told, counted, error, some, warning
 from ringleader.doctor.leading import leader_of, why_nobody_leads
 from ringleader.doctor.seen import Group, RingSeen, Sample, Seen, Tally, Trouble
-from ringleader.inspect.rings import is_tombstone, lives
-from ringleader.inspect.writers import writers_of
+from ringleader.inspect.cluster.rings import is_tombstone, lives
+from ringleader.inspect.cluster.writers import writers_of
 from ringleader.output import age
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ringleader.doctor.seen import Behind, named
-from ringleader.inspect.observed import observed
+from ringleader.inspect.cluster.observed import observed
 
 if TYPE_CHECKING:
     from kubeio.resource import Resource

@@ -16,7 +16,7 @@ import msgspec
 
 from kubeio.models import Lease, Meta
 from kubeio.resource import Resource
-from ringleader.inspect.rings import Ring, RingFields
+from ringleader.inspect.cluster.rings import Ring, RingFields
 
 if TYPE_CHECKING:
     from sharder.ringspec.spec import LabelSelector

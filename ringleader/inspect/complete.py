@@ -30,7 +30,7 @@ def complete_member(context: typer.Context, incomplete: str) -> list[str]:
     wanted = context.params.get("ring")
 
     async def members(client: Client, _: Cluster) -> list[str]:
-        from ringleader.inspect.reading import read_lives, read_rings
+        from ringleader.inspect.cluster.reading import read_lives, read_rings
 
         rings = await read_rings(client, timeout_s=WITHIN_S)
         chosen = [ring for ring in rings if wanted in (None, ring.name)]
@@ -45,8 +45,8 @@ def complete_object(context: typer.Context, incomplete: str) -> list[str]:
 
     async def objects(client: Client, cluster: Cluster) -> list[str]:
         from kubeio.rest.discovery import Discovery
-        from ringleader.inspect.reading import read_rings
-        from ringleader.inspect.where import resolve_kind
+        from ringleader.inspect.cluster.reading import read_rings
+        from ringleader.inspect.where.one import resolve_kind
 
         rings = await read_rings(client, timeout_s=WITHIN_S)
         begun = kind
@@ -67,7 +67,7 @@ def complete_object(context: typer.Context, incomplete: str) -> list[str]:
 
 
 async def _rings(client: Client, _: Cluster) -> list[str]:
-    from ringleader.inspect.reading import read_rings
+    from ringleader.inspect.cluster.reading import read_rings
 
     return [ring.name for ring in await read_rings(client, timeout_s=WITHIN_S)]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubeio.clock import SystemClock
-from ringleader.inspect.dates import HasDatedMeta, seconds_since
-from ringleader.inspect.reading import named_ring, read_ahead, read_lives, read_rings
-from ringleader.inspect.terms import Terms, read_terms
+from ringleader.inspect.cluster.dates import HasDatedMeta, seconds_since
+from ringleader.inspect.cluster.reading import named_ring, read_ahead, read_lives, read_rings
+from ringleader.inspect.cluster.terms import Terms, read_terms
 from ringleader.options import Connection, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
-    from ringleader.inspect.rings import Life, Ring
+    from ringleader.inspect.cluster.rings import Life, Ring
 
 RELEASE = "(release)"
 _decode = msgspec.json.Decoder(HasDatedMeta).decode
@@ -72,7 +72,7 @@ async def read_handoffs(
     client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float
 ) -> list[Handoff]:
     """What of *ring* is in flight now. Raises KubeError."""
-    from ringleader.inspect.keys import ring_kinds
+    from ringleader.inspect.cluster.keys import ring_kinds
 
     terms = await read_terms(client, ring.name, timeout_s=timeout_s)
     judge = _Judge(ring, await read_lives(client, ring), terms, now=SystemClock().wall())

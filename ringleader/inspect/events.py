@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubeio.clock import SystemClock
-from ringleader.inspect.dates import seconds_since
-from ringleader.inspect.happenings import Happening, is_ours, read_happenings
-from ringleader.inspect.reading import named_ring, read_rings
-from ringleader.inspect.where import parse_target, resolve_kind
+from ringleader.inspect.cluster.dates import seconds_since
+from ringleader.inspect.cluster.happenings import Happening, is_ours, read_happenings
+from ringleader.inspect.cluster.reading import named_ring, read_rings
+from ringleader.inspect.where.one import parse_target, resolve_kind
 from ringleader.options import Connection, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 

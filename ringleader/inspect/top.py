@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.clock import SystemClock
 from kubeio.errors import ApiError, KubeError, Unreachable
-from ringleader.inspect.owner_page import Door, at_url, in_pod
-from ringleader.inspect.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.scrape import Load, Scrape, load, read_metrics
+from ringleader.inspect.cluster.owner_page import Door, at_url, in_pod
+from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
+from ringleader.inspect.cluster.scrape import Load, Scrape, load, read_metrics
 from ringleader.options import Connection, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 

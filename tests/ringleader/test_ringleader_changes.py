@@ -18,7 +18,9 @@ from kubeio.errors import InputError
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.client import Client
-from ringleader.inspect.changes import (
+from ringleader.inspect.cluster.reading import read_rings
+from ringleader.inspect.drains import read_handoffs
+from ringleader.inspect.edit.changes import (
     Change,
     Edit,
     Order,
@@ -29,9 +31,7 @@ from ringleader.inspect.changes import (
     uncordoned,
     weighted,
 )
-from ringleader.inspect.drains import read_handoffs
-from ringleader.inspect.reading import read_rings
-from ringleader.inspect.release import FINALIZER
+from ringleader.inspect.edit.release import FINALIZER
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
 
 

@@ -22,11 +22,11 @@ from kubeio.errors import InputError
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ring import HashRing, object_key
-from ringleader.inspect.everywhere import ring_rows
-from ringleader.inspect.placing import Row
-from ringleader.inspect.reading import PAGE, read_rings
-from ringleader.inspect.targets import Broken, Wanted, read_targets
-from ringleader.inspect.where_command import Asked, check
+from ringleader.inspect.cluster.placing import Row
+from ringleader.inspect.cluster.reading import PAGE, read_rings
+from ringleader.inspect.where.command import Asked, check
+from ringleader.inspect.where.many import ring_rows
+from ringleader.inspect.where.targets import Broken, Wanted, read_targets
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground
 from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
 

@@ -19,9 +19,9 @@ from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.patch import ApplyPatch, MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS
 from kubeio.rest.client import Client
-from ringleader.inspect.explain import Story, lines, story
-from ringleader.inspect.facts import Way, read_facts
-from ringleader.inspect.sharders import ELECTION_LEASE
+from ringleader.inspect.cluster.sharders import ELECTION_LEASE
+from ringleader.inspect.explain.facts import Way, read_facts
+from ringleader.inspect.explain.story import Story, lines, story
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard
 from tests.sharder.io.test_sharder_placing import make
 

@@ -20,7 +20,7 @@ from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
-from ringleader.inspect.page import Reader
+from ringleader.inspect.page.command import Reader
 from sharder.page.board import Board
 from sharder.page.facts import RingFacts
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, is_balanced, wait_until

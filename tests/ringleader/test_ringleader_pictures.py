@@ -12,11 +12,11 @@ from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.resource import Resource
 from ring import HashRing, object_key
-from ringleader.inspect.keys import Key, Target
-from ringleader.inspect.picture import Count, picture
-from ringleader.inspect.rings import Distributed, Kind, Member, Ring, RingFields, lives, ring_weights
-from ringleader.inspect.status import member_table, ring_table
-from ringleader.inspect.where import choose_ring, lines, parse_target, place
+from ringleader.inspect.cluster.keys import Key, Target
+from ringleader.inspect.cluster.picture import Count, picture
+from ringleader.inspect.cluster.rings import Distributed, Kind, Member, Ring, RingFields, lives, ring_weights
+from ringleader.inspect.status.command import member_table, ring_table
+from ringleader.inspect.where.one import choose_ring, lines, parse_target, place
 from ringleader.output import Form, Table, age
 
 NOW = datetime(2026, 11, 21, 12, 0, 10, tzinfo=UTC)

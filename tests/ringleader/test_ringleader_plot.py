@@ -27,7 +27,6 @@ from kubeio.patch import MergePatch
 from kubeio.rest.client import Client
 from ring import HashRing
 from ringleader.__main__ import main
-from ringleader.inspect.change import apply_change
 from ringleader.inspect.plot.canvas import LONGEST, drawing, labels, save, short, spread, target_of
 from ringleader.inspect.plot.circle import draw_ring
 from ringleader.inspect.plot.moves import MOST_SHOWN, OTHERS, draw_moves, gathered
@@ -35,8 +34,9 @@ from ringleader.inspect.plot.record import Moment, encode, read_record
 from ringleader.inspect.plot.recording import Gains, Order, moves_of
 from ringleader.inspect.plot.shares import draw_shares
 from ringleader.inspect.plot.timeline import draw_timeline
-from ringleader.inspect.simulation import Tally, conclude
-from ringleader.inspect.stock import invented
+from ringleader.inspect.simulate.change import apply_change
+from ringleader.inspect.simulate.simulation import Tally, conclude
+from ringleader.inspect.simulate.stock import invented
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)

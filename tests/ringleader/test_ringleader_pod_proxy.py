@@ -20,7 +20,7 @@ from kubeio.models import ObjectKey
 from kubeio.patch import MergePatch
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
-from ringleader.inspect.owner_page import PODS, in_pod
+from ringleader.inspect.cluster.owner_page import PODS, in_pod
 from ringleader.testing.held import held
 
 pytestmark = pytest.mark.real

@@ -16,12 +16,12 @@ from kubeio.access.cluster import load_cluster
 from kubeio.models import Meta
 from kubeio.rest.client import Client
 from ring import HashRing
-from ringleader.inspect.doctor_part import Finding
-from ringleader.inspect.picture import MemberPicture, RingPicture
-from ringleader.inspect.report import own_versions, read_report
-from ringleader.inspect.report_page import Report, RingPart, render
-from ringleader.inspect.report_plots import colour, ring_plot, shares_plot
-from ringleader.inspect.rings import Ring, RingFields
+from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
+from ringleader.inspect.cluster.rings import Ring, RingFields
+from ringleader.inspect.report.command import own_versions, read_report
+from ringleader.inspect.report.doctor import Finding
+from ringleader.inspect.report.html import Report, RingPart, render
+from ringleader.inspect.report.plots import colour, ring_plot, shares_plot
 from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
 
 HOSTILE = '"><script>alert(1)</script>\u202e'

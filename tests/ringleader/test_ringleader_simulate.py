@@ -23,12 +23,12 @@ from kubeio.models import Meta
 from kubeio.rest.client import Client
 from ring import HashRing, moved_keys
 from ringleader.__main__ import main
-from ringleader.inspect.change import apply_change, in_order, last_names, next_names, parse_members
-from ringleader.inspect.premises import Premises, chosen_ring, measured_rate
-from ringleader.inspect.rings import Ring, RingFields
-from ringleader.inspect.simulate import duration, parse_rate, simulated, summary
-from ringleader.inspect.simulation import Batch, Rate, Simulation, Tally, conclude
-from ringleader.inspect.stock import invented, listed, parse_objects
+from ringleader.inspect.cluster.rings import Ring, RingFields
+from ringleader.inspect.simulate.change import apply_change, in_order, last_names, next_names, parse_members
+from ringleader.inspect.simulate.command import duration, parse_rate, simulated, summary
+from ringleader.inspect.simulate.premises import Premises, chosen_ring, measured_rate
+from ringleader.inspect.simulate.simulation import Batch, Rate, Simulation, Tally, conclude
+from ringleader.inspect.simulate.stock import invented, listed, parse_objects
 from tests.sharder.io.ground import CONFIGMAPS, WEBSITES, Ground
 from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
 

@@ -23,10 +23,10 @@ from kubeio.clock import SystemClock, micro_time
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.rest.client import Client
 from ring import HashRing, object_key
-from ringleader.inspect.pace import LOOKS, Pace
-from ringleader.inspect.picture import MemberPicture, RingPicture
-from ringleader.inspect.status import look, look_with_pace
-from ringleader.inspect.status_layout import Screen, convergence, duration, shortened, status_lines
+from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
+from ringleader.inspect.status.command import look, look_with_pace
+from ringleader.inspect.status.layout import Screen, convergence, duration, shortened, status_lines
+from ringleader.inspect.status.pace import LOOKS, Pace
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
 from kubeio.models import ObjectKey
 from kubeio.rest.client import Client
-from ringleader.inspect.where import Placement, find
+from ringleader.inspect.where.one import Placement, find
 from tests.sharder.io.ground import CONFIGMAPS, WEBSITES, Ground
 from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
 

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from ring import HASH_SPACE, HashRing
-from ringleader.inspect.change import in_order
 from ringleader.inspect.plot.canvas import ROW, SMALL, labels, paper, sheet, short, spread, title, width_of
 from ringleader.inspect.plot.palette import FAINT, colours
+from ringleader.inspect.simulate.change import in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kubeio.errors import InputError
 from ring import HashRing
 from ringleader.inspect.plot.canvas import drawing, save, target_of
-from ringleader.inspect.premises import Ground, Premises, on_ground
+from ringleader.inspect.simulate.premises import Ground, Premises, on_ground
 from ringleader.output import print_line
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ async def _objects(ground: Ground, ring: HashRing) -> Counter[str]:
 def plot_moves(premises: Premises, *, change: Sequence[str], output: str | None) -> int:
     """What a change would move. Raises: InputError, FailedAt, NoMatplotlib."""
     from ringleader.inspect.plot.moves import draw_moves
-    from ringleader.inspect.simulate import simulated
+    from ringleader.inspect.simulate.command import simulated
 
     def draw() -> Figure:
         found = simulated(premises, change=change)
@@ -85,7 +85,7 @@ def plot_timeline(
     """What *file* recorded; with *order* it is recorded first. Raises: InputError, FailedAt, NoMatplotlib."""
     from ringleader.inspect.plot.record import read_record
     from ringleader.inspect.plot.timeline import draw_timeline
-    from ringleader.inspect.stock import tell_on_stderr
+    from ringleader.inspect.simulate.stock import tell_on_stderr
 
     def draw() -> Figure:
         if order is not None:

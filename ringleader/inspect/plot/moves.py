@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ringleader.inspect.change import in_order
 from ringleader.inspect.plot.canvas import ROW, SMALL, labels, paper, sheet, short, title, width_of
 from ringleader.inspect.plot.palette import FAINT, colours
-from ringleader.inspect.simulation import MemberChange, Simulation
+from ringleader.inspect.simulate.change import in_order
+from ringleader.inspect.simulate.simulation import MemberChange, Simulation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError, KubeError
-from ringleader.inspect.picture import RingPicture
+from ringleader.inspect.cluster.picture import RingPicture
+from ringleader.inspect.cluster.reading import read_picture, read_rings
 from ringleader.inspect.plot.record import Moment, encode
-from ringleader.inspect.premises import chosen_ring
-from ringleader.inspect.progress import progress
-from ringleader.inspect.reading import read_picture, read_rings
-from ringleader.inspect.stock import tell_on_stderr
+from ringleader.inspect.simulate.premises import chosen_ring
+from ringleader.inspect.simulate.progress import progress
+from ringleader.inspect.simulate.stock import tell_on_stderr
 from ringleader.options import Connection, connected
 
 if TYPE_CHECKING:

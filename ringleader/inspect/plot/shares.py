@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ring import HashRing
-from ringleader.inspect.change import in_order
 from ringleader.inspect.plot.canvas import ROW, SMALL, labels, paper, place, short, title, width_of
 from ringleader.inspect.plot.palette import FAINT, INK, WARNING, colours
+from ringleader.inspect.simulate.change import in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

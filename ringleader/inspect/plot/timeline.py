@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ringleader.inspect.change import in_order
 from ringleader.inspect.plot.canvas import ROW, SMALL, labels, paper, place, short, spread, title, width_of
 from ringleader.inspect.plot.palette import FAINT, INK, WARNING, colours
 from ringleader.inspect.plot.record import Moment
+from ringleader.inspect.simulate.change import in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,1 @@
+"""What is read of a cluster for people: rings, lives, objects with their keys, Events, pages of replicas."""

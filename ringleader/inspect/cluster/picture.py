@@ -1,0 +1,118 @@
+"""One ring at one moment: members with their lives and shares, what is unowned and on its way. Pure.
+
+Owns the picture (`RingPicture`, also the JSON document of `ringleader status`). Made by `reading`, drawn by commands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from kubeio.labels import RingKeys
+from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
+
+
+class MemberPicture(msgspec.Struct, rename="camel"):
+    """One life of one member; only the one that fills the place has an ideal share."""
+
+    member: str
+    shard: str
+    state: str
+    lease_age_seconds: float | None
+    objects: int
+    share: float
+    ideal: float
+    in_flight: int
+    silent: bool = False
+    """It has objects and does not renew its Lease."""
+
+
+class RingPicture(msgspec.Struct, rename="camel"):
+    name: str
+    ready: str
+    balanced: str
+    objects: int
+    unowned: int
+    in_flight: int
+    members: list[MemberPicture]
+    misplaced: int = 0
+    """Objects whose live owner is not the one that they belong to."""
+    paused: bool = False
+    converged_at: str | None = None
+    """When everything was last found at its place, and how long after the change that disturbed it."""
+    converged_after_seconds: float | None = None
+    rate_per_second: float | None = None
+    """Objects that come to their places, as it was measured between two looks; None: no second look was needed."""
+    seconds_left: float | None = None
+    warning: str = ""
+    """That no sharder leads: what is shown is then only as true as it was when one did."""
+
+    @property
+    def to_do(self) -> int:
+        """Objects that are not at their place: what has to be written until the ring has converged."""
+        return self.unowned + self.misplaced
+
+
+class Count(msgspec.Struct):
+    """Objects by shard label and handoffs by the owner they leave, over all resources of a ring."""
+
+    owners: Counter[str] = msgspec.field(default_factory=Counter)
+    leaving: Counter[str] = msgspec.field(default_factory=Counter)
+    away: Counter[str] = msgspec.field(default_factory=Counter)
+    """Objects by the shard that has them although they belong to another one."""
+
+    def add(self, labels: dict[str, str], keys: RingKeys, *, desired: str = "") -> None:
+        """One object; *desired*: the shard that it belongs to, empty if that is not known or nobody."""
+        owner = labels.get(keys.shard, "")
+        self.owners[owner] += 1
+        if keys.drain in labels:
+            self.leaving[owner] += 1
+        if desired and owner != desired:
+            self.away[owner] += 1
+
+
+def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:
+    """What is shown of *ring*; an object is unowned if it bears no name, or that of a life that is not live."""
+    live = {life.shard for life in found if life.is_live}
+    total = count.owners.total()
+    ideal = ideal_shares(ring, found)
+    return RingPicture(
+        name=ring.name,
+        ready=ring.condition("Ready"),
+        balanced=ring.condition("Balanced"),
+        objects=total,
+        unowned=sum(number for shard, number in count.owners.items() if shard not in live),
+        in_flight=count.leaving.total(),
+        members=[
+            MemberPicture(
+                member=life.member,
+                shard=life.shard,
+                state=life.state,
+                lease_age_seconds=life.age_s,
+                objects=count.owners[life.shard],
+                share=count.owners[life.shard] / total if total else 0.0,
+                ideal=ideal.get(life.member, 0.0) if life.fills_place else 0.0,
+                in_flight=count.leaving[life.shard],
+                silent=life.is_live and life.is_silent and bool(count.owners[life.shard]),
+            )
+            for life in found
+        ],
+        misplaced=sum(number for shard, number in count.away.items() if shard in live),
+        paused=ring.spec.paused,
+        **_last_convergence(ring),
+    )
+
+
+def _last_convergence(ring: Ring) -> dict[str, Any]:
+    last = ring.status.get("lastConvergence") or {}
+    return {"converged_at": last.get("time"), "converged_after_seconds": last.get("durationSeconds")}
+
+
+def ideal_shares(ring: Ring, found: Sequence[Life]) -> dict[str, float]:
+    """Each member's share by weight alone: what perfect balance would give it."""
+    weights = ring_weights(ring, found)
+    total = sum(weights.values())
+    return {member: weight / total for member, weight in weights.items()} if total else {}

@@ -1,0 +1,130 @@
+"""Placing many objects: a ring built once, and for each object a row that says where it is and belongs.
+
+Owns the rows of `where --all` and `where -f`. A key that only an object's controller can tell is read from there, once
+for each controller. Called by `where --all` and `status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ring import HashRing
+from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
+from sharder.planning.keys import Controlled, Outsider, Role, Root
+from sharder.planning.lineage import Ancestry, read_controller
+
+if TYPE_CHECKING:
+    from kubeio.models import Meta
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client
+    from sharder.planning.keys import ControllerName, RingKinds
+    from sharder.planning.planner import ControllerSeen
+
+
+class Row(msgspec.Struct, rename="camel", gc=False):
+    """Where one object is and belongs."""
+
+    resource: str
+    namespace: str
+    name: str
+    ring: str
+    owner: str
+    owner_member: str
+    owner_state: str
+    drain_to: str | None
+    desired_member: str
+    desired_shard: str
+    is_placed: bool
+    key: str
+    hash: str
+    token: str
+
+
+class Placer:
+    """Places objects of *ring* as its Leases show it now."""
+
+    def __init__(self, client: Client, ring: Ring, kinds: RingKinds, lives: Sequence[Life]) -> None:
+        self._ring = ring
+        self._kinds = kinds
+        self._lives = {life.shard: life for life in lives}
+        self._filling = {life.member: life.shard for life in lives if life.fills_place}
+        weights = ring_weights(ring, lives)
+        spec = ring.spec
+        self.hashed = HashRing(weights, virtual_nodes=spec.virtual_nodes, eps=spec.eps)
+        self._ancestry = Ancestry(kinds, self._reader(client))
+
+    def _reader(self, client: Client) -> Callable[[ControllerName], Awaitable[ControllerSeen]]:
+        async def read(controller: ControllerName) -> ControllerSeen:
+            return await read_controller(client, controller, kinds=self._kinds, keys=self._ring.keys)
+
+        return read
+
+    async def roles(self, resource: Resource, metas: Sequence[Meta]) -> list[Role]:
+        """What each of *metas* is to the ring. Raises KubeError."""
+        roles = [self._kinds.role(resource, meta) for meta in metas]
+        for meta, role in zip(metas, roles, strict=True):
+            self._ancestry.met(resource, meta, role)
+        return await self._ancestry.resolved(roles)
+
+    def desired(self, resource: Resource, metas: Sequence[Meta]) -> list[str]:
+        """The shard that each of *metas* belongs to; empty for nobody, and where only a controller tells the key."""
+        if not len(self.hashed):
+            return [""] * len(metas)
+        keys = [_known_key(self._kinds.role(resource, meta)) for meta in metas]
+        members = self.hashed.owners(key or "" for key in keys)
+        return [
+            self._filling.get(member, "") if key else "" for key, member in zip(keys, members, strict=True)
+        ]
+
+    async def rows(self, resource: Resource, metas: Sequence[Meta]) -> list[Row]:
+        """A row for each of *metas* that belongs to the ring. Raises KubeError."""
+        name, roles = resource.group_resource, await self.roles(resource, metas)
+        return [
+            self.row(name, meta, key)
+            for meta, role in zip(metas, roles, strict=True)
+            if (key := key_of(role)) is not None
+        ]
+
+    def row(self, resource: str, meta: Meta, key: str) -> Row:
+        """Where the object with *meta* is, and where *key* belongs."""
+        keys, labels = self._ring.keys, meta.labels
+        shard, drain = labels.get(keys.shard, ""), labels.get(keys.drain)
+        owner = self._lives.get(shard)
+        found = self.hashed.explain(key) if len(self.hashed) else None
+        member = found.owner if found else ""
+        desired = self._filling.get(member, "")
+        return Row(
+            resource,
+            meta.namespace,
+            meta.name,
+            self._ring.name,
+            shard,
+            owner.member if owner else "",
+            owner.state if owner else ("no Lease" if shard else "unowned"),
+            drain,
+            member,
+            desired,
+            bool(shard) and shard == desired and drain is None,
+            key,
+            f"{found.hash:016x}" if found else "",
+            f"{found.token:016x}" if found else "",
+        )
+
+
+def _known_key(role: Role) -> str | None:
+    """The key of an object of *role*, if no controller need be asked for it."""
+    return None if isinstance(role, Outsider) else role.key
+
+
+def key_of(role: Role) -> str | None:
+    """What is hashed for an object of *role*; None if the ring has nothing to do with it."""
+    match role:
+        case Outsider():
+            return None
+        case Root(key=key):
+            return key
+        case Controlled(key=key, controller=controller):
+            return key or controller.key

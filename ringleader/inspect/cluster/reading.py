@@ -1,0 +1,105 @@
+"""What the commands read of a cluster: rings, the lives in their Leases, objects by pages of metadata.
+
+Owns the requests; what they mean is `rings`' and `picture`'s. Reads only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from kubeio.access.kubeconfig import nearest
+from kubeio.clock import SystemClock
+from kubeio.errors import InputError
+from kubeio.resource import CONTROLLER_RINGS
+from ringleader.inspect.cluster.picture import Count, RingPicture, picture
+from ringleader.inspect.cluster.rings import Life, Ring, lives
+
+PAGE: Final = 1000
+"""Objects of one page: a request of this size takes an API server some 20 ms."""
+
+if TYPE_CHECKING:
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client, Page
+    from kubeio.rest.discovery import Discovery
+
+
+async def read_rings(client: Client, *, timeout_s: float) -> list[Ring]:
+    """Every ring of the cluster, by name."""
+    rings = []
+    async for page in client.pages(CONTROLLER_RINGS, timeout_s=timeout_s):
+        rings += [msgspec.json.decode(found.raw, type=Ring) for found in page.objects]
+    return sorted(rings, key=lambda ring: ring.name)
+
+
+def named_ring(rings: list[Ring], name: str) -> Ring:
+    """The ring *name*. Raises: InputError naming the nearest ones."""
+    for ring in rings:
+        if ring.name == name:
+            return ring
+    known = nearest(name, [ring.name for ring in rings])
+    raise InputError("RING", name, "is not a ring of this cluster", f"name another: {known}")
+
+
+async def read_lives(client: Client, ring: Ring) -> list[Life]:
+    """Every life of *ring*, from a consistent read of its Leases."""
+    from kubeio.leases.lease import Leases
+
+    leases, _ = await Leases(client, ring.spec.lease_namespace).list(f"{ring.keys.ring_label}={ring.name}")
+    return lives(ring, leases, now=SystemClock().wall())
+
+
+async def read_picture(client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float) -> RingPicture:
+    """What is shown of *ring* now. Cost: every object of its main resources, by pages of metadata."""
+    from ringleader.inspect.cluster.keys import ring_kinds
+    from ringleader.inspect.cluster.placing import Placer
+    from ringleader.inspect.cluster.terms import read_selection
+
+    found = await read_lives(client, ring)
+    placer = Placer(client, ring, await ring_kinds(discovery, ring), found)
+    selection = await read_selection(client, ring.name, timeout_s=timeout_s)
+    count = Count()
+    for distributed in ring.spec.resources:
+        resource = await discovery.resolve(distributed.kind.name)
+        async for page in read_ahead(client, resource, timeout_s=timeout_s):
+            metas = [obj.meta for obj in page.objects if selection.wants(obj.meta, ring.keys)]
+            for meta, desired in zip(metas, placer.desired(resource, metas), strict=True):
+                count.add(meta.labels, ring.keys, desired=desired)
+    return picture(ring, found, count)
+
+
+async def read_ahead(
+    client: Client,
+    resource: Resource,
+    *,
+    namespace: str = "",
+    label_selector: str = "",
+    timeout_s: float,
+) -> AsyncIterator[Page]:
+    """Pages of metadata; the next one is asked for while the present one is worked off. Raises KubeError."""
+    pages = aiter(
+        client.pages(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            limit=PAGE,
+            metadata_only=True,
+            timeout_s=timeout_s,
+        )
+    )
+
+    async def next_page() -> Page | None:
+        return await anext(pages, None)
+
+    asked = asyncio.create_task(next_page(), name="next page")
+    try:
+        while (page := await asked) is not None:
+            asked = asyncio.create_task(next_page(), name="next page")
+            await asyncio.sleep(0)  # the request goes out before the page is worked off
+            yield page
+    finally:
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)

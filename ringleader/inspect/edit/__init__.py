@@ -1,0 +1,1 @@
+"""Commands that change a ring: cordon, uncordon, weight, pause, resume, release."""

@@ -1,0 +1,1 @@
+"""`ringleader explain`: what is known of one object, the cause that explains it, and the story."""

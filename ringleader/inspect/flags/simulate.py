@@ -1,0 +1,225 @@
+"""`ringleader simulate` and `ringleader plot`: their words and flags; the work is in `ringleader.inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ringleader.options import (
+    DEFAULT_TIMEOUT,
+    Context,
+    Kubeconfig,
+    Output,
+    RequestTimeout,
+    connection,
+)
+
+if TYPE_CHECKING:
+    from ringleader.inspect.simulate.premises import Premises
+
+Ring = Annotated[
+    str | None, typer.Argument(metavar="[RING]", help="The ring; needed if the cluster has several.")
+]
+Change = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--change",
+        metavar="CHANGE",
+        help="+2, -1, +NAME, +NAME=WEIGHT, -NAME or NAME=WEIGHT (0: cordoned); repeatable, or with commas.",
+    ),
+]
+Members = Annotated[
+    str | None,
+    typer.Option(
+        "--members", metavar="N|NAME,...", help="Members instead of the cluster's: 4, or web-0,web-1=2."
+    ),
+]
+Objects = Annotated[
+    str | None,
+    typer.Option(
+        "--objects", metavar="N|FILE", help="Objects instead of the cluster's: a number, or a file of keys."
+    ),
+]
+VirtualNodes = Annotated[
+    int | None,
+    typer.Option("--virtual-nodes", metavar="N", help="Instead of the ring's; 1000 without a ring."),
+]
+Eps = Annotated[
+    float | None, typer.Option("--eps", metavar="NUMBER", help="Instead of the ring's; 0.05 without a ring.")
+]
+
+
+def simulate(
+    *,
+    ring: Ring = None,
+    change: Change = None,
+    members: Members = None,
+    objects: Objects = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            "--rate",
+            metavar="N",
+            help="Objects handed over per second, without what they control; for the time.",
+        ),
+    ] = None,
+    virtual_nodes: VirtualNodes = None,
+    eps: Eps = None,
+    output: Output = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """What would move if members came or went. From where to where, shares, writes, time; changes nothing.
+
+    Members and objects are the cluster's unless given; with both given and no RING it needs no cluster.
+    -o name prints the keys that would move. Exit codes: 0 done, 1 the cluster did not answer, 2 bad input.
+    """
+    from ringleader.inspect.simulate.command import run_simulate
+
+    premises = _premises(ring, members, objects, virtual_nodes, eps, (kubeconfig, context, request_timeout))
+    return run_simulate(premises, change=change or [], rate=rate, form=output)
+
+
+def _premises(  # noqa: PLR0917 - the flags in their order
+    ring: str | None,
+    members: str | None,
+    objects: str | None,
+    virtual_nodes: int | None,
+    eps: float | None,
+    where: tuple[str | None, str | None, str],
+) -> Premises:
+    from ringleader.inspect.simulate.premises import Premises
+
+    return Premises(
+        ring=ring,
+        members=members,
+        objects=objects,
+        virtual_nodes=virtual_nodes,
+        eps=eps,
+        connection=lambda: connection(*where),
+    )
+
+
+plot = typer.Typer(
+    name="plot",
+    help="Draw the ring, its shares, what would move, or a rebalance. PNG or SVG.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+Picture = Annotated[
+    str | None,
+    typer.Option(
+        "-o", "--output", metavar="png|svg|FILE", help="Form of the picture, or its file. [default: png]"
+    ),
+]
+
+
+@plot.callback()
+def _plot() -> None:
+    """Draw the ring, its shares, what would move, or a rebalance. PNG or SVG.
+
+    Exit codes: 0 drawn (its path is printed), 1 the cluster did not answer or matplotlib is missing, 2 bad input.
+    """
+
+
+@plot.command("ring")
+def plot_ring(
+    *,
+    ring: Ring = None,
+    members: Members = None,
+    output: Picture = None,
+    virtual_nodes: VirtualNodes = None,
+    eps: Eps = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """The ring as a circle: whose the hash space is, and what each member has in all."""
+    from ringleader.inspect.plot.command import plot_ring as draw
+
+    where = (kubeconfig, context, request_timeout)
+    return draw(_premises(ring, members, None, virtual_nodes, eps, where), output=output)
+
+
+@plot.command("shares")
+def plot_shares(
+    *,
+    ring: Ring = None,
+    members: Members = None,
+    objects: Objects = None,
+    output: Picture = None,
+    virtual_nodes: VirtualNodes = None,
+    eps: Eps = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """What each member has, beside its even share and the bound that nobody passes."""
+    from ringleader.inspect.plot.command import plot_shares as draw
+
+    where = (kubeconfig, context, request_timeout)
+    return draw(_premises(ring, members, objects, virtual_nodes, eps, where), output=output)
+
+
+@plot.command("moves")
+def plot_moves(
+    *,
+    ring: Ring = None,
+    change: Change = None,
+    members: Members = None,
+    objects: Objects = None,
+    output: Picture = None,
+    virtual_nodes: VirtualNodes = None,
+    eps: Eps = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """What would move if members came or went, from whom to whom."""
+    from ringleader.inspect.plot.command import plot_moves as draw
+
+    where = (kubeconfig, context, request_timeout)
+    premises = _premises(ring, members, objects, virtual_nodes, eps, where)
+    return draw(premises, change=change or [], output=output)
+
+
+@plot.command("timeline")
+def plot_timeline(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording: JSON lines.")],
+    record: Annotated[
+        bool, typer.Option("--record", help="Record the cluster into FILE first, until --for or Ctrl-C.")
+    ] = False,
+    ring: Annotated[
+        str | None, typer.Option("--ring", metavar="NAME", help="The ring to record, if there are several.")
+    ] = None,
+    every: Annotated[str, typer.Option("--every", metavar="TIME", help="How often to look.")] = "2s",
+    duration: Annotated[str, typer.Option("--for", metavar="TIME", help="How long to record.")] = "5m",
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics", metavar="URL", help="The leading sharder's /metrics, to count moves exactly."
+        ),
+    ] = None,
+    output: Picture = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+) -> int:
+    """A rebalance over time: objects per member, what is on its way, what has moved."""
+    from ringleader.inspect.plot.command import plot_timeline as draw
+
+    order = None
+    if record:
+        from ringleader.inspect.plot.recording import Order
+        from ringleader.options import duration_s
+
+        every_s, for_s = duration_s("--every", every), duration_s("--for", duration)
+        order = Order(file=file, ring=ring, every_s=every_s, for_s=for_s, metrics=metrics)
+    return draw(
+        file, order=order, where=lambda: connection(kubeconfig, context, request_timeout), output=output
+    )

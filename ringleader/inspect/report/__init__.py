@@ -1,0 +1,1 @@
+"""`ringleader report`: one HTML file to attach to a ticket."""

@@ -1,0 +1,158 @@
+"""The report as one HTML file: no script, no outside resource, everything from the cluster escaped. Pure.
+
+Owns its looks, with `report.css`; the pictures in it are `plots`'. Called by `command`.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from ring import HashRing, RingError
+from ringleader.inspect.cluster.picture import RingPicture
+from ringleader.inspect.cluster.rings import Ring
+from ringleader.inspect.report.doctor import Finding
+from ringleader.inspect.report.plots import as_text, ring_plot, shares_plot
+from ringleader.output import age
+
+
+@dataclass(frozen=True, slots=True)
+class RingPart:
+    """One ring; *picture* is None if it could not be read, and *problem* says why."""
+
+    ring: Ring
+    weights: dict[str, float]
+    picture: RingPicture | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the file shows."""
+
+    made_at: str
+    server: str
+    versions: dict[str, str]
+    rings: list[RingPart]
+    findings: list[Finding] = field(default_factory=list)
+
+
+def render(report: Report) -> str:
+    """The whole file."""
+    parts = [_ring(part) for part in report.rings] or ["<p>There is no ring in this cluster.</p>"]
+    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>Ringleader report, {as_text(report.made_at)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"<header><h1>Ringleader report</h1><p>{as_text(report.made_at)} · {as_text(report.server)}</p></header>\n"
+        f"<main>\n{''.join(parts)}{_doctor(report.findings)}{_versions(report.versions)}</main>\n</body>\n</html>\n"
+    )
+
+
+def _ring(part: RingPart) -> str:
+    name = f"<h2>Ring {as_text(part.ring.name)}</h2>"
+    if part.picture is None:
+        unread = f'<p class="bad">Its members and objects could not be read: {as_text(part.problem)}</p>'
+        return f"<section>{name}{unread}{_conditions(part.ring)}{_spec(part.ring)}</section>\n"
+    return (
+        f"<section>{name}{_numbers(part.picture)}{_plots(part)}{_members(part.picture)}"
+        f"{_conditions(part.ring)}{_spec(part.ring)}</section>\n"
+    )
+
+
+def _numbers(shown: RingPicture) -> str:
+    places = sum(member.ideal > 0 for member in shown.members)
+    tiles = [
+        ("Members", f"{places:,}"),
+        ("Objects", f"{shown.objects:,}"),
+        ("Without owner", f"{shown.unowned:,}"),
+        ("In flight", f"{shown.in_flight:,}"),
+        ("Ready", shown.ready),
+        ("Balanced", shown.balanced),
+    ]
+    rows = "".join(f"<div><dt>{as_text(name)}</dt><dd>{as_text(value)}</dd></div>" for name, value in tiles)
+    return f'<dl class="tiles">{rows}</dl>'
+
+
+def _plots(part: RingPart) -> str:
+    try:
+        spec = part.ring.spec
+        ring = HashRing(part.weights, virtual_nodes=spec.virtual_nodes, eps=spec.eps)
+    except RingError as error:
+        return f'<p class="bad">The ring cannot be drawn: {as_text(str(error))}</p>'
+    if not len(ring) or part.picture is None:
+        return "<p>No member is on the ring: there is nothing to draw.</p>"
+    counted = {member.member: member.share for member in part.picture.members if member.ideal > 0}
+    circle = ring_plot(ring)
+    bars = shares_plot(ring, counted if part.picture.objects else {})
+    return (
+        f'<div class="plots"><figure>{circle}<figcaption>Outside the hash space, inside what each member has of '
+        f"it.</figcaption></figure><figure>{bars}<figcaption>Share of the hash space (bar), of the objects (dot), "
+        "what the weight asks for (thin line) and the bound (thick line).</figcaption></figure></div>"
+    )
+
+
+def _members(shown: RingPicture) -> str:
+    rows = [
+        [
+            member.member,
+            member.shard,
+            member.state,
+            age(member.lease_age_seconds),
+            f"{member.objects:,}",
+            f"{member.share:.1%}",
+            f"{member.ideal:.1%}" if member.ideal else "-",
+            f"{member.in_flight:,}",
+        ]
+        for member in shown.members
+    ]
+    heads = ("Member", "Shard", "State", "Lease renewed", "Objects", "Share", "Ideal", "In flight")
+    return f"<h3>Members</h3>{_table(heads, rows)}"
+
+
+def _conditions(ring: Ring) -> str:
+    found = [each for each in ring.status.get("conditions") or [] if isinstance(each, dict)]
+    fields = ("type", "status", "reason", "lastTransitionTime", "message")
+    rows = [[str(each.get(name, "")) for name in fields] for each in found]
+    if not rows:
+        return "<h3>Conditions</h3><p>None: no sharder has worked this ring.</p>"
+    return f"<h3>Conditions</h3>{_table(('Condition', 'Status', 'Reason', 'Since', 'Message'), rows)}"
+
+
+def _spec(ring: Ring) -> str:
+    text = yaml.safe_dump(_plain(ring), sort_keys=False, allow_unicode=True)
+    return f"<details><summary>Its spec, as read</summary><pre>{as_text(text)}</pre></details>"
+
+
+def _plain(ring: Ring) -> Any:
+    return msgspec.to_builtins(ring.spec)
+
+
+def _doctor(findings: Sequence[Finding]) -> str:
+    if not findings:
+        text = "<p>Nothing was checked.</p>"
+    else:
+        rows = [[each.verdict, each.check, each.evidence, each.remedy] for each in findings]
+        text = _table(("Verdict", "Check", "Evidence", "Remedy"), rows)
+    return f"<section><h2>Doctor</h2>{text}</section>\n"
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return f"<section><h2>Versions</h2>{_table(('What', 'Version'), versions.items())}</section>\n"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f'<th scope="col">{as_text(each)}</th>' for each in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{as_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

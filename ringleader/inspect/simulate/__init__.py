@@ -1,0 +1,1 @@
+"""`ringleader simulate`: what would move if members came, went or changed their weight."""

@@ -1,0 +1,202 @@
+"""Objects as the ring sees them: keys in batches, invented, from a file, or from the cluster by pages of metadata.
+
+Owns the form of a file of keys and what is said about its broken lines. Keeps no object. Called by `simulate` and by
+plots.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from kubeio.errors import InputError
+from ringleader.inspect.cluster.keys import ring_kinds
+from ringleader.inspect.simulate.simulation import Batch
+from sharder.ringspec.spec import KeyKind
+
+if TYPE_CHECKING:
+    from kubeio.models import Meta
+    from kubeio.resource import Resource
+    from kubeio.rest.client import Client
+    from kubeio.rest.discovery import Discovery
+    from ringleader.inspect.cluster.rings import Ring
+    from sharder.planning.keys import ControllerName, RingKinds
+
+BATCH: Final = 20_000
+MOST_OBJECTS: Final = 100_000_000
+MOST_TOLD: Final = 10
+"""Broken lines of a file that are named; of further ones their number."""
+MOST_REMEMBERED: Final = 200_000
+"""Controllers remembered where only they can tell a key: 40 MB; the keys of further ones are read one by one."""
+
+_KEY: Final = re.compile(r"([^\s,_]*_[^\s,_]*_[^\s,_]*|=[^\s,]+)(?:,([0-9]{1,9}))?")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+_FORM: Final = "GROUP_NAMESPACE_NAME, GROUP_NAMESPACE_NAME,CONTROLLED or =LABEL"
+Told = Callable[[str], None]
+
+
+def invented(count: int) -> Iterator[Batch]:
+    """*count* objects of one namespace, each with a key of its own."""
+    for start in range(0, count, BATCH):
+        yield Batch(
+            [f"example.com_default_object-{number}" for number in range(start, min(start + BATCH, count))]
+        )
+
+
+def parse_objects(text: str) -> int | Path:
+    """A number of objects, or the file that lists their keys (`-`: standard input). Raises: InputError."""
+    if not _NUMBER.fullmatch(text):
+        path = Path("/dev/stdin" if text == "-" else text)
+        if path.is_dir():
+            raise InputError("--objects", text, "is a directory", "name a file with one key per line")
+        if not path.exists():
+            raise InputError("--objects", text, "does not exist", "write a number, or name a file of keys")
+        return path
+    number = int(text)
+    if not 1 <= number <= MOST_OBJECTS:
+        problem = "is no object at all" if number == 0 else "is not a number of objects"
+        raise InputError("--objects", text, problem, f"write a number from 1 to {MOST_OBJECTS}, or a file")
+    return number
+
+
+def listed(path: Path, *, told: Told) -> Iterator[Batch]:
+    """The keys that file *path* lists; its broken lines are *told* and left out.
+
+    Raises: InputError if it cannot be read, or if no line of it is a key.
+    """
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise InputError(
+            "--objects", str(path), f"cannot be read ({error.strerror})", "name a readable file"
+        ) from error
+    with stream:
+        reader = _Reader(path.name, told)
+        yield from reader.batches(stream)
+    if not reader.found:
+        raise InputError("--objects", str(path), "holds no key", f"write one per line: {_FORM}")
+
+
+class _Reader:
+    """Reads one file of keys, and counts what was found and what is broken."""
+
+    def __init__(self, name: str, told: Told) -> None:
+        self.found = 0
+        self.broken = 0
+        self._name = name
+        self._told = told
+
+    def batches(self, stream: BinaryIO) -> Iterator[Batch]:
+        keys: list[str] = []
+        controlled: list[int] = []
+        for number, raw in enumerate(stream, start=1):
+            line = raw.decode(errors="replace").strip()
+            if not line or line.startswith("#"):
+                continue
+            match = _KEY.fullmatch(line)
+            if match is None or match[1] == "__" or "\N{REPLACEMENT CHARACTER}" in line:
+                self._report(number, line)
+                continue
+            keys.append(match[1])
+            controlled.append(int(match[2] or 0))
+            if len(keys) == BATCH:
+                self.found += BATCH
+                yield Batch(keys, controlled=controlled)
+                keys, controlled = [], []
+        self.found += len(keys)
+        yield Batch(keys, controlled=controlled)
+        if self.broken > MOST_TOLD:
+            self._told(f"{self._name}: {self.broken - MOST_TOLD} more lines are no keys and are left out")
+
+    def _report(self, number: int, line: str) -> None:
+        self.broken += 1
+        if self.broken <= MOST_TOLD:
+            shown = line if len(line) <= 60 else f"{line[:57]}..."
+            self._told(f"{self._name}, line {number}: {shown!r} is no key and is left out; write {_FORM}")
+
+
+def tell_on_stderr(line: str) -> None:
+    """Say *line* beside the output of a command."""
+    sys.stderr.write(f"warning: {line}\n")
+
+
+async def read_stock(
+    client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float
+) -> AsyncIterator[Batch]:
+    """Every object of *ring* in the cluster, one batch per page; what controls comes before what is controlled.
+
+    Objects of namespaces that the ring does not select count too, as in `ringleader status`.
+    """
+    kinds = await ring_kinds(discovery, ring)
+    keys = _Keys(client, ring, kinds)
+    for resource in kinds.labelled:
+        async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
+            yield await keys.batch(resource, [obj.meta for obj in page.objects])
+
+
+@dataclass(slots=True)
+class _Found:
+    """The entries of one batch."""
+
+    keys: list[str]
+    roots: list[int]
+    controlled: list[int]
+
+    def add(self, key: str, *, is_root: bool) -> None:
+        self.keys.append(key)
+        self.roots.append(int(is_root))
+        self.controlled.append(int(not is_root))
+
+
+class _Keys:
+    """The keys of objects as they are listed; remembers those that only controllers can tell."""
+
+    def __init__(self, client: Client, ring: Ring, kinds: RingKinds) -> None:
+        self._client = client
+        self._ring = ring
+        self._kinds = kinds
+        self._of_controller: dict[str, str | None] = {}
+        self._remembers = ring.spec.key in (KeyKind.LABEL, KeyKind.OWNER)
+        """Under the other keys an object's own metadata tells its key."""
+
+    async def batch(self, resource: Resource, objects: Iterable[Meta]) -> Batch:
+        from sharder.planning.keys import Controlled, Root
+
+        found = _Found([], [], [])
+        for meta in objects:
+            match self._kinds.role(resource, meta):
+                case Root(key=key):
+                    self._remember(resource, meta, key)
+                    found.add(key, is_root=True)
+                case Controlled(key=key, controller=controller):
+                    key = key if key is not None else await self._followed(controller)
+                    if key is not None:
+                        self._remember(resource, meta, key)
+                        found.add(key, is_root=False)
+                case _:
+                    pass
+        return Batch(found.keys, found.roots, found.controlled)
+
+    def _remember(self, resource: Resource, meta: Meta, key: str | None) -> None:
+        if (
+            self._remembers
+            and self._kinds.may_control(resource)
+            and len(self._of_controller) < MOST_REMEMBERED
+        ):
+            self._of_controller[meta.uid] = key
+
+    async def _followed(self, controller: ControllerName) -> str | None:
+        """The key that *controller* gives to what it controls; None if that is not the ring's."""
+        from sharder.planning.lineage import read_controller
+
+        if controller.uid not in self._of_controller:
+            seen = await read_controller(self._client, controller, kinds=self._kinds, keys=self._ring.keys)
+            key = None if seen.is_outsider else seen.key or controller.key
+            if len(self._of_controller) >= MOST_REMEMBERED:
+                return key
+            self._of_controller[controller.uid] = key
+        return self._of_controller[controller.uid]

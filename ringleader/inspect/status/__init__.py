@@ -1,0 +1,1 @@
+"""`ringleader status`: rings and members, once or again and again."""

@@ -1,0 +1,163 @@
+"""Rings as text: tables where there is room, fewer columns where there is not. Pure but for asking how wide stdout is.
+
+Owns every word of `status`. Called by `command` and `watch`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Self
+
+from ringleader.inspect.cluster.dates import seconds_since
+from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
+from ringleader.output import Table, age
+
+_NARROWEST: Final = 20
+_STATE: Final = 9
+_NUMBER: Final = 9
+_SHARE: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """How many columns there are; None: as many as it takes (a file, a pipe)."""
+
+    columns: int | None = None
+
+    @classmethod
+    def of_stdout(cls) -> Self:
+        """The terminal that stdout is, if it is one."""
+        if not sys.stdout.isatty():
+            return cls()
+        if (said := os.environ.get("COLUMNS", "")).isdecimal() and int(said) > 0:
+            return cls(int(said))
+        return cls(os.get_terminal_size(sys.stdout.fileno()).columns or None)
+
+    def fits(self, lines: Sequence[str]) -> bool:
+        return self.columns is None or all(len(line) <= self.columns for line in lines)
+
+
+def status_lines(looks: Sequence[RingPicture], screen: Screen, *, is_wide: bool, now: datetime) -> list[str]:
+    """Every ring, with a blank line between them."""
+    if not looks:
+        return ["no ring in this cluster; examples/website/ring.yaml is one to begin with"]
+    lines: list[str] = []
+    for index, shown in enumerate(looks):
+        lines += [""] * bool(index)
+        wide = _in_tables(shown, is_wide=is_wide, now=now)
+        lines += wide if screen.fits(wide) else _narrow(shown, screen.columns or 80, now=now)
+    return lines
+
+
+def _in_tables(shown: RingPicture, *, is_wide: bool, now: datetime) -> list[str]:
+    lines = [*ring_table(shown).lines(is_wide=is_wide), convergence(shown, now=now)]
+    lines += [f"warning: {shown.warning}"] * bool(shown.warning)
+    if shown.members:
+        lines += ["", *member_table(shown, is_wide=is_wide).lines(is_wide=is_wide)]
+    return lines
+
+
+def ring_table(shown: RingPicture) -> Table:
+    places = sum(member.ideal > 0 for member in shown.members)
+    numbers = (shown.objects, shown.unowned, shown.in_flight, places)
+    row = [shown.name, *(f"{number:,}" for number in numbers), shown.ready, shown.balanced]
+    return Table(("RING", "OBJECTS", "UNOWNED", "IN FLIGHT", "PLACES", "READY", "BALANCED"), [row])
+
+
+def convergence(shown: RingPicture, *, now: datetime) -> str:
+    """Whether everything is at its place; if not, what is to do, at what pace, and how long that takes."""
+    if not shown.to_do:
+        took, at = shown.converged_after_seconds, seconds_since(shown.converged_at, now)
+        silent = [each for each in shown.members if each.silent]
+        if silent:
+            names = ", ".join(f"{each.member} (for {age(each.lease_age_seconds)})" for each in silent)
+            idle = sum(each.objects for each in silent)
+            return f"every object is at its place, but nobody works on {idle:,}: no Lease renewed by {names}"
+        last = f"; the last change took {duration(took)}, {age(at)} ago" if took is not None else ""
+        return f"converged: every object is at its place{last}"
+    to_do = f"to do: {shown.to_do:,} objects ({shown.unowned:,} unowned, {shown.misplaced:,} misplaced)"
+    if shown.paused and not shown.unowned:
+        return f"{to_do}; the ring is paused"
+    if shown.rate_per_second is None:
+        return to_do
+    if shown.seconds_left is None or shown.rate_per_second <= 0:
+        return f"{to_do}; nothing moved since the last look"
+    return f"{to_do}; {shown.rate_per_second:,.3g}/s, about {duration(shown.seconds_left)} left"
+
+
+def duration(seconds: float) -> str:
+    """*seconds* for people: 0.4 s, 12 s, 3 min, 2 h."""
+    for limit, unit_s, suffix in ((10, 1, "s"), (120, 1, "s"), (7200, 60, "min")):
+        if seconds < limit:
+            digits = 1 if limit == 10 and seconds != int(seconds) else 0
+            return f"{seconds / unit_s:.{digits}f} {suffix}"
+    return f"{seconds / 3600:.0f} h"
+
+
+def member_table(shown: RingPicture, *, is_wide: bool) -> Table:
+    """One row per life; those that are over and own nothing are shown with `-o wide` only."""
+    return Table(
+        ("MEMBER", "SHARD", "STATE", "LEASE AGE", "OBJECTS", "SHARE", "IDEAL", "IN FLIGHT"),
+        [
+            [
+                member.member,
+                member.shard,
+                member.state,
+                age(member.lease_age_seconds),
+                f"{member.objects:,}",
+                f"{member.share:.1%}",
+                f"{member.ideal:.1%}" if member.ideal else "-",
+                f"{member.in_flight:,}",
+            ]
+            for member in shown_members(shown, is_wide=is_wide)
+        ],
+        wide=("SHARD", "IN FLIGHT"),
+    )
+
+
+def shown_members(shown: RingPicture, *, is_wide: bool) -> list[MemberPicture]:
+    return [each for each in shown.members if is_wide or each.objects or each.ideal or each.state != "dead"]
+
+
+def _narrow(shown: RingPicture, columns: int, *, now: datetime) -> list[str]:
+    """The same in *columns* columns: numbers below each other, and four columns for each member."""
+    lines = [f"RING {shown.name}"]
+    lines += [
+        f"{name} {number:,}" for name, number in (("objects", shown.objects), ("unowned", shown.unowned))
+    ]
+    lines += [f"in flight {shown.in_flight:,}", f"ready {shown.ready}, balanced {shown.balanced}"]
+    lines += wrapped(convergence(shown, now=now), columns)
+    lines += wrapped(f"warning: {shown.warning}", columns) if shown.warning else []
+    room = max(columns - _STATE - _NUMBER - _SHARE - 3, 4)
+    members = shown_members(shown, is_wide=False)
+    if members:
+        lines += ["", _member_line("MEMBER", "STATE", "OBJECTS", "SHARE", room)]
+    lines += [
+        _member_line(each.member, each.state, f"{each.objects:,}", f"{each.share:.1%}", room)
+        for each in members
+    ]
+    return [shortened(line, max(columns, _NARROWEST)) for line in lines]
+
+
+def _member_line(member: str, state: str, objects: str, share: str, room: int) -> str:
+    name = shortened(member, room).ljust(room)
+    return f"{name} {shortened(state, _STATE):<{_STATE}} {objects:>{_NUMBER}} {share:>{_SHARE}}"
+
+
+def shortened(text: str, room: int) -> str:
+    """*text* in *room* characters: its end tells replicas apart, so the middle goes."""
+    if len(text) <= room:
+        return text
+    tail = (room - 1) // 2
+    return text[: room - 1 - tail] + "…" + text[len(text) - tail :] if room > 2 else text[:room]
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """*text* in lines of at most *columns* characters."""
+    import textwrap
+
+    return textwrap.wrap(text, max(columns, _NARROWEST), subsequent_indent="  ")

@@ -1,0 +1,183 @@
+"""`ringleader status -w`: the same picture again and again, in its place on a terminal, as blocks of lines elsewhere.
+
+Owns the rhythm and what is said while the cluster does not answer: the last picture stays, with its age, until there is
+a newer one. Looking costs every object's metadata, so a look is followed by a rest of twice its length at least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kubeio.clock import Clock, SystemClock
+from kubeio.errors import InputError, KubeError
+from kubeio.program.failures import failure
+from ringleader.inspect.cluster.picture import RingPicture
+from ringleader.inspect.status.command import look
+from ringleader.inspect.status.layout import Screen, status_lines, wrapped
+from ringleader.inspect.status.pace import Paces
+from ringleader.options import Connection, connected
+from ringleader.output import Form, age, print_line
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from kubeio.access.cluster import Cluster
+    from kubeio.rest.client import Client
+
+REST: Final = 2.0
+"""A look is followed by a rest of so many times its length."""
+TICK_S: Final = 1.0
+"""Ages grow on the screen between two looks."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is on the screen: the last picture, when it was taken, and what went wrong since."""
+
+    clock: Clock
+    looks: Sequence[RingPicture] = ()
+    at: float = 0.0
+    problem: str = ""
+    _paces: Paces = field(default_factory=Paces)
+
+    def succeeded(self, looks: Sequence[RingPicture]) -> None:
+        self.at, self.problem = self.clock.now(), ""
+        self.looks = [self._paces.paced(shown, self.at) for shown in looks]
+
+    def failed(self, error: KubeError, server: str) -> None:
+        self.problem = failure(error, server=server).message
+
+    def lines(self, screen: Screen, *, is_wide: bool) -> list[str]:
+        """What to show: first, if the cluster does not answer, how old the rest is."""
+        told: list[str] = []
+        if self.problem:
+            old = age(self.clock.now() - self.at)
+            text = f"no answer, this picture is {old} old: {self.problem}"
+            told = [*(wrapped(text, screen.columns) if screen.columns else [text]), ""]
+        return told + status_lines(self.looks, screen, is_wide=is_wide, now=self.clock.wall())
+
+
+def run_watch(where: Connection, *, ring: str | None, form: Form | None, interval_s: float) -> int:
+    """The command; Ctrl-C is its end. The first look must succeed: there is nothing to keep before it."""
+    if form not in (None, Form.WIDE, Form.JSON):
+        raise InputError("-o", form.value, "is not for -w", "use json (a line for each picture) or wide")
+
+    async def watch(client: Client, cluster: Cluster) -> None:
+        seen = Seen(SystemClock())
+        with _display(form) as live:
+            show = _shower(live, seen, form)
+            await follow(client, cluster.server, seen, show, ring=ring, where=where, interval_s=interval_s)
+
+    try:
+        connected(where, watch)
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+    return 0
+
+
+async def follow(
+    client: Client,
+    server: str,
+    seen: Seen,
+    show: Callable[[], None],
+    *,
+    ring: str | None,
+    where: Connection,
+    interval_s: float,
+) -> None:
+    """Look and show until cancelled. Raises what the first look raises, and InputError when the ring is gone."""
+    ticking = asyncio.create_task(_tick(seen, show), name="redraw")
+    try:
+        while True:
+            began = seen.clock.now()
+            try:
+                seen.succeeded(await look(client, ring, timeout_s=where.timeout_s))
+            except InputError:
+                raise
+            except KubeError as error:
+                if not seen.at:
+                    raise
+                seen.failed(error, server)
+            show()
+            await asyncio.sleep(max(interval_s, REST * (seen.clock.now() - began)))
+    finally:
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+
+
+async def _tick(seen: Seen, show: Callable[[], None]) -> None:
+    """Let the ages grow, also while an answer is waited for."""
+    while True:
+        await asyncio.sleep(TICK_S)
+        if seen.at:
+            show()
+
+
+def _display(form: Form | None) -> AbstractContextManager[Live | None]:
+    """A place to redraw in, where there is one: not in a pipe, not on a terminal that cannot move its cursor."""
+    if form is Form.JSON or not sys.stdout.isatty():
+        return nullcontext(None)
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(highlight=False)
+    if console.is_dumb_terminal:
+        return nullcontext(None)
+    return Live(console=console, auto_refresh=False, vertical_overflow="ellipsis")
+
+
+def _shower(live: Live | None, seen: Seen, form: Form | None) -> Callable[[], None]:
+    if form is Form.JSON:
+        return _once_for_each(seen, lambda: print_line(_json(seen)))
+    if live is None:
+        return _once_for_each(seen, lambda: _print_block(seen, is_wide=form is Form.WIDE))
+
+    def redraw() -> None:
+        from rich.text import Text
+
+        columns = live.console.width
+        shown = seen.lines(Screen(columns), is_wide=form is Form.WIDE)
+        told = Text("\n".join(shown), no_wrap=True, overflow="crop")
+        if seen.problem:
+            told.stylize("bold red", 0, len(shown[0]))
+        live.update(told, refresh=True)
+
+    return redraw
+
+
+def _once_for_each(seen: Seen, show: Callable[[], None]) -> Callable[[], None]:
+    """*show* for each new picture, and when the cluster stops answering; not for ages that grow."""
+    last: tuple[float, bool] | None = None
+
+    def shown() -> None:
+        nonlocal last
+        now = (seen.at, bool(seen.problem))
+        if now != last:
+            show()
+            sys.stdout.flush()
+        last = now
+
+    return shown
+
+
+def _print_block(seen: Seen, *, is_wide: bool) -> None:
+    print_line(f"-- {seen.clock.wall():%H:%M:%S}")
+    for line in seen.lines(Screen.of_stdout(), is_wide=is_wide):
+        print_line(line)
+
+
+def _json(seen: Seen) -> str:
+    import msgspec
+
+    document = {
+        "at": f"{seen.clock.wall():%Y-%m-%dT%H:%M:%SZ}",
+        "ageSeconds": round(seen.clock.now() - seen.at, 3),
+        "problem": seen.problem,
+        "rings": seen.looks,
+    }
+    return msgspec.json.encode(document).decode()

@@ -1,0 +1,1 @@
+"""`ringleader where`: who owns an object, or each of many, and who should."""
