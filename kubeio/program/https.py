@@ -8,7 +8,6 @@ certificate at any time; the next handshake uses it. Started by the sharder's ad
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 import httptools
 import structlog
 
-from kubeio.errors import InputError
+from kubeio.program.listening import listen
 
 if TYPE_CHECKING:
     import ssl
@@ -90,22 +89,14 @@ class PostServer:
         self._tasks = asyncio.TaskGroup()
 
     async def __aenter__(self) -> PostServer:
-        loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(
-                lambda: _Connection(self),
-                self.bind,
-                self.port,
-                ssl=self._tls,
-                ssl_handshake_timeout=_HANDSHAKE_S,
-            )
-        except OSError as error:
-            raise InputError(
-                self._flag,
-                f"{self.bind}:{self.port}",
-                f"cannot be listened on ({os.strerror(error.errno).lower() if error.errno else error})",
-                "choose a free port, or 0 for any",
-            ) from error
+        self._server = await listen(
+            lambda: _Connection(self),
+            self.bind,
+            self.port,
+            flag=self._flag,
+            tls=self._tls,
+            handshake_s=_HANDSHAKE_S,
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         await self._tasks.__aenter__()
         return self

@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import TracebackType
-from typing import Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
 
 import httptools
 
 from kubeio.errors import InputError
 from kubeio.program.door import Visitor
+
+if TYPE_CHECKING:
+    import ssl
 
 PATIENCE_S: Final = 15.0
 """To send a whole request, and to fetch an answer; also how long an idle connection is kept."""
@@ -35,6 +39,28 @@ _REASONS: Final = {
     502: "Bad Gateway",
     503: "Service Unavailable",
 }
+
+
+async def listen(
+    factory: Callable[[], asyncio.Protocol],
+    bind: str,
+    port: int,
+    *,
+    flag: str,
+    tls: ssl.SSLContext | None = None,
+    handshake_s: float | None = None,
+) -> asyncio.Server:
+    """A server on *bind*:*port*. Raises InputError naming *flag* if the address is taken."""
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(factory, bind, port, ssl=tls, ssl_handshake_timeout=handshake_s)
+    except OSError as error:
+        raise InputError(
+            flag,
+            f"{bind}:{port}",
+            f"cannot be listened on ({os.strerror(error.errno).lower() if error.errno else error})",
+            "choose a free port, or 0 for any",
+        ) from error
 
 
 class Reply(NamedTuple):
@@ -79,17 +105,7 @@ class HttpServer(ABC):
         """A task that answers *connection* or streams to it; cancelled when the connection is lost."""
 
     async def __aenter__(self) -> Self:
-        try:
-            self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(self), self.bind, self.port
-            )
-        except OSError as error:
-            raise InputError(
-                self._flag,
-                f"{self.bind}:{self.port}",
-                f"cannot be listened on ({os.strerror(error.errno).lower() if error.errno else error})",
-                "choose a free port, or 0 for any",
-            ) from error
+        self._server = await listen(lambda: Connection(self), self.bind, self.port, flag=self._flag)
         self.port = self._server.sockets[0].getsockname()[1]
         await self._tasks.__aenter__()
         return self
