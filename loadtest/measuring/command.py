@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Generic, TypeVar
 
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from devcluster.real import BinariesMissing
 from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError
+from kubeio.program.command_line import run_command
+from loadtest.measuring.document import Document
 from loadtest.measuring.goals import Figure, Verdict
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.table import print_tables
+
+D = TypeVar("D", bound=Document)
 
 
 class PlaneName(StrEnum):
@@ -20,6 +35,55 @@ class PlaneName(StrEnum):
 class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
+
+
+Save = Callable[[D], object]
+"""Keeps what is known so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark(Generic[D]):
+    """A benchmark from its flags to its files: what it runs, and what it shows of that."""
+
+    run: Callable[[Path, Meter, Save[D]], Awaitable[D]]
+    tables: Callable[[D], Sequence[Table]]
+    draw: Callable[[D, Path], bool]
+    out: Path
+    output: Format
+    strict: bool
+
+    async def measure(self, console: Console) -> int:
+        """The exit code. Raises: InputError."""
+        out = self.out
+        make_folder(out)
+        try:
+            with tempfile.TemporaryDirectory(prefix="ringleader-bench-") as name, Meter(console) as meter:
+                try:
+                    document = await self.run(Path(name), meter, lambda known: known.save(out))
+                finally:
+                    keep_logs(Path(name), out)
+        except BinariesMissing as missing:
+            raise InputError("--plane", "real", missing.reason, missing.remedy) from None
+        written = [document.save(out)]
+        if self.draw(document, out / "report.png"):
+            written.append(out / "report.png")
+        console.print(f"written: {', '.join(map(str, written))}", highlight=False)
+        if self.output is Format.JSON:
+            sys.stdout.write(document.encode().decode())
+        else:
+            print_tables(*self.tables(document))
+        return exit_code(document.figures, strict=self.strict)
+
+
+def run_benchmark(command: Callable[..., None], *, module: str) -> int:
+    """*command* as `python -m module`; the exit code."""
+    app = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.command()(command)
+    return run_command(app, name=f"python -m {module}")
 
 
 def choose_rows(only: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from devcluster.real import BinariesMissing
 from devcluster.real.build_progress import ConsoleProgress
-from kubeio.errors import InputError
 from kubeio.program import runtime
-from kubeio.program.command_line import run_command
-from loadtest.measuring.command import Format, PlaneName, choose_rows, exit_code, keep_logs, make_folder
-from loadtest.measuring.meter import Meter
-from loadtest.measuring.table import print_tables
+from loadtest.measuring.command import Benchmark, Format, PlaneName, choose_rows, run_benchmark
+from loadtest.measuring.document import Document
 from loadtest.measuring.wrk import find_wrk
 from loadtest.runtime_bench.contestants import Contestant, controller_runtime
-from loadtest.runtime_bench.report import Document, draw, tables
+from loadtest.runtime_bench.report import draw, tables
 from loadtest.runtime_bench.rows import NEED_PEERS, NEED_WRK, ROWS, Options
 from loadtest.runtime_bench.run import MODULE, run
 
@@ -66,49 +61,24 @@ def bench_runtime(
         lease_s=lease_s,
     )
     runtime.configure_logging(format="auto", level="error")
-    raise typer.Exit(runtime.run(_measure(options, out, output, strict=strict)))
-
-
-async def _measure(options: Options, out: Path, output: Format, *, strict: bool) -> int:
     console = Console(stderr=True)
-    make_folder(out)
-    go: list[Contestant] = []
-    if NEED_PEERS.intersection(options.rows):
-        go = await asyncio.to_thread(controller_runtime, ConsoleProgress(console))
-    try:
-        with tempfile.TemporaryDirectory(prefix="ringleader-bench-") as name, Meter(console) as meter:
-            try:
-                document = await run(options, Path(name), meter, go, lambda known: _save(known, out))
-            finally:
-                keep_logs(Path(name), out)
-    except BinariesMissing as missing:
-        raise InputError("--plane", "real", missing.reason, missing.remedy) from None
-    written = [_save(document, out)]
-    if draw(document, out / "report.png"):
-        written.append(out / "report.png")
-    console.print(f"written: {', '.join(map(str, written))}", highlight=False)
-    if output is Format.JSON:
-        sys.stdout.write(document.encode().decode())
-    else:
-        print_tables(*tables(document))
-    return exit_code(document.figures, strict=strict)
 
+    async def measured() -> int:
+        go: list[Contestant] = []
+        if NEED_PEERS.intersection(rows):
+            go = await asyncio.to_thread(controller_runtime, ConsoleProgress(console))
+        benchmark = Benchmark[Document](
+            run=lambda folder, meter, save: run(options, folder, meter, go, save),
+            tables=tables,
+            draw=draw,
+            out=out,
+            output=output,
+            strict=strict,
+        )
+        return await benchmark.measure(console)
 
-def _save(document: Document, out: Path) -> Path:
-    path = out / "report.json"
-    path.write_bytes(document.encode())
-    return path
-
-
-def main() -> int:
-    app = typer.Typer(
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.command()(bench_runtime)
-    return run_command(app, name=f"python -m {MODULE}")
+    raise typer.Exit(runtime.run(measured()))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_benchmark(bench_runtime, module=MODULE))

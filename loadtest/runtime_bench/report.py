@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from rich.table import Table
 
-from loadtest.measuring.goals import Figure
-from loadtest.measuring.machine import Machine
-from loadtest.measuring.rows import Row
-from loadtest.measuring.table import figures_table
+from loadtest.measuring.document import OTHER, OURS, THEIRS, Document, draw_rates
 
-_OURS, _THEIRS, _OTHER = "#0072B2", "#E69F00", "#009E73"  # Okabe-Ito: told apart by all
 _PEERS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "start_s": ("start, s", "{:.2f}".format),
     "peak_rss_mb": ("peak RSS, MB", "{:,.0f}".format),
@@ -23,34 +19,9 @@ _PEERS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
 }
 
 
-class Document(msgspec.Struct, kw_only=True):
-    """One run."""
-
-    command: str
-    started_at: str
-    took_s: float
-    plane: str
-    objects: int
-    machine: Machine
-    foreign_cores: float
-    """Cores that other work on the machine used meanwhile."""
-    versions: dict[str, str]
-    rows: list[Row]
-    figures: list[Figure]
-
-    def encode(self) -> bytes:
-        return msgspec.json.format(msgspec.json.encode(self)) + b"\n"
-
-    def row(self, key: str) -> Row | None:
-        return next((row for row in self.rows if row.key == key), None)
-
-
 def tables(document: Document) -> list[Table]:
     """The figures beside their goals; all contestants side by side, if they were measured."""
-    cores = document.machine.cores
-    title = f"{document.objects:,} objects, {document.plane} control plane, {cores} cores"
-    foreign = document.foreign_cores
-    found = [figures_table(document.figures, title=title, foreign_cores=foreign, cores=cores)]
+    found = [document.table()]
     contestants = _contestants(document)
     return [*found, _side_by_side(contestants)] if contestants else found
 
@@ -78,24 +49,8 @@ def _side_by_side(contestants: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def draw(document: Document, path: Path) -> bool:
     """A picture with a panel for each row that has one to show; false if none has."""
-    panels = [panel for panel in (_start_panel, _event_panel, _write_panel) if panel(document, None)]
-    if not panels:
-        return False
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    figure, all_axes = pyplot.subplots(
-        len(panels), 1, figsize=(10, 3.4 * len(panels)), squeeze=False, layout="constrained"
-    )
-    for panel, axes in zip(panels, all_axes[:, 0], strict=True):
-        panel(document, axes)
-        axes.grid(alpha=0.25)
-    figure.suptitle(f"{document.objects:,} objects, {document.machine.cores} cores, {document.started_at}")
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-    return True
+    shown = [panel for panel in (_start_panel, _event_panel, _write_panel) if panel(document, None)]
+    return document.draw([partial(panel, document) for panel in shown], path)
 
 
 def _start_panel(document: Document, axes: Any) -> bool:
@@ -104,13 +59,13 @@ def _start_panel(document: Document, axes: Any) -> bool:
     if axes is None or not shown:
         return bool(shown)
     names = [str(known["name"]) for known in shown.values()]
-    colours = [_OURS if key.startswith("ours") else _THEIRS for key in shown]
+    colours = [OURS if key.startswith("ours") else THEIRS for key in shown]
     bars = axes.barh(names, [known["start_s"] for known in shown.values()], color=colours)
     axes.bar_label(bars, [f" {known['peak_rss_mb']:,.0f} MB" for known in shown.values()], fontsize=8)
     row = document.row("start")
     lists_s = row.details.get("list_s") if row else None
     if isinstance(lists_s, list) and lists_s:
-        axes.axvline(sum(lists_s) / len(lists_s), color=_OTHER, linewidth=1, label="plain LIST")
+        axes.axvline(sum(lists_s) / len(lists_s), color=OTHER, linewidth=1, label="plain LIST")
         axes.legend(fontsize=8, frameon=False)
     axes.invert_yaxis()
     axes.margins(x=0.15)
@@ -123,7 +78,7 @@ def _event_panel(document: Document, axes: Any) -> bool:
     row = document.row("event")
     if axes is None or row is None or not row.details:
         return bool(row and row.details)
-    for key, colour, label in (("stub_ms", _OURS, "stub server"), ("real_ms", _THEIRS, "control plane")):
+    for key, colour, label in (("stub_ms", OURS, "stub server"), ("real_ms", THEIRS, "control plane")):
         waits = row.details.get(key)
         if isinstance(waits, list) and waits:
             ordered = sorted(waits)
@@ -139,11 +94,5 @@ def _write_panel(document: Document, axes: Any) -> bool:
     row = document.row("write")
     if axes is None or row is None or not row.series:
         return bool(row and row.series)
-    for series in row.series:
-        colour = _THEIRS if series.name.startswith("wrk") else _OURS
-        seconds = [(index + 0.5) * series.step_s for index in range(len(series.per_s))]
-        axes.plot(seconds, series.per_s, color=colour, label=series.name, linewidth=1.2)
-    axes.set(title="status writes", xlabel="seconds", ylabel="writes per second")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8, frameon=False, ncols=3)
+    draw_rates(axes, row, title="status writes", unit="writes")
     return True

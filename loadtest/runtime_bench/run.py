@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from loadtest.measuring.document import Document
 from loadtest.measuring.failures import told
 from loadtest.measuring.goals import Figure
 from loadtest.measuring.machine import Machine, command_line, read_machine, read_versions
@@ -23,7 +24,6 @@ from loadtest.runtime_bench.goals import GOALS, figure
 from loadtest.runtime_bench.ground import Ground, open_ground
 from loadtest.runtime_bench.rates import measure_rates
 from loadtest.runtime_bench.renewals import measure_renewals
-from loadtest.runtime_bench.report import Document
 from loadtest.runtime_bench.rows import LINES, Options
 from loadtest.runtime_bench.starting import measure_stall, measure_start
 from loadtest.runtime_bench.writing import measure_writes

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from devcluster.real import BinariesMissing
 from kubeio.errors import InputError
 from kubeio.program import runtime
-from kubeio.program.command_line import run_command
-from loadtest.measuring.command import Format, PlaneName, choose_rows, exit_code, keep_logs, make_folder
-from loadtest.measuring.meter import Meter
-from loadtest.measuring.table import print_tables
+from loadtest.measuring.command import Benchmark, Format, PlaneName, choose_rows, run_benchmark
 from loadtest.measuring.wrk import find_wrk
-from loadtest.sharder_bench.report import Document, draw, table
+from loadtest.sharder_bench.report import Document, draw
 from loadtest.sharder_bench.rows import NEED_WRK, ROWS, Options
 from loadtest.sharder_bench.run import run
 
@@ -59,7 +54,15 @@ def bench_sharder(
         rest_sizes=parse_sizes(rest_sizes),
     )
     runtime.configure_logging(format="auto", level="error")
-    raise typer.Exit(runtime.run(_measure(options, out, output, strict=strict)))
+    benchmark = Benchmark[Document](
+        run=lambda folder, meter, save: run(options, folder, meter, save),
+        tables=lambda document: [document.table()],
+        draw=draw,
+        out=out,
+        output=output,
+        strict=strict,
+    )
+    raise typer.Exit(runtime.run(benchmark.measure(Console(stderr=True))))
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -71,47 +74,5 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-async def _measure(options: Options, out: Path, output: Format, *, strict: bool) -> int:
-    console = Console(stderr=True)
-    make_folder(out)
-    try:
-        with tempfile.TemporaryDirectory(prefix="ringleader-bench-") as name, Meter(console) as meter:
-            try:
-                document = await run(options, Path(name), meter, lambda known: _save(known, out))
-            finally:
-                keep_logs(Path(name), out)
-    except BinariesMissing as missing:
-        raise InputError("--plane", "real", missing.reason, missing.remedy) from None
-    _write(document, out, console)
-    if output is Format.JSON:
-        sys.stdout.write(document.encode().decode())
-    else:
-        print_tables(table(document))
-    return exit_code(document.figures, strict=strict)
-
-
-def _save(document: Document, out: Path) -> Path:
-    path = out / "report.json"
-    path.write_bytes(document.encode())
-    return path
-
-
-def _write(document: Document, out: Path, console: Console) -> None:
-    written = [_save(document, out)]
-    if draw(document, out / "report.png"):
-        written.append(out / "report.png")
-    console.print(f"written: {', '.join(map(str, written))}", highlight=False)
-
-
-def main() -> int:
-    app = typer.Typer(
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.command()(bench_sharder)
-    return run_command(app, name="python -m loadtest.sharder_bench")
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_benchmark(bench_sharder, module="loadtest.sharder_bench"))

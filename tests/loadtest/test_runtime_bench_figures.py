@@ -24,6 +24,7 @@ from devcluster.real.build_progress import SilentProgress
 from kubeio.errors import InputError
 from kubeio.models import HasMeta
 from loadtest.measuring.command import choose_rows, exit_code
+from loadtest.measuring.document import Document
 from loadtest.measuring.goals import Figure, Goal, Verdict
 from loadtest.measuring.machine import Machine
 from loadtest.measuring.rows import Row
@@ -43,7 +44,7 @@ from loadtest.runtime_bench.ours import can_choose_storage, tick
 from loadtest.runtime_bench.rates import again
 from loadtest.runtime_bench.records import Began, Loaded, Records, Repeated, Ticked
 from loadtest.runtime_bench.renewals import Lateness, Renewal, lateness
-from loadtest.runtime_bench.report import Document, draw, tables
+from loadtest.runtime_bench.report import draw, tables
 from loadtest.runtime_bench.rows import LINES, ROWS, Options
 from loadtest.runtime_bench.starting import Start, Starts, figures
 from loadtest.runtime_bench.stub import Stub

@@ -38,7 +38,7 @@ from loadtest.sharder_bench.__main__ import parse_sizes
 from loadtest.sharder_bench.goals import GOALS, figure
 from loadtest.sharder_bench.list_server import Crowd, ListServer, matches
 from loadtest.sharder_bench.replicas import Join, join_row
-from loadtest.sharder_bench.report import Document, table
+from loadtest.sharder_bench.report import Document
 from loadtest.sharder_bench.rows import ROWS
 from loadtest.sharder_bench.run import LINES
 from loadtest.sharder_bench.throughput import Stretch
@@ -102,7 +102,7 @@ def test_the_table_shows_each_verdict_and_what_else_the_machine_did() -> None:
         figures=figures,
     )
     out = io.StringIO()
-    Console(file=out, width=160).print(table(document))
+    Console(file=out, width=160).print(document.table())
     lines = out.getvalue().splitlines()
     assert "100,000 objects, real control plane, 2 cores" in lines[0]
     for words in (("first assignment", " met "), ("take-over", "MISSED"), ("CPU", "not measured", "why")):
