@@ -8,7 +8,7 @@ ARGS ?=
 VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store loadtest failover endurance model mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store loadtest failover endurance model mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ demo-broken: setup ## the same with the fence switched off: must exit 1 and name
 
 test: setup ## lint, unit, property, fleet and integration tests
 	@VENV="$(VENV)" scripts/test $(ARGS)
+
+check: setup ## the everyday loop: lint, and the tests that take less than three seconds each
+	@VENV="$(VENV)" scripts/test --quick
 
 test-real: setup ## the tests on kube-apiserver VERSION=1.34, 1.35 or 1.36, built once into your cache
 	@VENV="$(VENV)" scripts/test-real "$(VERSION)" $(ARGS)

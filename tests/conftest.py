@@ -11,7 +11,12 @@ from tests import distribution
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--record", action="store_true", help="Keep how long each group of tests took.")
+    parser.addoption(
+        "--record", action="store_true", help="Keep how long groups took, and which tests were long."
+    )
+    parser.addoption(
+        "--quick", action="store_true", help="Leave out the tests that were long when last recorded."
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,11 +32,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)  # after pytest's own order of fixtures
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker: group by group, the longest first. All workers find the same order."""
+    """Without the long ones, if that is asked for; in a worker group by group, the longest first, the same in all."""
+    record = distribution.recorded()
+    if config.getoption("--quick"):
+        long = [item for item in items if item.nodeid in record.long]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item.nodeid not in record.long]
     if not hasattr(config, "workerinput"):
         return
     groups = {item.nodeid: distribution.group_of(item.nodeid) for item in items}
-    rank = distribution.longest_first(groups.values(), distribution.recorded())
+    rank = distribution.longest_first(groups.values(), record.groups)
     items.sort(key=lambda item: rank[groups[item.nodeid]])
 
 
@@ -49,13 +59,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 class Recorder:
-    """Sums what each group took, all phases, and keeps it when the run ends."""
+    """Sums what each test took, all phases, and keeps what is kept of it when the run ends."""
 
     def __init__(self) -> None:
         self._durations: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._durations[distribution.group_of(report.nodeid)] += report.duration
+        self._durations[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        distribution.record(self._durations)
+        distribution.record_of(self._durations).save()

@@ -1,21 +1,24 @@
 """Which tests go to the same worker, and in which order: what shares an expensive control plane, the longest first.
 
-Owns groups and their order; `durations.json` is its record, made anew by `scripts/test --record`. xdist alone
-begins with the modules of many tests, which are the quick ones, and starts a real API server for every module of
-the contract. Called by `conftest.py`.
+Owns groups and their order, and which tests are long; `durations.json` is its record, made anew by
+`scripts/test --record`. xdist alone begins with the modules of many tests, which are the quick ones, and starts a real
+API server for every module of the contract. Called by `conftest.py`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 DURATIONS: Final = Path(__file__).with_name("durations.json")
 UNKNOWN_S: Final = 30.0
 """What a group that nobody has timed yet counts as: it is begun early."""
+LONG_S: Final = 3.0
+"""A test of that length is left out of `make check`."""
 _PLANE: Final = re.compile(r"[^\[]*\[(embedded|real)\b")
 _SHARED: Final = {"tests/contract/": "tests/contract", "tests/kubeio/": "tests/kubeio"}
 """Folders whose modules share one control plane of a session."""
@@ -37,13 +40,27 @@ def longest_first(groups: Iterable[str], durations: Mapping[str, float]) -> dict
     return {group: rank for rank, group in enumerate(ordered)}
 
 
-def recorded() -> dict[str, float]:
-    """Seconds of each group, as last recorded."""
-    durations: dict[str, float] = json.loads(DURATIONS.read_text())
-    return durations
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Seconds of each group, and the tests that were long, as last recorded."""
+
+    groups: Mapping[str, float] = field(default_factory=dict)
+    long: Collection[str] = ()
+
+    def save(self) -> None:
+        groups = {group: round(seconds, 1) for group, seconds in sorted(self.groups.items())}
+        DURATIONS.write_text(json.dumps({"groups": groups, "long": sorted(self.long)}, indent=1) + "\n")
 
 
-def record(durations: Mapping[str, float]) -> None:
-    """Keep *durations* of groups."""
-    rounded = {group: round(seconds, 1) for group, seconds in sorted(durations.items())}
-    DURATIONS.write_text(json.dumps(rounded, indent=1) + "\n")
+def recorded() -> Record:
+    found = json.loads(DURATIONS.read_text())
+    return Record(found["groups"], frozenset(found["long"]))
+
+
+def record_of(tests: Mapping[str, float]) -> Record:
+    """What is kept of the seconds of each test, by node id."""
+    groups: dict[str, float] = {}
+    for nodeid, seconds in tests.items():
+        group = group_of(nodeid)
+        groups[group] = groups.get(group, 0.0) + seconds
+    return Record(groups, [nodeid for nodeid, seconds in tests.items() if seconds >= LONG_S])

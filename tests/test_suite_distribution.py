@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.distribution import group_of, longest_first
+from tests.distribution import LONG_S, group_of, longest_first, record_of
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,11 @@ def test_tests_that_share_a_control_plane_go_to_one_worker(nodeid: str, group: s
 def test_the_longest_begin_and_an_unknown_one_is_not_left_for_the_end() -> None:
     rank = longest_first(["quick", "slow", "new", "slow"], {"quick": 1.0, "slow": 100.0})
     assert sorted(rank, key=rank.__getitem__) == ["slow", "new", "quick"]
+
+
+def test_what_is_kept_are_the_seconds_of_groups_and_the_names_of_long_tests() -> None:
+    kept = record_of(
+        {"tests/a.py::test_long": LONG_S, "tests/a.py::test_short": 0.5, "tests/b.py::test": 1.0}
+    )
+    assert kept.groups == {"tests/a.py": LONG_S + 0.5, "tests/b.py": 1.0}
+    assert kept.long == ["tests/a.py::test_long"]

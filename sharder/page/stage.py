@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sharder.page.facts import Sectors
 from sharder.page.rooms import RingRoom
+from sharder.page.unworked import Unworked
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
@@ -42,6 +43,13 @@ class Stage:
         )
         self._board.show(spec.name, room)
         return room
+
+    def refuse(self, ring: str, problem: str) -> None:
+        """*ring* cannot be worked, until it is opened again."""
+        before = self._board.subject(ring)
+        if isinstance(before, Unworked):
+            before = before.before
+        self._board.show(ring, Unworked(before, problem))
 
     def forget(self, ring: str) -> None:
         """The ring is gone."""

@@ -363,6 +363,8 @@ class RingWork:
         tasks.create_task(mover.run(), name="mover")
 
     async def _report_refusal(self, reason: str, message: str) -> None:
+        if self._stage is not None:
+            self._stage.refuse(self.name, message)
         if not self._is_leading or not self._is_ours():
             return
         reporter = Reporter(self._home, self.name, _mapping(self._document, "status"), clock=self._clock)

@@ -240,6 +240,24 @@ async def test_the_hour_outlives_a_change_of_the_spec(ground: Ground) -> None:
         ]
 
 
+async def test_a_ring_that_is_refused_is_shown_with_the_reason_and_what_was_known(ground: Ground) -> None:
+    await ground.ring(key="Label")
+    async with served(ground) as page:
+        await wait_until(lambda: page.board.subject(RING) is not None)
+        ring = page.board.now()[RING]
+        assert not ring["acting"]
+        assert "spec.keyLabel" in ring["problem"]
+        status, told = await ask(page, f"/where/{RING}/websites.example.com/default/blog")
+        assert (status, "spec.keyLabel" in told["problem"]) == (404, True)
+        await ground.shard("a")
+        await ground.ring(key="Object")
+        await wait_until(lambda: "a" in page.board.now()[RING]["members"])
+        assert page.board.now()[RING]["problem"] == ""
+        await ground.ring(key="Label")
+        await wait_until(lambda: "spec.keyLabel" in page.board.now()[RING]["problem"])
+        assert "a" in page.board.now()[RING]["members"]
+
+
 async def test_a_ring_that_is_gone_leaves_the_page(ground: Ground) -> None:
     await ground.ring()
     async with served(ground) as page:

@@ -1,0 +1,37 @@
+"""A ring that cannot be worked, on the page: what was last seen of it, and why. Made by `stage`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sharder.page.facts import Found, NotFoundHere, RingFacts, Subject
+
+if TYPE_CHECKING:
+    from ring.ring import HashRing
+
+
+class Unworked:
+    """A ring that is not worked, and why: as it was seen last, *before* (None: it never was worked)."""
+
+    def __init__(self, before: Subject | None, problem: str) -> None:
+        self._before = before
+        self._problem = problem
+
+    @property
+    def before(self) -> Subject | None:
+        return self._before
+
+    def facts(self) -> RingFacts:
+        seen = self._before.facts() if self._before is not None else RingFacts()
+        note = "this ring is not worked"
+        return msgspec.structs.replace(seen, acting=False, converged=False, note=note, problem=self._problem)
+
+    def hash_ring(self) -> HashRing | None:
+        return self._before.hash_ring() if self._before is not None else None
+
+    async def find(self, resource: str, namespace: str, name: str) -> Found:
+        if self._before is None:
+            raise NotFoundHere(f"this ring is not worked: {self._problem}")
+        return await self._before.find(resource, namespace, name)
