@@ -41,7 +41,7 @@ Save = Callable[[D], object]
 """Keeps what is known so far."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Benchmark(Generic[D]):
     """A benchmark from its flags to its files: what it runs, and what it shows of that."""
 
