@@ -241,8 +241,17 @@ def _so_many(group: Group, tally: Tally, what: str) -> str:
 
 def _all_owned(seen: Seen) -> str:
     objects = sum(tally.objects for ring in seen.rings for tally in ring.tallies)
+    waited = sum(
+        group.count
+        for ring in seen.rings
+        for tally in ring.tallies
+        for (trouble, _), group in tally.groups.items()
+        if trouble in (Trouble.UNOWNED, Trouble.DEAD, Trouble.CONTESTED)
+    )
     of = f"{counted(objects, 'object')} of {counted(len(seen.rings), 'ring')}"
-    return f"{of} have living owners, or had at the second look"
+    if not waited:
+        return f"{of} have living owners"
+    return f"{of}; {waited:,} had no living owner at the first look, and those looked at again had one"
 
 
 CHECKS = (

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
+from kubeio.models import Meta
 from ringleader.doctor.checks import Level
 from ringleader.doctor.rounds import CHECKS
-from tests.ringleader.doctor.ward import CONFIGMAPS, KEYS, ONE, SITES, TWO, Ward
+from ringleader.doctor.seen import FullRing, Group, RingSeen, RingSpec, Seen, Tally, Trouble
+from tests.ringleader.doctor.ward import CONFIGMAPS, KEYS, ONE, SITES, TWO, WEBSITES, Ward
 
 
 async def test_a_healthy_plane_passes_every_check(ward: Ward) -> None:
@@ -52,3 +55,16 @@ async def test_namespaces_that_the_ring_does_not_select_are_not_looked_at(ward: 
     report = await ward.diagnose()
     assert report.level is Level.OK
     assert report.findings[0].summary.startswith("0 objects")
+
+
+def test_what_waited_at_the_first_look_is_counted_not_passed_over() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    ring = FullRing(Meta(name="websites"), RingSpec())
+    tally = Tally(WEBSITES, is_main=True, objects=10)
+    seen = Seen(now, rings=[RingSeen(ring, now, now, tallies=[tally])])
+    owners = next(check for check in CHECKS if check.name == "owners")
+    assert owners.fine(seen) == "10 objects of 1 ring have living owners"
+    tally.groups[Trouble.DEAD, "web-1-00000001"] = Group(count=4)
+    assert owners.fine(seen) == (
+        "10 objects of 1 ring; 4 had no living owner at the first look, and those looked at again had one"
+    )
