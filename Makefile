@@ -27,7 +27,7 @@ demo-broken: setup ## the same with the fence switched off: must exit 1 and name
 test: setup ## lint, unit, property, fleet and integration tests
 	@VENV="$(VENV)" scripts/test $(ARGS)
 
-check: setup ## the everyday loop: lint, and the tests that take less than three seconds each
+check: setup ## the everyday loop: lint, and the tests that take less than two seconds each
 	@VENV="$(VENV)" scripts/test --quick
 
 test-real: setup ## the tests on kube-apiserver VERSION=1.34, 1.35 or 1.36, built once into your cache

@@ -35,9 +35,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Without the long ones, if that is asked for; in a worker group by group, the longest first, the same in all."""
     record = distribution.recorded()
     if config.getoption("--quick"):
-        long = [item for item in items if item.nodeid in record.long]
+        stories = {
+            item.path for item in items if item.nodeid in record.long and item.get_closest_marker("story")
+        }
+        long = [item for item in items if item.nodeid in record.long or item.path in stories]
         config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item.nodeid not in record.long]
+        items[:] = [item for item in items if item not in long]
     if not hasattr(config, "workerinput"):
         return
     groups = {item.nodeid: distribution.group_of(item.nodeid) for item in items}

@@ -17,7 +17,7 @@ from typing import Final
 DURATIONS: Final = Path(__file__).with_name("durations.json")
 UNKNOWN_S: Final = 30.0
 """What a group that nobody has timed yet counts as: it is begun early."""
-LONG_S: Final = 3.0
+LONG_S: Final = 2.0
 """A test of that length is left out of `make check`."""
 _PLANE: Final = re.compile(r"[^\[]*\[(embedded|real)\b")
 _SHARED: Final = {"tests/contract/": "tests/contract", "tests/kubeio/": "tests/kubeio"}

@@ -27,7 +27,12 @@ from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.helm import Helm, HelmFailed
 from tests.chart.pods import PodProcess, own_address, pod_of, start_pod
 
-pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.story,
+    pytest.mark.real,
+    pytest.mark.fleet,
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 RELEASE = "ringleader"
 SYSTEM = "ringleader-system"

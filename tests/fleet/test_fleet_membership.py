@@ -13,7 +13,7 @@ from ringleader.testing.fleet import Fleet
 from tests.fleet.conftest import OBJECTS
 from tests.fleet.judging import judge, unattended_s
 
-pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.story, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def test_a_replica_that_joins_gets_its_share_and_little_else_moves(fleet: Fleet) -> None:
