@@ -38,8 +38,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         stories = {
             item.path for item in items if item.nodeid in record.long and item.get_closest_marker("story")
         }
-        long = [item for item in items if item.nodeid in record.long or item.path in stories]
-        config.hook.pytest_deselected(items=long)
+        long = {item for item in items if item.nodeid in record.long or item.path in stories}
+        config.hook.pytest_deselected(items=list(long))
         items[:] = [item for item in items if item not in long]
     if not hasattr(config, "workerinput"):
         return

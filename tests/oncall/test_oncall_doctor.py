@@ -194,7 +194,7 @@ async def test_fault_9_another_controller_heeds_no_label(night: Night) -> None:
         "does not heed the shard label",
         line,
     )
-    assert " works on it, and websites-operator writes it too" in await night.explained(line)
+    assert " works on it, and websites-operator wrote it too" in await night.explained(line)
 
 
 class TestWithASecondRing:

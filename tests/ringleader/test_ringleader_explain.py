@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,14 @@ from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.patch import ApplyPatch, MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS
 from kubeio.rest.client import Client
-from ringleader.inspect.cluster.sharders import ELECTION_LEASE
-from ringleader.inspect.explain.facts import Way, read_facts
+from ringleader.inspect.cluster.dates import DatedMeta, ManagedFields
+from ringleader.inspect.cluster.rings import Ring, RingFields
+from ringleader.inspect.cluster.sharders import ELECTION_LEASE, Sharders
+from ringleader.inspect.cluster.terms import Terms
+from ringleader.inspect.explain.diagnosis_work import well
+from ringleader.inspect.explain.facts import Facts, Way, read_facts
 from ringleader.inspect.explain.story import Story, lines, story
+from ringleader.inspect.where.one import Placement
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard
 from tests.sharder.io.test_sharder_placing import make
 
@@ -238,12 +244,45 @@ async def test_who_else_writes_an_object_is_told(ground: Ground) -> None:
     await owned(ground)
     await applied(ground, manager="publisher")
     found = await told(ground)
-    assert found.finding.cause == f"is where it belongs: {OWNER} works on it, and publisher writes it too"
+    assert found.finding.cause == f"is where it belongs: {OWNER} works on it, and publisher wrote it too"
     assert not found.finding.is_wrong
     lease = await ground.leases.get(OWNER)
     lease.metadata.annotations[KEYS.field_manager] = "publisher"
     await ground.leases.swap(lease)
     assert (await told(ground)).finding.cause == f"is where it belongs: {OWNER} works on it"
+
+
+def test_who_wrote_before_there_was_the_ring_is_no_stranger() -> None:
+    """The controller that the fleet took over from stands in managedFields for as long as the object lives."""
+    ring = Ring(Meta(name=RING, creation_timestamp="2026-11-21T12:00:00Z"), RingFields())
+    entry = ManagedFields("old-operator", "status", "2026-11-21T11:59:59Z")
+    meta = DatedMeta(name="blog", managed_fields=[entry])
+    facts = facts_of(ring, meta)
+    assert well(facts).cause == f"is where it belongs: {OWNER} works on it"
+    entry.time = "2026-11-21T12:00:01Z"
+    assert well(facts).cause.endswith("and old-operator wrote it too")
+
+
+def facts_of(ring: Ring, meta: DatedMeta) -> Facts:
+    placement = Placement(
+        object=SITE,
+        ring=RING,
+        owner=OWNER,
+        owner_member="a",
+        owner_state="ready",
+        drain_to=None,
+        desired_member="a",
+        desired_shard=OWNER,
+        is_placed=True,
+        key="",
+        key_from="",
+        hash="",
+        token="",
+        why=[],
+    )
+    terms = Terms(None, "", {})
+    now = datetime(2026, 11, 21, 13, tzinfo=UTC)
+    return Facts(placement, meta, ring, terms, [], Sharders(None), now)
 
 
 async def test_an_object_of_two_rings_is_told_with_both_owners(ground: Ground) -> None:

@@ -12,6 +12,8 @@ from ringleader.inspect.cluster.writers import is_tool, writers_of
 from ringleader.inspect.explain.finding import Finding
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ringleader.inspect.cluster.owner_page import ObjectPage
     from ringleader.inspect.explain.facts import Facts
 
@@ -41,22 +43,31 @@ def well(facts: Facts) -> Finding:
     if not strangers:
         return Finding(told, is_wrong=False)
     return Finding(
-        f"{told}, and {', '.join(strangers)} writes it too",
+        f"{told}, and {', '.join(strangers)} wrote it too",
         is_wrong=False,
         do=f"if that is a controller: it does not heed the label {facts.ring.keys.shard} (ringleader doctor)",
     )
 
 
 def _strangers(facts: Facts) -> list[str]:
-    """Field managers that wrote as a controller does, and are none of the ring's."""
+    """Field managers that wrote as a controller does since there is the ring, and are none of the ring's."""
     ours = writers_of(facts.ring, facts.lives)
     labelled = facts.meta.label_written(facts.ring.keys.shard)
     if labelled is not None:
         ours = ours | {labelled.manager}
+    began = seconds_since(facts.ring.metadata.creation_timestamp, facts.now)
     found = {
-        entry.manager for entry in facts.meta.managed_fields if entry.is_of_status or facts.above is not None
+        entry.manager
+        for entry in facts.meta.managed_fields
+        if (entry.is_of_status or facts.above is not None) and not _is_older(entry.time, began, facts.now)
     }
     return sorted(manager for manager in found - ours - {""} if not is_tool(manager))
+
+
+def _is_older(written: str | None, began_s: float | None, now: datetime) -> bool:
+    """Whether *written* is an instant more than *began_s* seconds before *now*."""
+    age_s = seconds_since(written, now)
+    return age_s is not None and began_s is not None and age_s > began_s
 
 
 def _unobserved(facts: Facts) -> Finding | None:
