@@ -198,6 +198,13 @@ async def test_a_contested_owner_is_waited_for(ground: Ground) -> None:
     assert f"waits 2 s before it is given away: the Lease of its owner {OWNER} was taken" in await first_line(
         ground
     )
+    election = await ground.leases.get(ELECTION_LEASE)
+    election.spec.holder_identity = ""
+    await ground.leases.swap(election)
+    assert (
+        f"is worked on by nobody: the Lease of its owner {OWNER} was taken, and no sharder leads"
+        in await first_line(ground)
+    )
 
 
 async def test_a_name_for_which_the_sharder_made_a_tombstone_is_told_as_such(ground: Ground) -> None:
@@ -209,6 +216,22 @@ async def test_a_name_for_which_the_sharder_made_a_tombstone_is_told_as_such(gro
         f"{SITE} waits to be given away: its label names nobody-00000001, whose Lease does not exist: it was deleted"
         " by hand, or the label was written by hand"
     ) in await first_line(ground)
+    election = await ground.leases.get(ELECTION_LEASE)
+    election.spec.holder_identity = ""
+    await ground.leases.swap(election)
+    line = await first_line(ground)
+    assert "is worked on by nobody: its label names nobody-00000001, whose Lease does not exist" in line
+    assert ", and no sharder leads: Lease default/ringleader-sharder is free" in line
+
+
+async def test_a_tombstone_that_is_contested_no_more_is_not_waited_for(ground: Ground) -> None:
+    await owned(ground, {KEYS.shard: "nobody-00000001"})
+    now = micro_time(SystemClock().wall())
+    made = Meta(name="nobody-00000001", labels={KEYS.ring_label: RING})
+    await ground.leases.create(Lease(made, LeaseSpec("sharder:sharder-1", 2, now, now, 0)))
+    line = await first_line(ground)
+    assert "is worked on by nobody: its label names nobody-00000001, whose Lease does not exist" in line
+    assert f"; the sharder gives it to {OWNER}" in line
 
 
 async def test_a_change_that_its_owner_has_not_observed_is_told(ground: Ground) -> None:
@@ -295,6 +318,13 @@ async def test_an_object_of_two_rings_is_told_with_both_owners(ground: Ground) -
     facts = await read_facts(ground.client, "website", key, ring_name=RING, way=Way(), timeout_s=10)
     assert story(facts).finding.cause == (
         f"has two owners: {OWNER} in ring {RING}, other-00000001 in ring more"
+    )
+    error = {"type": "ValueError", "message": "no", "at": ago(5)}
+    async with Pages(200, {**KNOWN, "failures": 3, "lastError": error}) as url:
+        way = Way(endpoint=url)
+        facts = await read_facts(ground.client, "website", key, ring_name=RING, way=way, timeout_s=10)
+    assert story(facts).finding.cause.startswith("fails: ValueError"), (
+        "what keeps the owner from it comes first"
     )
 
 

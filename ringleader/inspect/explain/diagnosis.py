@@ -17,6 +17,7 @@ from ringleader.inspect.explain.diagnosis_sharder import no_sharder, sharder_run
 from ringleader.inspect.explain.finding import Finding
 
 if TYPE_CHECKING:
+    from kubeio.models import Lease
     from ringleader.inspect.explain.facts import Facts
 
 NEW_S: Final = 10.0
@@ -25,11 +26,14 @@ NEW_S: Final = 10.0
 
 def diagnose(facts: Facts) -> Finding:
     """The one cause that explains the object's state; that all is well, if nothing is off."""
-    for question in (_unwanted, _unowned, _dead_owner, _silent_owner, _on_its_way, _elsewhere, _shared):
+    for question in (_unwanted, _unowned, _dead_owner, _silent_owner, _on_its_way, _elsewhere):
         found = question(facts)
         if found is not None:
             return found
-    return diagnosis_work.of_its_owner(facts) or diagnosis_work.well(facts)
+    at_work = diagnosis_work.of_its_owner(facts)
+    if at_work is not None and at_work.is_wrong:
+        return at_work
+    return _shared(facts) or at_work or diagnosis_work.well(facts)
 
 
 # ---- does its ring want it ------------------------------------------------------------------------------------
@@ -92,14 +96,8 @@ def _dead_owner(facts: Facts) -> Finding | None:
     if owner is None:
         return _no_such_owner(facts, shard)
     if lease is not None and is_tombstone(facts.ring, lease):
-        return Finding(
-            f"waits to be given away: its label names {shard}, whose Lease does not exist: it was deleted by hand, or"
-            " the label was written by hand",
-            since_seconds=_taken_age(facts),
-            do="wait for maxLeaseDurationSeconds; do not delete Leases, and keep the label"
-            f" {facts.ring.keys.shard} out of git and manifests",
-        )
-    if owner.state == "contested":
+        return _forged(facts, lease, shard)
+    if owner.state == "contested" and facts.sharders.lead is not False:
         wait = facts.terms.spec.max_lease_duration_s if facts.terms.spec else 60.0
         return Finding(
             f"waits {wait:g} s before it is given away: the Lease of its owner {shard} was taken, and it may still"
@@ -107,10 +105,27 @@ def _dead_owner(facts: Facts) -> Finding | None:
             since_seconds=_taken_age(facts),
             do="nothing; if this is often: who deletes Leases, or is drainPolicy Force needed?",
         )
-    if owner.is_live:
+    if owner.is_live and owner.state != "contested":
         return None
     renewed = seconds_since(lease.spec.renew_time if lease else None, facts.now)
-    return _orphan(facts, f"its owner {shard} is dead", renewed)
+    what = f"the Lease of its owner {shard} was taken" if owner.is_live else f"its owner {shard} is dead"
+    return _orphan(facts, what, renewed)
+
+
+def _forged(facts: Facts, lease: Lease, shard: str) -> Finding:
+    """The sharder made a Lease for a name that had none; while it is contested, a process may still work under it."""
+    cause = (
+        f"its label names {shard}, whose Lease does not exist:"
+        " it was deleted by hand, or the label was written by hand"
+    )
+    if facts.ring.keys.contested not in lease.metadata.annotations or facts.sharders.lead is False:
+        return _orphan(facts, cause, _taken_age(facts))
+    return Finding(
+        f"waits to be given away: {cause}",
+        since_seconds=_taken_age(facts),
+        do="wait for maxLeaseDurationSeconds; do not delete Leases, and keep the label"
+        f" {facts.ring.keys.shard} out of git and manifests",
+    )
 
 
 def _no_such_owner(facts: Facts, shard: str) -> Finding:
