@@ -31,7 +31,7 @@ from ringleader.inspect.plot.canvas import LONGEST, drawing, labels, save, short
 from ringleader.inspect.plot.circle import draw_ring
 from ringleader.inspect.plot.moves import MOST_SHOWN, OTHERS, draw_moves, gathered
 from ringleader.inspect.plot.record import Moment, encode, read_record
-from ringleader.inspect.plot.recording import Gains, Order, moves_of
+from ringleader.inspect.plot.recording import Order, moves_of
 from ringleader.inspect.plot.shares import draw_shares
 from ringleader.inspect.plot.timeline import draw_timeline
 from ringleader.inspect.simulate.change import apply_change
@@ -358,14 +358,6 @@ def test_a_recording_without_a_timeline_is_refused(lines: list[float], said: str
 def test_a_recording_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="FILE"):
         read_record(tmp_path / "gone", told=lambda line: None)
-
-
-def test_what_moved_is_what_members_gained_less_what_is_new() -> None:
-    gains = Gains()
-    assert gains.add({"a": 10, "b": 10}) == 0
-    assert gains.add({"a": 7, "b": 13}) == 3
-    assert gains.add({"a": 17, "b": 13}) == 3  # ten new objects are no moves
-    assert gains.add({"a": 12, "b": 13, "c": 5}) == 8
 
 
 def test_the_sharder_s_own_count_is_read_from_its_metrics() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from kubeio.labels import RingKeys
 from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
 
 
@@ -64,14 +63,13 @@ class Count(msgspec.Struct):
     away: Counter[str] = msgspec.field(default_factory=Counter)
     """Objects by the shard that has them although they belong to another one."""
 
-    def add(self, labels: dict[str, str], keys: RingKeys, *, desired: str = "") -> None:
-        """One object; *desired*: the shard that it belongs to, empty if that is not known or nobody."""
-        owner = labels.get(keys.shard, "")
-        self.owners[owner] += 1
-        if keys.drain in labels:
-            self.leaving[owner] += 1
+    def add(self, owner: str, *, is_leaving: bool, desired: str = "", number: int = 1) -> None:
+        """*number* objects of the shard *owner*; *desired*: the one they belong to, empty: not known, or nobody."""
+        self.owners[owner] += number
+        if is_leaving:
+            self.leaving[owner] += number
         if desired and owner != desired:
-            self.away[owner] += 1
+            self.away[owner] += number
 
 
 def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:

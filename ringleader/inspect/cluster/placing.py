@@ -73,7 +73,7 @@ class Placer:
         """The shard that each of *metas* belongs to; empty for nobody, and where only a controller tells the key."""
         if not len(self.hashed):
             return [""] * len(metas)
-        keys = [_known_key(self._kinds.role(resource, meta)) for meta in metas]
+        keys = [known_key(self._kinds.role(resource, meta)) for meta in metas]
         members = self.hashed.owners(key or "" for key in keys)
         return [
             self._filling.get(member, "") if key else "" for key, member in zip(keys, members, strict=True)
@@ -114,7 +114,7 @@ class Placer:
         )
 
 
-def _known_key(role: Role) -> str | None:
+def known_key(role: Role) -> str | None:
     """The key of an object of *role*, if no controller need be asked for it."""
     return None if isinstance(role, Outsider) else role.key
 

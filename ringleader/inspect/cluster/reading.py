@@ -61,13 +61,14 @@ async def read_picture(client: Client, discovery: Discovery, ring: Ring, *, time
     found = await read_lives(client, ring)
     placer = Placer(client, ring, await ring_kinds(discovery, ring), found)
     selection = await read_selection(client, ring.name, timeout_s=timeout_s)
-    count = Count()
+    keys, count = ring.keys, Count()
     for distributed in ring.spec.resources:
         resource = await discovery.resolve(distributed.kind.name)
         async for page in read_ahead(client, resource, timeout_s=timeout_s):
-            metas = [obj.meta for obj in page.objects if selection.wants(obj.meta, ring.keys)]
+            metas = [obj.meta for obj in page.objects if selection.wants(obj.meta, keys)]
             for meta, desired in zip(metas, placer.desired(resource, metas), strict=True):
-                count.add(meta.labels, ring.keys, desired=desired)
+                labels = meta.labels
+                count.add(labels.get(keys.shard, ""), is_leaving=keys.drain in labels, desired=desired)
     return picture(ring, found, count)
 
 

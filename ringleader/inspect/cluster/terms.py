@@ -54,14 +54,13 @@ class Selection:
 
     names: frozenset[str] | None = None
 
+    def selects(self, namespace: str) -> bool:
+        """Whether *namespace* (empty: of an object that has none) is selected."""
+        return self.names is None or not namespace or namespace in self.names
+
     def wants(self, meta: Meta, keys: RingKeys) -> bool:
         """Whether an object is the ring's business: its namespace is selected, or it still has the ring's label."""
-        return (
-            self.names is None
-            or not meta.namespace
-            or meta.namespace in self.names
-            or keys.shard in meta.labels
-        )
+        return self.selects(meta.namespace) or keys.shard in meta.labels
 
 
 async def read_selection(client: Client, ring: str, *, timeout_s: float) -> Selection:

@@ -1,20 +1,22 @@
 """`ringleader page`: the live page from a laptop, fed by what a kubeconfig may read. Reads only.
 
-Owns the loop that reads; the page and its service are `sharder.page`'s, what a reading means is `polled`'s. What cannot
+Owns the loop that reads; the page and its service are `sharder.page`'s, what a reading means is `shown`'s. What cannot
 be read for a while stays shown, with its age.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
 
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.program.failures import failure
 from kubeio.program.server import parse_bind
+from ringleader.inspect.cluster.following import Watches
 from ringleader.inspect.cluster.reading import named_ring, read_rings
-from ringleader.inspect.page.polled import PolledRing
+from ringleader.inspect.page.shown import ShownRing
 from ringleader.options import Connection, connected
 from ringleader.output import print_line
 
@@ -26,10 +28,6 @@ if TYPE_CHECKING:
 
 FLAG: Final = "--bind"
 PERIOD_S: Final = 1.0
-COUNT_EVERY_S: Final = 30.0
-"""Between two counts of all objects; longer where a count takes long."""
-COUNT_SHARE: Final = 0.1
-"""The part of the time that counting may take."""
 
 
 def run_page(where: Connection, *, ring: str | None, bind: str, is_opened: bool) -> int:
@@ -68,7 +66,7 @@ async def _serve(
     board = Board(title=cluster.server, clock=clock)
     reader = Reader(client, Discovery(client), board, only=ring, timeout_s=where.timeout_s)
     reviews = Reviews(client, timeout_s=where.timeout_s)
-    async with LivePage(board, reviews, bind=host, port=port, flag=FLAG, clock=clock) as page:
+    async with reader, LivePage(board, reviews, bind=host, port=port, flag=FLAG, clock=clock) as page:
         await reader.look()
         print_line(page.url)
         if is_opened:
@@ -78,39 +76,34 @@ async def _serve(
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(page.run(), name="live page")
             tasks.create_task(reader.run(), name="reader")
-            tasks.create_task(reader.count_often(), name="counter")
 
 
 class Reader:
-    """Reads rings, Leases and handoffs every second, objects now and then; shows them on *board*."""
+    """Reads rings and Leases every second and watches objects, until `async with` ends; shows them on *board*."""
 
     def __init__(
         self, client: Client, discovery: Discovery, board: Board, *, only: str | None, timeout_s: float
     ) -> None:
         self._client = client
-        self._discovery = discovery
+        self._watches = Watches(client, discovery)
         self._board = board
         self._only = only
         self._timeout_s = timeout_s
-        self._shown: dict[str, PolledRing] = {}
+        self._shown: dict[str, ShownRing] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._watches.close()
 
     async def run(self) -> None:
         """Look every second, until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_S)
             await self.look()
-
-    async def count_often(self) -> None:
-        """Count all objects again and again, until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            began = loop.time()
-            for ring in list(self._shown.values()):
-                try:
-                    await ring.count(at=self._board.at())
-                except KubeError as error:
-                    ring.problem = failure(error, server=self._client.cluster.server).message
-            await asyncio.sleep(max(COUNT_EVERY_S, (loop.time() - began) / COUNT_SHARE))
 
     async def look(self) -> None:
         """Read once; what cannot be read is told on the page."""
@@ -123,11 +116,12 @@ class Reader:
         for ring in found:
             if self._only in (None, ring.name):
                 if ring.name not in self._shown:
-                    self._shown[ring.name] = PolledRing(
+                    self._shown[ring.name] = ShownRing(
                         self._client,
-                        self._discovery,
+                        self._watches,
                         ring,
                         self._board.history(ring.name),
+                        now=self._board.at,
                         timeout_s=self._timeout_s,
                     )
                     self._board.show(ring.name, self._shown[ring.name])
@@ -135,10 +129,11 @@ class Reader:
         for name in self._shown.keys() - {ring.name for ring in found}:
             del self._shown[name]
             self._board.forget(name)
+        await self._watches.keep(self._shown)
 
-    async def _look_at(self, ring: PolledRing) -> None:
+    async def _look_at(self, ring: ShownRing) -> None:
         try:
-            await ring.look(at=self._board.at())
+            await ring.look()
         except KubeError as error:
             ring.problem = failure(error, server=self._client.cluster.server).message
         else:

@@ -1,8 +1,7 @@
 """Records a rebalance while it happens: who has how many objects, moment by moment, into a file of `record`'s form.
 
-Counts objects by pages of metadata, as `ringleader status` does. What has moved is the sharder's own count where its
-/metrics can be asked; otherwise what members gained from one moment to the next, which misses what came and went
-between two. Reads only. Called by `command`.
+Objects are listed once and watched from then on. What has moved is what the watch saw, or the sharder's own count where
+its /metrics are named. Reads only. Called by `command`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import asyncio
 import signal
 import urllib.request
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError, KubeError
+from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.picture import RingPicture
-from ringleader.inspect.cluster.reading import read_picture, read_rings
+from ringleader.inspect.cluster.reading import read_rings
 from ringleader.inspect.plot.record import Moment, encode
 from ringleader.inspect.simulate.premises import chosen_ring
 from ringleader.inspect.simulate.progress import progress
@@ -58,28 +57,13 @@ def run_record(where: Connection, order: Order) -> int:
     """Record until the time is over or Ctrl-C; how many moments there are. Raises: InputError, FailedAt."""
 
     async def work(client: Client, _: object) -> int:
+        from kubeio.rest.discovery import Discovery
+
         ring = chosen_ring(await read_rings(client, timeout_s=where.timeout_s), order.ring)
-        return await _Recorder(client, ring.name, order, timeout_s=where.timeout_s).run()
+        async with Following(client, Discovery(client), ring.name, timeout_s=where.timeout_s) as following:
+            return await _Recorder(following, ring.name, order).run()
 
     return connected(where, work)
-
-
-class Gains:
-    """What has moved, as seen from outside: what members gained between two moments, less what nobody had before."""
-
-    def __init__(self) -> None:
-        self.moved = 0
-        self._before: Mapping[str, int] | None = None
-
-    def add(self, members: Mapping[str, int]) -> int:
-        """Objects moved so far, after *members* were seen."""
-        if self._before is not None:
-            changes = Counter(members)
-            changes.subtract(self._before)
-            gained = sum(number for number in changes.values() if number > 0)
-            self.moved += max(0, gained - max(0, changes.total()))
-        self._before = members
-        return self.moved
 
 
 def objects_of(shown: RingPicture) -> dict[str, int]:
@@ -115,28 +99,26 @@ def moves_of(text: str, ring: str) -> tuple[int, int]:
 class _Recorder:
     """One recording."""
 
-    def __init__(self, client: Client, ring: str, order: Order, *, timeout_s: float) -> None:
-        self._client = client
+    def __init__(self, following: Following, ring: str, order: Order) -> None:
+        self._following = following
         self._ring = ring
         self._order = order
-        self._timeout_s = timeout_s
         self._clock = SystemClock()
-        self._gains = Gains()
         self._first: int | None = None
 
     async def run(self) -> int:
-        from kubeio.rest.discovery import Discovery
-
-        discovery, stopped, written = Discovery(self._client), asyncio.Event(), 0
+        stopped, written = asyncio.Event(), 0
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, stopped.set)
-        deadline = self._clock.now() + self._order.for_s
+        deadline = 0.0
         try:
             with self._order.file.open("wb") as file, progress(f"moments of ring {self._ring}", None) as done:
                 while True:
-                    if (moment := await self._moment(discovery, is_first=not written)) is not None:
+                    if (moment := await self._moment(is_first=not written)) is not None:
                         file.write(encode(moment))
                         file.flush()
+                        if not written:  # the first one takes a list of everything
+                            deadline = self._clock.now() + self._order.for_s
                         written += 1
                         done(1)
                     left_s = min(self._order.every_s, deadline - self._clock.now())
@@ -147,19 +129,12 @@ class _Recorder:
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
-    async def _moment(self, discovery: object, *, is_first: bool) -> Moment | None:
+    async def _moment(self, *, is_first: bool) -> Moment | None:
         """The ring now; None while it cannot be read, which ends only what had not begun."""
         try:
-            rings = await read_rings(self._client, timeout_s=self._timeout_s)
-            shown = await read_picture(
-                self._client,
-                discovery,  # type: ignore[arg-type]
-                chosen_ring(rings, self._ring),
-                timeout_s=self._timeout_s,
-            )
-            members = objects_of(shown)
-            gained = self._gains.add(members)
-            moved = gained if self._order.metrics is None else await self._counted()
+            (shown,) = await self._following.look()
+            seen = self._following.watches.moved(self._ring)
+            moved = seen if self._order.metrics is None else await self._counted()
         except InputError:
             raise
         except KubeError as error:
@@ -167,7 +142,7 @@ class _Recorder:
                 raise
             tell_on_stderr(f"{error}; the recording goes on")
             return None
-        return Moment(self._clock.wall(), moved, shown.in_flight, shown.unowned, members)
+        return Moment(self._clock.wall(), moved, shown.in_flight, shown.unowned, objects_of(shown))
 
     async def _counted(self) -> int:
         """Moves that are done since the first time. Raises: InputError."""

@@ -1,7 +1,7 @@
 """`ringleader status -w`: the same picture again and again, in its place on a terminal, as blocks of lines elsewhere.
 
 Owns the rhythm and what is said while the cluster does not answer: the last picture stays, with its age, until there is
-a newer one. Looking costs every object's metadata, so a look is followed by a rest of twice its length at least.
+a newer one. Objects are listed once and watched from then on: a look costs a few small reads.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from kubeio.clock import Clock, SystemClock
 from kubeio.errors import InputError, KubeError
 from kubeio.program.failures import failure
+from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.picture import RingPicture
-from ringleader.inspect.status.command import look
 from ringleader.inspect.status.layout import Screen, status_lines, wrapped
 from ringleader.inspect.status.pace import Paces
 from ringleader.options import Connection, connected
@@ -40,6 +40,8 @@ class Seen:
     """What is on the screen: the last picture, when it was taken, and what went wrong since."""
 
     clock: Clock
+    read: Callable[[], int] = int
+    """How many objects were read so far, while there is no picture."""
     looks: Sequence[RingPicture] = ()
     at: float = 0.0
     problem: str = ""
@@ -55,6 +57,8 @@ class Seen:
     def lines(self, screen: Screen, *, is_wide: bool) -> list[str]:
         """What to show: first, if the cluster does not answer, how old the rest is."""
         told: list[str] = []
+        if not self.at:
+            return [f"reading the objects: {self.read():,} so far"]
         if self.problem:
             old = age(self.clock.now() - self.at)
             text = f"no answer, this picture is {old} old: {self.problem}"
@@ -68,10 +72,14 @@ def run_watch(where: Connection, *, ring: str | None, form: Form | None, interva
         raise InputError("-o", form.value, "is not for -w", "use json (a line for each picture) or wide")
 
     async def watch(client: Client, cluster: Cluster) -> None:
-        seen = Seen(SystemClock())
+        from kubeio.rest.discovery import Discovery
+
+        following = Following(client, Discovery(client), ring, timeout_s=where.timeout_s)
+        seen = Seen(SystemClock(), lambda: len(following.watches))
         with _display(form) as live:
             show = _shower(live, seen, form)
-            await follow(client, cluster.server, seen, show, ring=ring, where=where, interval_s=interval_s)
+            async with following:
+                await follow(following, cluster.server, seen, show, interval_s=interval_s)
 
     try:
         connected(where, watch)
@@ -81,14 +89,7 @@ def run_watch(where: Connection, *, ring: str | None, form: Form | None, interva
 
 
 async def follow(
-    client: Client,
-    server: str,
-    seen: Seen,
-    show: Callable[[], None],
-    *,
-    ring: str | None,
-    where: Connection,
-    interval_s: float,
+    following: Following, server: str, seen: Seen, show: Callable[[], None], *, interval_s: float
 ) -> None:
     """Look and show until cancelled. Raises what the first look raises, and InputError when the ring is gone."""
     ticking = asyncio.create_task(_tick(seen, show), name="redraw")
@@ -96,7 +97,7 @@ async def follow(
         while True:
             began = seen.clock.now()
             try:
-                seen.succeeded(await look(client, ring, timeout_s=where.timeout_s))
+                seen.succeeded(await following.look())
             except InputError:
                 raise
             except KubeError as error:
@@ -114,8 +115,7 @@ async def _tick(seen: Seen, show: Callable[[], None]) -> None:
     """Let the ages grow, also while an answer is waited for."""
     while True:
         await asyncio.sleep(TICK_S)
-        if seen.at:
-            show()
+        show()
 
 
 def _display(form: Form | None) -> AbstractContextManager[Live | None]:
@@ -157,7 +157,7 @@ def _once_for_each(seen: Seen, show: Callable[[], None]) -> Callable[[], None]:
     def shown() -> None:
         nonlocal last
         now = (seen.at, bool(seen.problem))
-        if now != last:
+        if now != last and seen.at:
             show()
             sys.stdout.flush()
         last = now

@@ -1,0 +1,111 @@
+"""Rings looked at again and again: their objects are watched, the little that is left is read anew each time.
+
+Owns the watches, one set for each ring. Called by `status -w` and `plot timeline --record` (`Following`), and by
+`ringleader page` (`Watches`). Reads only.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from kubeio.clock import SystemClock
+from ringleader.inspect.cluster.keys import ring_kinds
+from ringleader.inspect.cluster.picture import RingPicture, picture
+from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
+from ringleader.inspect.cluster.sharders import read_sharders
+from ringleader.inspect.cluster.terms import read_selection
+from ringleader.inspect.cluster.watched import Hear, WatchedRing
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kubeio.rest.client import Client
+    from kubeio.rest.discovery import Discovery
+    from ringleader.inspect.cluster.rings import Ring
+
+
+class Watches:
+    """The watched rings, by name. What a ring says of its objects may change: then they are watched anew."""
+
+    def __init__(self, client: Client, discovery: Discovery) -> None:
+        self._client = client
+        self._discovery = discovery
+        self._rings: dict[str, tuple[object, WatchedRing]] = {}
+
+    async def of(self, ring: Ring, *, heard: Hear | None = None) -> WatchedRing:
+        """The objects of *ring*, as far as they were seen; *heard* is told what changes.
+
+        Raises: InputError if the cluster does not serve one of its resources, KubeError.
+        """
+        essence = ring.metadata.uid, ring.spec.resources, ring.keys.shard, ring.spec.key, ring.spec.key_label
+        known_as, watched = self._rings.get(ring.name, (None, None))
+        if watched is None or known_as != essence or watched.may_try_again:
+            kinds = await ring_kinds(self._discovery, ring)
+            refused = watched.refused if watched is not None else None
+            await self._end(ring.name)
+            watched = WatchedRing(self._client, kinds, ring, heard=heard, after=refused)
+            self._rings[ring.name] = essence, watched
+            watched.start()
+        return watched
+
+    async def keep(self, names: Collection[str]) -> None:
+        """End the watches of every other ring."""
+        for name in self._rings.keys() - set(names):
+            await self._end(name)
+
+    async def close(self) -> None:
+        """End them all."""
+        await self.keep(())
+
+    async def _end(self, name: str) -> None:
+        _, watched = self._rings.pop(name, (None, None))
+        if watched is not None:
+            await watched.close()
+
+    def __len__(self) -> int:
+        """Objects seen so far."""
+        return sum(len(watched) for _, watched in self._rings.values())
+
+    def moved(self, name: str) -> int:
+        """Moves from one member of the ring *name* to another since it is watched."""
+        _, watched = self._rings.get(name, (None, None))
+        return watched.moved if watched is not None else 0
+
+
+class Following:
+    """The rings of a cluster, or the one called *name*; `async with` ends the watches."""
+
+    def __init__(self, client: Client, discovery: Discovery, name: str | None, *, timeout_s: float) -> None:
+        self._client = client
+        self._name = name
+        self._timeout_s = timeout_s
+        self.watches = Watches(client, discovery)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.watches.close()
+
+    async def look(self) -> list[RingPicture]:
+        """The rings as they are now; the first time, once every object was seen. Raises: InputError, KubeError."""
+        rings = await read_rings(self._client, timeout_s=self._timeout_s)
+        wanted = rings if self._name is None else [named_ring(rings, self._name)]
+        await self.watches.keep([ring.name for ring in wanted])
+        sharders = await read_sharders(self._client, now=SystemClock().wall(), timeout_s=self._timeout_s)
+        found = [await self._look_at(ring) for ring in wanted]
+        return [msgspec.structs.replace(shown, warning=sharders.warning) for shown in found]
+
+    async def _look_at(self, ring: Ring) -> RingPicture:
+        watched = await self.watches.of(ring)
+        await watched.synced()
+        selection = await read_selection(self._client, ring.name, timeout_s=self._timeout_s)
+        lives = await read_lives(self._client, ring)
+        watched.take(ring, lives)
+        watched.check()
+        return picture(ring, lives, watched.count(selection))

@@ -1,0 +1,191 @@
+"""One ring as the live page shows it, from what is read of the cluster: its Leases, and its objects as they change.
+
+Owns the translation and the handoffs under way. Told to look by `ringleader.inspect.page.command`; what it shows is
+`sharder.page`'s to draw.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kubeio.models import ObjectKey
+from ring import HASH_SPACE, HashRing
+from ringleader.inspect.cluster.picture import ideal_shares, picture
+from ringleader.inspect.cluster.reading import read_lives
+from ringleader.inspect.cluster.rings import Life, Ring
+from ringleader.inspect.cluster.terms import read_selection
+from ringleader.inspect.where.one import find
+from sharder.page.facts import ROWS, Found, Handover, MemberFacts, RingFacts, Sectors
+from sharder.page.history import Move
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kubeio.rest.client import Client
+    from ringleader.inspect.cluster.following import Watches
+    from ringleader.inspect.cluster.picture import RingPicture
+    from ringleader.inspect.cluster.watched import Seen, WatchedRing
+    from sharder.page.history import History
+
+
+class ShownRing:
+    """One ring of the cluster. `look` costs a few small reads; objects are watched."""
+
+    def __init__(
+        self,
+        client: Client,
+        watches: Watches,
+        ring: Ring,
+        history: History,
+        *,
+        now: Callable[[], float],
+        timeout_s: float,
+    ) -> None:
+        self._client = client
+        self._watches = watches
+        self._ring = ring
+        self._history = history
+        self._now = now
+        self._timeout_s = timeout_s
+        self._lives: list[Life] = []
+        self._watched: WatchedRing | None = None
+        self._picture: RingPicture | None = None
+        self._read_at: float | None = None
+        self._handovers: dict[str, Handover] = {}
+        self._sectors = Sectors()
+        self.problem = ""
+        """Why nothing newer can be shown."""
+
+    def take(self, ring: Ring) -> ShownRing:
+        """A newer version of the ring was read."""
+        self._ring = ring
+        return self
+
+    async def look(self) -> None:
+        """Read the Leases, and count what the watches have seen. Raises KubeError."""
+        lives = await read_lives(self._client, self._ring)
+        selection = await read_selection(self._client, self._ring.name, timeout_s=self._timeout_s)
+        watched = await self._watches.of(self._ring, heard=self._heard)
+        if watched is not self._watched:
+            self._handovers.clear()  # what is under way is told again
+        self._watched, self._lives = watched, lives
+        watched.take(self._ring, lives)
+        if watched.is_synced:
+            self._picture = picture(self._ring, lives, watched.count(selection))
+        self._read_at = self._now()
+        self._history.saw(self._members(), at=self._read_at)
+        watched.check()
+
+    def hash_ring(self) -> HashRing | None:
+        return self._watched.hashed if self._watched is not None else None
+
+    def facts(self) -> RingFacts:
+        order, sectors = self._sectors.of(self.hash_ring())
+        status, shown = self._ring.status, self._picture
+        return RingFacts(
+            version=_number(status, "ringVersion") or 0,
+            converged=self._ring.condition("Balanced") == "True",
+            note=_note(self._ring),
+            problem=self.problem,
+            read_at=self._read_at,
+            objects=shown.objects if shown is not None else None,
+            counted_at=self._read_at if shown is not None else None,
+            unowned=shown.unowned if shown is not None else _number(status, "unassigned"),
+            misplaced=shown.misplaced if shown is not None else None,
+            in_flight=len(self._handovers),
+            members=self._members(),
+            handovers=list(self._handovers.values())[:ROWS],
+            order=order,
+            sectors=sectors,
+            resources=_resources(self._ring),
+        )
+
+    async def find(self, resource: str, namespace: str, name: str) -> Found:
+        """As `ringleader where`. Raises InputError, KubeError."""
+        key = ObjectKey(namespace, name)
+        placement = await find(
+            self._client, resource, key, ring_name=self._ring.name, timeout_s=self._timeout_s
+        )
+        return Found(
+            object=placement.object,
+            owner=placement.owner,
+            owner_member=placement.owner_member,
+            owner_state=placement.owner_state,
+            desired_member=placement.desired_member,
+            desired_shard=placement.desired_shard,
+            drain_to=placement.drain_to,
+            key=placement.key,
+            hash=placement.hash,
+            position=int(placement.hash, 16) / HASH_SPACE if placement.hash else None,
+            is_placed=placement.is_placed,
+            story=placement.why,
+        )
+
+    def _heard(self, resource: str, key: ObjectKey, before: Seen | None, after: Seen | None) -> None:
+        """An object changed, or is seen for the first time."""
+        name, at = f"{resource} {key}", self._now()
+        asked_before, asked = before.drain if before else None, after.drain if after else None
+        if asked_before is not None and asked is None:
+            ended = self._handovers.pop(name, None)
+            if ended is not None and after is not None:
+                self._history.moved(Move("handedOver", name, ended.source, ended.target), at=at)
+        elif after is not None and asked is not None and asked != asked_before:
+            begun = Handover(name, self._member(after.owner), self._member(asked), at)
+            self._handovers[name] = begun
+            self._history.moved(Move("asked", name, begun.source, begun.target), at=at)
+        elif after is not None and self._is_given(before, after):
+            source = before.owner if before else ""
+            kind = "takenOver" if source else "assigned"
+            self._history.moved(Move(kind, name, self._member(source), self._member(after.owner)), at=at)
+
+    def _is_given(self, before: Seen | None, after: Seen) -> bool:
+        """Whether an object got an owner just now; those of the first list had theirs."""
+        is_first = before is None and not (self._watched is not None and self._watched.is_synced)
+        return bool(after.owner) and not is_first and after.owner != (before.owner if before else "")
+
+    def _member(self, shard: str) -> str:
+        return self._watched.member_of(shard) if self._watched is not None else shard
+
+    def _members(self) -> dict[str, MemberFacts]:
+        ring = self.hash_ring()
+        weights = ring.weights if ring is not None else {}
+        shares = ring.shares() if ring is not None else {}
+        ideal = ideal_shares(self._ring, self._lives)
+        objects = {each.shard: each.objects for each in self._picture.members} if self._picture else {}
+        leaving = Counter(each.source for each in self._handovers.values())
+        found: dict[str, MemberFacts] = {}
+        for life in self._lives:
+            has_place = life.fills_place and life.member in weights
+            if life.member in found or not (has_place or life.is_live):
+                continue
+            found[life.member] = MemberFacts(
+                place="filled" if has_place else "none",
+                shard=life.shard,
+                state=life.state,
+                weight=float(weights.get(life.member, 0.0)),
+                share=round(float(shares.get(life.member, 0)), 6) if has_place else 0.0,
+                ideal=round(ideal.get(life.member, 0.0), 6) if has_place else 0.0,
+                objects=objects.get(life.shard, 0) if self._picture is not None else None,
+                in_flight=leaving[life.member],
+            )
+        return found
+
+
+def _number(status: Mapping[str, Any], field: str) -> int | None:
+    value = status.get(field)
+    return value if isinstance(value, int) else None
+
+
+def _note(ring: Ring) -> str:
+    """Why the sharder does not work the ring as usual, in its own words."""
+    for condition in ring.status.get("conditions") or []:
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            return str(condition.get("message") or condition.get("reason") or "the ring is not ready")
+    return "" if ring.status else "no sharder has worked this ring yet"
+
+
+def _resources(ring: Ring) -> list[str]:
+    mains = [each.kind.name for each in ring.spec.resources]
+    controlled = [kind.name for each in ring.spec.resources for kind in each.controlled_resources]
+    return list(dict.fromkeys([*mains, *controlled]))
