@@ -15,7 +15,6 @@ from kubeio.access.kubeconfig import nearest
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError
 from kubeio.resource import CONTROLLER_RINGS
-from ringleader.inspect.cluster.picture import Count, RingPicture, picture
 from ringleader.inspect.cluster.rings import Life, Ring, lives
 
 PAGE: Final = 1000
@@ -24,7 +23,6 @@ PAGE: Final = 1000
 if TYPE_CHECKING:
     from kubeio.resource import Resource
     from kubeio.rest.client import Client, Page
-    from kubeio.rest.discovery import Discovery
 
 
 async def read_rings(client: Client, *, timeout_s: float) -> list[Ring]:
@@ -50,26 +48,6 @@ async def read_lives(client: Client, ring: Ring) -> list[Life]:
 
     leases, _ = await Leases(client, ring.spec.lease_namespace).list(f"{ring.keys.ring_label}={ring.name}")
     return lives(ring, leases, now=SystemClock().wall())
-
-
-async def read_picture(client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float) -> RingPicture:
-    """What is shown of *ring* now. Cost: every object of its main resources, by pages of metadata."""
-    from ringleader.inspect.cluster.keys import ring_kinds
-    from ringleader.inspect.cluster.placing import Placer
-    from ringleader.inspect.cluster.terms import read_selection
-
-    found = await read_lives(client, ring)
-    placer = Placer(client, ring, await ring_kinds(discovery, ring), found)
-    selection = await read_selection(client, ring.name, timeout_s=timeout_s)
-    keys, count = ring.keys, Count()
-    for distributed in ring.spec.resources:
-        resource = await discovery.resolve(distributed.kind.name)
-        async for page in read_ahead(client, resource, timeout_s=timeout_s):
-            metas = [obj.meta for obj in page.objects if selection.wants(obj.meta, keys)]
-            for meta, desired in zip(metas, placer.desired(resource, metas), strict=True):
-                labels = meta.labels
-                count.add(labels.get(keys.shard, ""), is_leaving=keys.drain in labels, desired=desired)
-    return picture(ring, found, count)
 
 
 async def read_ahead(

@@ -22,9 +22,9 @@ from ringleader.inspect.cluster.picture import RingPicture
 from ringleader.inspect.cluster.reading import read_rings
 from ringleader.inspect.plot.record import Moment, encode
 from ringleader.inspect.simulate.premises import chosen_ring
-from ringleader.inspect.simulate.progress import progress
 from ringleader.inspect.simulate.stock import tell_on_stderr
 from ringleader.options import Connection, connected
+from ringleader.progress import progress
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client

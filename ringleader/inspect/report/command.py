@@ -18,7 +18,8 @@ import msgspec
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError, KubeError
 from kubeio.program.failures import failure
-from ringleader.inspect.cluster.reading import named_ring, read_lives, read_picture, read_rings
+from ringleader.inspect.cluster.following import Following
+from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.rings import ring_weights
 from ringleader.inspect.report.doctor import diagnose
 from ringleader.inspect.report.html import Report, RingPart, render
@@ -86,7 +87,8 @@ async def _part(client: Client, discovery: Discovery, ring: Ring, *, timeout_s: 
     weights: dict[str, float] = {}
     try:
         weights = dict(ring_weights(ring, await read_lives(client, ring)))
-        shown = await read_picture(client, discovery, ring, timeout_s=timeout_s)
+        async with Following(client, discovery, ring.name, timeout_s=timeout_s) as following:
+            (shown,) = await following.look()
     except KubeError as error:
         return RingPart(ring=ring, weights=weights, picture=None, problem=failure(error).message)
     return RingPart(ring=ring, weights=weights, picture=shown)

@@ -17,10 +17,10 @@ from ring import HashRing
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.rings import Ring, RingFields, ring_weights
 from ringleader.inspect.simulate.change import Weights, parse_members, ring_of
-from ringleader.inspect.simulate.progress import progress
 from ringleader.inspect.simulate.simulation import Batch, Rate
 from ringleader.inspect.simulate.stock import invented, listed, parse_objects, read_stock, tell_on_stderr
 from ringleader.options import Connection, connected
+from ringleader.progress import progress
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client

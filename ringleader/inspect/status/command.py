@@ -5,27 +5,27 @@ Owns the one-time look; how it is laid out is `layout`'s, looking again and agai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from kubeio.clock import SystemClock
+from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.picture import RingPicture
-from ringleader.inspect.cluster.reading import named_ring, read_picture, read_rings
-from ringleader.inspect.cluster.sharders import read_sharders
 from ringleader.inspect.status.layout import Screen, member_table, ring_table, status_lines
 from ringleader.inspect.status.pace import Paces
 from ringleader.options import Connection, connected
 from ringleader.output import Form, print_document, print_line
+from ringleader.progress import progress
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
 
 __all__ = ["member_table", "ring_table", "run_status"]
 
-APART_S: Final = 1.0
+APART_S: Final = 2.0
 """Between the two looks that an estimate takes."""
+TOLD_EVERY_S: Final = 0.2
 
 
 def run_status(
@@ -60,29 +60,35 @@ def run_status(
     return 0
 
 
-async def look(client: Client, name: str | None, *, timeout_s: float) -> list[RingPicture]:
-    """The rings of the cluster, or the one called *name*, as they are now. Raises InputError, KubeError."""
-    from kubeio.rest.discovery import Discovery
-
-    rings = await read_rings(client, timeout_s=timeout_s)
-    wanted = rings if name is None else [named_ring(rings, name)]
-    discovery = Discovery(client)
-    sharders = await read_sharders(client, now=SystemClock().wall(), timeout_s=timeout_s)
-    found = [await read_picture(client, discovery, ring, timeout_s=timeout_s) for ring in wanted]
-    return [msgspec.structs.replace(shown, warning=sharders.warning) for shown in found]
-
-
 async def look_with_pace(
     client: Client, name: str | None, *, timeout_s: float, wants_pace: bool
 ) -> Sequence[RingPicture]:
-    """One look; a second one, a moment later, if something is still on its way and its pace is wanted."""
-    import asyncio
+    """One look; a second one, a moment later, if something is still on its way and its pace is wanted.
+
+    Raises: InputError for an unknown ring, KubeError.
+    """
+    from kubeio.rest.discovery import Discovery
 
     clock, paces = SystemClock(), Paces()
-    at = clock.now()
-    found = [paces.paced(shown, at) for shown in await look(client, name, timeout_s=timeout_s)]
-    if not wants_pace or not any(shown.to_do for shown in found):
-        return found
-    await asyncio.sleep(APART_S)
-    at = clock.now()
-    return [paces.paced(shown, at) for shown in await look(client, name, timeout_s=timeout_s)]
+    async with Following(client, Discovery(client), name, timeout_s=timeout_s) as following:
+        with progress("objects", None) as done:
+            telling = asyncio.create_task(_tell(following, done), name="progress")
+            try:
+                first = await following.look()
+            finally:
+                telling.cancel()
+        found = [paces.paced(shown, clock.now()) for shown in first]
+        if not wants_pace or not any(shown.to_do for shown in found):
+            return found
+        await asyncio.sleep(APART_S)
+        return [paces.paced(shown, clock.now()) for shown in await following.look()]
+
+
+async def _tell(following: Following, done: Callable[[int], None]) -> None:
+    """Tell how many objects were read, until cancelled."""
+    told = 0
+    while True:
+        await asyncio.sleep(TOLD_EVERY_S)
+        read = len(following.watches)
+        done(read - told)
+        told = read
