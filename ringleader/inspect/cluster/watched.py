@@ -20,6 +20,7 @@ import msgspec
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey
+from kubeio.watches.versions import is_older
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
 from ring import HashRing, hash_key
 from ringleader.inspect.cluster.picture import Count
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from sharder.planning.keys import RingKinds
 
 _LOOKS_S: Final = 0.05
+_QUIET_S: Final = 0.3
 _REFUSED_S: Final = 5.0
 _TRIES: Final = 3
 """A first list that failed so often is told; the watch goes on trying."""
@@ -77,6 +79,7 @@ class WatchedRing:
         heard: Hear | None = None,
         after: KubeError | None = None,
     ) -> None:
+        self._client = client
         self._after = after
         self._clock = SystemClock()
         self._began = self._clock.now()
@@ -98,6 +101,7 @@ class WatchedRing:
             if resource.group_resource in distributed
         ]
         self._unlisted = len(self._sessions)
+        self._behind = list(self._sessions)
         self._tasks: list[asyncio.Task[None]] = []
 
     # ---- its life
@@ -142,10 +146,22 @@ class WatchedRing:
             raise self._after
 
     async def synced(self) -> None:
-        """Return once every object was seen. Raises KubeError."""
+        """Return once every object was seen, and what happened to it while the list was read. Raises KubeError."""
         while not self.is_synced:
             if self.refused is not None or any(session.failures >= _TRIES for session in self._sessions):
                 self.check()
+            await asyncio.sleep(_LOOKS_S)
+        while self._behind:
+            await self._caught_up(self._behind[-1])
+            self._behind.pop()
+
+    async def _caught_up(self, session: ListWatch) -> None:
+        """A list may take a minute on a busy server: return when no more news come, or those of now have come."""
+        page = await self._client.list_page(session.resource, limit=1, metadata_only=True)
+        while is_older(session.resource_version, page.resource_version):
+            self.check()
+            if self._clock.now() - session.sign_of_life_at >= _QUIET_S:
+                return
             await asyncio.sleep(_LOOKS_S)
 
     # ---- what is asked of it
