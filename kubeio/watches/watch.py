@@ -87,7 +87,8 @@ class ListWatch:
     """The session. `events` is iterated once; the other attributes may be read at any time.
 
     *since*: the version of a list that the consumer reads by itself. The session begins with the watch then, and
-    `events` raises what makes another list necessary instead of reading one.
+    `events` raises what makes another list necessary instead of reading one. Without *streams_lists* the first list
+    comes in pages too: a server short of CPU sends those sooner than as many single events.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class ListWatch:
         metadata_only: bool = False,
         page_size: int = 500,
         silence_s: float = 90.0,
+        streams_lists: bool = True,
         since: str = "",
         clock: Clock,
         rng: random.Random,
@@ -125,7 +127,7 @@ class ListWatch:
         self._has_picture = bool(since)  # of now: the watch can go on from `resource_version`
         self._had_picture = bool(since)  # ever
         self._lists = not since
-        self._streams_lists = True
+        self._streams_lists = streams_lists
         self._limit = page_size
 
     async def events(self) -> AsyncGenerator[WatchEvent, None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
 
 import msgspec
 
@@ -82,6 +83,8 @@ class Following:
         self._client = client
         self._name = name
         self._timeout_s = timeout_s
+        self._current: WeakSet[WatchedRing] = WeakSet()
+        """Those that were seen to be up to date once."""
         self.watches = Watches(client, discovery)
 
     async def __aenter__(self) -> Self:
@@ -104,8 +107,16 @@ class Following:
     async def _look_at(self, ring: Ring) -> RingPicture:
         watched = await self.watches.of(ring)
         await watched.synced()
+        shown = await self._picture(ring, watched)
+        if shown.to_do and watched not in self._current:
+            await watched.caught_up()
+            shown = await self._picture(ring, watched)
+        self._current.add(watched)
+        watched.check()
+        return shown
+
+    async def _picture(self, ring: Ring, watched: WatchedRing) -> RingPicture:
         selection = await read_selection(self._client, ring.name, timeout_s=self._timeout_s)
         lives = await read_lives(self._client, ring)
         watched.take(ring, lives)
-        watched.check()
         return picture(ring, lives, watched.count(selection))

@@ -12,7 +12,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -25,6 +25,7 @@ from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWat
 from ring import HashRing, hash_key
 from ringleader.inspect.cluster.picture import Count
 from ringleader.inspect.cluster.placing import known_key
+from ringleader.inspect.cluster.reading import PAGE
 from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
     from sharder.planning.keys import RingKinds
 
 _LOOKS_S: Final = 0.05
-_QUIET_S: Final = 0.3
+_QUIET_S: Final = 2.0
+_PATIENCE_S: Final = 30.0
 _REFUSED_S: Final = 5.0
+_ROUTINE: Final = 2
+"""Failures in a row that are worth telling: a watch that ends too early, or has to list again, does so once."""
 _TRIES: Final = 3
 """A first list that failed so often is told; the watch goes on trying."""
 
@@ -96,12 +100,19 @@ class WatchedRing:
         """The ring as the Leases show it; None before `take`."""
         distributed = {each.kind.name for each in ring.spec.resources}
         self._sessions = [
-            ListWatch(client, resource, metadata_only=True, clock=self._clock, rng=random.Random())  # noqa: S311
+            ListWatch(
+                client,
+                resource,
+                metadata_only=True,
+                page_size=PAGE,
+                streams_lists=False,
+                clock=self._clock,
+                rng=random.Random(),  # noqa: S311
+            )
             for resource in kinds.resources
             if resource.group_resource in distributed
         ]
         self._unlisted = len(self._sessions)
-        self._behind = list(self._sessions)
         self._tasks: list[asyncio.Task[None]] = []
 
     # ---- its life
@@ -139,29 +150,38 @@ class WatchedRing:
 
     def check(self) -> None:
         """Raises KubeError if what is known may be out of date."""
-        for error in (self.refused, *(session.last_error for session in self._sessions)):
-            if error is not None:
-                raise error
+        if self.refused is not None:
+            raise self.refused
+        for session in self._sessions:
+            if session.last_error is not None and session.failures >= _ROUTINE:
+                raise session.last_error
         if self._after is not None and not self.is_synced:
             raise self._after
 
     async def synced(self) -> None:
-        """Return once every object was seen, and what happened to it while the list was read. Raises KubeError."""
+        """Return once every object was seen. Raises KubeError."""
         while not self.is_synced:
             if self.refused is not None or any(session.failures >= _TRIES for session in self._sessions):
                 self.check()
             await asyncio.sleep(_LOOKS_S)
-        while self._behind:
-            await self._caught_up(self._behind[-1])
-            self._behind.pop()
+
+    async def caught_up(self) -> None:
+        """Return once the watches have told what happened while the lists were read, and count moves from there.
+
+        On a busy server a list takes a minute: what comes after it at once is old news. Raises KubeError.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                for session in self._sessions:
+                    await self._caught_up(session)
+        self._moves.clear()
 
     async def _caught_up(self, session: ListWatch) -> None:
-        """A list may take a minute on a busy server: return when no more news come, or those of now have come."""
         page = await self._client.list_page(session.resource, limit=1, metadata_only=True)
+        asked_at = self._clock.now()
         while is_older(session.resource_version, page.resource_version):
-            self.check()
-            if self._clock.now() - session.sign_of_life_at >= _QUIET_S:
-                return
+            if self._clock.now() - max(asked_at, session.sign_of_life_at) >= _QUIET_S:
+                return  # nothing happens to these objects: their newest version is an old one
             await asyncio.sleep(_LOOKS_S)
 
     # ---- what is asked of it
