@@ -67,6 +67,8 @@ class Handoffs:
         """What came or changed since it was last planned."""
         self._look_at_all = True
         self._reported: set[str] = set()
+        self.answered_at = 0.0
+        """When an owner last answered, on the sharder's clock."""
         self.on_misled: Callable[[], None] = _tell_nobody
         """Called when an object may have been passed on to where it does not belong: no watch shows it there."""
         self.on_ended: Callable[[WorkKey, Meta], None] | None = None
@@ -219,6 +221,7 @@ class Handoffs:
             self.on_misled()
         self._unlooked.discard(work)
         self.budget.end(work)
+        self.answered_at = self._duty.clock.now()
         if meta is not None and self.on_ended is not None:
             self.on_ended(work, meta)
 

@@ -45,20 +45,28 @@ class Progress:
     removed: Sequence[str] = ()
     still_labelled: int | None = None
     last: Convergence | None = None
-    moved: Convergence | None = None
-    """The last one for which something had to move."""
+    rebalanced: Rebalanced | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """The last time that everything was found at its place: when, and how long after the change that disturbed it.
-
-    *moved*: objects that were given from one shard to another in that time, not counting what they control.
-    """
+    """The last time that everything was found at its place: when, and how long after the change that disturbed it."""
 
     at: str
     took_s: float
     objects: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalanced:
+    """The last convergence for which something had to move: when, and what moved within which time.
+
+    *took_s* is from the first move to the last: what was waited for before, and the look at everything after, say
+    nothing of how quickly objects move. *moved* counts objects without what they control.
+    """
+
+    at: str
+    took_s: float
     moved: int
 
 
@@ -106,11 +114,11 @@ def plan_status(
             "durationSeconds": round(progress.last.took_s, 3),
             "objects": progress.last.objects,
         }
-    if progress.moved is not None:
+    if progress.rebalanced is not None:
         status["lastRebalance"] = {
-            "time": progress.moved.at,
-            "durationSeconds": round(progress.moved.took_s, 3),
-            "moved": progress.moved.moved,
+            "time": progress.rebalanced.at,
+            "durationSeconds": round(progress.rebalanced.took_s, 3),
+            "moved": progress.rebalanced.moved,
         }
     return status
 

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sharder.membership.lives import State
-from sharder.rings.status import Convergence, Progress, plan_conditions, plan_status
+from sharder.rings.status import Convergence, Progress, Rebalanced, plan_conditions, plan_status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,10 +43,9 @@ class Survey:
         self._rebalance = rebalance
         self._late: set[str] = set()
         self._disturbed_at = duty.clock.now()
-        self._moved_before = 0
         self._told_version: int | None = None
         self._last: Convergence | None = None
-        self._last_with_moves: Convergence | None = None
+        self._rebalanced: Rebalanced | None = None
 
     def status(self, reporter: Reporter, *, generation: int) -> Mapping[str, object]:
         """The ring's status now; sets the gauges on the way."""
@@ -65,7 +64,7 @@ class Survey:
             self._count_members(view, newer)
             if newer.ring_version != view.ring_version:
                 self._disturbed_at = self._duty.clock.now()
-                self._moved_before = self._duty.objects.moved
+                self._duty.objects.moves.begin_anew()
             view = newer
 
     def _progress(self) -> Progress:
@@ -80,7 +79,7 @@ class Survey:
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),
             last=self._last,
-            moved=self._last_with_moves,
+            rebalanced=self._rebalanced,
             removed=self._removed(),
             still_labelled=self._rebalance.still_labelled,
         )
@@ -99,11 +98,12 @@ class Survey:
         self._told_version = rebalance.converged_version
         took_s = max(0.0, rebalance.converged_at - self._disturbed_at)
         wall = self._duty.clock.wall()
-        moved = self._duty.objects.moved - self._moved_before
         at = wall.strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._last = Convergence(at, took_s, rebalance.last_seen or 0, moved)
-        if moved:
-            self._last_with_moves = self._last
+        self._last = Convergence(at, took_s, rebalance.last_seen or 0)
+        moves = self._duty.objects.moves
+        if moves.count:
+            moving_s = moves.took_s(answered_at=self._handoffs.answered_at)
+            self._rebalanced = Rebalanced(at, moving_s, moves.count)
         self._duty.metrics.convergence_s.labels(ring=self._ring).set(took_s)
         self._duty.metrics.converged_at_s.labels(ring=self._ring).set(wall.timestamp())
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 from kubeio.errors import Forbidden
 from sharder.membership.lives import State
 from sharder.membership.view import Hold, View, WaitReason
-from sharder.rings.status import Condition, Convergence, Progress, plan_conditions, plan_members, plan_status
+from sharder.rings.status import (
+    Condition,
+    Convergence,
+    Progress,
+    Rebalanced,
+    plan_conditions,
+    plan_members,
+    plan_status,
+)
 from sharder.unowned.denials import FORGET_S, TRY_AGAIN_S, Denials, Right
 from tests.sharder.pure.views import make_view
 
@@ -101,7 +109,7 @@ def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> Non
 
 def test_the_last_convergence_is_told_once_there_was_one() -> None:
     assert "lastConvergence" not in plan_status(TWO, IDLE, generation=1, conditions=[])
-    last = Convergence(at="2026-11-21T10:00:00Z", took_s=1.23456, objects=7, moved=4)
+    last = Convergence(at="2026-11-21T10:00:00Z", took_s=1.23456, objects=7)
     status = plan_status(TWO, replace(IDLE, last=last), generation=1, conditions=[])
     assert status["lastConvergence"] == {
         "time": "2026-11-21T10:00:00Z",
@@ -109,8 +117,9 @@ def test_the_last_convergence_is_told_once_there_was_one() -> None:
         "objects": 7,
     }
     assert "lastRebalance" not in status
-    status = plan_status(TWO, replace(IDLE, moved=last), generation=1, conditions=[])
-    assert status["lastRebalance"] == {"time": "2026-11-21T10:00:00Z", "durationSeconds": 1.235, "moved": 4}
+    rebalanced = Rebalanced(at="2026-11-21T10:00:00Z", took_s=0.98765, moved=4)
+    status = plan_status(TWO, replace(IDLE, rebalanced=rebalanced), generation=1, conditions=[])
+    assert status["lastRebalance"] == {"time": "2026-11-21T10:00:00Z", "durationSeconds": 0.988, "moved": 4}
 
 
 # ---- rights ---------------------------------------------------------------------------------------------------
