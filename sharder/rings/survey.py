@@ -71,8 +71,9 @@ class Survey:
         now = self._duty.clock.now()
         late = Counter(handoff.owner for handoff in self._handoffs.budget.overdue(at=now).values())
         self._note_convergence()
+        released = self._released()
         return Progress(
-            unassigned=len(self._waiting),
+            unassigned=len(self._waiting) if released is None else 0,
             in_flight=self._handoffs.budget.in_flight(),
             late=late,
             is_converged=self._rebalance.is_converged,
@@ -82,7 +83,12 @@ class Survey:
             rebalanced=self._rebalanced,
             removed=self._removed(),
             still_labelled=self._rebalance.still_labelled,
+            released=released,
         )
+
+    def _released(self) -> int | None:
+        """Objects given up since this sharder began to; None unless the ring is being deleted."""
+        return self._handoffs.given_up + self._duty.objects.stripped if self._duty.releasing else None
 
     def _removed(self) -> list[str]:
         if self._rebalance.former_free.is_set():
@@ -110,7 +116,8 @@ class Survey:
     def _measure(self, view: View, progress: Progress) -> None:
         metrics, ring = self._duty.metrics, self._ring
         metrics.unowned.labels(ring=ring).set(progress.unassigned)
-        metrics.oldest_unowned_s.labels(ring=ring).set(self._waiting.oldest_s(self._duty.clock.now()))
+        oldest_s = self._waiting.oldest_s(self._duty.clock.now()) if progress.unassigned else 0.0
+        metrics.oldest_unowned_s.labels(ring=ring).set(oldest_s)
         metrics.misplaced.labels(ring=ring).set(self._rebalance.misplaced)
         metrics.in_flight.labels(ring=ring).set(sum(progress.in_flight.values()))
         metrics.missing_rights.labels(ring=ring).set(len(self._duty.denials))

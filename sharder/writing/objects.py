@@ -14,7 +14,8 @@ import structlog
 
 from kubeio.errors import ApiError, Conflict, Forbidden, Invalid, KubeError, NotFound
 from kubeio.models import HasMeta
-from sharder.planning.decisions import reason_of
+from sharder.planning.decisions import Strip, reason_of
+from sharder.planning.keys import Controlled
 from sharder.planning.lineage import read_controller
 from sharder.planning.patches import patch_of
 from sharder.unowned.denials import Right, refused_verb
@@ -82,6 +83,8 @@ class ObjectWriter:
         self._tally = _Tally(metrics, keys.ring)
         self._clock = clock
         self.moves = Moves()
+        self.stripped = 0
+        """Objects, without what they control, whose labels were taken off though nobody was asked to give them up."""
         self.pace = pace or Pace(clock=clock, rng=random.Random())  # noqa: S311 - jitter, no secret
         self._told_at = -TELL_EVERY_S
         self._untold = 0
@@ -121,8 +124,16 @@ class ObjectWriter:
     def _note(self, resource: Resource, meta: Meta, decision: Write) -> None:
         if reason_of(decision) in MOVES and self._kinds.is_main(resource):
             self.moves.note(at=self._clock.now())
+        if isinstance(decision, Strip) and self._is_first_word(resource, meta):
+            self.stripped += 1
         if self.on_done is not None:
             self.on_done(resource, meta, decision)
+
+    def _is_first_word(self, resource: Resource, meta: Meta) -> bool:
+        """Whether *meta* had an owner that nobody asked to give it up: what was asked for, `Handoffs` counts."""
+        is_asked = meta.labels.get(self._keys.drain) == ""
+        follows = isinstance(self._kinds.role(resource, meta), Controlled)
+        return self._keys.shard in meta.labels and not is_asked and not follows
 
     async def read(self, resource: Resource, meta: Meta) -> Meta | None:
         """The newest version of the object, by a consistent read; None if it is gone or another took its name."""
