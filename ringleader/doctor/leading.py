@@ -59,8 +59,8 @@ def judge_rings(seen: Seen) -> Iterator[Told]:
     """What the sharder says about each ring, and whether it has seen the ring's last edit."""
     for found in seen.rings:
         ring, where = found.ring, f"controllerring/{found.name}"
-        if ring.condition("Ready") == "False":
-            reason, message = ring.why_not("Ready")
+        reason, message = ring.why_not("Ready")
+        if ring.condition("Ready") == "False" and reason != "Releasing":
             yield error(
                 f"{where} is not Ready: {reason}: {message}",
                 ring=found.name,

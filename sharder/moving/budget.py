@@ -35,6 +35,9 @@ class DrainBudget:
         self._handoffs: dict[Hashable, Handoff] = {}
         self._of_owner: Counter[str] = Counter()
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._handoffs
+
     def begin(self, key: Hashable, *, owner: str, at: float) -> None:
         """The object *key* carries a drain label and belongs to *owner*; a repeated call keeps the first instant."""
         known = self._handoffs.get(key)

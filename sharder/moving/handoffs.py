@@ -19,7 +19,7 @@ from kubeio.models import Meta
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.moving.budget import DrainBudget, Handoff
 from sharder.planning.decisions import Decision, ReleaseDrain, Strip, UpdateDrain
-from sharder.planning.keys import essential
+from sharder.planning.keys import Controlled, essential
 from sharder.planning.planner import Subject, plan
 from sharder.ringspec.spec import DrainPolicy
 from sharder.unowned.waiting import WorkKey
@@ -67,6 +67,12 @@ class Handoffs:
         """What came or changed since it was last planned."""
         self._look_at_all = True
         self._reported: set[str] = set()
+        self._unshown: set[WorkKey] = set()
+        """Objects whose owner was asked to give them up, until a watch shows the request."""
+        self.given_up = 0
+        """Objects, without what they control, that were given up, or were gone before their owner answered."""
+        self.answered_at = 0.0
+        """When an owner last answered, on the sharder's clock."""
         self.on_misled: Callable[[], None] = _tell_nobody
         """Called when an object may have been passed on to where it does not belong: no watch shows it there."""
         self.on_ended: Callable[[WorkKey, Meta], None] | None = None
@@ -98,6 +104,11 @@ class Handoffs:
         if work not in self._metas:
             self.budget.end(work)
             self._changed.set()
+
+    def asked_to_give_up(self, work: WorkKey) -> None:
+        """That drain is written: how it ends counts, though no watch may ever show it."""
+        if work in self.budget and work not in self._metas:
+            self._unshown.add(work)
 
     def look_again(self) -> None:
         """Membership, namespaces or terms changed: what is in flight may be wanted elsewhere, or be kept."""
@@ -208,6 +219,7 @@ class Handoffs:
     def _seen(self, resource: str, meta: Meta) -> WorkKey:
         work = WorkKey(resource, meta.key)
         self._metas[work] = essential(meta, self._duty.spec.labels_read)
+        self._unshown.discard(work)
         self.budget.begin(work, owner=meta.labels.get(self._duty.keys.shard, ""), at=self._duty.clock.now())
         self._unlooked.add(work)
         self._stirred.set()
@@ -219,8 +231,18 @@ class Handoffs:
             self.on_misled()
         self._unlooked.discard(work)
         self.budget.end(work)
+        self.answered_at = self._duty.clock.now()
+        if self._is_given_up(work, meta):
+            self.given_up += 1
+        self._unshown.discard(work)
         if meta is not None and self.on_ended is not None:
             self.on_ended(work, meta)
+
+    def _is_given_up(self, work: WorkKey, last: Meta | None) -> bool:
+        if last is None:
+            return work in self._unshown
+        role = self._duty.kinds.role(self._duty.resource(work), last)
+        return last.labels.get(self._duty.keys.drain) == "" and not isinstance(role, Controlled)
 
     async def _follow_views(self) -> None:
         version = self._duty.roster.view.version

@@ -373,6 +373,8 @@ class Rebalance:
                 circle.clean = circle.clean and isinstance(decision, Nothing)
         if outcome is not Outcome.DONE:
             self._handoffs.failed(misplaced.work)
+        elif isinstance(decision, ReleaseDrain) and not isinstance(misplaced.role, Controlled):
+            self._handoffs.asked_to_give_up(misplaced.work)
 
     async def _decide(self, misplaced: Misplaced) -> Decision:
         subject = self._subject(misplaced.meta, misplaced.role)

@@ -33,7 +33,8 @@ class Progress:
 
     *late* is handoffs past their timeout, by owner; *denied* tells the rights that are missing, one text for each.
     *removed* are resources taken out of the spec whose objects are being given up, *still_labelled* how many of them
-    the last pass saw, None if it could not see all.
+    the last pass saw, None if it could not see all. *released* are objects given up since this sharder began to give
+    the whole ring up, without what they control; None unless the ring is being deleted.
     """
 
     unassigned: int
@@ -44,33 +45,43 @@ class Progress:
     denied: Sequence[str] = ()
     removed: Sequence[str] = ()
     still_labelled: int | None = None
+    released: int | None = None
     last: Convergence | None = None
-    moved: Convergence | None = None
-    """The last one for which something had to move."""
+    rebalanced: Rebalanced | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """The last time that everything was found at its place: when, and how long after the change that disturbed it.
-
-    *moved*: objects that were given from one shard to another in that time, not counting what they control.
-    """
+    """The last time that everything was found at its place: when, and how long after the change that disturbed it."""
 
     at: str
     took_s: float
     objects: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalanced:
+    """The last convergence for which something had to move: when, and what moved within which time.
+
+    *took_s* is from the first move to the last: what was waited for before, and the look at everything after, say
+    nothing of how quickly objects move. *moved* counts objects without what they control.
+    """
+
+    at: str
+    took_s: float
     moved: int
 
 
 def plan_conditions(view: View, progress: Progress) -> list[Condition]:
-    """The four conditions of a ring that is being worked, and a fifth while removed resources are released."""
+    """The four conditions of a ring that is being worked, and a fifth while it or some of its resources go."""
     conditions = [
         _ready(view, progress),
         _balanced(view, progress),
         _drain_stuck(progress),
         _uncertain(view),
     ]
-    return [*conditions, _releasing(progress)] if progress.removed else conditions
+    is_releasing = progress.released is not None or progress.removed
+    return [*conditions, _releasing(progress)] if is_releasing else conditions
 
 
 def refused_conditions(reason: str, message: str) -> list[Condition]:
@@ -100,17 +111,19 @@ def plan_status(
         "unassigned": progress.unassigned,
         "inFlight": sum(progress.in_flight.values()),
     }
+    if progress.released is not None:
+        status["released"] = progress.released
     if progress.last is not None:
         status["lastConvergence"] = {
             "time": progress.last.at,
             "durationSeconds": round(progress.last.took_s, 3),
             "objects": progress.last.objects,
         }
-    if progress.moved is not None:
+    if progress.rebalanced is not None:
         status["lastRebalance"] = {
-            "time": progress.moved.at,
-            "durationSeconds": round(progress.moved.took_s, 3),
-            "moved": progress.moved.moved,
+            "time": progress.rebalanced.at,
+            "durationSeconds": round(progress.rebalanced.took_s, 3),
+            "moved": progress.rebalanced.moved,
         }
     return status
 
@@ -145,6 +158,8 @@ def _dated(
 def _ready(view: View, progress: Progress) -> Condition:
     if progress.denied:
         return Condition("Ready", False, "Forbidden", _some(progress.denied))
+    if progress.released is not None:
+        return Condition("Ready", False, "Releasing", f"the ring is being given up: {_given_up(progress)}")
     ready = sum(1 for place in view.places.values() if place.shard is not None)
     if view.hold is not None:
         return Condition(
@@ -153,7 +168,13 @@ def _ready(view: View, progress: Progress) -> Condition:
     return Condition("Ready", True, "Working", f"{ready} members share the objects")
 
 
+def _given_up(progress: Progress) -> str:
+    return f"{progress.released or 0:,} objects given up, {sum(progress.in_flight.values()):,} being given up"
+
+
 def _balanced(view: View, progress: Progress) -> Condition:
+    if progress.released is not None:
+        return Condition("Balanced", False, "Releasing", "no object has a place on a ring that is given up")
     if view.ring is None:
         return Condition("Balanced", False, "NoMembers", "no member is on the ring")
     if progress.paused:
@@ -177,6 +198,8 @@ def _drain_stuck(progress: Progress) -> Condition:
 
 
 def _releasing(progress: Progress) -> Condition:
+    if progress.released is not None:
+        return Condition("Releasing", True, "RingDeleted", _given_up(progress))
     named = ", ".join(progress.removed)
     if progress.still_labelled is None:
         return Condition("Releasing", True, "Unseen", f"not all objects could be listed: {named}")

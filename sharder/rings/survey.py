@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sharder.membership.lives import State
-from sharder.rings.status import Convergence, Progress, plan_conditions, plan_status
+from sharder.rings.status import Convergence, Progress, Rebalanced, plan_conditions, plan_status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,10 +43,9 @@ class Survey:
         self._rebalance = rebalance
         self._late: set[str] = set()
         self._disturbed_at = duty.clock.now()
-        self._moved_before = 0
         self._told_version: int | None = None
         self._last: Convergence | None = None
-        self._last_with_moves: Convergence | None = None
+        self._rebalanced: Rebalanced | None = None
 
     def status(self, reporter: Reporter, *, generation: int) -> Mapping[str, object]:
         """The ring's status now; sets the gauges on the way."""
@@ -65,25 +64,31 @@ class Survey:
             self._count_members(view, newer)
             if newer.ring_version != view.ring_version:
                 self._disturbed_at = self._duty.clock.now()
-                self._moved_before = self._duty.objects.moved
+                self._duty.objects.moves.begin_anew()
             view = newer
 
     def _progress(self) -> Progress:
         now = self._duty.clock.now()
         late = Counter(handoff.owner for handoff in self._handoffs.budget.overdue(at=now).values())
         self._note_convergence()
+        released = self._released()
         return Progress(
-            unassigned=len(self._waiting),
+            unassigned=len(self._waiting) if released is None else 0,
             in_flight=self._handoffs.budget.in_flight(),
             late=late,
             is_converged=self._rebalance.is_converged,
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),
             last=self._last,
-            moved=self._last_with_moves,
+            rebalanced=self._rebalanced,
             removed=self._removed(),
             still_labelled=self._rebalance.still_labelled,
+            released=released,
         )
+
+    def _released(self) -> int | None:
+        """Objects given up since this sharder began to; None unless the ring is being deleted."""
+        return self._handoffs.given_up + self._duty.objects.stripped if self._duty.releasing else None
 
     def _removed(self) -> list[str]:
         if self._rebalance.former_free.is_set():
@@ -99,18 +104,20 @@ class Survey:
         self._told_version = rebalance.converged_version
         took_s = max(0.0, rebalance.converged_at - self._disturbed_at)
         wall = self._duty.clock.wall()
-        moved = self._duty.objects.moved - self._moved_before
         at = wall.strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._last = Convergence(at, took_s, rebalance.last_seen or 0, moved)
-        if moved:
-            self._last_with_moves = self._last
+        self._last = Convergence(at, took_s, rebalance.last_seen or 0)
+        moves = self._duty.objects.moves
+        if moves.count:
+            moving_s = moves.took_s(answered_at=self._handoffs.answered_at)
+            self._rebalanced = Rebalanced(at, moving_s, moves.count)
         self._duty.metrics.convergence_s.labels(ring=self._ring).set(took_s)
         self._duty.metrics.converged_at_s.labels(ring=self._ring).set(wall.timestamp())
 
     def _measure(self, view: View, progress: Progress) -> None:
         metrics, ring = self._duty.metrics, self._ring
         metrics.unowned.labels(ring=ring).set(progress.unassigned)
-        metrics.oldest_unowned_s.labels(ring=ring).set(self._waiting.oldest_s(self._duty.clock.now()))
+        oldest_s = self._waiting.oldest_s(self._duty.clock.now()) if progress.unassigned else 0.0
+        metrics.oldest_unowned_s.labels(ring=ring).set(oldest_s)
         metrics.misplaced.labels(ring=ring).set(self._rebalance.misplaced)
         metrics.in_flight.labels(ring=ring).set(sum(progress.in_flight.values()))
         metrics.missing_rights.labels(ring=ring).set(len(self._duty.denials))

@@ -292,6 +292,7 @@ class RingWork:
                 kinds=kinds,
                 denials=denials,
                 metrics=self._metrics,
+                clock=self._clock,
                 pace=self._outlets.pace,
             ),
             metrics=self._metrics,

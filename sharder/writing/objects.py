@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.clock import SystemClock
 from kubeio.errors import ApiError, Conflict, Forbidden, Invalid, KubeError, NotFound
 from kubeio.models import HasMeta
-from sharder.planning.decisions import reason_of
+from sharder.planning.decisions import Strip, reason_of
+from sharder.planning.keys import Controlled
 from sharder.planning.lineage import read_controller
 from sharder.planning.patches import patch_of
 from sharder.unowned.denials import Right, refused_verb
+from sharder.writing.moves import Moves
 from sharder.writing.pace import Pace
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Counter, Histogram
 
+    from kubeio.clock import Clock
     from kubeio.labels import RingKeys
     from kubeio.models import Meta
     from kubeio.resource import Resource
@@ -71,6 +73,7 @@ class ObjectWriter:
         kinds: RingKinds,
         denials: Denials,
         metrics: SharderMetrics,
+        clock: Clock,
         pace: Pace | None = None,
     ) -> None:
         self._client = client
@@ -78,9 +81,11 @@ class ObjectWriter:
         self._kinds = kinds
         self._denials = denials
         self._tally = _Tally(metrics, keys.ring)
-        self.moved = 0
-        """Objects of distributed kinds that were given from one shard to another, without what they control."""
-        self.pace = pace or Pace(clock=SystemClock(), rng=random.Random())  # noqa: S311 - jitter, no secret
+        self._clock = clock
+        self.moves = Moves()
+        self.stripped = 0
+        """Objects, without what they control, whose labels were taken off though nobody was asked to give them up."""
+        self.pace = pace or Pace(clock=clock, rng=random.Random())  # noqa: S311 - jitter, no secret
         self._told_at = -TELL_EVERY_S
         self._untold = 0
         self.on_done: Callable[[Resource, Meta, Write], None] | None = None
@@ -112,11 +117,23 @@ class ObjectWriter:
             self._denials.granted(right)
             outcome = Outcome.DONE
         self._tally.note(decision, outcome, took_s)
-        if outcome is Outcome.DONE and reason_of(decision) in MOVES and self._kinds.is_main(resource):
-            self.moved += 1
-        if self.on_done is not None and outcome is Outcome.DONE:
-            self.on_done(resource, meta, decision)
+        if outcome is Outcome.DONE:
+            self._note(resource, meta, decision)
         return outcome
+
+    def _note(self, resource: Resource, meta: Meta, decision: Write) -> None:
+        if reason_of(decision) in MOVES and self._kinds.is_main(resource):
+            self.moves.note(at=self._clock.now())
+        if isinstance(decision, Strip) and self._is_first_word(resource, meta):
+            self.stripped += 1
+        if self.on_done is not None:
+            self.on_done(resource, meta, decision)
+
+    def _is_first_word(self, resource: Resource, meta: Meta) -> bool:
+        """Whether *meta* had an owner that nobody asked to give it up: what was asked for, `Handoffs` counts."""
+        is_asked = meta.labels.get(self._keys.drain) == ""
+        follows = isinstance(self._kinds.role(resource, meta), Controlled)
+        return self._keys.shard in meta.labels and not is_asked and not follows
 
     async def read(self, resource: Resource, meta: Meta) -> Meta | None:
         """The newest version of the object, by a consistent read; None if it is gone or another took its name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from devcluster.embedded import embedded_plane
+from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
 from kubeio.patch import MergePatch
@@ -32,7 +34,7 @@ from ringleader.inspect.edit.changes import (
     weighted,
 )
 from ringleader.inspect.edit.release import FINALIZER
-from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
 
 
 @pytest.fixture
@@ -62,14 +64,16 @@ async def changed(ground: Ground, member: str, edit: Edit, order: Order | None =
     return await change_member(ground.client, member, edit, order or Order(), timeout_s=10)
 
 
-async def run(ground: Ground, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+async def run(
+    ground: Ground, *words: str, stdin: str = "", kubeconfig: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "ringleader", *words],
         input=stdin,
         capture_output=True,
         text=True,
-        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+        env={**os.environ, "KUBECONFIG": str(kubeconfig or ground.plane.kubeconfig)},
         timeout=60,
         check=False,
     )
@@ -266,8 +270,42 @@ async def test_a_release_that_takes_too_long_says_what_it_waits_for(ground: Grou
     done = await run(ground, "release", RING, "--yes", "--timeout", "2s")
     assert done.returncode == 1
     assert "is not released after 2 s: it waits for 1 objects of a-00000001" in done.stderr
-    assert "1 objects to give up" in done.stderr
+    assert done.stderr.startswith(f"counting the objects of ring {RING}\n")
     assert "warning: no sharder leads: there is no Lease ringleader-sharder in any namespace" in done.stderr
+
+
+async def test_a_release_counts_once_and_then_reads_the_ring_alone(ground: Ground) -> None:
+    await ground.ring(maxLeaseDurationSeconds=10)
+    shard = await ground.shard("a", duration_s=5)
+    seen = [
+        Fault(what="latency", verb=verb, resource=resource.group_resource, user="ada")
+        for verb, resource in (("list", WEBSITES), ("list", CONFIGMAPS), ("get", CONTROLLER_RINGS))
+    ]
+    async with ground.sharder():
+        for name in ("one", "two"):
+            site = await ground.site(name, labels={KEYS.shard: shard.name})
+            await ground.page(site, labels={KEYS.shard: shard.name})
+        await wait_until(lambda: is_balanced(ground))
+        for each in seen:
+            await ground.plane.faults.add(each)
+        kubeconfig = await ground.plane.kubeconfig_for("ada")
+        releasing = asyncio.create_task(run(ground, "release", RING, "--yes", kubeconfig=kubeconfig))
+        await wait_until(ground.drains, within_s=20)
+        await ground.acknowledge("one")
+        await asyncio.sleep(3.5)
+        lists, lists_of_pages, gets = [each.hits for each in await ground.plane.faults.active()]
+        await ground.acknowledge("two")
+        for name in ("one", "two"):
+            await ground.client.delete(CONFIGMAPS, name, namespace="default")
+        await shard.release()
+        done = await asyncio.wait_for(releasing, 30)
+    assert (lists, lists_of_pages) == (1, 1)
+    assert gets >= 3
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"counting the objects of ring {RING}\n")
+    assert re.search(r"^[01] of 2 objects given up", done.stderr, re.MULTILINE), (
+        "what they control is no object more"
+    )
 
 
 async def test_a_release_ends_when_the_ring_is_gone(ground: Ground) -> None:

@@ -9,28 +9,40 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError, NotFound
-from kubeio.models import HasMeta
 from kubeio.program.failures import FAILED
 from kubeio.resource import CONTROLLER_RINGS
 from ringleader.inspect.cluster.reading import named_ring, read_ahead, read_lives, read_rings
+from ringleader.inspect.cluster.rings import Ring
 from ringleader.inspect.cluster.sharders import read_sharders
+from ringleader.inspect.edit.course import Course
+from ringleader.inspect.edit.telling import telling
+from ringleader.inspect.simulate.progress import progress
 from ringleader.options import Connection, connected
 from ringleader.output import print_line
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
-    from ringleader.inspect.cluster.rings import Ring
 
 FINALIZER: Final = "ringleader.dev/ring"
 LOOK_S: Final = 1.0
-REST: Final = 2.0
-Advance = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class Labelled:
+    """Objects that carry a ring's label: by shard, and how many of all follow another one."""
+
+    shards: Counter[str] = field(default_factory=Counter)
+    controlled: int = 0
+
+    @property
+    def own(self) -> int:
+        """How many are not given up with what controls them: those that the ring's status counts."""
+        return self.shards.total() - self.controlled
 
 
 def run_release(where: Connection, name: str, *, is_sure: bool, waits: bool, patience_s: float | None) -> int:
@@ -38,10 +50,10 @@ def run_release(where: Connection, name: str, *, is_sure: bool, waits: bool, pat
 
     async def work(client: Client, _: object) -> int:
         ring = named_ring(await read_rings(client, timeout_s=where.timeout_s), name)
-        labelled = await count_labelled(client, ring, timeout_s=where.timeout_s)
-        check_finalizer(ring, labelled.total())
         if not is_sure and not sys.stdin.isatty():
             raise InputError("--yes", False, "is needed: there is no terminal to ask on", "add --yes")
+        labelled = await count_labelled(client, ring, timeout_s=where.timeout_s)
+        check_finalizer(ring, labelled.shards.total())
         if warning := await _warning(client, timeout_s=where.timeout_s):
             sys.stderr.write(f"warning: {warning}\n")
         if not is_sure:
@@ -53,7 +65,7 @@ def run_release(where: Connection, name: str, *, is_sure: bool, waits: bool, pat
             return 0
         try:
             async with asyncio.timeout(patience_s):
-                await _until_gone(client, ring, labelled.total(), timeout_s=where.timeout_s)
+                await _until_gone(client, ring, labelled.own, timeout_s=where.timeout_s)
         except TimeoutError:
             return await _not_gone(client, ring, patience_s or 0, timeout_s=where.timeout_s)
         print_line(
@@ -75,12 +87,13 @@ def check_finalizer(ring: Ring, labelled: int) -> None:
         )
 
 
-def consequence(ring: Ring, labelled: Counter[str]) -> str:
+def consequence(ring: Ring, labelled: Labelled) -> str:
     """What the command is about to do, for the person who is asked."""
-    owners = sum(1 for shard in labelled if shard)
+    owners = sum(1 for shard in labelled.shards if shard)
+    more = f", and {labelled.controlled:,} that they control," if labelled.controlled else ""
     former = " Then the former controller's Lease is given back." if ring.spec.activation else ""
     return (
-        f"{labelled.total():,} objects of ring {ring.name} are given up by {owners} replicas and worked on by nobody;"
+        f"{labelled.own:,} objects of ring {ring.name}{more} are given up by {owners} replicas and worked on by nobody;"
         f" the ring is deleted, and its replicas end. The objects stay.{former}"
     )
 
@@ -97,46 +110,51 @@ def ask(question: str) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
-async def count_labelled(client: Client, ring: Ring, *, timeout_s: float) -> Counter[str]:
-    """Objects that carry the ring's label, by shard, controlled ones too. Raises KubeError."""
+async def count_labelled(client: Client, ring: Ring, *, timeout_s: float) -> Labelled:
+    """Objects that carry the ring's label; says first that it counts, for that may take minutes. Raises KubeError."""
     from kubeio.rest.discovery import Discovery
     from ringleader.inspect.cluster.keys import ring_kinds
+    from sharder.planning.keys import Controlled
 
-    found: Counter[str] = Counter()
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"counting the objects of ring {ring.name}\n")
+    found = Labelled()
     kinds = await ring_kinds(Discovery(client), ring)
-    for resource in kinds.resources:
-        pages = read_ahead(client, resource, label_selector=ring.keys.shard, timeout_s=timeout_s)
-        async for page in pages:
-            found.update(each.meta.labels[ring.keys.shard] for each in page.objects)
+    with progress(f"objects of ring {ring.name}", None) as done:
+        for resource in kinds.resources:
+            pages = read_ahead(client, resource, label_selector=ring.keys.shard, timeout_s=timeout_s)
+            async for page in pages:
+                metas = [each.meta for each in page.objects]
+                found.shards.update(meta.labels[ring.keys.shard] for meta in metas)
+                found.controlled += sum(isinstance(kinds.role(resource, meta), Controlled) for meta in metas)
+                done(len(metas))
     return found
 
 
 async def _until_gone(client: Client, ring: Ring, total: int, *, timeout_s: float) -> None:
-    """Return when the ring is gone."""
-    with _progress(total) as left:
-        clock = SystemClock()
-        rest_until = 0.0
-        while await _exists(client, ring, timeout_s=timeout_s):
-            if (began := clock.now()) >= rest_until:
-                left((await count_labelled(client, ring, timeout_s=timeout_s)).total())
-                rest_until = clock.now() + REST * (clock.now() - began)
+    """Return when the ring is gone; told by its status alone: to count the objects again would only slow it down."""
+    clock = SystemClock()
+    course = Course(total, ring.status.get("released"), began_at=clock.now())
+    with telling() as tell:
+        while (found := await _read(client, ring, timeout_s=timeout_s)) is not None:
+            now = clock.now()
+            course.look(now, found.status.get("released"))
+            tell(course, now)
             await asyncio.sleep(LOOK_S)
-        left(0)
 
 
-async def _exists(client: Client, ring: Ring, *, timeout_s: float) -> bool:
+async def _read(client: Client, ring: Ring, *, timeout_s: float) -> Ring | None:
+    """*ring* as it is now; None if it is gone, though another one may have its name."""
     try:
-        found = await client.get(
-            CONTROLLER_RINGS, ring.name, type=HasMeta, metadata_only=True, timeout_s=timeout_s
-        )
+        found = await client.get(CONTROLLER_RINGS, ring.name, type=Ring, timeout_s=timeout_s)
     except NotFound:
-        return False
-    return found.metadata.uid == ring.metadata.uid
+        return None
+    return found if found.metadata.uid == ring.metadata.uid else None
 
 
 async def _not_gone(client: Client, ring: Ring, waited_s: float, *, timeout_s: float) -> int:
     """Say what the ring still waits for."""
-    labelled = await count_labelled(client, ring, timeout_s=timeout_s)
+    labelled = (await count_labelled(client, ring, timeout_s=timeout_s)).shards
     held = sorted(life.shard for life in await read_lives(client, ring) if life.is_live)
     waits = [f"{count:,} objects of {shard}" for shard, count in labelled.most_common(3)]
     waits += [f"the Lease of {shard}" for shard in held[:3]] if not labelled else []
@@ -146,25 +164,3 @@ async def _not_gone(client: Client, ring: Ring, waited_s: float, *, timeout_s: f
         f" it goes on by itself while a sharder runs\n"
     )
     return FAILED
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Advance]:
-    """Tells how many objects are left, on stderr: a bar on a terminal, a line now and then elsewhere."""
-    if not sys.stderr.isatty():
-        last: int | None = None
-
-        def tell(left: int) -> None:
-            nonlocal last
-            if left != last:
-                sys.stderr.write(f"{left:,} objects to give up\n")
-            last = left
-
-        yield tell
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task("given up", total=max(total, 1))
-        yield lambda left: shown.update(task, completed=max(total - left, 0))

@@ -19,9 +19,13 @@ LOOKS: Final = 8
 
 @dataclass(slots=True)
 class Pace:
-    """What was to do in one ring, look by look."""
+    """What was to do in one ring, look by look; the last *looks* count."""
 
-    _looks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    looks: int = LOOKS
+    _looks: deque[tuple[float, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._looks = deque(maxlen=self.looks)
 
     def look(self, at: float, to_do: int) -> None:
         """At *at* (seconds of a monotonic clock) *to_do* objects were not at their place."""

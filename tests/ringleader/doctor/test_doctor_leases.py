@@ -62,6 +62,11 @@ async def test_what_a_ring_said_at_the_first_look_only_is_no_trouble(ward: Ward)
     assert "may not patch websites" in only(await ward.diagnose(), "rings").summary
 
 
+async def test_a_ring_that_is_being_given_up_is_no_trouble(ward: Ward) -> None:
+    await ward.tell_status(Ready=("False", "Releasing", "the ring is being given up: 7 objects given up"))
+    assert (await ward.diagnose()).level is Level.OK
+
+
 async def spoil(ward: Ward, index: int) -> None:
     """An edit that nobody observes; it looks as if it were older than the doctor's patience."""
     patch = MergePatch({"spec": {"html": "newer"}})

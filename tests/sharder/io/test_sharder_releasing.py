@@ -344,6 +344,49 @@ async def test_a_removed_resource_out_of_reach_is_told_and_stops_no_other(ground
         assert await worked(ground) == ["secrets", "websites"]
 
 
+# ---- how far a release is -----------------------------------------------------------------------------------------
+
+
+async def released(ground: Ground) -> object:
+    return (await ground.status()).get("released")
+
+
+async def told_released(ground: Ground, count: int, being: int) -> bool:
+    message = f"{count} objects given up, {being} being given up"
+    told = (await ground.condition("Releasing")).get("message")
+    return (told, await released(ground)) == (message, count)
+
+
+async def test_a_ring_that_is_deleted_tells_how_many_objects_were_given_up(ground: Ground) -> None:
+    """Answered, deleted instead of answered, taken off a dead shard: each is one; what follows an object is none."""
+    await ground.ring()
+    a, b = await ground.shard("a"), await ground.shard("b")
+    async with ground.sharder():
+        await balanced(ground)
+        assert await released(ground) is None
+        await b.release()
+        await wait_until(b.holder)
+    for number in range(4):
+        site = await ground.site(f"site-{number}", labels={KEYS.shard: a.name})
+    await ground.page(site, labels={KEYS.shard: a.name})
+    await ground.site("stray", labels={KEYS.shard: b.name})
+    await ground.client.delete(CONTROLLER_RINGS, RING)
+    async with ground.sharder("sharder-2"):
+        await wait_until(lambda: told_released(ground, 1, 4))
+        assert (await ground.condition("Ready"))["reason"] == "Releasing"
+        assert (await ground.condition("Balanced"))["reason"] == "Releasing"
+        await ground.acknowledge("site-0")
+        await ground.client.delete(WEBSITES, "site-1", namespace="default")
+        await wait_until(lambda: told_released(ground, 3, 2))
+        assert (await ground.status())["unassigned"] == 0
+    async with ground.sharder("sharder-3"):
+        await wait_until(lambda: told_released(ground, 0, 2))
+        await acknowledge_all(ground)
+        await wait_until(lambda: told_released(ground, 2, 1))  # the page was left behind
+        await acknowledge_all(ground, CONFIGMAPS)
+        await wait_until(lambda: told_released(ground, 2, 0))
+
+
 # ---- left behind --------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 from prometheus_client import CollectorRegistry
 
+from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.patch import MergePatch
@@ -18,6 +19,7 @@ from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
 from sharder.rings.cluster import Rings
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, wait_until
+from tests.sharder.io.owners import owners_that_pass_on
 
 
 @asynccontextmanager
@@ -123,6 +125,34 @@ async def test_the_last_rebalance_tells_how_many_objects_moved_without_what_foll
 
         await wait_until(taken_over)
         assert set((await ground.owners(CONFIGMAPS)).values()) == {b.name}
+
+
+async def test_the_pace_of_a_rebalance_is_that_of_its_moves_not_of_the_pause_and_the_looks_around_them(
+    ground: Ground,
+) -> None:
+    await ground.ring(paused=True)
+    await ground.shard("a")
+    await ground.sites(12)
+    async with measured(ground), owners_that_pass_on(ground):
+
+        async def paused_with_b_on_the_ring() -> bool:
+            return (await ground.status()).get("availableShards") == 2
+
+        await wait_until(lambda: is_balanced(ground))
+        await ground.shard("b")
+        await wait_until(paused_with_b_on_the_ring)
+        slow = Fault(
+            what="latency", verb="list", resource="websites.example.com", user="sharder-1", delay_s=1.5
+        )
+        await ground.plane.faults.add(slow)
+        await ground.ring(paused=False)
+        await wait_until(ground.last_moved, within_s=20)
+    status = await ground.status()
+    converged, rebalanced = status["lastConvergence"], status["lastRebalance"]
+    assert isinstance(converged, dict)
+    assert isinstance(rebalanced, dict)
+    assert converged["time"] == rebalanced["time"]
+    assert 0 < rebalanced["durationSeconds"] < converged["durationSeconds"] - 2 * slow.delay_s
 
 
 async def test_a_ring_that_is_gone_leaves_no_series_behind(ground: Ground) -> None:

@@ -28,6 +28,7 @@ from sharder.metrics import SharderMetrics
 from sharder.planning.decisions import Assign
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
+from sharder.ringspec.scope import EVERYWHERE
 from sharder.ringspec.spec import GroupResource, RingResource
 from sharder.unowned.waiting import Lane, Waiting, WorkKey
 from sharder.writing.duty import Duty
@@ -157,6 +158,7 @@ class Ring:
         self.objects = Objects()
         self.metrics = SharderMetrics(CollectorRegistry())
         self.clock = LoopClock()
+        self.scope = EVERYWHERE
         self.waiting = Waiting()
         self.pace = Pace(clock=self.clock, rng=random.Random(1))
         self.mover = Mover(cast(Duty, self), self.waiting, rng=random.Random(1), pace=self.pace)

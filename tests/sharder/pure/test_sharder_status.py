@@ -7,7 +7,15 @@ from dataclasses import replace
 from kubeio.errors import Forbidden
 from sharder.membership.lives import State
 from sharder.membership.view import Hold, View, WaitReason
-from sharder.rings.status import Condition, Convergence, Progress, plan_conditions, plan_members, plan_status
+from sharder.rings.status import (
+    Condition,
+    Convergence,
+    Progress,
+    Rebalanced,
+    plan_conditions,
+    plan_members,
+    plan_status,
+)
 from sharder.unowned.denials import FORGET_S, TRY_AGAIN_S, Denials, Right
 from tests.sharder.pure.views import make_view
 
@@ -101,7 +109,7 @@ def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> Non
 
 def test_the_last_convergence_is_told_once_there_was_one() -> None:
     assert "lastConvergence" not in plan_status(TWO, IDLE, generation=1, conditions=[])
-    last = Convergence(at="2026-11-21T10:00:00Z", took_s=1.23456, objects=7, moved=4)
+    last = Convergence(at="2026-11-21T10:00:00Z", took_s=1.23456, objects=7)
     status = plan_status(TWO, replace(IDLE, last=last), generation=1, conditions=[])
     assert status["lastConvergence"] == {
         "time": "2026-11-21T10:00:00Z",
@@ -109,8 +117,50 @@ def test_the_last_convergence_is_told_once_there_was_one() -> None:
         "objects": 7,
     }
     assert "lastRebalance" not in status
-    status = plan_status(TWO, replace(IDLE, moved=last), generation=1, conditions=[])
-    assert status["lastRebalance"] == {"time": "2026-11-21T10:00:00Z", "durationSeconds": 1.235, "moved": 4}
+    rebalanced = Rebalanced(at="2026-11-21T10:00:00Z", took_s=0.98765, moved=4)
+    status = plan_status(TWO, replace(IDLE, rebalanced=rebalanced), generation=1, conditions=[])
+    assert status["lastRebalance"] == {"time": "2026-11-21T10:00:00Z", "durationSeconds": 0.988, "moved": 4}
+
+
+# ---- a ring that is being deleted -----------------------------------------------------------------------------
+
+GIVEN_UP = replace(IDLE, is_converged=False, released=46_034, in_flight={"a-1": 900, "b-1": 99})
+
+
+def test_a_ring_that_is_given_up_says_so_and_how_far_it_is() -> None:
+    told = "46,034 objects given up, 999 being given up"
+    assert condition("Ready", TWO, GIVEN_UP) == Condition(
+        "Ready", False, "Releasing", f"the ring is being given up: {told}"
+    )
+    assert condition("Releasing", TWO, GIVEN_UP) == Condition("Releasing", True, "RingDeleted", told)
+    assert plan_status(TWO, GIVEN_UP, generation=1, conditions=[])["released"] == 46_034
+    begun = replace(IDLE, released=0)
+    assert plan_status(TWO, begun, generation=1, conditions=[])["released"] == 0
+    assert condition("Ready", TWO, begun).message.endswith(": 0 objects given up, 0 being given up")
+
+
+def test_a_ring_that_is_given_up_is_never_balanced_nor_short_of_owners() -> None:
+    for found in (GIVEN_UP, replace(GIVEN_UP, is_converged=True, paused=True)):
+        balanced = condition("Balanced", TWO, found)
+        assert (balanced.status, balanced.reason) == (False, "Releasing")
+    held = replace(TWO, hold=Hold(WaitReason.MIN_MEMBERS))
+    assert condition("Ready", held, GIVEN_UP).reason == "Releasing"
+
+
+def test_a_missing_right_is_more_important_than_that_the_ring_is_given_up() -> None:
+    missing = replace(GIVEN_UP, denied=["patch secrets: ada may not"])
+    assert condition("Ready", TWO, missing).reason == "Forbidden"
+    assert condition("Releasing", TWO, missing).reason == "RingDeleted"
+
+
+def test_a_ring_that_goes_on_says_nothing_of_a_release() -> None:
+    assert "released" not in plan_status(TWO, IDLE, generation=1, conditions=[])
+    assert [one.type for one in plan_conditions(TWO, IDLE)] == [
+        "Ready",
+        "Balanced",
+        "DrainStuck",
+        "MembersUncertain",
+    ]
 
 
 # ---- rights ---------------------------------------------------------------------------------------------------
