@@ -21,9 +21,9 @@ from ringleader.inspect.cluster.rings import Ring
 from ringleader.inspect.cluster.sharders import read_sharders
 from ringleader.inspect.edit.course import Course
 from ringleader.inspect.edit.telling import telling
-from ringleader.inspect.simulate.progress import progress
 from ringleader.options import Connection, connected
 from ringleader.output import print_line
+from ringleader.progress import progress
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
