@@ -308,6 +308,24 @@ async def test_a_release_counts_once_and_then_reads_the_ring_alone(ground: Groun
     )
 
 
+async def test_a_release_outlasts_a_server_that_does_not_answer_for_a_while(ground: Ground) -> None:
+    await ground.ring(maxLeaseDurationSeconds=10)
+    shard = await ground.shard("a", duration_s=5)
+    async with ground.sharder():
+        await ground.site("one")
+        await wait_until(lambda: is_balanced(ground))
+        kubeconfig = await ground.plane.kubeconfig_for("ada")
+        releasing = asyncio.create_task(run(ground, "release", RING, "--yes", kubeconfig=kubeconfig))
+        await wait_until(ground.drains, within_s=20)
+        await ground.plane.faults.add(Fault(what="error", code=503, verb="get", user="ada", count=3))
+        await asyncio.sleep(4)
+        await ground.acknowledge("one")
+        await shard.release()
+        done = await asyncio.wait_for(releasing, 30)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the release goes on, and is looked at again") == 1
+
+
 async def test_a_release_ends_when_the_ring_is_gone(ground: Ground) -> None:
     await ground.ring(maxLeaseDurationSeconds=10)
     shard = await ground.shard("a", duration_s=5)

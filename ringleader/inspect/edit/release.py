@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kubeio.clock import SystemClock
-from kubeio.errors import InputError, NotFound
-from kubeio.program.failures import FAILED
+from kubeio.errors import Forbidden, InputError, KubeError, NotFound, Unauthorized
+from kubeio.program.failures import FAILED, failure
 from kubeio.resource import CONTROLLER_RINGS
 from ringleader.inspect.cluster.reading import named_ring, read_ahead, read_lives, read_rings
 from ringleader.inspect.cluster.rings import Ring
@@ -132,14 +132,31 @@ async def count_labelled(client: Client, ring: Ring, *, timeout_s: float) -> Lab
 
 
 async def _until_gone(client: Client, ring: Ring, total: int, *, timeout_s: float) -> None:
-    """Return when the ring is gone; told by its status alone: to count the objects again would only slow it down."""
+    """Return when the ring is gone; told by its status alone: to count the objects again would only slow it down.
+
+    A server that does not answer for a while is told once: the release goes on without us. Raises: Forbidden,
+    Unauthorized.
+    """
     clock = SystemClock()
     course = Course(total, ring.status.get("released"), began_at=clock.now())
+    is_silent = False
     with telling() as tell:
-        while (found := await _read(client, ring, timeout_s=timeout_s)) is not None:
-            now = clock.now()
-            course.look(now, found.status.get("released"))
-            tell(course, now)
+        while True:
+            try:
+                found = await _read(client, ring, timeout_s=timeout_s)
+            except (Forbidden, Unauthorized):
+                raise
+            except KubeError as error:
+                if not is_silent:
+                    told = failure(error, server=client.cluster.server).message
+                    sys.stderr.write(f"warning: {told}; the release goes on, and is looked at again\n")
+                is_silent = True
+            else:
+                if found is None:
+                    return
+                is_silent = False
+                course.look(clock.now(), found.status.get("released"))
+                tell(course, clock.now())
             await asyncio.sleep(LOOK_S)
 
 
