@@ -86,6 +86,8 @@ class _NoStreamedList(KubeError):
 class ListWatch:
     """The session. `events` is iterated once; the other attributes may be read at any time.
 
+    `watching_since` is when the server began to answer the present watch, on the clock; None while there is none.
+
     *since*: the version of a list that the consumer reads by itself. The session begins with the watch then, and
     `events` raises what makes another list necessary instead of reading one. Without *streams_lists* the first list
     comes in pages too: a server short of CPU sends those sooner than as many single events.
@@ -110,6 +112,7 @@ class ListWatch:
         self.resource: Final = resource
         self.resource_version = since
         self.sign_of_life_at = clock.now()
+        self.watching_since: float | None = None
         self.failures = 0
         self.last_error: KubeError | None = None
         self._client = client
@@ -162,6 +165,7 @@ class ListWatch:
     def _failed(self, error: KubeError) -> Gap:
         """Note the failure, decide whether the picture is lost, and how long to wait."""
         self.failures += 1
+        self.watching_since = None
         is_refused = isinstance(error, ApiError) and not isinstance(error, TooManyRequests)
         if isinstance(error, Expired) and isinstance(self.last_error, Unreachable):
             self._backoff.reset()  # the outage is over: what it taught about waiting does not count any more
@@ -289,6 +293,7 @@ class ListWatch:
         started_at = self._clock.now()
         said_nothing = True
         async with self._stream({"resourceVersion": self.resource_version}) as lines:
+            self.watching_since = self._clock.now()
             with Patience(self._silence_s) as patience:
                 while (line := await self._next_line(lines, patience)) is not None:
                     said_nothing = False

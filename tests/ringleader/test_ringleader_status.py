@@ -18,9 +18,12 @@ from pathlib import Path
 import pytest
 
 from devcluster.embedded import embedded_plane
+from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.patch import MergePatch
+from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from ring import HashRing, object_key
 from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
@@ -108,6 +111,20 @@ def test_what_does_not_move_has_no_time_left() -> None:
         ),
         ({"misplaced": 7, "paused": True}, "to do: 7 objects (0 unowned, 7 misplaced); the ring is paused"),
         (
+            {
+                "releasing": True,
+                "to_release": 700,
+                "unowned": 300,
+                "rate_per_second": 152.4,
+                "seconds_left": 4.6,
+            },
+            "being given up: 700 of 100,000 objects still have an owner; 152/s, about 4.6 s left",
+        ),
+        (
+            {"releasing": True, "unowned": 50_000},
+            "being given up: no object has an owner any more; the ring goes when no replica holds a Lease",
+        ),
+        (
             {"members": [MemberPicture("web-1", "web-1-f0", "ready", 75.0, 1200, 1.0, 1.0, 0, silent=True)]},
             "every object is at its place, but nobody works on 1,200: no Lease renewed by web-1 (for 75s)",
         ),
@@ -125,6 +142,16 @@ def test_durations_are_short(seconds: float, text: str) -> None:
 
 
 # -- the layout
+
+
+@pytest.mark.parametrize("columns", [None, 40])
+def test_a_picture_that_came_late_says_how_old_it_is(columns: int | None) -> None:
+    def told(age_seconds: float) -> str:
+        shown = seen(misplaced=5, age_seconds=age_seconds)
+        return " ".join(" ".join(status_lines([shown], Screen(columns), is_wide=False, now=NOW)).split())
+
+    assert "the API server is busy: it was so 45s ago" in told(45.0)
+    assert "busy" not in told(2.0)
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 200])
@@ -230,8 +257,6 @@ async def test_one_call_measures_the_pace_if_something_is_on_its_way(ground: Gro
         await ground.site(f"site-{number}")
     asked = asyncio.create_task(look_with_pace(ground.client, None, timeout_s=10, wants_pace=True))
     await asyncio.sleep(0.5)
-    from kubeio.patch import MergePatch
-
     for number in range(3):
         name = f"site-{number}"
         patch = MergePatch({"metadata": {"labels": {KEYS.shard: placed(name)}}})
@@ -240,6 +265,37 @@ async def test_one_call_measures_the_pace_if_something_is_on_its_way(ground: Gro
     assert found.to_do == 3
     assert found.rate_per_second == pytest.approx(1.5, rel=0.3)
     assert found.seconds_left == pytest.approx(2.0, rel=0.5)
+
+
+async def test_without_news_after_the_list_there_is_a_picture_and_no_pace(ground: Ground) -> None:
+    await two_members(ground)
+    await ground.sites(4)
+    resource = WEBSITES.group_resource
+    await ground.plane.faults.add(Fault(what="error", code=503, verb="watch", resource=resource))
+    (found,) = await look_with_pace(ground.client, None, timeout_s=10, wants_pace=True)
+    assert (found.to_do, found.rate_per_second, found.seconds_left) == (4, None, None)
+    assert 0 < found.age_seconds < 5
+
+
+async def test_a_ring_that_is_being_deleted_is_given_up_at_a_pace(ground: Ground) -> None:
+    await two_members(ground)
+    await ground.sites(6, labels={KEYS.shard: "a-00000001"})
+    await ground.client.patch(
+        CONTROLLER_RINGS,
+        "websites",
+        MergePatch({"metadata": {"finalizers": ["example.com/held"]}}),
+        type=bytes,
+    )
+    await ground.client.delete(CONTROLLER_RINGS, "websites")
+    asked = asyncio.create_task(look_with_pace(ground.client, None, timeout_s=10, wants_pace=True))
+    await asyncio.sleep(0.5)
+    patch = MergePatch({"metadata": {"labels": {KEYS.shard: None}}})
+    for number in range(4):
+        await ground.client.patch(WEBSITES, f"site-{number}", patch, namespace="default", type=bytes)
+    (found,) = await asked
+    assert (found.releasing, found.to_release, found.to_do) == (True, 2, 2)
+    assert found.rate_per_second == pytest.approx(2.0, rel=0.3)
+    assert convergence(found, now=NOW).startswith("being given up: 2 of 6 objects still have an owner; ")
 
 
 class Terminal:

@@ -83,8 +83,11 @@ class Following:
         self._client = client
         self._name = name
         self._timeout_s = timeout_s
-        self._current: WeakSet[WatchedRing] = WeakSet()
-        """Those that were seen to be up to date once."""
+        self._looked_at: WeakSet[WatchedRing] = WeakSet()
+        self.listed: dict[str, tuple[RingPicture, float]] = {}
+        """Rings on which something was on its way: what their first list showed, and of when it was."""
+        self.as_of: dict[str, float] = {}
+        """Of when the last picture of such a ring is, on the monotonic clock; missing if it lags too far behind."""
         self.watches = Watches(client, discovery)
 
     async def __aenter__(self) -> Self:
@@ -95,23 +98,32 @@ class Following:
     ) -> None:
         await self.watches.close()
 
-    async def look(self) -> list[RingPicture]:
-        """The rings as they are now; the first time, once every object was seen. Raises: InputError, KubeError."""
+    async def look(self, *, up_to_date: bool = False) -> list[RingPicture]:
+        """The rings as they are now; the first time, once every object was seen.
+
+        On a busy server the watches lag behind: the first look waits for what they have to tell, and so does each
+        one that is to be *up_to_date*. Raises: InputError, KubeError.
+        """
         rings = await read_rings(self._client, timeout_s=self._timeout_s)
         wanted = rings if self._name is None else [named_ring(rings, self._name)]
         await self.watches.keep([ring.name for ring in wanted])
         sharders = await read_sharders(self._client, now=SystemClock().wall(), timeout_s=self._timeout_s)
-        found = [await self._look_at(ring) for ring in wanted]
+        found = [await self._look_at(ring, up_to_date=up_to_date) for ring in wanted]
         return [msgspec.structs.replace(shown, warning=sharders.warning) for shown in found]
 
-    async def _look_at(self, ring: Ring) -> RingPicture:
+    async def _look_at(self, ring: Ring, *, up_to_date: bool) -> RingPicture:
         watched = await self.watches.of(ring)
         await watched.synced()
         shown = await self._picture(ring, watched)
-        if shown.to_do and watched not in self._current:
-            await watched.caught_up()
+        is_first = watched not in self._looked_at
+        if shown.to_do and (is_first or up_to_date):
+            if is_first:
+                self.listed[ring.name] = shown, watched.listed_at
+            self.as_of.pop(ring.name, None)
+            if (as_of := await watched.caught_up()) is not None:
+                self.as_of[ring.name] = as_of
             shown = await self._picture(ring, watched)
-        self._current.add(watched)
+        self._looked_at.add(watched)
         watched.check()
         return shown
 

@@ -40,19 +40,25 @@ class RingPicture(msgspec.Struct, rename="camel"):
     misplaced: int = 0
     """Objects whose live owner is not the one that they belong to."""
     paused: bool = False
+    releasing: bool = False
+    """The ring is being deleted: what has an owner is given up."""
+    to_release: int = 0
+    """Objects that still carry the label of a ring that is being deleted."""
     converged_at: str | None = None
     """When everything was last found at its place, and how long after the change that disturbed it."""
     converged_after_seconds: float | None = None
     rate_per_second: float | None = None
     """Objects that come to their places, as it was measured between two looks; None: no second look was needed."""
     seconds_left: float | None = None
+    age_seconds: float = 0.0
+    """How long ago it was so: what a busy API server tells comes late."""
     warning: str = ""
     """That no sharder leads: what is shown is then only as true as it was when one did."""
 
     @property
     def to_do(self) -> int:
-        """Objects that are not at their place: what has to be written until the ring has converged."""
-        return self.unowned + self.misplaced
+        """Objects that are not yet at their place, or not yet without an owner if the ring is being deleted."""
+        return self.to_release if self.releasing else self.unowned + self.misplaced
 
 
 class Count(msgspec.Struct):
@@ -77,6 +83,7 @@ def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:
     live = {life.shard for life in found if life.is_live}
     total = count.owners.total()
     ideal = ideal_shares(ring, found)
+    releasing = ring.metadata.deletion_timestamp is not None
     return RingPicture(
         name=ring.name,
         ready=ring.condition("Ready"),
@@ -100,6 +107,8 @@ def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:
         ],
         misplaced=sum(number for shard, number in count.away.items() if shard in live),
         paused=ring.spec.paused,
+        releasing=releasing,
+        to_release=total - count.owners[""] if releasing else 0,
         **_last_convergence(ring),
     )
 

@@ -12,7 +12,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from sharder.planning.keys import RingKinds
 
 _LOOKS_S: Final = 0.05
-_QUIET_S: Final = 2.0
-_PATIENCE_S: Final = 30.0
+_QUIET_S: Final = 3.0
+_PATIENCE_S: Final = 20.0
 _REFUSED_S: Final = 5.0
 _ROUTINE: Final = 2
 """Failures in a row that are worth telling: a watch that ends too early, or has to list again, does so once."""
@@ -114,6 +114,8 @@ class WatchedRing:
         ]
         self._unlisted = len(self._sessions)
         self._tasks: list[asyncio.Task[None]] = []
+        self.listed_at = self._clock.now()
+        """Of which time, on the monotonic clock, the first lists are."""
 
     # ---- its life
 
@@ -165,24 +167,33 @@ class WatchedRing:
                 self.check()
             await asyncio.sleep(_LOOKS_S)
 
-    async def caught_up(self) -> None:
-        """Return once the watches have told what happened while the lists were read, and count moves from there.
+    async def caught_up(self) -> float | None:
+        """Wait for what the watches have to tell up to now, and count moves from there; returns when that "now" was.
 
-        On a busy server a list takes a minute: what comes after it at once is old news. Raises KubeError.
+        On a busy server a list takes a minute, and what happened meanwhile comes after it. None if it does not come
+        soon, or not at all: the server's history may be shorter than that minute, and then another list is read.
+        Raises KubeError.
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_S):
-                for session in self._sessions:
-                    await self._caught_up(session)
-        self._moves.clear()
-
-    async def _caught_up(self, session: ListWatch) -> None:
-        page = await self._client.list_page(session.resource, limit=1, metadata_only=True)
         asked_at = self._clock.now()
-        while is_older(session.resource_version, page.resource_version):
-            if self._clock.now() - max(asked_at, session.sign_of_life_at) >= _QUIET_S:
-                return  # nothing happens to these objects: their newest version is an old one
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                reached = [await self._caught_up(session) for session in self._sessions]
+        except TimeoutError:
+            return None
+        finally:
+            self._moves.clear()
+        return asked_at if all(reached) else None
+
+    async def _caught_up(self, session: ListWatch) -> bool:
+        page = await self._client.list_page(session.resource, limit=1, metadata_only=True)
+        while session.watching_since is None or is_older(session.resource_version, page.resource_version):
+            if session.last_error is not None:
+                return False
+            since = session.watching_since
+            if since is not None and self._clock.now() - max(since, session.sign_of_life_at) >= _QUIET_S:
+                return True  # nothing happens to these objects: their newest version is an old one
             await asyncio.sleep(_LOOKS_S)
+        return True
 
     # ---- what is asked of it
 
@@ -240,6 +251,8 @@ class WatchedRing:
         match event:
             case ListStarted():
                 listed.clear()
+                if not self.is_synced:
+                    self.listed_at = self._clock.now()
             case Listed(objects=objects):
                 for item in objects:
                     key = item.meta.key

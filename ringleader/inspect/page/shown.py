@@ -91,7 +91,7 @@ class ShownRing:
             read_at=self._read_at,
             objects=shown.objects if shown is not None else None,
             counted_at=self._read_at if shown is not None else None,
-            unowned=shown.unowned if shown is not None else _number(status, "unassigned"),
+            unowned=_unowned(shown) if shown is not None else _number(status, "unassigned"),
             misplaced=shown.misplaced if shown is not None else None,
             in_flight=len(self._handovers),
             members=self._members(),
@@ -170,6 +170,11 @@ class ShownRing:
                 in_flight=leaving[life.member],
             )
         return found
+
+
+def _unowned(shown: RingPicture) -> int:
+    """Objects that wait for an owner; those of a ring that is being deleted do not."""
+    return 0 if shown.releasing else shown.unowned
 
 
 def _number(status: Mapping[str, Any], field: str) -> int | None:

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from kubeio.clock import SystemClock
 from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.picture import RingPicture
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["member_table", "ring_table", "run_status"]
 
 APART_S: Final = 2.0
-"""Between the two looks that an estimate takes."""
+"""Between the list and the look that an estimate takes, at least."""
 TOLD_EVERY_S: Final = 0.2
 
 
@@ -63,7 +65,7 @@ def run_status(
 async def look_with_pace(
     client: Client, name: str | None, *, timeout_s: float, wants_pace: bool
 ) -> Sequence[RingPicture]:
-    """One look; a second one, a moment later, if something is still on its way and its pace is wanted.
+    """One look; with a pace, if something is still on its way: from the list to what the watch tells a moment later.
 
     Raises: InputError for an unknown ring, KubeError.
     """
@@ -74,14 +76,23 @@ async def look_with_pace(
         with progress("objects", None) as done:
             telling = asyncio.create_task(_tell(following, done), name="progress")
             try:
-                first = await following.look()
+                found = await following.look()
             finally:
                 telling.cancel()
-        found = [paces.paced(shown, clock.now()) for shown in first]
-        if not wants_pace or not any(shown.to_do for shown in found):
-            return found
-        await asyncio.sleep(APART_S)
-        return [paces.paced(shown, clock.now()) for shown in await following.look()]
+        as_of = following.as_of
+        begun = [paces.begin(*following.listed[name]) for name in as_of]
+        if wants_pace and begun and min(as_of.values()) - min(begun) < APART_S:
+            await asyncio.sleep(max(0.0, min(begun) + APART_S - clock.now()))
+            found = await following.look(up_to_date=True)
+        return [_dated(following, paces, shown, now=clock.now()) for shown in found]
+
+
+def _dated(following: Following, paces: Paces, shown: RingPicture, *, now: float) -> RingPicture:
+    """*shown* with its age, and with its pace if it is known of when it is."""
+    if shown.name not in following.listed:
+        return paces.paced(shown, now)
+    at = following.as_of.get(shown.name, following.listed[shown.name][1])
+    return paces.paced(msgspec.structs.replace(shown, age_seconds=round(now - at, 1)), at)
 
 
 async def _tell(following: Following, done: Callable[[int], None]) -> None:

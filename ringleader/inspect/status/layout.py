@@ -16,6 +16,8 @@ from ringleader.inspect.cluster.dates import seconds_since
 from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
 from ringleader.output import Table, age
 
+LATE_S: Final = 5.0
+"""A picture that is older says so."""
 _NARROWEST: Final = 20
 _STATE: Final = 9
 _NUMBER: Final = 9
@@ -55,6 +57,7 @@ def status_lines(looks: Sequence[RingPicture], screen: Screen, *, is_wide: bool,
 
 def _in_tables(shown: RingPicture, *, is_wide: bool, now: datetime) -> list[str]:
     lines = [*ring_table(shown).lines(is_wide=is_wide), convergence(shown, now=now)]
+    lines += [lateness(shown)] * bool(lateness(shown))
     lines += [f"warning: {shown.warning}"] * bool(shown.warning)
     if shown.members:
         lines += ["", *member_table(shown, is_wide=is_wide).lines(is_wide=is_wide)]
@@ -70,6 +73,8 @@ def ring_table(shown: RingPicture) -> Table:
 
 def convergence(shown: RingPicture, *, now: datetime) -> str:
     """Whether everything is at its place; if not, what is to do, at what pace, and how long that takes."""
+    if shown.releasing:
+        return _releasing(shown)
     if not shown.to_do:
         took, at = shown.converged_after_seconds, seconds_since(shown.converged_at, now)
         silent = [each for each in shown.members if each.silent]
@@ -82,11 +87,29 @@ def convergence(shown: RingPicture, *, now: datetime) -> str:
     to_do = f"to do: {shown.to_do:,} objects ({shown.unowned:,} unowned, {shown.misplaced:,} misplaced)"
     if shown.paused and not shown.unowned:
         return f"{to_do}; the ring is paused"
+    return f"{to_do}{_pace(shown)}"
+
+
+def lateness(shown: RingPicture) -> str:
+    """That the picture is an old one; empty if it is not."""
+    if shown.age_seconds < LATE_S:
+        return ""
+    return f"the API server is busy: it was so {age(shown.age_seconds)} ago"
+
+
+def _releasing(shown: RingPicture) -> str:
+    if not shown.to_do:
+        return "being given up: no object has an owner any more; the ring goes when no replica holds a Lease"
+    return f"being given up: {shown.to_do:,} of {shown.objects:,} objects still have an owner{_pace(shown)}"
+
+
+def _pace(shown: RingPicture) -> str:
     if shown.rate_per_second is None:
-        return to_do
+        return ""
     if shown.seconds_left is None or shown.rate_per_second <= 0:
-        return f"{to_do}; nothing moved since the last look"
-    return f"{to_do}; {shown.rate_per_second:,.3g}/s, about {duration(shown.seconds_left)} left"
+        return "; nothing moved since the last look"
+    rate = f"{shown.rate_per_second:,.0f}" if shown.rate_per_second >= 100 else f"{shown.rate_per_second:.3g}"
+    return f"; {rate}/s, about {duration(shown.seconds_left)} left"
 
 
 def duration(seconds: float) -> str:
@@ -131,6 +154,7 @@ def _narrow(shown: RingPicture, columns: int, *, now: datetime) -> list[str]:
     ]
     lines += [f"in flight {shown.in_flight:,}", f"ready {shown.ready}, balanced {shown.balanced}"]
     lines += wrapped(convergence(shown, now=now), columns)
+    lines += wrapped(lateness(shown), columns) if lateness(shown) else []
     lines += wrapped(f"warning: {shown.warning}", columns) if shown.warning else []
     room = max(columns - _STATE - _NUMBER - _SHARE - 3, 4)
     members = shown_members(shown, is_wide=False)

@@ -59,6 +59,12 @@ class Paces:
     def __init__(self) -> None:
         self._paces: dict[str, Pace] = {}
 
+    def begin(self, shown: RingPicture, at: float) -> float:
+        """The ring as it was at *at*, which is returned, before anything is paced."""
+        self._paces[shown.name] = Pace()
+        self._paces[shown.name].look(at, shown.to_do)
+        return at
+
     def paced(self, shown: RingPicture, at: float) -> RingPicture:
         """*shown* as it was seen at *at*, with its pace and what is left."""
         pace = self._paces.setdefault(shown.name, Pace())
