@@ -13,12 +13,13 @@ from weakref import WeakSet
 import msgspec
 
 from kubeio.clock import SystemClock
+from ringleader.inspect.cluster.inventory import Hear
 from ringleader.inspect.cluster.keys import ring_kinds
 from ringleader.inspect.cluster.picture import RingPicture, picture
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.sharders import read_sharders
 from ringleader.inspect.cluster.terms import read_selection
-from ringleader.inspect.cluster.watched import Hear, WatchedRing
+from ringleader.inspect.cluster.watched import WatchedRing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -68,12 +69,12 @@ class Watches:
 
     def __len__(self) -> int:
         """Objects seen so far."""
-        return sum(len(watched) for _, watched in self._rings.values())
+        return sum(len(watched.objects) for _, watched in self._rings.values())
 
     def moved(self, name: str) -> int:
         """Moves from one member of the ring *name* to another since it is watched."""
         _, watched = self._rings.get(name, (None, None))
-        return watched.moved if watched is not None else 0
+        return watched.objects.moved if watched is not None else 0
 
 
 class Following:
@@ -130,5 +131,5 @@ class Following:
     async def _picture(self, ring: Ring, watched: WatchedRing) -> RingPicture:
         selection = await read_selection(self._client, ring.name, timeout_s=self._timeout_s)
         lives = await read_lives(self._client, ring)
-        watched.take(ring, lives)
-        return picture(ring, lives, watched.count(selection))
+        watched.objects.take(ring, lives)
+        return picture(ring, lives, watched.objects.count(selection))

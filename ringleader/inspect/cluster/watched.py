@@ -1,38 +1,27 @@
 """The objects of one ring, kept current by a watch of metadata for each resource that it distributes.
 
-Owns what is remembered of an object: its owner, who is to have it next, at whose place it belongs. For whoever looks
-again and again: a list of 100,000 objects costs an API server seconds, a watch costs it what changes. Begun and ended
-by `following`; also read by `ringleader page`.
+Owns the watches: whether every object was seen, and whether what is known is of now. For whoever looks again and again:
+a list of 100,000 objects costs an API server seconds, a watch costs it what changes. Begun and ended by `following`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import sys
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey
 from kubeio.watches.versions import is_older
-from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
-from ring import HashRing, hash_key
-from ringleader.inspect.cluster.picture import Count
-from ringleader.inspect.cluster.placing import known_key
+from kubeio.watches.watch import ListDone, ListStarted, ListWatch
+from ringleader.inspect.cluster.inventory import Hear, Inventory
 from ringleader.inspect.cluster.reading import PAGE
-from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
+from ringleader.inspect.cluster.rings import Ring
 
 if TYPE_CHECKING:
-    from kubeio.models import Meta
-    from kubeio.resource import Resource
     from kubeio.rest.client import Client
-    from ringleader.inspect.cluster.terms import Selection
     from sharder.planning.keys import RingKinds
 
 _LOOKS_S: Final = 0.05
@@ -45,33 +34,10 @@ _TRIES: Final = 3
 """A first list that failed so often is told; the watch goes on trying."""
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
-    """One object. *former*: who owned it last, if nobody does; *hash*: None where only its controller can tell."""
-
-    owner: str
-    drain: str | None
-    former: str
-    hash: int | None
-    member: str
-
-
-class _Group(NamedTuple):
-    """What objects that are counted together have in common."""
-
-    namespace: str
-    owner: str
-    is_leaving: bool
-    member: str
-
-
-Hear = Callable[[str, ObjectKey, Seen | None, Seen | None], None]
-"""Called with a resource, an object, what was known of it and what is; None: nothing was, or it is gone."""
-
-
 class WatchedRing:
-    """One ring's objects. Costs some 300 bytes for each; a change of the ring, a few microseconds for each.
+    """One ring, watched. *heard* is told what changes.
 
-    *heard* is told what changes. *after*: why watching them was refused before, told until the server thinks better.
+    *after*: why watching was refused before, told until the server thinks better.
     """
 
     def __init__(
@@ -87,17 +53,7 @@ class WatchedRing:
         self._after = after
         self._clock = SystemClock()
         self._began = self._clock.now()
-        self._kinds = kinds
-        self._keys = ring.keys
-        self._heard = heard
-        self._objects: dict[str, dict[ObjectKey, Seen]] = {}
-        self._groups: Counter[_Group] = Counter()
-        self._moves: Counter[tuple[str, str]] = Counter()
-        self._members: dict[str, str] = {}
-        self._filling: Mapping[str, str] = {}
-        self._recipe: object = None
-        self.hashed: HashRing | None = None
-        """The ring as the Leases show it; None before `take`."""
+        self.objects = Inventory(kinds, ring.keys, heard=heard)
         distributed = {each.kind.name for each in ring.spec.resources}
         self._sessions = [
             ListWatch(
@@ -141,8 +97,11 @@ class WatchedRing:
     def refused(self) -> KubeError | None:
         """Why it ended: the server refused what it asked for first."""
         for task in self._tasks:
-            if task.done() and isinstance(error := task.exception(), KubeError):
-                return error
+            if task.done():
+                try:
+                    task.result()
+                except KubeError as error:
+                    return error
         return None
 
     @property
@@ -181,7 +140,7 @@ class WatchedRing:
         except TimeoutError:
             return None
         finally:
-            self._moves.clear()
+            self.objects.forget_moves()
         return asked_at if all(reached) else None
 
     async def _caught_up(self, session: ListWatch) -> bool:
@@ -195,44 +154,6 @@ class WatchedRing:
             await asyncio.sleep(_LOOKS_S)
         return True
 
-    # ---- what is asked of it
-
-    def take(self, ring: Ring, found: Sequence[Life]) -> None:
-        """The ring and its lives as they are now: where objects belong may change."""
-        self._members |= {life.shard: life.member for life in found}
-        self._filling = {life.member: life.shard for life in found if life.fills_place}
-        weights = ring_weights(ring, found)
-        recipe = dict(weights), ring.spec.virtual_nodes, ring.spec.eps
-        if recipe != self._recipe:
-            self._recipe = recipe
-            self.hashed = HashRing(weights, virtual_nodes=ring.spec.virtual_nodes, eps=ring.spec.eps)
-            self._place_all()
-
-    def __len__(self) -> int:
-        return sum(map(len, self._objects.values()))
-
-    def count(self, selection: Selection) -> Count:
-        """The objects that are the ring's business, by owner."""
-        count = Count()
-        for group, number in self._groups.items():
-            if selection.selects(group.namespace) or group.owner:
-                desired = self._filling.get(group.member, "")
-                count.add(group.owner, is_leaving=group.is_leaving, desired=desired, number=number)
-        return count
-
-    @property
-    def moved(self) -> int:
-        """How often an object came from one member to another since the beginning, however it came."""
-        return sum(
-            number
-            for (source, target), number in self._moves.items()
-            if self.member_of(source) != self.member_of(target)
-        )
-
-    def member_of(self, shard: str) -> str:
-        """The member whose life *shard* is or was; the shard itself if no Lease told."""
-        return self._members.get(shard, shard)
-
     # ---- what the watches tell
 
     async def _follow(self, session: ListWatch) -> None:
@@ -241,86 +162,9 @@ class WatchedRing:
         is_listed = False
         async with aclosing(session.events()) as events:
             async for event in events:
-                self._take(resource, event, listed)
+                self.objects.note(resource, event, listed)
+                if isinstance(event, ListStarted) and not self.is_synced:
+                    self.listed_at = self._clock.now()
                 if isinstance(event, ListDone) and not is_listed:
                     is_listed = True
                     self._unlisted -= 1
-
-    def _take(self, resource: Resource, event: WatchEvent, listed: set[ObjectKey]) -> None:
-        known = self._objects.setdefault(resource.group_resource, {})
-        match event:
-            case ListStarted():
-                listed.clear()
-                if not self.is_synced:
-                    self.listed_at = self._clock.now()
-            case Listed(objects=objects):
-                for item in objects:
-                    key = item.meta.key
-                    listed.add(key)
-                    self._note(resource, known, key, item.meta)
-            case ListDone():
-                for key in known.keys() - listed:
-                    self._note(resource, known, key, None)
-                listed.clear()
-            case Changed(object=item):
-                self._note(resource, known, item.meta.key, item.meta)
-            case Removed(object=item):
-                self._note(resource, known, item.meta.key, None)
-            case _:
-                pass
-
-    def _note(
-        self, resource: Resource, known: dict[ObjectKey, Seen], key: ObjectKey, meta: Meta | None
-    ) -> None:
-        before = known.get(key)
-        after = self._seen(resource, meta, before) if meta is not None else None
-        if after == before:
-            return
-        if before is not None:
-            self._leave(_group(key, before))
-        if after is None:
-            del known[key]
-        else:
-            known[key] = after
-            self._groups[_group(key, after)] += 1
-            self._note_move(before, after)
-        if self._heard is not None:
-            self._heard(resource.group_resource, key, before, after)
-
-    def _note_move(self, before: Seen | None, after: Seen) -> None:
-        source = (before.owner or before.former) if before is not None else ""
-        if source and after.owner and source != after.owner:
-            self._moves[source, after.owner] += 1
-
-    def _seen(self, resource: Resource, meta: Meta, before: Seen | None) -> Seen:
-        labels = meta.labels
-        owner, drain = sys.intern(labels.get(self._keys.shard, "")), labels.get(self._keys.drain)
-        text = known_key(self._kinds.role(resource, meta))
-        position = hash_key(text) if text else None
-        former = "" if owner or before is None else before.owner or before.former
-        return Seen(
-            owner, None if drain is None else sys.intern(drain), former, position, self._member_at(position)
-        )
-
-    def _member_at(self, position: int | None) -> str:
-        if position is None or self.hashed is None or not len(self.hashed):
-            return ""
-        return self.hashed.owner_of_hash(position)
-
-    def _leave(self, group: _Group) -> None:
-        self._groups[group] -= 1
-        if not self._groups[group]:
-            del self._groups[group]
-
-    def _place_all(self) -> None:
-        self._groups.clear()
-        for known in self._objects.values():
-            for key, seen in known.items():
-                member = self._member_at(seen.hash)
-                if member != seen.member:
-                    known[key] = msgspec.structs.replace(seen, member=member)
-            self._groups.update(_group(key, seen) for key, seen in known.items())
-
-
-def _group(key: ObjectKey, seen: Seen) -> _Group:
-    return _Group(sys.intern(key.namespace), seen.owner, seen.drain is not None, seen.member)

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from kubeio.rest.client import Client
     from ringleader.inspect.cluster.following import Watches
+    from ringleader.inspect.cluster.inventory import Seen
     from ringleader.inspect.cluster.picture import RingPicture
-    from ringleader.inspect.cluster.watched import Seen, WatchedRing
+    from ringleader.inspect.cluster.watched import WatchedRing
     from sharder.page.history import History
 
 
@@ -70,15 +71,15 @@ class ShownRing:
         if watched is not self._watched:
             self._handovers.clear()  # what is under way is told again
         self._watched, self._lives = watched, lives
-        watched.take(self._ring, lives)
+        watched.objects.take(self._ring, lives)
         if watched.is_synced:
-            self._picture = picture(self._ring, lives, watched.count(selection))
+            self._picture = picture(self._ring, lives, watched.objects.count(selection))
         self._read_at = self._now()
         self._history.saw(self._members(), at=self._read_at)
         watched.check()
 
     def hash_ring(self) -> HashRing | None:
-        return self._watched.hashed if self._watched is not None else None
+        return self._watched.objects.hashed if self._watched is not None else None
 
     def facts(self) -> RingFacts:
         order, sectors = self._sectors.of(self.hash_ring())
@@ -145,7 +146,7 @@ class ShownRing:
         return bool(after.owner) and not is_first and after.owner != (before.owner if before else "")
 
     def _member(self, shard: str) -> str:
-        return self._watched.member_of(shard) if self._watched is not None else shard
+        return self._watched.objects.member_of(shard) if self._watched is not None else shard
 
     def _members(self) -> dict[str, MemberFacts]:
         ring = self.hash_ring()

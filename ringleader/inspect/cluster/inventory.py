@@ -1,0 +1,190 @@
+"""What is remembered of one ring's objects: their owners, who is to have them next, at whose place they belong. Pure.
+
+Owns the counts and the moves. `watched` brings the news.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from kubeio.models import ObjectKey
+from kubeio.watches.events import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
+from ring import HashRing, hash_key
+from ringleader.inspect.cluster.picture import Count
+from ringleader.inspect.cluster.placing import known_key
+from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
+
+if TYPE_CHECKING:
+    from kubeio.labels import RingKeys
+    from kubeio.models import Meta
+    from kubeio.resource import Resource
+    from ringleader.inspect.cluster.terms import Selection
+    from sharder.planning.keys import RingKinds
+
+
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """One object. *former*: who owned it last, if nobody does; *hash*: None where only its controller can tell."""
+
+    owner: str
+    drain: str | None
+    former: str
+    hash: int | None
+    member: str
+
+
+class _Group(NamedTuple):
+    """What objects that are counted together have in common."""
+
+    namespace: str
+    owner: str
+    is_leaving: bool
+    member: str
+
+
+Hear = Callable[[str, ObjectKey, Seen | None, Seen | None], None]
+"""Called with a resource, an object, what was known of it and what is; None: nothing was, or it is gone."""
+
+
+class Inventory:
+    """The objects of one ring. Costs some 300 bytes for each; a change of the ring, a few microseconds for each.
+
+    *heard* is told what changes.
+    """
+
+    def __init__(self, kinds: RingKinds, keys: RingKeys, *, heard: Hear | None = None) -> None:
+        self._kinds = kinds
+        self._keys = keys
+        self._heard = heard
+        self._objects: dict[str, dict[ObjectKey, Seen]] = {}
+        self._groups: Counter[_Group] = Counter()
+        self._moves: Counter[tuple[str, str]] = Counter()
+        self._members: dict[str, str] = {}
+        self._filling: Mapping[str, str] = {}
+        self._recipe: object = None
+        self.hashed: HashRing | None = None
+        """The ring as the Leases show it; None before `take`."""
+
+    def take(self, ring: Ring, found: Sequence[Life]) -> None:
+        """The ring and its lives as they are now: where objects belong may change."""
+        self._members |= {life.shard: life.member for life in found}
+        self._filling = {life.member: life.shard for life in found if life.fills_place}
+        weights = ring_weights(ring, found)
+        recipe = dict(weights), ring.spec.virtual_nodes, ring.spec.eps
+        if recipe != self._recipe:
+            self._recipe = recipe
+            self.hashed = HashRing(weights, virtual_nodes=ring.spec.virtual_nodes, eps=ring.spec.eps)
+            self._place_all()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._objects.values()))
+
+    def count(self, selection: Selection) -> Count:
+        """The objects that are the ring's business, by owner."""
+        count = Count()
+        for group, number in self._groups.items():
+            if selection.selects(group.namespace) or group.owner:
+                desired = self._filling.get(group.member, "")
+                count.add(group.owner, is_leaving=group.is_leaving, desired=desired, number=number)
+        return count
+
+    @property
+    def moved(self) -> int:
+        """How often an object came from one member to another since the beginning, however it came."""
+        return sum(
+            number
+            for (source, target), number in self._moves.items()
+            if self.member_of(source) != self.member_of(target)
+        )
+
+    def forget_moves(self) -> None:
+        """Count them from now on."""
+        self._moves.clear()
+
+    def member_of(self, shard: str) -> str:
+        """The member whose life *shard* is or was; the shard itself if no Lease told."""
+        return self._members.get(shard, shard)
+
+    # ---- what the watches tell
+
+    def note(self, resource: Resource, event: WatchEvent, listed: set[ObjectKey]) -> None:
+        """What a watch of *resource* told; *listed* is what its present list has shown so far, kept here."""
+        known = self._objects.setdefault(resource.group_resource, {})
+        match event:
+            case ListStarted():
+                listed.clear()
+            case Listed(objects=objects):
+                for item in objects:
+                    key = item.meta.key
+                    listed.add(key)
+                    self._note(resource, known, key, item.meta)
+            case ListDone():
+                for key in known.keys() - listed:
+                    self._note(resource, known, key, None)
+                listed.clear()
+            case Changed(object=item):
+                self._note(resource, known, item.meta.key, item.meta)
+            case Removed(object=item):
+                self._note(resource, known, item.meta.key, None)
+            case _:
+                pass
+
+    def _note(
+        self, resource: Resource, known: dict[ObjectKey, Seen], key: ObjectKey, meta: Meta | None
+    ) -> None:
+        before = known.get(key)
+        after = self._seen(resource, meta, before) if meta is not None else None
+        if after == before:
+            return
+        if before is not None:
+            self._leave(_group(key, before))
+        if after is None:
+            del known[key]
+        else:
+            known[key] = after
+            self._groups[_group(key, after)] += 1
+            self._note_move(before, after)
+        if self._heard is not None:
+            self._heard(resource.group_resource, key, before, after)
+
+    def _note_move(self, before: Seen | None, after: Seen) -> None:
+        source = (before.owner or before.former) if before is not None else ""
+        if source and after.owner and source != after.owner:
+            self._moves[source, after.owner] += 1
+
+    def _seen(self, resource: Resource, meta: Meta, before: Seen | None) -> Seen:
+        labels = meta.labels
+        owner, drain = sys.intern(labels.get(self._keys.shard, "")), labels.get(self._keys.drain)
+        text = known_key(self._kinds.role(resource, meta))
+        position = hash_key(text) if text else None
+        former = "" if owner or before is None else before.owner or before.former
+        return Seen(
+            owner, None if drain is None else sys.intern(drain), former, position, self._member_at(position)
+        )
+
+    def _member_at(self, position: int | None) -> str:
+        if position is None or self.hashed is None or not len(self.hashed):
+            return ""
+        return self.hashed.owner_of_hash(position)
+
+    def _leave(self, group: _Group) -> None:
+        self._groups[group] -= 1
+        if not self._groups[group]:
+            del self._groups[group]
+
+    def _place_all(self) -> None:
+        self._groups.clear()
+        for known in self._objects.values():
+            for key, seen in known.items():
+                member = self._member_at(seen.hash)
+                if member != seen.member:
+                    known[key] = msgspec.structs.replace(seen, member=member)
+            self._groups.update(_group(key, seen) for key, seen in known.items())
+
+
+def _group(key: ObjectKey, seen: Seen) -> _Group:
+    return _Group(sys.intern(key.namespace), seen.owner, seen.drain is not None, seen.member)
