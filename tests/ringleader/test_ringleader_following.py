@@ -261,6 +261,6 @@ async def test_a_ring_that_is_gone_is_not_shown_and_one_that_was_named_is_missed
         assert [shown.name for shown in [*await every.look(), *await one.look()]] == [RING, RING]
         await ground.client.delete(CONTROLLER_RINGS, RING)
         assert await every.look() == []
-        assert len(every.watches) == 0
+        assert every.watches.objects == 0
         with pytest.raises(InputError, match="not a ring of this cluster"):
             await one.look()

@@ -25,7 +25,9 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
 from ring import HashRing, object_key
+from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
 from ringleader.inspect.status.command import look_with_pace
 from ringleader.inspect.status.layout import Screen, convergence, duration, shortened, status_lines
@@ -210,23 +212,23 @@ async def test_what_is_to_do_is_the_unowned_and_the_misplaced_and_nothing_else(g
     await ground.site("three", labels={KEYS.shard: "dead-00000001"})
     await ground.site("four")
     await ground.site("not-selected", namespace="elsewhere")
-    (found,) = await look_with_pace(ground.client, None, timeout_s=10, wants_pace=False)
+    (found,) = await look(ground.client)
     assert (found.objects, found.unowned, found.misplaced, found.in_flight, found.to_do) == (4, 2, 1, 1, 3)
 
 
 async def test_that_no_sharder_leads_is_said_beside_what_it_would_have_to_do(ground: Ground) -> None:
     """The states beside the Leases are then as old as the last sharder."""
     await two_members(ground)
-    (found,) = await look_with_pace(ground.client, None, timeout_s=10, wants_pace=False)
+    (found,) = await look(ground.client)
     told = status_lines([found], Screen(), is_wide=False, now=NOW)
     assert "warning: no sharder leads: there is no Lease ringleader-sharder in any namespace" in told
     await ground.leases.create(lease_of_a_sharder("2026-01-01T00:00:00.000000Z"))
-    (found,) = await look_with_pace(ground.client, None, timeout_s=10, wants_pace=False)
+    (found,) = await look(ground.client)
     assert found.warning == "no sharder leads: sharder-1 does not renew Lease default/ringleader-sharder"
     lease = await ground.leases.get("ringleader-sharder")
     lease.spec.renew_time = micro_time(SystemClock().wall())
     await ground.leases.swap(lease)
-    (found,) = await look_with_pace(ground.client, None, timeout_s=10, wants_pace=False)
+    (found,) = await look(ground.client)
     assert found.warning == ""
 
 
@@ -237,14 +239,20 @@ async def test_who_has_objects_and_does_not_renew_is_silent_whatever_the_sharder
     await two_members(ground)
     name = next(name for name in map("site-{}".format, range(99)) if placed(name) == "a-00000001")
     await ground.site(name, labels={KEYS.shard: placed(name)})
-    (found,) = await look_with_pace(ground.client, None, timeout_s=10, wants_pace=False)
+    (found,) = await look(ground.client)
     assert [each.silent for each in found.members] == [False, False]
     await ground.shards[0].fall_silent()
     lease = await ground.shards[0].lease()
     lease.spec.renew_time = "2026-01-01T00:00:00.000000Z"
     await ground.leases.swap(lease)
-    (found,) = await look_with_pace(ground.client, None, timeout_s=10, wants_pace=False)
+    (found,) = await look(ground.client)
     assert [each.silent for each in found.members] == [True, False]
+
+
+async def look(client: Client) -> list[RingPicture]:
+    """One look, without the wait for a pace."""
+    async with Following(client, Discovery(client), None, timeout_s=10) as following:
+        return await following.look()
 
 
 def lease_of_a_sharder(renewed: str) -> Lease:
@@ -255,7 +263,7 @@ async def test_one_call_measures_the_pace_if_something_is_on_its_way(ground: Gro
     await two_members(ground)
     for number in range(6):
         await ground.site(f"site-{number}")
-    asked = asyncio.create_task(look_with_pace(ground.client, None, timeout_s=10, wants_pace=True))
+    asked = asyncio.create_task(look_with_pace(ground.client, None, timeout_s=10))
     await asyncio.sleep(0.5)
     for number in range(3):
         name = f"site-{number}"
@@ -272,7 +280,7 @@ async def test_without_news_after_the_list_there_is_a_picture_and_no_pace(ground
     await ground.sites(4)
     resource = WEBSITES.group_resource
     await ground.plane.faults.add(Fault(what="error", code=503, verb="watch", resource=resource))
-    (found,) = await look_with_pace(ground.client, None, timeout_s=10, wants_pace=True)
+    (found,) = await look_with_pace(ground.client, None, timeout_s=10)
     assert (found.to_do, found.rate_per_second, found.seconds_left) == (4, None, None)
     assert 0 < found.age_seconds < 5
 
@@ -287,7 +295,7 @@ async def test_a_ring_that_is_being_deleted_is_given_up_at_a_pace(ground: Ground
         type=bytes,
     )
     await ground.client.delete(CONTROLLER_RINGS, "websites")
-    asked = asyncio.create_task(look_with_pace(ground.client, None, timeout_s=10, wants_pace=True))
+    asked = asyncio.create_task(look_with_pace(ground.client, None, timeout_s=10))
     await asyncio.sleep(0.5)
     patch = MergePatch({"metadata": {"labels": {KEYS.shard: None}}})
     for number in range(4):

@@ -1,6 +1,6 @@
 """Rings looked at again and again: their objects are watched, the little that is left is read anew each time.
 
-Owns the watches, one set for each ring. Called by `status -w` and `plot timeline --record` (`Following`), and by
+Owns the watches, one set for each ring. Called by `status`, `report` and `plot timeline --record` (`Following`), and by
 `ringleader page` (`Watches`). Reads only.
 """
 
@@ -67,8 +67,9 @@ class Watches:
         if watched is not None:
             await watched.close()
 
-    def __len__(self) -> int:
-        """Objects seen so far."""
+    @property
+    def objects(self) -> int:
+        """How many objects were seen so far, over all rings."""
         return sum(len(watched.objects) for _, watched in self._rings.values())
 
     def moved(self, name: str) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from kubeio.clock import SystemClock
 from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.picture import RingPicture
+from ringleader.inspect.cluster.reading import named_ring, read_rings
 from ringleader.inspect.status.layout import Screen, member_table, ring_table, status_lines
 from ringleader.inspect.status.pace import Paces
 from ringleader.options import Connection, connected
@@ -43,17 +44,14 @@ def run_status(
         from ringleader.inspect.status.watch import run_watch
 
         return run_watch(where, ring=ring, form=form, interval_s=interval_s)
-    wants_pace = form is not Form.NAME
-    looks = connected(
-        where,
-        lambda client, _: look_with_pace(client, ring, timeout_s=where.timeout_s, wants_pace=wants_pace),
-    )
+    if form is Form.NAME:
+        for name in connected(where, lambda client, _: _names(client, ring, timeout_s=where.timeout_s)):
+            print_line(f"controllerring.ringleader.dev/{name}")
+        return 0
+    looks = connected(where, lambda client, _: look_with_pace(client, ring, timeout_s=where.timeout_s))
     match form:
         case Form.JSON | Form.YAML:
             print_document({"rings": looks}, form=form)
-        case Form.NAME:
-            for shown in looks:
-                print_line(f"controllerring.ringleader.dev/{shown.name}")
         case _:
             for line in status_lines(
                 looks, Screen.of_stdout(), is_wide=form is Form.WIDE, now=SystemClock().wall()
@@ -62,9 +60,12 @@ def run_status(
     return 0
 
 
-async def look_with_pace(
-    client: Client, name: str | None, *, timeout_s: float, wants_pace: bool
-) -> Sequence[RingPicture]:
+async def _names(client: Client, name: str | None, *, timeout_s: float) -> list[str]:
+    rings = await read_rings(client, timeout_s=timeout_s)
+    return [ring.name for ring in rings] if name is None else [named_ring(rings, name).name]
+
+
+async def look_with_pace(client: Client, name: str | None, *, timeout_s: float) -> Sequence[RingPicture]:
     """One look; with a pace, if something is still on its way: from the list to what the watch tells a moment later.
 
     Raises: InputError for an unknown ring, KubeError.
@@ -81,7 +82,7 @@ async def look_with_pace(
                 telling.cancel()
         as_of = following.as_of
         begun = [paces.begin(*following.listed[name]) for name in as_of]
-        if wants_pace and begun and min(as_of.values()) - min(begun) < APART_S:
+        if begun and min(as_of.values()) - min(begun) < APART_S:
             await asyncio.sleep(max(0.0, min(begun) + APART_S - clock.now()))
             found = await following.look(up_to_date=True)
         return [_dated(following, paces, shown, now=clock.now()) for shown in found]
@@ -100,6 +101,6 @@ async def _tell(following: Following, done: Callable[[int], None]) -> None:
     told = 0
     while True:
         await asyncio.sleep(TOLD_EVERY_S)
-        read = len(following.watches)
+        read = following.watches.objects
         done(read - told)
         told = read

@@ -75,7 +75,7 @@ def run_watch(where: Connection, *, ring: str | None, form: Form | None, interva
         from kubeio.rest.discovery import Discovery
 
         following = Following(client, Discovery(client), ring, timeout_s=where.timeout_s)
-        seen = Seen(SystemClock(), lambda: len(following.watches))
+        seen = Seen(SystemClock(), lambda: following.watches.objects)
         with _display(form) as live:
             show = _shower(live, seen, form)
             async with following:
