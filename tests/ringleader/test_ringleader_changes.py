@@ -7,19 +7,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from devcluster.embedded import embedded_plane
 from devcluster.embedded.faults import Fault
-from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
-from kubeio.rest.client import Client
 from ringleader.inspect.cluster.reading import read_rings
 from ringleader.inspect.drains import read_handoffs
 from ringleader.inspect.edit.changes import (
@@ -35,18 +31,6 @@ from ringleader.inspect.edit.changes import (
 )
 from ringleader.inspect.edit.release import FINALIZER
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 async def spec(ground: Ground) -> dict[str, Any]:

@@ -9,17 +9,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from devcluster.embedded import embedded_plane
-from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
-from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ring import HashRing, object_key
 from ringleader.inspect.cluster.placing import Row
@@ -31,18 +27,6 @@ from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground
 from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
 
 A, B = "a-00000001", "b-00000001"
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 async def run(ground: Ground, *words: str, stdin: str = "") -> tuple[int, str, str]:

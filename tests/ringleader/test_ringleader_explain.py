@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from devcluster.embedded import embedded_plane
-from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import InputError
 from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.patch import ApplyPatch, MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS
-from kubeio.rest.client import Client
 from ringleader.inspect.cluster.dates import DatedMeta, ManagedFields
 from ringleader.inspect.cluster.rings import Ring, RingFields
 from ringleader.inspect.cluster.sharders import ELECTION_LEASE, Sharders
@@ -51,18 +47,6 @@ CALLED_ALIKE = {
         ],
     },
 }
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 async def told(ground: Ground, kind: str = "website", name: str = "blog", *, way: Way | None = None) -> Story:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 
-from devcluster.embedded import embedded_plane
 from devcluster.embedded.faults import Fault
-from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError, KubeError
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
-from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ring import HashRing
 from ringleader.inspect.cluster.following import Following
@@ -22,18 +18,6 @@ from ringleader.inspect.cluster.picture import Count, RingPicture, picture
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.rings import ring_weights
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 @pytest.fixture

@@ -8,11 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-import pytest
-
-from devcluster.embedded import embedded_plane
 from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
@@ -25,18 +21,6 @@ from ringleader.inspect.page.command import Reader
 from sharder.page.board import Board
 from sharder.page.facts import RingFacts
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -20,11 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devcluster.embedded import embedded_plane
-from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
 from kubeio.patch import MergePatch
-from kubeio.rest.client import Client
 from ring import HashRing
 from ringleader.__main__ import main
 from ringleader.inspect.plot.canvas import LONGEST, drawing, labels, save, short, spread, target_of
@@ -383,18 +380,6 @@ def test_an_order_to_record_is_checked_before_anything_is_read(tmp_path: Path) -
 
 
 # ---- on a control plane -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 async def ended(ground: Ground, *words: str) -> tuple[int, str, str]:

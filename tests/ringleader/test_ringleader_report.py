@@ -6,15 +6,13 @@ import asyncio
 import re
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from devcluster.embedded import embedded_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.models import Meta
-from kubeio.rest.client import Client
 from ring import HashRing
 from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
 from ringleader.inspect.cluster.rings import Ring, RingFields
@@ -25,18 +23,6 @@ from ringleader.inspect.report.plots import colour, ring_plot, shares_plot
 from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
 
 HOSTILE = '"><script>alert(1)</script>\u202e'
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 def report(name: str = "web-0", findings: Sequence[Finding] = ()) -> Report:

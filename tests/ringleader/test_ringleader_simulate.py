@@ -9,18 +9,14 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devcluster.embedded import embedded_plane
-from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
 from kubeio.models import Meta
-from kubeio.rest.client import Client
 from ring import HashRing, moved_keys
 from ringleader.__main__ import main
 from ringleader.inspect.cluster.rings import Ring, RingFields
@@ -336,18 +332,6 @@ def test_memory_does_not_follow_the_number_of_objects() -> None:
 
 
 # ---- on a control plane -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 async def ended(ground: Ground, *words: str) -> tuple[int, str, str]:

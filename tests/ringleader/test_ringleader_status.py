@@ -10,16 +10,12 @@ import re
 import struct
 import sys
 import termios
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from fcntl import ioctl
-from pathlib import Path
 
 import pytest
 
-from devcluster.embedded import embedded_plane
 from devcluster.embedded.faults import Fault
-from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.patch import MergePatch
@@ -174,18 +170,6 @@ def test_a_long_name_loses_its_middle() -> None:
 
 
 # -- on a cluster
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 def placed(name: str) -> str:

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
-from devcluster.embedded import embedded_plane
-from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
 from kubeio.models import ObjectKey
-from kubeio.rest.client import Client
 from ringleader.inspect.where.one import Placement, find
 from tests.sharder.io.ground import CONFIGMAPS, WEBSITES, Ground
 from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
-        yield ground
-        await ground.close()
 
 
 async def asked(ground: Ground, kind: str) -> Placement:
