@@ -259,6 +259,14 @@ async def test_one_call_measures_the_pace_if_something_is_on_its_way(ground: Gro
     assert found.seconds_left == pytest.approx(2.0, rel=0.5)
 
 
+async def test_a_ring_on_which_nothing_happens_stands_still(ground: Ground) -> None:
+    await two_members(ground)
+    await ground.sites(4)
+    (found,) = await look_with_pace(ground.client, None, timeout_s=10)
+    assert (found.to_do, found.rate_per_second, found.seconds_left) == (4, 0.0, None)
+    assert convergence(found, now=NOW).endswith("; nothing moved since the last look")
+
+
 async def test_without_news_after_the_list_there_is_a_picture_and_no_pace(ground: Ground) -> None:
     await two_members(ground)
     await ground.sites(4)

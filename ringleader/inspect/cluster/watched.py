@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from sharder.planning.keys import RingKinds
 
 _LOOKS_S: Final = 0.05
-_QUIET_S: Final = 3.0
+_QUIET: Final = 10.0
+"""Silence for so many times what a small read takes, within the limits below, means that there is no news."""
+_QUIET_S: Final = (0.3, 3.0)
 _PATIENCE_S: Final = 20.0
 _REFUSED_S: Final = 5.0
 _ROUTINE: Final = 2
@@ -144,12 +146,15 @@ class WatchedRing:
         return asked_at if all(reached) else None
 
     async def _caught_up(self, session: ListWatch) -> bool:
+        asked_at = self._clock.now()
         page = await self._client.list_page(session.resource, limit=1, metadata_only=True)
+        least_s, most_s = _QUIET_S
+        quiet_s = min(max(least_s, _QUIET * (self._clock.now() - asked_at)), most_s)
         while session.watching_since is None or is_older(session.resource_version, page.resource_version):
             if session.last_error is not None:
                 return False
             since = session.watching_since
-            if since is not None and self._clock.now() - max(since, session.sign_of_life_at) >= _QUIET_S:
+            if since is not None and self._clock.now() - max(since, session.sign_of_life_at) >= quiet_s:
                 return True  # nothing happens to these objects: their newest version is an old one
             await asyncio.sleep(_LOOKS_S)
         return True

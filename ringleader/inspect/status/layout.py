@@ -57,7 +57,8 @@ def status_lines(looks: Sequence[RingPicture], screen: Screen, *, is_wide: bool,
 
 def _in_tables(shown: RingPicture, *, is_wide: bool, now: datetime) -> list[str]:
     lines = [*ring_table(shown).lines(is_wide=is_wide), convergence(shown, now=now)]
-    lines += [lateness(shown)] * bool(lateness(shown))
+    if late := lateness(shown):
+        lines.append(late)
     lines += [f"warning: {shown.warning}"] * bool(shown.warning)
     if shown.members:
         lines += ["", *member_table(shown, is_wide=is_wide).lines(is_wide=is_wide)]
@@ -154,7 +155,8 @@ def _narrow(shown: RingPicture, columns: int, *, now: datetime) -> list[str]:
     ]
     lines += [f"in flight {shown.in_flight:,}", f"ready {shown.ready}, balanced {shown.balanced}"]
     lines += wrapped(convergence(shown, now=now), columns)
-    lines += wrapped(lateness(shown), columns) if lateness(shown) else []
+    if late := lateness(shown):
+        lines += wrapped(late, columns)
     lines += wrapped(f"warning: {shown.warning}", columns) if shown.warning else []
     room = max(columns - _STATE - _NUMBER - _SHARE - 3, 4)
     members = shown_members(shown, is_wide=False)

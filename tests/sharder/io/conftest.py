@@ -7,19 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.embedded import embedded_plane
-from kubeio.access.cluster import load_cluster
-from kubeio.rest.client import Client
-from tests.sharder.io.ground import Ground
+from tests.sharder.io.ground import Ground, open_ground
 
 
 @pytest.fixture
 async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
+    async with open_ground(tmp_path) as ground:
         yield ground
-        await ground.close()

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from devcluster.embedded import EmbeddedPlane
+from devcluster.embedded import EmbeddedPlane, embedded_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import AlreadyExists, Conflict, NotFound
@@ -287,3 +287,16 @@ async def wait_until(holds: Callable[[], object], *, within_s: float = 10.0) -> 
 async def is_balanced(ground: Ground) -> bool:
     """Whether the sharder says that every object is at its place."""
     return (await ground.condition("Balanced")).get("status") == "True"
+
+
+@asynccontextmanager
+async def open_ground(directory: Path) -> AsyncIterator[Ground]:
+    """A control plane of its own in *directory*, with the definitions installed."""
+    async with (
+        embedded_plane(directory / "plane") as plane,
+        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
+    ):
+        ground = Ground(plane, client)
+        await ground.install()
+        yield ground
+        await ground.close()

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from devcluster.embedded import embedded_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.patch import MergePatch
@@ -27,20 +26,14 @@ from sharder.page.board import Board
 from sharder.page.service import LivePage
 from sharder.page.stage import Stage
 from sharder.rings.cluster import Rings
-from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import RING, Ground, is_balanced, open_ground, wait_until
 from tests.sharder.page.streams import Events, ask, listening
 
 
 @pytest.fixture
 async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with (
-        embedded_plane(tmp_path / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
-        ground = Ground(plane, client)
-        await ground.install()
+    async with open_ground(tmp_path) as ground:
         yield ground
-        await ground.close()
 
 
 @asynccontextmanager
