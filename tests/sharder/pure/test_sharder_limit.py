@@ -10,6 +10,9 @@ import pytest
 
 from sharder.writing.limit import FEW, FIRST, MEASURE_EVERY_S, MOST, PATIENCE, SOON_S, Limit
 
+WIDE = 64
+"""A limit with room to move: how it moves is the same whatever it may reach."""
+
 
 @dataclass
 class Server:
@@ -44,13 +47,20 @@ class Server:
 
 
 def test_it_goes_up_while_answers_come_in_time_and_the_limit_is_what_holds_back() -> None:
-    server = Server(Limit(), workers=200)
+    server = Server(Limit(most=WIDE), workers=200)
     server.run(1)
-    assert server.limit.value == MOST
+    assert server.limit.value == WIDE
+
+
+def test_a_server_with_room_for_hundreds_is_given_eight_at_most() -> None:
+    """Everybody else at that server waits behind what is under way."""
+    server = Server(Limit(), workers=200)
+    server.run(2 * MEASURE_EVERY_S)
+    assert server.most == MOST == 8
 
 
 def test_it_does_not_go_up_while_less_is_wanted_than_it_allows() -> None:
-    server = Server(Limit(), workers=200)
+    server = Server(Limit(most=WIDE), workers=200)
     server.run(30, wanted=lambda: FIRST - 2)
     assert server.limit.value == FIRST
 
@@ -65,10 +75,10 @@ def test_it_stops_where_the_server_only_queues() -> None:
 
 def test_a_quick_server_is_given_no_less_for_small_latencies() -> None:
     """2 workers of half a millisecond: many times that is still no time at all."""
-    server = Server(Limit(), workers=2, service_s=0.0005)
+    server = Server(Limit(most=WIDE), workers=2, service_s=0.0005)
     server.run(20)
     assert server.limit.value == pytest.approx(SOON_S / server.service_s * server.workers, rel=0.2) or (
-        server.limit.value == MOST
+        server.limit.value == WIDE
     )
 
 
@@ -83,18 +93,18 @@ def test_our_own_queue_does_not_pass_for_the_servers_usual_latency() -> None:
 
 
 def test_a_server_that_becomes_slow_is_given_less_within_a_second_and_more_once_that_is_usual() -> None:
-    server = Server(Limit(), workers=64)
+    server = Server(Limit(most=WIDE), workers=64)
     server.run(5)
-    assert server.limit.value == MOST
+    assert server.limit.value == WIDE
     server.service_s = 0.5
     server.run(8.5)
     assert server.limit.value <= FEW + 1
     server.run(5 + 8 * MEASURE_EVERY_S)
-    assert server.limit.value == MOST, "it is slow for everybody, not because of us"
+    assert server.limit.value == WIDE, "it is slow for everybody, not because of us"
 
 
 def test_latency_alone_leaves_a_few_in_flight() -> None:
-    server = Server(Limit(), workers=64)
+    server = Server(Limit(most=WIDE), workers=64)
     server.run(1)
     for _ in range(1000):
         server.limit.answered(at=2.0, took_s=0.9, in_flight=server.limit.value)
@@ -102,7 +112,7 @@ def test_latency_alone_leaves_a_few_in_flight() -> None:
 
 
 def test_a_refusal_halves_it_once_however_many_were_sent_before() -> None:
-    limit = Limit(first=32)
+    limit = Limit(first=32, most=WIDE)
     for _ in range(32):
         limit.refused(at=1.0, took_s=0.5)
     assert limit.value == 16
@@ -120,11 +130,11 @@ def test_a_server_that_refuses_everything_is_tried_with_one_at_a_time() -> None:
 
 
 def test_it_recovers_after_refusals_step_by_step() -> None:
-    server = Server(Limit(), workers=200)
+    server = Server(Limit(most=WIDE), workers=200)
     server.run(2)
     server.limit.refused(at=2.0, took_s=0.001)
-    assert server.limit.value == MOST // 2
+    assert server.limit.value == WIDE // 2
     server.run(2.02)
-    assert MOST // 2 < server.limit.value < MOST // 2 + 8, "not doubled: half was enough a moment ago"
+    assert WIDE // 2 < server.limit.value < WIDE // 2 + 8, "not doubled: half was enough a moment ago"
     server.run(4)
-    assert server.limit.value == MOST
+    assert server.limit.value == WIDE
