@@ -16,7 +16,7 @@ FEW: Final = 4
 MOST: Final = 8
 """Until the limit finds the knee by itself: beside 8 under way a stranger's GET takes 14 ms (52 at the 99th percentile),
 beside 4 9 ms, beside 46 47 ms (143), and the sharder writes 546, 517 and 590 labels a second. Measured on two cores."""
-FIRST: Final = 4
+FIRST: Final = 8
 PATIENCE: Final = 40.0
 """Writes may take this many times as long as unhurried ones: the more a server has queued, the more it batches."""
 SOON_S: Final = 0.025
