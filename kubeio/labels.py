@@ -56,6 +56,7 @@ class RingKeys:
         "contested",
         "domain",
         "drain",
+        "duration",
         "field_manager",
         "hold",
         "member",
@@ -63,10 +64,12 @@ class RingKeys:
         "process",
         "protocol",
         "released_by",
+        "resources",
         "ring",
         "ring_label",
         "shard",
         "state",
+        "synced",
     )
 
     def __init__(self, ring: str, domain: str = DEFAULT_DOMAIN) -> None:
@@ -87,6 +90,9 @@ class RingKeys:
         self.contested = f"{domain}/contested"
         self.released_by = f"{domain}/released-by"
         self.field_manager = f"{domain}/field-manager"
+        self.duration = f"{domain}/duration-seconds"
+        self.synced = f"{domain}/synced"
+        self.resources = f"{domain}/resources"
 
 
 @lru_cache(maxsize=64)

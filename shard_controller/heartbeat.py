@@ -14,6 +14,7 @@ import os
 import random
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Never, Protocol
 
@@ -35,6 +36,8 @@ log = structlog.get_logger("shard_controller")
 
 LOST_LEASE_EXIT = 3
 STALLED_EXIT = 1
+_REMEMBERED = 1000
+"""Renewals without an answer: attempts are a fifteenth of a duration apart, and none arrives after a minute."""
 
 
 class LeaseSwaps(Protocol):
@@ -70,6 +73,7 @@ class Heartbeat:
         self._on_phase = on_phase
         self._phase = Phase.HELD
         self._is_failing = False
+        self._sent = deque([lease.spec.renew_time], maxlen=_REMEMBERED)  # since the last success
 
     async def run(self) -> Never:
         """Renew and watch until cancelled. Raises, inside a group: LeaseLost, Stalled."""
@@ -89,6 +93,7 @@ class Heartbeat:
         self._watch()
         sent_at = self._clock.now()
         wanted = msgspec.structs.replace(self.lease.spec, renew_time=micro_time(self._clock.wall()))
+        self._sent.append(wanted.renew_time)
         try:
             async with asyncio.timeout(max(self._tenure.duration_s / 3, 0.2)):
                 self.lease = await self._leases.swap(msgspec.structs.replace(self.lease, spec=wanted))
@@ -102,11 +107,16 @@ class Heartbeat:
             self._is_failing = True
             return self._retry_s()
         self._is_failing = False
+        self._sent = deque([wanted.renew_time], maxlen=_REMEMBERED)
         self._tenure.renewed(sent_at=sent_at)
         return self._tenure.renew_at - self._clock.now()
 
     async def _look_again(self) -> float:
-        """After a conflict: somebody wrote the Lease. Labels may change; holder and duration may not."""
+        """After a conflict: somebody wrote the Lease. Labels may change; holder and duration may not.
+
+        A renewal that this process did not send is another process's with the same memory: a copy of a guest that was
+        restored from a snapshot, or of the process itself. No fence tells the two apart, so one of them has to end.
+        """
         try:
             async with asyncio.timeout(max(self._tenure.duration_s / 3, 0.2)):
                 found = await self._leases.get(self._name)
@@ -118,8 +128,14 @@ class Heartbeat:
             raise LeaseLost(self._name, f"it is held by {found.spec.holder_identity or 'nobody'!r}")
         if found.spec.lease_duration_seconds != self.lease.spec.lease_duration_seconds:
             raise LeaseLost(self._name, "its duration was edited")
+        if not self.wrote(found):
+            raise LeaseLost(self._name, "another process renews it")
         self.lease = found
         return 0.0
+
+    def wrote(self, found: Lease) -> bool:
+        """Whether the last renewal that *found* shows is one of this process's own."""
+        return found.spec.renew_time in self._sent
 
     def _retry_s(self) -> float:
         return self._tenure.duration_s / 15 * self._rng.uniform(0.8, 1.2)
@@ -219,18 +235,18 @@ class HeartbeatThread:
             )
             await _until(self._stop, heartbeat)
             if self._release:
-                await self._give_back(leases, heartbeat.lease)
+                await self._give_back(leases, heartbeat)
 
-    async def _give_back(self, leases: Leases, lease: Lease) -> None:
-        """Release *lease*; a Lease that somebody wrote meanwhile is read once more, and only released if still ours."""
-        name = lease.metadata.name
+    async def _give_back(self, leases: Leases, heartbeat: Heartbeat) -> None:
+        """Release the Lease; one that somebody wrote meanwhile is read once more, and only released if still ours."""
+        lease, name = heartbeat.lease, heartbeat.lease.metadata.name
         try:
             async with asyncio.timeout(self._tenure.duration_s):
                 try:
                     await life.release(leases, lease)
                 except Conflict:
                     found = await leases.get(name)
-                    if found.spec.holder_identity == name:
+                    if found.spec.holder_identity == name and heartbeat.wrote(found):
                         await life.release(leases, found)
         except (KubeError, TimeoutError) as error:
             log.warning("lease not released", shard=name, error=str(error) or "timed out")

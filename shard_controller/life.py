@@ -74,6 +74,7 @@ class Birth:
             self.keys.member: self.member,
             self.keys.protocol: PROTOCOL_VERSION,
             self.keys.process: self.identity.encode(),
+            self.keys.duration: str(self.duration_s),
         }
         if self.field_manager:
             marks[self.keys.field_manager] = self.field_manager
@@ -99,6 +100,13 @@ class Birth:
                 renew_time=now,
                 lease_transitions=0,
             ),
+        )
+
+    def is_ours(self, lease: Lease) -> bool:
+        """Whether this very process made *lease*, and nobody took or released it since."""
+        return (
+            lease.metadata.annotations.get(self.keys.process) == self.identity.encode()
+            and lease.spec.holder_identity == lease.metadata.name
         )
 
     def is_free(self, lease: Lease) -> bool:
@@ -167,27 +175,27 @@ async def _take_over(leases: Leases, birth: Birth, known: list[Lease], clock: Cl
 
 def _worn_again(lease: Lease, birth: Birth, clock: Clock) -> Lease:
     fresh = birth.lease(lease.metadata.name, lease.metadata.namespace, clock)
-    kept = {
-        k: v for k, v in lease.metadata.annotations.items() if k not in (birth.keys.hold, birth.keys.pod_uid)
-    }
+    former = (birth.keys.hold, birth.keys.pod_uid, birth.keys.synced, birth.keys.resources)
+    kept = {k: v for k, v in lease.metadata.annotations.items() if k not in former}
     meta = msgspec.structs.replace(lease.metadata, annotations=kept | fresh.metadata.annotations)
     spec = msgspec.structs.replace(fresh.spec, lease_transitions=(lease.spec.lease_transitions or 0) + 1)
     return msgspec.structs.replace(lease, metadata=meta, spec=spec)
 
 
 async def _create(leases: Leases, birth: Birth, *, namespace: str, clock: Clock, rng: random.Random) -> Life:
-    """CREATE until an answer says that the Lease is ours; an unanswered one is settled under the same name."""
-    name = fresh_name(birth.member, rng)
+    """CREATE until an answer says that the Lease is ours; an unanswered one is settled under the same name.
+
+    Any attempt under a name may be the one that was carried out, so the Lease's age counts from the first.
+    """
+    name, sent_at = fresh_name(birth.member, rng), clock.now()
     for _ in range(10):
-        sent_at = clock.now()
         try:
             lease = await leases.create(birth.lease(name, namespace, clock))
         except AlreadyExists:
-            found = await leases.get(name)
-            if found.metadata.annotations.get(birth.keys.process) != birth.identity.encode():
-                name = fresh_name(birth.member, rng)
+            lease = await leases.get(name)
+            if not birth.is_ours(lease):
+                name, sent_at = fresh_name(birth.member, rng), clock.now()
                 continue
-            lease = found
         except Unreachable as error:
             if not error.maybe_done:
                 raise

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-_PROC = Path("/proc")
+PROC = Path("/proc")
 MARK = "RINGLEADER_LIFE"
 """Environment variable that names the life; programs started by it inherit the variable."""
 
@@ -45,25 +45,34 @@ def decode(text: str, *, pod: str) -> Identity | None:
 class ProcessTable(Protocol):
     def is_running(self, pid: int, started: int) -> bool: ...
     def has_children_of(self, life: str) -> bool: ...
+    def hides_some(self) -> bool: ...
 
 
 def proves_end(old: Identity, *, life: str, mine: Identity, processes: ProcessTable) -> bool:
     """Whether the process *old*, whose life was called *life*, is known to have ended, and its children with it.
 
     Either its container was started anew (same pod and container, another PID namespace: the old one is gone
-    with all that lived in it), or it is missing among the processes of this very boot and PID namespace.
+    with all that lived in it), or it is missing among the processes of this very boot and PID namespace. A namespace
+    or boot that is not known proves nothing, nor does a table that hides processes.
     """
+    if not (old.pid_namespace and mine.pid_namespace):
+        return False
     if old.pod and old.pod == mine.pod and old.pid_namespace != mine.pid_namespace:
         return True
     if not old.boot_id or (old.boot_id, old.pid_namespace) != (mine.boot_id, mine.pid_namespace):
+        return False
+    if processes.hides_some():
         return False
     return not processes.is_running(old.pid, old.started) and not processes.has_children_of(life)
 
 
 def this_process() -> Identity:
-    """The identity of the calling process. Pod and container come from POD_UID and CONTAINER_NAME."""
-    pod_uid = os.environ.get("POD_UID", "")
-    pod = f"{pod_uid}/{os.environ.get('CONTAINER_NAME', '')}" if pod_uid else ""
+    """The identity of the calling process. Pod and container come from POD_UID and CONTAINER_NAME, both or none:
+
+    without the container's name, two containers of one pod would look like one.
+    """
+    pod_uid, container = os.environ.get("POD_UID", ""), os.environ.get("CONTAINER_NAME", "")
+    pod = f"{pod_uid}/{container}" if pod_uid and container else ""
     started = _stat(os.getpid())
     return Identity(_boot_id(), _pid_namespace(), os.getpid(), started[2] if started else 0, pod)
 
@@ -99,29 +108,42 @@ class LinuxProcesses:
             if int(entry.name) != os.getpid()
         )
 
+    def hides_some(self) -> bool:
+        """Whether /proc may leave out processes of other users (mount option hidepid), or cannot be judged."""
+        options = mount_options(_read(PROC / "self/mounts").decode(errors="replace"), point=str(PROC))
+        hidden = {option.partition("=")[2] for option in options if option.startswith("hidepid=")}
+        return not options or not hidden <= {"0", "off"}
+
+
+def mount_options(mounts: str, *, point: str) -> tuple[str, ...]:
+    """The options of what is mounted last at *point*, from the text of /proc/self/mounts; none if nothing is."""
+    lines = [line.split() for line in mounts.splitlines()]
+    found = [fields[3].split(",") for fields in lines if len(fields) > 3 and fields[1] == point]
+    return tuple(found[-1]) if found else ()
+
 
 def _fork_name(life: str) -> str:
     return f"life-{life[-8:]}"
 
 
 def _processes() -> Iterable[Path]:
-    return (entry for entry in _PROC.iterdir() if entry.name.isdigit()) if _PROC.is_dir() else ()
+    return (entry for entry in PROC.iterdir() if entry.name.isdigit()) if PROC.is_dir() else ()
 
 
 def _stat(pid: int) -> tuple[str, int, int] | None:
     """State, number of threads and start time (ticks since boot) of *pid*."""
-    text = _read(_PROC / str(pid) / "stat").decode(errors="replace")
+    text = _read(PROC / str(pid) / "stat").decode(errors="replace")
     fields = text.rpartition(")")[2].split()
     return (fields[0], int(fields[17]), int(fields[19])) if len(fields) > 19 else None
 
 
 def _boot_id() -> str:
-    return _read(_PROC / "sys/kernel/random/boot_id").decode().strip()
+    return _read(PROC / "sys/kernel/random/boot_id").decode().strip()
 
 
 def _pid_namespace() -> str:
     try:
-        return str((_PROC / "self/ns/pid").stat().st_ino)
+        return str((PROC / "self/ns/pid").stat().st_ino)
     except OSError:
         return ""
 

@@ -30,6 +30,7 @@ class LeaseServer:
     def __init__(self) -> None:
         self.leases: dict[str, Lease] = {}
         self.after_list: Callable[[], object] = lambda: None
+        self.after_lost: Callable[[], object] = lambda: None
         self.lost_answers = 0
         self._version = 0
 
@@ -71,6 +72,7 @@ class LeaseServer:
     def _answer(self, lease: Lease) -> Lease:
         if self.lost_answers:
             self.lost_answers -= 1
+            self.after_lost()
             raise Unreachable("lease", "the connection broke", maybe_done=True)
         return lease
 
@@ -84,17 +86,20 @@ class NoProcesses:
     def has_children_of(self, life: str) -> bool:
         return False
 
+    def hides_some(self) -> bool:
+        return False
+
 
 def birth(*, member: str = "web-0", identity: Identity = ME, hold: bool = False) -> Birth:
     return Birth(keys=KEYS, member=member, duration_s=15, hold=hold, identity=identity)
 
 
-async def begin(server: LeaseServer) -> Life:
+async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> Life:
     return await begin_life(
         cast(Leases, server),
         birth(),
         namespace=NAMESPACE,
-        clock=ManualClock(),
+        clock=clock or ManualClock(),
         rng=random.Random(SEED),
         processes=NoProcesses(),
     )
@@ -126,6 +131,27 @@ async def test_a_create_whose_answer_was_lost_is_recognized_as_ours() -> None:
     life = await begin(server)
     assert list(server.leases) == [life.name]
     assert life.lease.metadata.resource_version == "1"
+
+
+async def test_a_lease_that_the_sharder_took_before_its_birth_was_heard_of_is_not_adopted() -> None:
+    server = LeaseServer()
+    first_choice = fresh_name("web-0", random.Random(SEED))
+    server.lost_answers = 1
+    server.after_lost = lambda: server.edit(first_choice, "sharder:s-1")
+    life = await begin(server)
+    assert life.name != first_choice
+    assert server.leases[first_choice].spec.holder_identity == "sharder:s-1"
+    assert server.leases[life.name].spec.holder_identity == life.name
+
+
+async def test_the_age_of_a_lease_counts_from_the_first_attempt_to_create_it() -> None:
+    server = LeaseServer()
+    clock = ManualClock()
+    began_at = clock.now()
+    server.lost_answers = 1
+    server.after_lost = lambda: clock.advance(10)
+    life = await begin(server, clock=clock)
+    assert (life.sent_at, clock.now()) == (began_at, began_at + 10)
 
 
 async def test_a_released_lease_that_the_sharder_took_meanwhile_is_not_worn() -> None:

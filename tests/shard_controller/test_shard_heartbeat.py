@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ class LoopClock:
         return asyncio.get_running_loop().time() + self.slept_s
 
     def wall(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC)
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now())
 
 
 @dataclass
@@ -216,6 +216,36 @@ async def test_an_edited_duration_ends_the_process() -> None:
     error = await life.run(lambda: life.leases.edit(spec=spec), for_s=6)
     assert isinstance(error, LeaseLost)
     assert "duration" in error.reason
+
+
+async def test_of_two_copies_of_one_process_the_second_to_renew_ends() -> None:
+    """A guest restored from a snapshot beside the original has its name, its Lease and its memory."""
+    life, copy = Life(), Life()
+    copy.heartbeat = Heartbeat(
+        life.leases,
+        life.heartbeat.lease,
+        tenure=copy.tenure,
+        activity=copy.activity,
+        watchdog=Watchdog(copy.pulse, deadline_s=60, clock=copy.clock),
+        clock=copy.clock,
+        rng=random.Random(2),
+        on_phase=lambda _: None,
+    )
+    copy.tenure.renewed(sent_at=copy.clock.now() + 1)
+    ended, copy_ended = await asyncio.gather(life.run(for_s=40), copy.run(for_s=40))
+    assert ended is None
+    assert isinstance(copy_ended, LeaseLost)
+    assert "another process" in copy_ended.reason
+    assert [at - life.began_at for at in life.leases.swaps] == pytest.approx(range(5, 41, 5), abs=0.01)
+
+
+async def test_a_copy_that_stops_does_not_release_the_lease_of_the_other() -> None:
+    life = Life()
+    assert life.leases.lease is not None
+    assert life.heartbeat.wrote(life.leases.lease)
+    spec = msgspec.structs.replace(life.leases.lease.spec, renew_time="2026-01-01T00:00:07.000000Z")
+    life.leases.edit(spec=spec)
+    assert not life.heartbeat.wrote(life.leases.lease)
 
 
 async def test_a_label_written_by_the_sharder_costs_one_more_swap() -> None:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from kubeio.errors import InputError
 from kubeio.labels import RingKeys, is_shard_name
 from kubeio.models import Lease, LeaseSpec, Meta
+from shard_controller import process
 from shard_controller.life import Birth, check_member, fresh_name
 from shard_controller.process import MARK, Identity, LinuxProcesses, decode, proves_end, this_process
 
@@ -31,6 +32,16 @@ class NoProcesses:
 
     def has_children_of(self, life: str) -> bool:
         return False
+
+    def hides_some(self) -> bool:
+        return False
+
+
+class SomeHidden(NoProcesses):
+    """Mounted with hidepid: what is not shown may run."""
+
+    def hides_some(self) -> bool:
+        return True
 
 
 class OneChild(NoProcesses):
@@ -103,6 +114,56 @@ def test_another_pid_namespace_of_the_same_container_proves_the_end() -> None:
     assert not proves_end(
         old, life="x", mine=Identity("boot-1", "ns-0", 1, 10, "uid-1/main"), processes=NoProcesses()
     )
+
+
+def test_two_containers_of_one_pod_prove_nothing_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_UID", "uid-1")
+    monkeypatch.delenv("CONTAINER_NAME", raising=False)
+    assert this_process().pod == ""
+    monkeypatch.setenv("CONTAINER_NAME", "main")
+    assert this_process().pod == "uid-1/main"
+
+
+@pytest.mark.parametrize("unknown", ["old", "mine", "both"])
+def test_a_pid_namespace_that_is_not_known_proves_nothing(unknown: str) -> None:
+    old = Identity("boot-1", "" if unknown != "mine" else "ns-0", 100, 4000, pod="uid-1/main")
+    mine = Identity("boot-1", "" if unknown != "old" else "ns-1", 200, 5000, pod="uid-1/main")
+    assert not proves_end(old, life="x", mine=mine, processes=NoProcesses())
+
+
+def test_where_processes_may_be_hidden_a_missing_one_proves_nothing() -> None:
+    old = Identity("boot-1", "ns-1", 100, 4000)
+    assert proves_end(old, life="x", mine=ME, processes=NoProcesses())
+    assert not proves_end(old, life="x", mine=ME, processes=SomeHidden())
+
+
+@pytest.mark.parametrize(
+    ("options", "hides"),
+    [
+        ("rw,nosuid", False),
+        ("rw,hidepid=0", False),
+        ("rw,hidepid=off", False),
+        ("rw,hidepid=1", True),
+        ("rw,hidepid=2,gid=4", True),
+        ("rw,hidepid=invisible", True),
+        ("rw,hidepid=ptraceable", True),
+    ],
+)
+def test_the_mount_of_proc_says_whether_processes_are_hidden(
+    options: str, hides: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "self").mkdir()
+    mounts = (
+        f"proc /proc proc rw 0 0\nproc {tmp_path} proc {options} 0 0\nsysfs /sys sysfs rw,hidepid=2 0 0\n"
+    )
+    (tmp_path / "self" / "mounts").write_text(mounts)
+    monkeypatch.setattr(process, "PROC", tmp_path)
+    assert LinuxProcesses().hides_some() is hides
+
+
+def test_a_proc_that_cannot_be_judged_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(process, "PROC", tmp_path)
+    assert LinuxProcesses().hides_some()
 
 
 def test_a_process_that_still_runs_has_not_ended() -> None:
