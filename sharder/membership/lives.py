@@ -190,6 +190,7 @@ class Life:
     `changed_at`: renewTime, holder or transitions last changed. `counted_from`: silence is counted from here
     (later than `changed_at` after a gap in our reads). `entered_at`: the present holding was first seen.
     `stray` is a Lease under this name that is not of this ring, but has to be taken before the name is dead.
+    `had_lease`: a shard held a Lease of this name. Otherwise an object carries the name and nothing else is known.
     """
 
     facts: LeaseFacts
@@ -199,6 +200,7 @@ class Life:
     counted_from: float
     entered_at: float
     stray: bool = False
+    had_lease: bool = True
 
     @property
     def name(self) -> str:
@@ -250,18 +252,24 @@ class Life:
             counted_from=at if changed else self.counted_from,
             entered_at=at if entered else self.entered_at,
             stray=False,
+            had_lease=self.had_lease or _shows_a_shard(lease),
         )
 
 
 def first_seen(facts: LeaseFacts, lease: Lease, *, at: float) -> Life:
     """A Lease that this sharder had not seen: all its counts begin now."""
-    return Life(facts, lease, lease.metadata.resource_version, at, at, at)
+    return Life(facts, lease, lease.metadata.resource_version, at, at, at, had_lease=_shows_a_shard(lease))
 
 
 def without_lease(name: str, *, at: float, max_duration_s: float) -> Life:
     """A name that an object carries and that has no Lease: a tombstone is wanted."""
     facts = LeaseFacts(name, name, Holding.TAKEN, True, "", False, max_duration_s, "", fit=False)
-    return Life(facts, None, "", at, at, at)
+    return Life(facts, None, "", at, at, at, had_lease=False)
+
+
+def _shows_a_shard(lease: Lease) -> bool:
+    """Whether a shard held *lease* at some time: a tombstone is created taken, and stays so."""
+    return holding_of(lease) is not Holding.TAKEN or (lease.spec.lease_transitions or 0) > 0
 
 
 def _held_state(silence_s: float, duration_s: float) -> State:

@@ -50,6 +50,12 @@ if TYPE_CHECKING:
 
 ORPHAN_AFTER_S: Final = 60.0
 """A dead name is looked for this long after it died, and as often again while objects still carry it."""
+MOST_STRANGERS: Final = 100
+"""Names that no shard's Lease ever bore and that are not dead yet: each costs a Lease and a minute's wait."""
+DEFERRED_S: Final = 60.0
+"""A name that waits for care is counted for so long after its last report."""
+MOST_TOMBSTONES: Final = 1000
+"""The same names with the dead ones, whose Leases stay while objects carry them."""
 FORGET_AFTER_S: Final = 600.0
 """How long deletions and foreign names are remembered; both are found again if they matter."""
 
@@ -64,6 +70,8 @@ class Membership:
         self._foreign: dict[str, float] = {}
         self._buried: dict[str, tuple[str, float]] = {}
         self._misnamed: dict[str, tuple[FieldProblem, ...]] = {}
+        self._admissible = 0
+        self._deferred: dict[str, float] = {}
         self._forced: set[str] = set()
         self._orphan_checks: dict[str, float] = {}
         self._orphaned: set[str] = set()
@@ -152,12 +160,27 @@ class Membership:
                 life, lease=None, stray=False, changed_at=at, counted_from=at, entered_at=at
             )
 
-    def unknown_name_seen(self, name: str, *, at: float) -> None:
-        """An object carries *name* and no Lease of ours does: a tombstone is wanted, or the name is dead at once."""
+    def unknown_name_seen(self, name: str, *, at: float) -> bool:
+        """An object carries *name* and no Lease of ours does: a tombstone is wanted, or the name is dead at once.
+
+        False if nothing follows now: the name is known, or too many like it are under care. Report it again then.
+        """
         if name in self._foreign:
             self._foreign[name] = at
         elif name not in self._lives and is_shard_name(name):
-            self._lives[name] = without_lease(name, at=at, max_duration_s=self._spec.max_lease_duration_s)
+            if self._admissible > 0:
+                self._admissible -= 1
+                self._deferred.pop(name, None)
+                self._lives[name] = without_lease(name, at=at, max_duration_s=self._spec.max_lease_duration_s)
+                return True
+            if name in self._deferred or len(self._deferred) < MOST_TOMBSTONES:
+                self._deferred[name] = at
+        return False
+
+    @property
+    def deferred(self) -> int:
+        """Names reported within the last minute that wait until fewer are under care; counted up to 1,000."""
+        return len(self._deferred)
 
     def name_unusable(self, name: str, *, at: float) -> None:
         """The API refused *name* as the name of a Lease (422): dead at once."""
@@ -295,6 +318,10 @@ class Membership:
         self._foreign = {name: at for name, at in self._foreign.items() if at > horizon}
         self._buried = {name: entry for name, entry in self._buried.items() if entry[1] > horizon}
         self._silent_takes = {m: at for m, at in self._silent_takes.items() if at > horizon}
+        self._deferred = {name: at for name, at in self._deferred.items() if at > self._now - DEFERRED_S}
+        strangers = [life for life in self._lives.values() if not life.had_lease]
+        undead = sum(1 for life in strangers if life.state(self._sight.fresh_at) is not State.DEAD)
+        self._admissible = max(0, min(MOST_STRANGERS - undead, MOST_TOMBSTONES - len(strangers)))
 
     def _turn_places(self) -> None:
         by_member: dict[str, list[Candidate]] = {}
@@ -403,6 +430,7 @@ class Membership:
             fit=facts.fit,
             since=life.entered_at,
             duration_s=facts.duration_s,
+            had_lease=life.had_lease,
         )
 
     def _problems(self) -> tuple[FieldProblem, ...]:

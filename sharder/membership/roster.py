@@ -109,8 +109,8 @@ class Roster:
 
     def unknown_name_seen(self, name: str) -> None:
         """An object carries *name* and no Lease of ours does."""
-        self.membership.unknown_name_seen(name, at=self._clock.now())
-        self._stirred.set()
+        if self.membership.unknown_name_seen(name, at=self._clock.now()):
+            self._stirred.set()
 
     def force(self, name: str) -> None:
         """Have *name*'s Lease taken although it may still be worked under (policy `Force`)."""

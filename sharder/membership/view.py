@@ -81,6 +81,7 @@ class LifeView:
     fit: bool
     since: float
     duration_s: float
+    had_lease: bool = True
 
     @property
     def is_held(self) -> bool:
@@ -118,8 +119,16 @@ class View:
 
     @property
     def not_dead(self) -> frozenset[str]:
-        """Names whose objects are not up for taking: what the unowned watch leaves out."""
+        """Names whose objects are not up for taking."""
         return frozenset(name for name, life in self.lives.items() if life.state is not State.DEAD)
+
+    @property
+    def selector_names(self) -> frozenset[str]:
+        """Names that the unowned watch leaves out: not dead, and a shard had a Lease of that name.
+
+        Anybody who may label an object makes names; only the right to write Leases makes these.
+        """
+        return frozenset(name for name in self.not_dead if self.lives[name].had_lease)
 
     @property
     def may_be_worked(self) -> frozenset[str]:

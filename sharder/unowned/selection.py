@@ -21,19 +21,19 @@ async def follow_membership(roster: Roster, unowned: Unowned, *, settle_s: float
     view = roster.view
     while view.hold is not None and view.hold.reason is WaitReason.NOT_SYNCED:
         view = await roster.wait_newer(view.version)
-    selected: frozenset[str] = view.not_dead
+    selected: frozenset[str] = view.selector_names
     unowned.select(selected)
     switched_at = clock.now()
     while True:
         view = await roster.wait_newer(view.version)
         differs_since = clock.now()
-        while view.not_dead != selected:
-            has_died = not selected <= view.not_dead
+        while view.selector_names != selected:
+            has_died = not selected <= view.selector_names
             due = max(switched_at + settle_s, differs_since) if has_died else differs_since + settle_s
             try:
                 async with asyncio.timeout(max(0.0, due - clock.now())):
                     view = await roster.wait_newer(view.version)
             except TimeoutError:
-                selected = view.not_dead
+                selected = view.selector_names
                 unowned.select(selected)
                 switched_at = clock.now()

@@ -1,0 +1,111 @@
+"""Names that objects carry and no shard ever had: anybody can write them, so care for them is bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sharder.membership.intents import CreateTombstone
+from sharder.membership.lives import State
+from sharder.membership.membership import MOST_STRANGERS, MOST_TOMBSTONES, Membership
+from sharder.membership.view import Standing
+from tests.sharder.pure.story import Story
+
+
+def ring(**spec: Any) -> Story:
+    """Two members, settled and well."""
+    story = Story(**spec)
+    for name in ("a-00000001", "b-00000001"):
+        story.join(name, member=name[0])
+    story.read()
+    story.run(20)
+    return story
+
+
+def report(story: Story, count: int, *, first: int = 0) -> None:
+    """Objects that carry *count* names are found."""
+    for number in range(first, first + count):
+        story.machine.unknown_name_seen(f"forged-{number}", at=story.at)
+
+
+def undead(story: Story) -> int:
+    return sum(
+        1 for life in story.view().lives.values() if not life.had_lease and life.state is not State.DEAD
+    )
+
+
+def test_sixteen_thousand_forged_names_have_a_hundred_tombstones_at_most() -> None:
+    story = ring()
+    report(story, 16_000)
+    assert sum(isinstance(intent, CreateTombstone) for intent in story.decide()) == MOST_STRANGERS
+    assert len(story.view().not_dead) == MOST_STRANGERS + 2
+    assert story.machine.deferred == 1000
+
+
+def test_a_name_that_waited_is_cared_for_once_others_are_dead() -> None:
+    story = ring(max_lease_duration_s=20)
+    report(story, MOST_STRANGERS + 1)
+    story.run(10)
+    report(story, 1, first=MOST_STRANGERS)
+    assert story.view().standing(f"forged-{MOST_STRANGERS}") is Standing.UNKNOWN
+    story.run(15)
+    report(story, 1, first=MOST_STRANGERS)
+    story.run(0.5)
+    assert story.state(f"forged-{MOST_STRANGERS}") is State.CONTESTED
+    assert story.machine.deferred == 0
+
+
+def test_names_that_stay_dead_because_objects_keep_them_are_bounded_too() -> None:
+    story = ring(max_lease_duration_s=2)
+    for _ in range(15):
+        report(story, 2 * MOST_TOMBSTONES)
+        story.labelled.update(story.view().lives)
+        story.run(3)
+    assert sum(1 for life in story.view().lives.values() if not life.had_lease) == MOST_TOMBSTONES
+
+
+def test_a_name_that_waits_is_not_counted_for_longer_than_a_minute() -> None:
+    story = ring()
+    report(story, MOST_STRANGERS + 5)
+    assert story.machine.deferred == 5
+    story.run(61)
+    assert story.machine.deferred == 0
+
+
+def test_a_shard_s_lost_lease_does_not_wait_behind_forged_names() -> None:
+    story = ring()
+    report(story, 16_000)
+    story.delete("a-00000001")
+    story.read()
+    assert "a-00000001" in {i.name for i in story.decide() if isinstance(i, CreateTombstone)}
+
+
+def test_the_selector_leaves_out_only_names_that_a_shard_had_a_lease_of() -> None:
+    story = ring()
+    report(story, 3)
+    story.run(1)
+    assert story.view().standing("forged-0") is Standing.CONTESTED
+    assert story.view().selector_names == {"a-00000001", "b-00000001"}
+    story.delete("a-00000001")
+    story.run(1)
+    assert story.state("a-00000001") is State.CONTESTED
+    assert "a-00000001" in story.view().selector_names
+
+
+def test_a_new_leader_knows_a_tombstone_from_a_taken_shard() -> None:
+    story = ring()
+    report(story, 1)
+    story.machine.force("a-00000001")
+    story.run(1)
+    story.machine = Membership(story.spec)
+    story.read()
+    assert story.state("forged-0") is story.state("a-00000001") is State.CONTESTED
+    assert story.view().selector_names == {"a-00000001", "b-00000001"}
+    assert undead(story) == 1
+
+
+def test_a_shard_that_was_only_not_seen_yet_comes_into_the_selector_with_its_lease() -> None:
+    story = ring()
+    story.machine.unknown_name_seen("c-00000001", at=story.at)
+    story.join("c-00000001", member="c")
+    story.read()
+    assert "c-00000001" in story.view().selector_names
