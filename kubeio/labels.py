@@ -12,6 +12,8 @@ DEFAULT_DOMAIN: Final = "ringleader.dev"
 PROTOCOL_VERSION: Final = "v1"
 MAX_NAME: Final = 63
 """Label values, and the part of a key after its slash."""
+FIRST_TURN: Final = "0"
+"""The turn of an object that is created with its owner's name: no version came before."""
 
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
@@ -70,6 +72,7 @@ class RingKeys:
         "shard",
         "state",
         "synced",
+        "turn",
     )
 
     def __init__(self, ring: str, domain: str = DEFAULT_DOMAIN) -> None:
@@ -78,6 +81,7 @@ class RingKeys:
         # on objects
         self.shard = f"shard.{domain}/{ring}"
         self.drain = f"drain.{domain}/{ring}"
+        self.turn = f"turn.{domain}/{ring}"  # an annotation
         # labels of a Lease
         self.ring_label = f"{domain}/controllerring"
         self.state = f"{domain}/state"

@@ -144,7 +144,6 @@ class Assembly:
             tasks=tasks,
             ring=way.ring,
             shard=way.shard,
-            fencing_token=way.shard,
             wall=self.clock.wall,
             log=log.bind(controller=self.controller.name),
         )

@@ -68,7 +68,8 @@ class Kind:
     """One resource: its store, the floors of what was given up, and own writes that the watch has yet to show.
 
     *declared*: how the controller wants it kept. What no controller declares is only handed over: its metadata does.
-    *remembers*: whoever hears of a change can also read the version before it (`former`).
+    *remembers*: whoever hears of a change can also read the version before it (`former`). *keeps*: annotations that
+    stay whatever a transform drops.
     """
 
     def __init__(
@@ -78,13 +79,14 @@ class Kind:
         clock: Clock,
         declared: Declared[Any] | None = None,
         remembers: bool = False,
+        keeps: frozenset[str] = frozenset(),
     ) -> None:
         self.resource = resource
         self.is_metadata_only = declared is None or declared.is_metadata_only
         """Whether the server is to be asked for metadata alone."""
         store = _RememberingStore if remembers else Store
         self.store = store(
-            form_of(declared) if declared is not None else RAW,
+            form_of(declared, keeps=keeps) if declared is not None else RAW,
             indexes=index_functions_of(declared) if declared is not None else None,
             on_fault=self._tell_fault,
         )

@@ -15,7 +15,7 @@ import msgspec
 
 from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, KubeError, NotFound
-from kubeio.labels import DEFAULT_DOMAIN, split_namespaces
+from kubeio.labels import DEFAULT_DOMAIN, RingKeys, split_namespaces
 from kubeio.models import Meta
 from kubeio.program.documents import read_document
 from kubeio.program.failures import names_an_object
@@ -130,6 +130,11 @@ class RingView(msgspec.Struct, frozen=True):
 
     metadata: Meta
     spec: RingSpec
+
+    @property
+    def keys(self) -> RingKeys:
+        """Every label and annotation of the ring."""
+        return RingKeys(self.metadata.name, self.spec.label_domain)
 
     def entry(self, resource: Resource) -> RingResource:
         """The ring's entry for *resource*. Raises: InputError."""

@@ -50,7 +50,6 @@ class Surroundings:
     tasks: asyncio.TaskGroup
     ring: str
     shard: str
-    fencing_token: str
     wall: Callable[[], datetime]
     log: structlog.stdlib.BoundLogger
     """With the controller's name bound."""
@@ -134,9 +133,13 @@ class Context(Generic[M]):
         return self._around.shard
 
     @property
-    def fencing_token(self) -> str:
-        """For systems outside Kubernetes that can refuse a former owner: the name that lives once."""
-        return self._around.fencing_token
+    def fencing_token(self) -> int:
+        """For systems outside Kubernetes that can refuse a smaller one: it grows with every change of the owner.
+
+        It compares for one object (uid) and one history of the API server. 0: no owner came before, the sharder writes
+        no turns, or there is no ring.
+        """
+        return self._around.writer.fence.token(self.meta)
 
     @property
     def unfenced(self) -> Client:
@@ -387,7 +390,9 @@ class Context(Generic[M]):
 
     def _desired(self, kind: Kind, key: ObjectKey, body: Mapping[str, object]) -> dict[str, object]:
         metadata = _as_map(body.get("metadata"))
-        labels = {**_as_map(metadata.get("labels")), **self._around.writer.fence.labels()}
+        fence = self._around.writer.fence
+        labels = {**_as_map(metadata.get("labels")), **fence.labels()}
+        annotations = {**_as_map(metadata.get("annotations")), **fence.annotations()}
         primary = self._around.cache.primary.resource
         reference = {
             "apiVersion": primary.api_version,
@@ -398,6 +403,8 @@ class Context(Generic[M]):
             "blockOwnerDeletion": True,
         }
         whole = {**metadata, "name": key.name, "labels": labels, "ownerReferences": [reference]}
+        if annotations:
+            whole["annotations"] = annotations
         if key.namespace:
             whole["namespace"] = key.namespace
         return {

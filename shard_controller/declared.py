@@ -38,7 +38,7 @@ class Resource(Generic[M]):
     for and kept; *model* must need no more.
 
     *transform* gets the JSON of each object and gives the JSON to keep, without what is not needed. It must leave
-    the metadata but annotations as it is, and must not drop what this controller writes.
+    the metadata but annotations as it is, and must not drop what this controller writes. The ring's annotation stays.
 
     *indexes*: functions from a model to the values under which `by_index` finds the object.
 
@@ -89,9 +89,9 @@ class Resource(Generic[M]):
         return f"Resource({self.text!r}, {getattr(self.model, '__name__', self.model)})"
 
 
-def form_of(resource: Resource[M]) -> Form:
-    """What a store makes of the bytes that come."""
-    return dataclasses.replace(_FORMS[resource.stored], transform=resource.transform)
+def form_of(resource: Resource[M], *, keeps: frozenset[str] = frozenset()) -> Form:
+    """What a store makes of the bytes that come; a transform cannot take the annotations *keeps* away."""
+    return dataclasses.replace(_FORMS[resource.stored], transform=resource.transform, keeps=keeps)
 
 
 def index_functions_of(resource: Resource[M]) -> dict[str, Callable[[bytes], Iterable[str]]]:

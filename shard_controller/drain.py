@@ -13,9 +13,9 @@ from typing import Protocol
 import structlog
 
 from kubeio.errors import ApiError, Conflict, Invalid, NotFound, ServerFailure, Unreachable
-from kubeio.labels import RingKeys, json_pointer
+from kubeio.labels import RingKeys
 from kubeio.models import Lease, Meta
-from kubeio.patch import JsonPatch
+from kubeio.patch import MergePatch
 from shard_controller.cache import Cache, Kind, version_of
 from shard_controller.errors import ShardError
 from shard_controller.metrics import ControllerMetrics
@@ -38,21 +38,23 @@ class NotAcknowledged(ShardError):
         super().__init__(f"{what} not given up: {reason}")
 
 
-def acknowledgement(meta: Meta, handoff: Handoff, keys: RingKeys) -> JsonPatch:
-    """The patch that gives up exactly the version that *meta* shows. Pure."""
-    shard, drain = (
-        json_pointer("metadata", "labels", keys.shard),
-        json_pointer("metadata", "labels", keys.drain),
-    )
-    patch = JsonPatch().test("/metadata/resourceVersion", meta.resource_version)
+def acknowledgement(meta: Meta, handoff: Handoff, keys: RingKeys) -> MergePatch:
+    """The patch that gives up exactly the version that *meta* shows: 409 or 422 otherwise. Pure.
+
+    The version is stricter than a turn: it is tested alone. A merge patch does not care which annotations the cache
+    was told to drop.
+    """
+    metadata: dict[str, object] = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     match handoff:
         case Directed(to=to):
-            patch = patch.replace(shard, to)
+            metadata["labels"] = {keys.shard: to, keys.drain: None}
+            metadata["annotations"] = {keys.turn: meta.resource_version}
         case Plain():
-            patch = patch.remove(shard)
+            metadata["labels"] = {keys.shard: None, keys.drain: None}
+            metadata["annotations"] = {keys.turn: None}
         case Kept():
-            pass
-    return patch.remove(drain) if keys.drain in meta.labels else patch
+            metadata["labels"] = {keys.drain: None}
+    return MergePatch({"metadata": metadata})
 
 
 class LeaseReads(Protocol):

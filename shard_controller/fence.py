@@ -1,18 +1,21 @@
 """The fence: what every write of a reconcile tests on the server, and what its creates carry. Pure.
 
 A fenced write is a JSON Patch whose `test` operations run inside the server's compare-and-swap (protocol, 5.5).
-Used by `writes`; chosen by `replica` according to the mode.
+Used by `writes` and `context`; chosen by `replica` according to the mode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from kubeio.labels import RingKeys, json_pointer
+from kubeio.labels import FIRST_TURN, RingKeys, json_pointer
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
+
+_LONGEST_TURN: Final = 20
+"""Digits of the largest resourceVersion; a longer annotation was not written by a sharder."""
 
 
 class Fence(Protocol):
@@ -20,7 +23,13 @@ class Fence(Protocol):
         """The `test` operations of a write to the object that *meta* describes."""
 
     def labels(self) -> Mapping[str, str]:
-        """What a controlled object is created with."""
+        """Labels that a controlled object is created with."""
+
+    def annotations(self) -> Mapping[str, str]:
+        """Annotations that a controlled object is created with."""
+
+    def token(self, meta: Meta) -> int:
+        """The turn that *meta* shows as a number, for systems that can refuse a smaller one; 0: none is known."""
 
     def guards(self, meta: Meta) -> bool:
         """Whether *meta* shows a version that this writer may change."""
@@ -28,17 +37,32 @@ class Fence(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardFence:
-    """The object must still carry this shard's name, and be the same object."""
+    """The object must still carry this shard's name, in the same turn, and be the same object.
+
+    An object without a turn got its owner from a sharder that writes none: name and uid are tested.
+    """
 
     keys: RingKeys
     shard: str
 
     def tests(self, meta: Meta) -> JsonPatch:
         label = json_pointer("metadata", "labels", self.keys.shard)
-        return JsonPatch().test(label, self.shard).test("/metadata/uid", meta.uid)
+        patch = JsonPatch().test(label, self.shard).test("/metadata/uid", meta.uid)
+        turn = meta.annotations.get(self.keys.turn)
+        if turn is None:
+            return patch
+        return patch.test(json_pointer("metadata", "annotations", self.keys.turn), turn)
 
     def labels(self) -> Mapping[str, str]:
         return {self.keys.shard: self.shard}
+
+    def annotations(self) -> Mapping[str, str]:
+        return {self.keys.turn: FIRST_TURN}
+
+    def token(self, meta: Meta) -> int:
+        turn = meta.annotations.get(self.keys.turn, FIRST_TURN)
+        is_version = len(turn) <= _LONGEST_TURN and turn.isascii() and turn.isdecimal()
+        return int(turn) if is_version else 0
 
     def guards(self, meta: Meta) -> bool:
         return meta.labels.get(self.keys.shard) == self.shard
@@ -55,6 +79,12 @@ class VersionFence:
     def labels(self) -> Mapping[str, str]:
         return {}
 
+    def annotations(self) -> Mapping[str, str]:
+        return {}
+
+    def token(self, meta: Meta) -> int:
+        return 0
+
     def guards(self, meta: Meta) -> bool:
         return bool(meta.uid)
 
@@ -70,6 +100,12 @@ class Unfenced:
 
     def labels(self) -> Mapping[str, str]:
         return self.inner.labels()
+
+    def annotations(self) -> Mapping[str, str]:
+        return self.inner.annotations()
+
+    def token(self, meta: Meta) -> int:
+        return self.inner.token(meta)
 
     def guards(self, meta: Meta) -> bool:
         return True

@@ -18,7 +18,6 @@ from prometheus_client import CollectorRegistry
 from kubeio.access.cluster import Cluster
 from kubeio.clock import Clock
 from kubeio.errors import InputError, KubeError, NotFound
-from kubeio.labels import RingKeys
 from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.program.door import Door
@@ -142,9 +141,8 @@ class Replica:
         if view.metadata.deletion_timestamp is not None:
             # A held Lease keeps the ring: replicas that are restarted for ever would never let it go.
             raise InputError("--ring", ring, "is being deleted", "wait until it is gone, then create it anew")
-        keys = RingKeys(ring, view.spec.label_domain)
         cache, owned = await self._resources(view)
-        birth = self._birth(view, keys)
+        birth = self._birth(view)
         leases = Leases(self._client, view.spec.lease_namespace)
         born = await life.begin_life(
             leases,
@@ -318,7 +316,7 @@ class Replica:
     async def _resources(self, view: RingView | None) -> tuple[Cache, dict[str, Resource]]:
         return await find_resources(self._client, self._controller, self._settings, view, self._clock)
 
-    def _birth(self, view: RingView, keys: RingKeys) -> life.Birth:
+    def _birth(self, view: RingView) -> life.Birth:
         longest_s = view.spec.max_lease_duration_seconds
         if self._settings.lease_duration_s > longest_s:
             raise InputError(
@@ -328,7 +326,7 @@ class Replica:
                 f"use {longest_s} or less",
             )
         return life.Birth(
-            keys=keys,
+            keys=view.keys,
             member=life.check_member(self._settings.member_name),
             duration_s=self._settings.lease_duration_s,
             hold=self._settings.hold,

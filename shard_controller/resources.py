@@ -55,6 +55,7 @@ async def find_resources(
             clock=clock,
             declared=declared.get(resource),
             remembers=resource in remembered,
+            keeps=frozenset({view.keys.turn}) if view is not None else frozenset(),
         )
         for resource in (primary, *controlled)
     ]

@@ -20,7 +20,7 @@ from kubeio.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound,
 from kubeio.labels import json_pointer
 from kubeio.leases.lease import Leases
 from kubeio.models import Meta, Object, ObjectKey
-from kubeio.patch import JsonPatch
+from kubeio.patch import JsonPatch, MergePatch, Patch
 from kubeio.rest.client import Client
 from shard_controller.cache import Kind, object_from, version_of
 from shard_controller.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused, StatusMissing
@@ -144,7 +144,7 @@ class Writer:
         found = await self.read(kind, meta.key)
         return found is not None and found.meta.uid == meta.uid
 
-    async def acknowledge(self, kind: Kind, meta: Meta, patch: JsonPatch) -> Object:
+    async def acknowledge(self, kind: Kind, meta: Meta, patch: MergePatch) -> Object:
         """Send *patch* of a handoff; it carries its own test. Raises what the client raises."""
         return await self._send_patch(kind, meta, patch)
 
@@ -261,7 +261,7 @@ class Writer:
             return False
         return (lease.spec.holder_identity or "") in ("", shard)
 
-    async def _send_patch(self, kind: Kind, meta: Meta, patch: JsonPatch, *, subresource: str = "") -> Object:
+    async def _send_patch(self, kind: Kind, meta: Meta, patch: Patch, *, subresource: str = "") -> Object:
         async with self._write("patch", kind, meta.key, subresource=subresource):
             raw = await self._client.patch(
                 kind.resource,

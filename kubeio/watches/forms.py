@@ -6,7 +6,7 @@ Owns the choices (`Form`) and what is dropped. Compressing is `kubeio.watches.pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,13 +20,15 @@ _COLON, _COMMA, _CLOSE = b":,}"
 class Form:
     """What becomes of an object's bytes on their way into a store.
 
-    *strips*: managedFields are dropped. *transform* then gets the JSON and gives the JSON to keep.
+    *strips*: managedFields are dropped. *transform* then gets the JSON and gives the JSON to keep; it cannot take the
+    annotations *keeps* away.
     The rest is kept compressed once it amounts to *compress_from_objects* or *compress_from_bytes* (0: never),
     provided that the sizes of samples shrink to *worth_it* of themselves.
     """
 
     strips: bool = False
     transform: Callable[[bytes], bytes] | None = None
+    keeps: frozenset[str] = frozenset()
     compress_from_objects: int = 0
     compress_from_bytes: int = 0
     worth_it: float = 1.0
@@ -52,6 +54,7 @@ class _HasManaged(msgspec.Struct, gc=False):
 
 _managed_decoder = msgspec.json.Decoder(_HasManaged)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_annotations_decoder = msgspec.json.Decoder(dict[str, str])
 _encode = msgspec.json.Encoder().encode
 
 
@@ -78,6 +81,16 @@ def without_managed_fields(raw: bytes) -> bytes:
     if is_plain and raw[end] == _CLOSE and raw[begin - 1] == _COMMA:
         return raw[: begin - 1] + raw[end:]
     return _rebuilt(raw)
+
+
+def with_annotations(raw: bytes, annotations: Mapping[str, str]) -> bytes:
+    """*raw* with *annotations* beside its own; every other byte of its values stays as it is."""
+    fields = _fields_decoder.decode(raw)
+    metadata = _fields_decoder.decode(fields["metadata"])
+    own = _annotations_decoder.decode(metadata.get("annotations", b"{}"))
+    metadata["annotations"] = msgspec.Raw(_encode({**own, **annotations}))
+    fields["metadata"] = msgspec.Raw(_encode(metadata))
+    return _encode(fields)
 
 
 def _rebuilt(raw: bytes) -> bytes:

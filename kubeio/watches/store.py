@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from kubeio.models import HasMeta, Meta, Object, ObjectKey
-from kubeio.watches.forms import PLAIN, Form, without_managed_fields
+from kubeio.watches.forms import PLAIN, Form, with_annotations, without_managed_fields
 from kubeio.watches.index import Index, KeysByValue
 from kubeio.watches.packing import Dictionary, dictionary_for, is_packed
 from kubeio.watches.versions import is_older
@@ -188,7 +188,7 @@ class Store:
         if form.transform is None:
             return Object(obj.meta, raw)
         try:
-            return _transformed(form.transform, raw, obj.meta)
+            return _transformed(form.transform, raw, obj.meta, keeps=form.keeps)
         except Exception as error:  # a user's code
             self._on_fault(obj.meta.key, "transform", error)
             return Object(obj.meta, raw)
@@ -257,10 +257,19 @@ def _checked(values: Iterable[str]) -> frozenset[str]:
     return found
 
 
-def _transformed(transform: Callable[[bytes], bytes], raw: bytes, before: Meta) -> Object:
-    """What *transform* makes of *raw*. Raises TransformFault, whatever *transform* raises, msgspec.DecodeError."""
+def _transformed(
+    transform: Callable[[bytes], bytes], raw: bytes, before: Meta, *, keeps: frozenset[str]
+) -> Object:
+    """What *transform* makes of *raw*, with the annotations *keeps* as they were *before*.
+
+    Raises: TransformFault, whatever *transform* raises, msgspec.DecodeError.
+    """
     transformed = transform(raw)
     meta = _decoder.decode(transformed).metadata
+    kept = {key: before.annotations[key] for key in keeps if key in before.annotations}
+    if not kept.items() <= meta.annotations.items():
+        transformed = with_annotations(transformed, kept)
+        meta = _decoder.decode(transformed).metadata
     if not transformed.startswith(b"{") or not _is_same(meta, before):
         raise TransformFault("it changed the metadata that the cache goes by")
     return Object(meta, transformed)

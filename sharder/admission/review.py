@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kubeio.labels import json_pointer
+from kubeio.labels import FIRST_TURN, json_pointer
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import JsonPatch
 from sharder.errors import SharderError
@@ -122,10 +122,14 @@ def write_answer(asked: Asked, verdict: Verdict, *, keys: RingKeys) -> bytes:
 
 
 def label_patch(meta: Meta, to: str, *, keys: RingKeys) -> JsonPatch:
-    """Gives the object *to* as its owner; a drain label that came with it is removed."""
+    """Gives the object *to* as its owner, and the first turn; a drain label that came with it is removed."""
+    if not meta.annotations:
+        patch = JsonPatch().add("/metadata/annotations", {keys.turn: FIRST_TURN})
+    else:
+        patch = JsonPatch().add(json_pointer("metadata", "annotations", keys.turn), FIRST_TURN)
     if not meta.labels:
-        return JsonPatch().add("/metadata/labels", {keys.shard: to})
-    patch = JsonPatch().add(json_pointer("metadata", "labels", keys.shard), to)
+        return patch.add("/metadata/labels", {keys.shard: to})
+    patch = patch.add(json_pointer("metadata", "labels", keys.shard), to)
     if keys.drain in meta.labels:
         patch = patch.remove(json_pointer("metadata", "labels", keys.drain))
     return patch

@@ -1,4 +1,8 @@
-"""The one patch that a decision is. Pure; each is safe to send late, twice, or by a sharder that was deposed."""
+"""The one patch that a decision is. Pure; each is safe to send late, twice, or by a sharder that was deposed.
+
+The turn comes and goes with the owner's name: it is the version that the patch which names the owner tests, so it
+grows with every change of owner (protocol, section 2).
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,11 @@ def patch_of(decision: Write, meta: Meta, *, keys: RingKeys) -> Patch:
     """The patch that carries out *decision* on the version of the object that *meta* is."""
     match decision:
         case Assign(to=to):
-            return _conditional(meta, {keys.shard: to, **_removed(meta, keys.drain)})
+            labels = {keys.shard: to, **_removed(meta, keys.drain)}
+            return _conditional(meta, labels, {keys.turn: meta.resource_version})
         case Strip():
-            return _conditional(meta, {**_removed(meta, keys.shard), **_removed(meta, keys.drain)})
+            labels = {**_removed(meta, keys.shard), **_removed(meta, keys.drain)}
+            return _conditional(meta, labels, {keys.turn: None})
         case Drain(owner=owner, to=to):
             return _request(meta, owner, to, keys=keys)
         case ReleaseDrain(owner=owner):
@@ -32,10 +38,12 @@ def patch_of(decision: Write, meta: Meta, *, keys: RingKeys) -> Patch:
             assert_never(decision)
 
 
-def _conditional(meta: Meta, labels: Mapping[str, str | None]) -> MergePatch:
+def _conditional(
+    meta: Meta, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
+) -> MergePatch:
     """Only on exactly this version of exactly this object: 409 or 422 otherwise."""
     identity = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-    return MergePatch({"metadata": {**identity, "labels": dict(labels)}})
+    return MergePatch({"metadata": {**identity, "labels": labels, "annotations": annotations}})
 
 
 def _removed(meta: Meta, key: str) -> dict[str, None]:

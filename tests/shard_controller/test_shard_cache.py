@@ -182,6 +182,20 @@ def test_a_transform_decides_what_is_kept() -> None:
     assert learn(sites, site("a", 1, ["x"], html="<p>")) is None, "the same version tells nothing new"
 
 
+def test_a_transform_cannot_take_the_ring_s_annotation_away() -> None:
+    declared = sc.Resource("websites.example.com/v1", Site, transform=without_html)
+    sites = Kind(WEBSITES, clock=ManualClock(), declared=declared, keeps=frozenset({"turn.ring"}))
+    came = site("a", 1, ["x"], html="<p>")
+    came.meta.annotations |= {"turn.ring": "7", "notes": "long"}
+    document = json.loads(came.raw)
+    document["metadata"]["annotations"] = came.meta.annotations
+    learn(sites, Object(came.meta, json.dumps(document).encode()))
+    kept = sites.get(key("a"))
+    assert kept is not None
+    assert kept.meta.annotations == {"turn.ring": "7"}
+    assert b"<p>" not in kept.raw
+
+
 def without(field: str) -> Callable[[bytes], bytes]:
     def transform(raw: bytes) -> bytes:
         document = json.loads(raw)

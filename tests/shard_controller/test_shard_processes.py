@@ -28,7 +28,7 @@ async def test_an_assigned_object_gets_its_child_and_one_status_write(bench: Ben
     child = await bench.find(CONFIGMAPS, "blog")
     assert child["metadata"]["labels"][bench.keys.shard] == shard.name
     assert child["metadata"]["ownerReferences"][0]["controller"] is True
-    assert child["data"]["token"] == shard.name, "systems outside the cluster can refuse a former owner"
+    assert child["metadata"]["annotations"] == {bench.keys.turn: "0"}, "it was born with its owner's name"
     await asyncio.sleep(0.5)
     assert len(bench.writes("web-0", resource="websites.example.com")) == 1
     assert (await bench.find(WEBSITES, "blog"))["status"]["observedGeneration"] == 1

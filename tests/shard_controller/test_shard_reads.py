@@ -77,7 +77,6 @@ def context_of(cache: Cache, kinds: dict[str, Kind]) -> Context[Any]:
         tasks=unused,
         ring="",
         shard="",
-        fencing_token="",
         wall=lambda: datetime.now(UTC),
         log=structlog.get_logger(),
     )

@@ -150,34 +150,26 @@ def _version(kind: Kind, key: ObjectKey) -> str:
 
 # -- acknowledgements
 
-DRAINED = Meta(name="blog", resource_version="7", labels={KEYS.shard: "a-1", KEYS.drain: "b-2"})
-TEST = {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
-SHARD, DRAIN = "/metadata/labels/shard.ringleader.dev~1sites", "/metadata/labels/drain.ringleader.dev~1sites"
+SEEN = {"uid": "u-1", "resourceVersion": "7"}
+DRAINED = Meta(name="blog", uid="u-1", resource_version="7", labels={KEYS.shard: "a-1", KEYS.drain: "b-2"})
 
 
 @pytest.mark.parametrize(
-    ("handoff", "operations"),
+    ("handoff", "changes"),
     [
         (
             Directed("b-2"),
-            [{"op": "replace", "path": SHARD, "value": "b-2"}, {"op": "remove", "path": DRAIN}],
+            {"labels": {KEYS.shard: "b-2", KEYS.drain: None}, "annotations": {KEYS.turn: "7"}},
         ),
-        (Plain(), [{"op": "remove", "path": SHARD}, {"op": "remove", "path": DRAIN}]),
-        (Kept(), [{"op": "remove", "path": DRAIN}]),
+        (Plain(), {"labels": {KEYS.shard: None, KEYS.drain: None}, "annotations": {KEYS.turn: None}}),
+        (Kept(), {"labels": {KEYS.drain: None}}),
     ],
 )
-def test_an_acknowledgement_tests_the_version(
-    handoff: Directed | Plain | Kept, operations: list[object]
+def test_an_acknowledgement_tests_the_version_and_gives_it_to_the_next_owner_as_its_turn(
+    handoff: Directed | Plain | Kept, changes: dict[str, object]
 ) -> None:
-    assert json.loads(acknowledgement(DRAINED, handoff, KEYS).encode()) == [TEST, *operations]
-
-
-def test_a_child_without_a_drain_label_loses_only_what_it_has() -> None:
-    child = Meta(name="blog", resource_version="7", labels={KEYS.shard: "a-1"})
-    assert json.loads(acknowledgement(child, Plain(), KEYS).encode()) == [
-        TEST,
-        {"op": "remove", "path": SHARD},
-    ]
+    patch = acknowledgement(DRAINED, handoff, KEYS)
+    assert json.loads(patch.encode()) == {"metadata": {**SEEN, **changes}}
 
 
 class SlowLeases:

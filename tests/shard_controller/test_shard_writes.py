@@ -21,7 +21,7 @@ from kubeio.errors import NotFound
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
-from kubeio.patch import JsonPatch
+from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
@@ -35,6 +35,8 @@ from shard_controller.journal import NoJournal
 from shard_controller.metrics import ControllerMetrics
 from shard_controller.ownership import Directed, Plain
 from shard_controller.writes import Writer
+from sharder.planning.decisions import Assign
+from sharder.planning.patches import patch_of
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -118,6 +120,15 @@ async def shard(bench: Bench) -> AsyncIterator[Shard]:
         yield shard
 
 
+async def give(shard: Shard, owner: str) -> Meta:
+    """Give the site to *owner* as the sharder would."""
+    raw = await shard.client.get(WEBSITES, "blog", namespace=NS, type=bytes)
+    meta = object_from(raw).meta
+    patch = patch_of(Assign(owner, was=meta.labels.get(KEYS.shard, "")), meta, keys=KEYS)
+    answer = await shard.bench.client.patch(WEBSITES, "blog", patch, namespace=NS, type=bytes)
+    return object_from(answer).meta
+
+
 async def existing_page(shard: Shard, *, label: str = ME) -> Meta:
     """A page of the site, made by somebody else; the cache does not show it."""
     site = await shard.knows(shard.sites, BLOG)
@@ -132,6 +143,49 @@ async def test_a_refused_write_is_told_and_not_sent_again(shard: Shard) -> None:
         await shard.writer.patch(shard.pages, page, JsonPatch().add("/data/page", "mine"))
     assert shard.writes("patch", code=422) == 1
     assert shard.writes("patch", code=200) == 0
+
+
+async def test_a_write_of_an_earlier_turn_is_refused_although_the_object_came_back(shard: Shard) -> None:
+    first = await give(shard, ME)
+    late = JsonPatch().add("/spec/html", "of the first turn")
+    await give(shard, OTHER)
+    again = await give(shard, ME)
+    with pytest.raises(Refused):
+        await shard.writer.patch(shard.sites, first, late)
+    fence = shard.writer.fence
+    assert fence.token(first) < fence.token(again)
+    answer = await shard.writer.patch(shard.sites, again, JsonPatch().add("/spec/html", "now"))
+    assert fence.token(answer.meta) == fence.token(again), "a write of the owner is no change of the owner"
+
+
+async def test_an_object_that_got_its_owner_without_a_turn_is_written_by_name_and_uid(shard: Shard) -> None:
+    site = await shard.knows(shard.sites, BLOG)
+    assert KEYS.turn not in site.annotations
+    answer = await shard.writer.patch(shard.sites, site, JsonPatch().add("/spec/html", "now"))
+    assert (shard.writer.fence.token(site), answer.meta.uid) == (0, site.uid)
+
+
+async def test_who_takes_the_turn_off_his_object_gets_it_written_after_one_more_read(shard: Shard) -> None:
+    site = await give(shard, ME)
+    bare = MergePatch({"metadata": {"annotations": {KEYS.turn: None}}})
+    await shard.bench.client.patch(WEBSITES, "blog", bare, namespace=NS, type=bytes)
+    change = JsonPatch().add("/spec/html", "now")
+    with pytest.raises(Refused):
+        await shard.writer.patch(shard.sites, site, change)
+    found = await shard.writer.read(shard.sites, BLOG)
+    assert found is not None
+    await shard.writer.patch(shard.sites, found.meta, change)
+
+
+@pytest.mark.parametrize("turn", ["", "x7", "-1", "1.5", "٣", "9" * 5000])
+async def test_a_turn_that_is_no_version_is_tested_as_it_stands_and_is_no_token(
+    shard: Shard, turn: str
+) -> None:
+    forged = MergePatch({"metadata": {"annotations": {KEYS.turn: turn}}})
+    await shard.bench.client.patch(WEBSITES, "blog", forged, namespace=NS, type=bytes)
+    site = await shard.knows(shard.sites, BLOG)
+    assert shard.writer.fence.token(site) == 0
+    await shard.writer.patch(shard.sites, site, JsonPatch().add("/spec/html", "now"))
 
 
 @pytest.mark.parametrize("stale", ["version", "uid"])
@@ -184,7 +238,6 @@ async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shar
             tasks=tasks,
             ring=KEYS.ring,
             shard=ME,
-            fencing_token=ME,
             wall=SystemClock().wall,
             log=structlog.get_logger(),
         )
@@ -243,6 +296,21 @@ async def test_a_drain_towards_a_name_that_no_read_shows_held_is_plain(
     site = await shard.knows(shard.sites, BLOG)
     await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
     assert await shard.bench.labels(WEBSITES, "blog") == {}
+
+
+async def test_a_directed_handoff_begins_a_turn_and_leaves_other_annotations_alone(shard: Shard) -> None:
+    now = micro_time(SystemClock().wall())
+    await Leases(shard.bench.client, NS).create(
+        Lease(Meta(name=OTHER, namespace=NS), LeaseSpec(OTHER, 15, now, now, 0))
+    )
+    own = MergePatch({"metadata": {"annotations": {"team": "shop"}, "labels": {KEYS.drain: OTHER}}})
+    await shard.bench.client.patch(WEBSITES, "blog", own, namespace=NS, type=bytes)
+    site = await shard.knows(shard.sites, BLOG)
+    cached = msgspec.structs.replace(site, annotations={})  # what a transform left of it
+    await shard.handover.hand_over(shard.sites, cached, Directed(OTHER))
+    found = await shard.bench.find(WEBSITES, "blog")
+    assert found["metadata"]["labels"] == {KEYS.shard: OTHER}
+    assert found["metadata"]["annotations"] == {"team": "shop", KEYS.turn: site.resource_version}
 
 
 async def test_an_object_that_is_gone_is_given_up(shard: Shard) -> None:

@@ -33,7 +33,9 @@ async def act(ctx: sc.Context[Website]) -> sc.Result:
     for line in ctx.object.spec.html.splitlines():
         match line.split():
             case ["publish", text]:
-                await ctx.apply(CONFIGMAPS, ctx.name, {"data": {"page": text, "token": ctx.fencing_token}})
+                await ctx.apply(
+                    CONFIGMAPS, ctx.name, {"data": {"page": text, "token": str(ctx.fencing_token)}}
+                )
             case ["sleep", seconds]:
                 await asyncio.sleep(float(seconds))
             case ["await", path]:

@@ -35,11 +35,22 @@ def test_whatever_it_is_left_alone_for_it_is_allowed_as_it_is(left: Left) -> Non
     assert "patch" not in answered(answer(obj, left))
 
 
-def test_nothing_but_labels_is_changed() -> None:
+@pytest.mark.parametrize("annotations", [None, {}, {"a/b~c": "d"}, {KEYS.turn: "77", "team": "x"}])
+def test_an_object_is_born_in_its_first_turn_whatever_it_says_itself(
+    annotations: dict[str, str] | None,
+) -> None:
+    obj = website("blog")
+    if annotations is not None:
+        obj["metadata"]["annotations"] = annotations
+    assert stored(obj, answer(obj))["metadata"]["annotations"] == {**(annotations or {}), KEYS.turn: "0"}
+
+
+def test_nothing_but_labels_and_the_turn_is_changed() -> None:
     obj = child("blog", labels={"app": "x"}, finalizers=["a/b"])
-    before = {**obj, "metadata": {**obj["metadata"], "labels": None}}
+    bare = {"labels": None, "annotations": None}
+    before = {**obj, "metadata": {**obj["metadata"], **bare}}
     after = stored(obj, answer(obj))
-    assert {**after, "metadata": {**after["metadata"], "labels": None}} == before
+    assert {**after, "metadata": {**after["metadata"], **bare}} == before
 
 
 def test_the_namespace_is_the_requests_whatever_the_object_says() -> None:

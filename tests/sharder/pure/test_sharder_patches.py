@@ -42,6 +42,7 @@ def applied(patch: Patch, to: dict[str, Any]) -> dict[str, str] | None:
     assert isinstance(patch, MergePatch)
     wanted = json.loads(patch.encode())["metadata"]
     labels = wanted.pop("labels")
+    del wanted["annotations"]
     if any(target["metadata"][key] != value for key, value in wanted.items()):
         return None
     merged = target["metadata"]["labels"] | labels
@@ -71,6 +72,24 @@ def test_a_decision_writes_the_two_labels_and_nothing_else(
     assert labels is not None
     assert (labels.pop(KEYS.shard, None), labels.pop(KEYS.drain, None)) == after
     assert labels == {"app": "shop"}
+
+
+@pytest.mark.parametrize(
+    ("decision", "turn"),
+    [
+        (Assign("b-1"), {KEYS.turn: "7"}),
+        (Assign("b-1", was="a-1"), {KEYS.turn: "7"}),
+        (Strip(), {KEYS.turn: None}),
+        *[(request, None) for request in ALL[2:]],
+    ],
+)
+def test_who_gets_an_object_gets_the_version_that_was_tested_as_its_turn(
+    decision: Write, turn: dict[str, str | None] | None
+) -> None:
+    meta = make_meta("x", shard="a-1", drain="c-1")
+    patch = patch_of(decision, meta, keys=KEYS)
+    written = json.loads(patch.encode())
+    assert (written["metadata"]["annotations"] if isinstance(patch, MergePatch) else None) == turn
 
 
 @pytest.mark.parametrize("decision", ALL, ids=lambda decision: type(decision).__name__)
