@@ -6,7 +6,16 @@ the collector is most of the cost of building many small objects.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+_LONGEST_NAME: Final = 253
+_LONGEST_KIND: Final = 63
+_LONGEST_API_VERSION: Final = 317
+"""A group of 253, a slash, a version of 63."""
+_LONGEST_UID: Final = 128
+"""The API server writes 36 characters."""
 
 
 class OwnerReference(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
@@ -16,6 +25,27 @@ class OwnerReference(msgspec.Struct, gc=False, rename="camel", omit_defaults=Tru
     uid: str
     controller: bool = False
     block_owner_deletion: bool = False
+
+    @property
+    def can_exist(self) -> bool:
+        """Whether an object can be called so. The API server accepts any text that is not empty."""
+        return (
+            0 < len(self.name) <= _LONGEST_NAME
+            and "/" not in self.name
+            and "%" not in self.name
+            and self.name not in (".", "..")
+            and len(self.uid) <= _LONGEST_UID
+            and len(self.kind) <= _LONGEST_KIND
+            and len(self.api_version) <= _LONGEST_API_VERSION
+        )
+
+
+def controller_of(references: list[OwnerReference]) -> OwnerReference | None:
+    """The one of *references* with `controller: true`, if any; one to what cannot exist does not count."""
+    for found in references:
+        if found.controller:
+            return found if found.can_exist else None
+    return None
 
 
 class Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
@@ -40,11 +70,8 @@ class Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The one ownerReference with `controller: true`, if any."""
-        for ref in self.owner_references:
-            if ref.controller:
-                return ref
-        return None
+        """`controller_of` its references."""
+        return controller_of(self.owner_references) if self.owner_references else None
 
 
 class ObjectKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):

@@ -138,7 +138,7 @@ class Collector:
         """Whether every owner is known to be gone (or there under another uid)."""
         for owner in _decoder.decode(entry.raw).metadata.owner_references:
             kind = self._registry.of_kind(owner.api_version, owner.kind)
-            if kind is None:
+            if kind is None or not _can_be_asked_for(owner.name):
                 return False
             found = kind.collection.get((entry.namespace if kind.namespaced else "", owner.name))
             if found is not None and found.uid == owner.uid:
@@ -220,3 +220,8 @@ class Collector:
 def _target(kind: Kind, entry: Entry) -> Target:
     version = kind.versions.get(kind.storage_version) or next(iter(kind.versions.values()))
     return Target(kind, version, entry.namespace, entry.name, "")
+
+
+def _can_be_asked_for(name: str) -> bool:
+    """Whether a client can GET an object of *name*: Kubernetes' own cannot, and its collector then deletes nothing."""
+    return "/" not in name and "%" not in name and name not in (".", "..")

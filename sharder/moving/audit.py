@@ -177,7 +177,9 @@ class Audit:
         """What does not look as it should, although nobody is at work on it."""
         roles = await self._ancestry.resolved(self._duty.kinds.role(resource, meta) for meta in metas)
         return [
-            meta for meta, role in zip(metas, roles, strict=True) if self._is_suspect(resource, meta, role)
+            meta
+            for meta, role in zip(metas, roles, strict=True)
+            if not isinstance(role, KubeError) and self._is_suspect(resource, meta, role)
         ]
 
     def _is_suspect(self, resource: Resource, meta: Meta, role: Role) -> bool:
@@ -195,7 +197,12 @@ class Audit:
         await asyncio.sleep(GRACE_S)
         found: Counter[str] = Counter()
         for suspect in suspects:
-            what = await self._look_again(resource, suspect)
+            try:
+                what = await self._look_again(resource, suspect)
+            except KubeError as error:
+                work = WorkKey(resource.group_resource, suspect.key)
+                log.warning("object could not be read", object=str(work), error=str(error))
+                continue
             if what is not None:
                 found[what] += 1
         for what, count in found.items():

@@ -266,8 +266,7 @@ class Rebalance:
         with suppress(Expired):
             async for page in pages:
                 metas = [item.meta for item in page.objects]
-                for meta, role in zip(metas, await self._roles(resource, metas), strict=True):
-                    self._look(resource, meta, role, circle)
+                await self._look_at_page(resource, metas, circle)
                 self._send_what_has_room(circle, tasks)
                 while self.misplaced > MAX_DEFERRED and circle.ring_version == self._ring_version:
                     await self._handoffs.wait_changed(at_most_s=RETRY_S)
@@ -282,12 +281,25 @@ class Rebalance:
             False  # given up, or expired while we waited: the next circle sees the rest
         )
 
-    async def _roles(self, resource: Resource, metas: Sequence[Meta]) -> list[Role]:
-        """The role of each object, with its key."""
+    async def _look_at_page(self, resource: Resource, metas: Sequence[Meta], circle: Circle) -> None:
+        """One object whose controller cannot be read makes the circle unclean, and nothing else."""
         found = await self._ancestry.resolved(self._duty.kinds.role(resource, meta) for meta in metas)
+        unread: list[tuple[Meta, KubeError]] = []
         for meta, role in zip(metas, found, strict=True):
+            if isinstance(role, KubeError):
+                unread.append((meta, role))
+                circle.clean = circle.whole = False
+                continue
             self._ancestry.met(resource, meta, role)
-        return found
+            self._look(resource, meta, role, circle)
+        if unread:
+            log.warning(
+                "controllers could not be read",
+                ring=self._duty.spec.name,
+                objects=len(unread),
+                first=f"{resource.group_resource}/{unread[0][0].key}",
+                error=str(unread[0][1]),
+            )
 
     def _look(self, resource: Resource, meta: Meta, role: Role, circle: Circle) -> None:
         work = WorkKey(resource.group_resource, meta.key)

@@ -151,6 +151,8 @@ class RingKinds:
         if not controller or not link:
             return self._without_controller(resource, meta)
         found, given_up = link
+        if found.namespaced and not meta.namespace:
+            return self._without_controller(resource, meta)  # no object controls what is above its namespace
         namespace = meta.namespace if found.namespaced else ""
         name = ControllerName(found, namespace, controller.name, controller.uid)
         return Controlled(self._followed_key(name), name, given_up)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kubeio.errors import NotFound
+from kubeio.errors import KubeError, NotFound
 from kubeio.models import HasMeta
 from sharder.planning.keys import Controlled, Outsider, Role, Root
 from sharder.planning.planner import ControllerSeen
@@ -96,8 +96,11 @@ class Ancestry:
             case _:
                 pass
 
-    async def resolved(self, roles: Iterable[Role]) -> list[Role]:
-        """*roles* with every key; one that follows an outsider is an outsider. Raises KubeError."""
+    async def resolved(self, roles: Iterable[Role]) -> list[Role | KubeError]:
+        """*roles* with every key; one that follows an outsider is an outsider.
+
+        In the place of a role whose controller could not be read stands what that read raised.
+        """
         roles = list(roles)
         unknown = {
             role.controller.uid: role.controller
@@ -107,27 +110,34 @@ class Ancestry:
         read = await self._read_all(unknown.values()) if unknown else {}
         return [self._with_key(role, read) for role in roles]
 
-    def _with_key(self, role: Role, read: Mapping[str, str | None]) -> Role:
+    def _with_key(self, role: Role, read: Mapping[str, str | KubeError | None]) -> Role | KubeError:
         if not isinstance(role, Controlled) or role.key is not None:
             return role
         uid = role.controller.uid
         key = read[uid] if uid in read else self._known[uid]
+        if isinstance(key, KubeError):
+            return key
         return Outsider() if key is None else Controlled(key, role.controller, role.given_up)
 
-    async def _read_all(self, controllers: Iterable[ControllerName]) -> Mapping[str, str | None]:
+    async def _read_all(self, controllers: Iterable[ControllerName]) -> Mapping[str, str | KubeError | None]:
         slots = asyncio.Semaphore(READS_AT_ONCE)
-        found: dict[str, str | None] = {}
+        found: dict[str, str | KubeError | None] = {}
 
         async def read(controller: ControllerName) -> None:
-            async with slots:
-                seen = await self._read(controller)
-            found[controller.uid] = None if seen.is_outsider else seen.key or controller.key
+            try:
+                async with slots:
+                    seen = await self._read(controller)
+            except KubeError as error:
+                found[controller.uid] = error
+            else:
+                found[controller.uid] = None if seen.is_outsider else seen.key or controller.key
 
         async with asyncio.TaskGroup() as tasks:
             for controller in controllers:
                 tasks.create_task(read(controller), name="read controller")
         for uid, key in found.items():
-            self._remember(uid, key)
+            if not isinstance(key, KubeError):
+                self._remember(uid, key)
         return found
 
     def _remember(self, uid: str, key: str | None) -> None:

@@ -155,6 +155,8 @@ def _plan_unowned_child(
     """With its controller while that one has a live owner, else where both will be."""
     if subject.controller is None:
         return _assign(desired, view=view, was=was) if was else NeedController(role.controller)
+    if not subject.controller.exists and not was:
+        return NOTHING  # the garbage collector's: no uid comes back
     with_parent = subject.controller.owner
     if with_parent is None or with_parent == desired.shard:
         return _assign(desired, view=view, was=was)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kubeio.models import OwnerReference
+from kubeio.models import OwnerReference, controller_of
 
 RECORD: Final = struct.Struct("<16sQIHB")
 LONGEST_MS: Final = 2**32 - 1
@@ -121,12 +121,10 @@ class Repeated:
         return self._labels[number]
 
 
-def controller_of(references: list[OwnerReference]) -> Controller | None:
+def packed_controller(references: list[OwnerReference]) -> Controller | None:
     """The one among *references* that controls, if any."""
-    for found in references:
-        if found.controller:
-            return Controller(found.api_version, found.kind, found.name, found.uid)
-    return None
+    found = controller_of(references)
+    return Controller(found.api_version, found.kind, found.name, found.uid) if found is not None else None
 
 
 def reference_to(controller: Controller) -> OwnerReference:

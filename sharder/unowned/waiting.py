@@ -26,9 +26,9 @@ from sharder.unowned.packing import (
     Marks,
     Repeated,
     Rest,
-    controller_of,
     marked,
     marks_of,
+    packed_controller,
     packed_uid,
     reference_to,
     text_uid,
@@ -336,7 +336,7 @@ class Waiting:
         return tuple([(name, labels[name]) for name in self._kept if name in labels])
 
     def _rest_of(self, meta: Meta | ListedMeta, uid: bytes, labels: Labels) -> Rest | None:
-        controller = controller_of(meta.owner_references) if meta.owner_references else None
+        controller = packed_controller(meta.owner_references) if meta.owner_references else None
         if controller is not None:  # many objects may have the same one
             controller = self._interned.setdefault(controller, controller)
         text = meta.uid if uid is NO_UID else ""

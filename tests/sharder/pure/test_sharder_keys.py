@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kubeio.models import Meta, OwnerReference
 from kubeio.resource import Resource
 from sharder.planning.keys import Controlled, Outsider, RingKinds, Root, essential
@@ -26,6 +28,14 @@ RING = RingKinds(
             RingResource(named(CLUSTERS), (named(CONFIGMAPS),)),
             RingResource(named(SECRETS)),
         )
+    ),
+    {named(kind): kind for kind in KINDS},
+)
+
+MIXED = RingKinds(
+    make_spec(
+        resources=(RingResource(named(WEBSITES), (named(CLUSTERS),)), RingResource(named(CLUSTERS))),
+        key=KeyKind.OWNER,
     ),
     {named(kind): kind for kind in KINDS},
 )
@@ -181,3 +191,32 @@ def test_what_decisions_read_of_an_object_is_small_and_decides_the_same() -> Non
     assert small.labels == {"shard.ringleader.dev/r": "a-1", "tenant": "acme"}
     assert (small.uid, small.resource_version, small.annotations, small.finalizers) == ("u9", "7", {}, [])
     assert RING.role(CONFIGMAPS, small) == RING.role(CONFIGMAPS, meta)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {"name": ""},
+        {"name": "a/b"},
+        {"name": "a%2fb"},
+        {"name": "."},
+        {"name": ".."},
+        {"name": "x" * 10_000},
+        {"uid": "u" * 10_000},
+        {"api_version": "example.com/" + "v" * 10_000},
+        {"api_version": "example.com/v1/v1"},
+        {"api_version": ""},
+        {"kind": ""},
+        {"kind": "Website" * 1_000},
+    ],
+)
+def test_a_controller_that_no_object_can_be_is_no_controller(reference: dict[str, str]) -> None:
+    words = {"api_version": "example.com/v1", "kind": "Website", "name": "shop", "uid": "u1", **reference}
+    strange = Meta(name="c", namespace="ns", owner_references=[OwnerReference(**words, controller=True)])
+    assert RING.role(CONFIGMAPS, strange) == Outsider()
+
+
+def test_an_object_without_a_namespace_has_no_controller_in_one() -> None:
+    above = OwnerReference("example.com/v1", "Website", "shop", "u1", controller=True)
+    strange = Meta(name="eu", owner_references=[above])
+    assert MIXED.role(CLUSTERS, strange) == Root("example.com__eu")

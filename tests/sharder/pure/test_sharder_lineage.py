@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from kubeio.errors import NotFound
+from kubeio.errors import KubeError, NotFound, ServerFailure
 from kubeio.labels import RingKeys
 from kubeio.models import HasMeta, Meta, OwnerReference
 from kubeio.resource import Resource
@@ -123,6 +123,8 @@ class Reads:
 
     async def __call__(self, controller: ControllerName) -> ControllerSeen:
         self.names.append(controller.name)
+        if controller.name == "broken":
+            raise ServerFailure("GET broken", status=500)
         return ControllerSeen(None, key=f"={controller.name}", is_outsider=controller.name == "strange")
 
 
@@ -130,8 +132,8 @@ def controlled(by: str) -> Role:
     return Controlled(None, ControllerName(SITES, "ns", by, f"u-{by}"))
 
 
-def keys_of(roles: list[Role]) -> list[str | None]:
-    return [None if isinstance(role, Outsider) else role.key for role in roles]
+def keys_of(roles: list[Role | KubeError]) -> list[str | None]:
+    return [role.key if isinstance(role, Root | Controlled) else None for role in roles]
 
 
 async def test_a_controller_is_read_once_in_a_circle_and_not_at_all_if_the_pass_met_it() -> None:
@@ -153,3 +155,13 @@ async def test_what_is_remembered_is_bounded_and_the_rest_is_read_each_time() ->
     for _ in range(2):
         assert keys_of(await ancestry.resolved([controlled("x"), controlled("y")])) == ["=x", "=y"]
     assert reads.names == ["x", "y", "y"]
+
+
+async def test_a_controller_that_cannot_be_read_costs_its_own_objects_and_is_read_again() -> None:
+    reads = Reads()
+    ancestry = Ancestry(kinds(KeyKind.LABEL, "tenant"), reads)
+    for _ in range(2):
+        found = await ancestry.resolved([controlled("x"), controlled("broken"), Root("r")])
+        assert keys_of(found) == ["=x", None, "r"]
+        assert isinstance(found[1], ServerFailure)
+    assert reads.names == ["x", "broken", "broken"]

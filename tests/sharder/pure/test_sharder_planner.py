@@ -160,7 +160,7 @@ def test_an_unlabelled_child_needs_its_controller_looked_at() -> None:
         (ControllerSeen("c-expired"), Assign("c-expired")),
         (ControllerSeen("c-dead"), Assign("a-1")),
         (ControllerSeen(None), Assign("a-1")),
-        (ControllerSeen(exists=False), Assign("a-1")),
+        (ControllerSeen(exists=False), NOTHING),
         (ControllerSeen("c-released"), Wait(WaitReason.TARGET_SILENT)),
         (ControllerSeen("c-contested"), Wait(WaitReason.CONTROLLER_CONTESTED)),
         (ControllerSeen("stranger-1"), ReportUnknown("stranger-1")),
