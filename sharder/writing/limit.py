@@ -14,8 +14,8 @@ from typing import Final
 FEW: Final = 4
 """In flight while the unhurried latency is measured; latency alone never pushes the limit lower."""
 MOST: Final = 8
-"""Until the limit finds the knee by itself: beside 8 under way a stranger's GET takes 14 ms (52 at the 99th percentile),
-beside 4 9 ms, beside 46 47 ms (143), and the sharder writes 546, 517 and 590 labels a second. Measured on two cores."""
+"""Until the limit finds the knee by itself. On two cores a stranger's GET takes 9 ms beside 4 writes under way, 14 ms
+beside 8 and 47 ms beside 46 (p99: 34, 52, 143); the sharder writes 517, 546 and 590 labels a second."""
 FIRST: Final = 8
 PATIENCE: Final = 40.0
 """Writes may take this many times as long as unhurried ones: the more a server has queued, the more it batches."""
