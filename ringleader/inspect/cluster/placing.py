@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubeio.errors import KubeError
 from ring import HashRing
 from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
 from sharder.planning.keys import Controlled, Outsider, Role, Root
@@ -67,7 +68,12 @@ class Placer:
         roles = [self._kinds.role(resource, meta) for meta in metas]
         for meta, role in zip(metas, roles, strict=True):
             self._ancestry.met(resource, meta, role)
-        return await self._ancestry.resolved(roles)
+        found: list[Role] = []
+        for role in await self._ancestry.resolved(roles):
+            if isinstance(role, KubeError):
+                raise role
+            found.append(role)
+        return found
 
     def desired(self, resource: Resource, metas: Sequence[Meta]) -> list[str]:
         """The shard that each of *metas* belongs to; empty for nobody, and where only a controller tells the key."""

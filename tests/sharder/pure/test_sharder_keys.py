@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kubeio.models import Meta, OwnerReference
@@ -211,9 +212,9 @@ def test_what_decisions_read_of_an_object_is_small_and_decides_the_same() -> Non
     ],
 )
 def test_a_controller_that_no_object_can_be_is_no_controller(reference: dict[str, str]) -> None:
-    words = {"api_version": "example.com/v1", "kind": "Website", "name": "shop", "uid": "u1", **reference}
-    strange = Meta(name="c", namespace="ns", owner_references=[OwnerReference(**words, controller=True)])
-    assert RING.role(CONFIGMAPS, strange) == Outsider()
+    above = OwnerReference("example.com/v1", "Website", "shop", "u1", controller=True)
+    strange = msgspec.structs.replace(above, **reference)
+    assert RING.role(CONFIGMAPS, Meta(name="c", namespace="ns", owner_references=[strange])) == Outsider()
 
 
 def test_an_object_without_a_namespace_has_no_controller_in_one() -> None:

@@ -10,7 +10,7 @@ from kubeio.models import HasMeta, Meta, OwnerReference
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from sharder.planning import lineage
-from sharder.planning.keys import Controlled, ControllerName, Outsider, RingKinds, Role, Root
+from sharder.planning.keys import Controlled, ControllerName, RingKinds, Role, Root
 from sharder.planning.lineage import Ancestry, read_controller
 from sharder.planning.planner import ControllerSeen
 from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
