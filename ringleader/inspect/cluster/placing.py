@@ -69,10 +69,10 @@ class Placer:
         for meta, role in zip(metas, roles, strict=True):
             self._ancestry.met(resource, meta, role)
         found: list[Role] = []
-        for role in await self._ancestry.resolved(roles):
-            if isinstance(role, KubeError):
-                raise role
-            found.append(role)
+        for resolved in await self._ancestry.resolved(roles):
+            if isinstance(resolved, KubeError):
+                raise resolved
+            found.append(resolved)
         return found
 
     def desired(self, resource: Resource, metas: Sequence[Meta]) -> list[str]:
