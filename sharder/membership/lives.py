@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubeio.labels import PROTOCOL_VERSION, RingKeys, is_shard_name
 from sharder.errors import FieldProblem
+from sharder.ringspec.spec import LONGEST_LEASE_S
 
 if TYPE_CHECKING:
     from kubeio.models import Lease
@@ -71,7 +72,11 @@ def newer(left: str, right: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LeaseFacts:
-    """What one version of a Lease says. `duration_s` is always usable; `fit` tells whether it may be a member."""
+    """What one version of a Lease says. `duration_s` is always usable; `fit` tells whether it may be a member.
+
+    `vouched`: the Lease says twice, and alike, for how long it is held. `edited`: it says two durations; the longer
+    one counts. `synced`: its shard's caches are full.
+    """
 
     name: str
     member: str
@@ -83,6 +88,9 @@ class LeaseFacts:
     created: str
     fit: bool
     problems: tuple[FieldProblem, ...] = ()
+    vouched: bool = False
+    edited: bool = False
+    synced: bool = False
 
     @property
     def hands_over(self) -> bool:
@@ -117,10 +125,21 @@ def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseF
                 f"use {PROTOCOL_VERSION!r}",
             )
         )
-    duration_s, problem = _duration(lease, at=at, max_duration_s=max_duration_s)
+    own_s = _own_duration(meta.annotations.get(keys.duration, ""))
+    duration_s, problem = _duration(lease, own_s, at=at, max_duration_s=max_duration_s)
     if problem is not None:
         fit = False
         problems.append(problem)
+    edited = own_s is not None and own_s != lease.spec.lease_duration_seconds
+    if edited and problem is None:
+        problems.append(
+            FieldProblem(
+                f"{at}.spec.leaseDurationSeconds",
+                lease.spec.lease_duration_seconds,
+                f"is not what its shard wrote ({own_s}): the shard ends when it notices",
+                "do not edit Leases; to end a replica, delete its pod",
+            )
+        )
     holding = holding_of(lease)
     if holding is Holding.HELD and lease.spec.renew_time is None:
         problems.append(
@@ -144,27 +163,40 @@ def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseF
         created=meta.creation_timestamp or "",
         fit=fit,
         problems=tuple(problems),
+        vouched=own_s is not None and not edited,
+        edited=edited,
+        synced=meta.annotations.get(keys.synced) == "true",
     )
 
 
-def _duration(lease: Lease, *, at: str, max_duration_s: float) -> tuple[float, FieldProblem | None]:
+def _own_duration(written: str) -> int | None:
+    """The duration that a shard wrote beside its Lease's; None if it did not, or what stands there is none."""
+    if not (written.isascii() and written.isdigit() and len(written) <= len(str(LONGEST_LEASE_S))):
+        return None
+    return int(written) if 0 < int(written) <= LONGEST_LEASE_S else None
+
+
+def _duration(
+    lease: Lease, own_s: int | None, *, at: str, max_duration_s: float
+) -> tuple[float, FieldProblem | None]:
+    """How long the Lease counts, and what is wrong with it. Its shard's own word keeps an edit from lasting for ever."""
     duration = lease.spec.lease_duration_seconds
     where = f"{at}.spec.leaseDurationSeconds"
     if duration is None or duration <= 0:
-        return max_duration_s, FieldProblem(
+        return float(own_s or max_duration_s), FieldProblem(
             where,
             duration,
             "is not a duration, so the shard gets no place; its silence is judged by maxLeaseDurationSeconds",
             "set a positive number of seconds",
         )
     if duration > max_duration_s:
-        return float(duration), FieldProblem(
+        return float(own_s or min(duration, LONGEST_LEASE_S)), FieldProblem(
             where,
             duration,
             f"is longer than the ring's maxLeaseDurationSeconds ({max_duration_s:g}), so the shard gets no place",
             "shorten it or raise maxLeaseDurationSeconds",
         )
-    return float(duration), None
+    return float(max(duration, own_s or 0)), None
 
 
 def _member(written: str, *, name: str, at: str, problems: list[FieldProblem], keys: RingKeys) -> str:
@@ -191,6 +223,10 @@ class Life:
     (later than `changed_at` after a gap in our reads). `entered_at`: the present holding was first seen.
     `stray` is a Lease under this name that is not of this ring, but has to be taken before the name is dead.
     `had_lease`: a shard held a Lease of this name. Otherwise an object carries the name and nothing else is known.
+
+    Of the process that holds it: `born_at`, when it was first seen to; `founder`, it did when this sharder began to look;
+    `renewed`, it was seen to renew; `patience_s`, the longest duration that its Lease ever had; `doubted`, there were
+    several.
     """
 
     facts: LeaseFacts
@@ -201,6 +237,11 @@ class Life:
     entered_at: float
     stray: bool = False
     had_lease: bool = True
+    born_at: float = 0.0
+    founder: bool = False
+    renewed: bool = False
+    patience_s: float = 0.0
+    doubted: bool = False
 
     @property
     def name(self) -> str:
@@ -232,10 +273,25 @@ class Life:
             case Holding.RELEASED:
                 return State.RELEASED
             case Holding.HELD:
-                return _held_state(self.silence_s(fresh_at), self.facts.duration_s)
+                return _held_state(self.silence_s(fresh_at), self.patience_s)
+
+    @property
+    def works(self) -> bool:
+        """Whether its process was seen at work: it says that its caches are full, and is no restored copy of a Lease.
+
+        A shard that does not speak our protocol says nothing: that it renews has to do.
+        """
+        return (self.founder or self.renewed) and (self.facts.synced or not self.facts.protocol)
+
+    @property
+    def has_known_duration(self) -> bool:
+        """Whether two durations of silence are two durations of its process, not of somebody who edited the Lease."""
+        return not self.doubted and (self.facts.vouched or self.renewed)
 
     def seen_again(self, facts: LeaseFacts, lease: Lease, *, at: float) -> Life:
         """This life after a newer version of its Lease was seen."""
+        if facts.holding is Holding.HELD and not self._is_same_process(lease):
+            return first_seen(facts, lease, at=at)
         changed = self.lease is None or _pulse(lease) != _pulse(self.lease)
         entered = (
             self.is_missing
@@ -253,18 +309,37 @@ class Life:
             entered_at=at if entered else self.entered_at,
             stray=False,
             had_lease=self.had_lease or _shows_a_shard(lease),
+            renewed=self.renewed or (changed and facts.holding is Holding.HELD),
+            patience_s=max(self.patience_s, facts.duration_s),
+            doubted=self.doubted or facts.edited or facts.duration_s != self.facts.duration_s,
         )
 
+    def _is_same_process(self, lease: Lease) -> bool:
+        """As far as a Lease can tell: it was held, and it is the same Lease."""
+        return self.is_held and self.lease is not None and self.lease.metadata.uid == lease.metadata.uid
 
-def first_seen(facts: LeaseFacts, lease: Lease, *, at: float) -> Life:
-    """A Lease that this sharder had not seen: all its counts begin now."""
-    return Life(facts, lease, lease.metadata.resource_version, at, at, at, had_lease=_shows_a_shard(lease))
+
+def first_seen(facts: LeaseFacts, lease: Lease, *, at: float, founder: bool = False) -> Life:
+    """A Lease that this sharder had not seen, or that another process holds now: all its counts begin."""
+    return Life(
+        facts,
+        lease,
+        lease.metadata.resource_version,
+        at,
+        at,
+        at,
+        had_lease=_shows_a_shard(lease),
+        born_at=at,
+        founder=founder,
+        patience_s=facts.duration_s,
+        doubted=facts.edited,
+    )
 
 
 def without_lease(name: str, *, at: float, max_duration_s: float) -> Life:
     """A name that an object carries and that has no Lease: a tombstone is wanted."""
     facts = LeaseFacts(name, name, Holding.TAKEN, True, "", False, max_duration_s, "", fit=False)
-    return Life(facts, None, "", at, at, at, had_lease=False)
+    return Life(facts, None, "", at, at, at, had_lease=False, patience_s=max_duration_s)
 
 
 def _shows_a_shard(lease: Lease) -> bool:

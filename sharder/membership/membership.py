@@ -134,7 +134,9 @@ class Membership:
         if life is not None:
             self._note_silent_take(life, facts.holding, contested=facts.contested, at=at)
         self._lives[name] = (
-            first_seen(facts, lease, at=at) if life is None else life.seen_again(facts, lease, at=at)
+            first_seen(facts, lease, at=at, founder=not self._synced)
+            if life is None
+            else life.seen_again(facts, lease, at=at)
         )
         if facts.holding is not Holding.HELD:
             self._forced.discard(name)
@@ -213,7 +215,7 @@ class Membership:
         """
         gap_s = self._sight.note_fresh(at=at, shortest_s=self._shortest_s(default=float("inf")))
         for name, life in self._lives.items():
-            if gap_s > life.facts.duration_s:
+            if gap_s > life.patience_s:
                 self._lives[name] = replace(life, counted_from=max(life.counted_from, at))
 
     def note_gap(self) -> None:
@@ -238,7 +240,7 @@ class Membership:
         intents: list[Intent] = []
         for life in sorted(self._lives.values(), key=lambda life: life.name):
             patience = DURATIONS + 1 if life.member in failing else DURATIONS
-            intents.extend(self._decide_one(life, patience_s=patience * life.facts.duration_s, at=at))
+            intents.extend(self._decide_one(life, patience_s=patience * life.patience_s, at=at))
         return intents
 
     def view(self, *, at: float) -> View:
@@ -371,7 +373,7 @@ class Membership:
     def _decide_one(self, life: Life, *, patience_s: float, at: float) -> Iterator[Intent]:
         state = life.state(self._sight.fresh_at)
         if life.lease is None:
-            yield CreateTombstone(life.name, life.member, life.facts.duration_s)
+            yield CreateTombstone(life.name, life.member, life.patience_s)
             return
         match state:
             case State.MISSING:
@@ -383,7 +385,8 @@ class Membership:
             case State.RELEASED if self._hold_is_over(life):
                 yield Take(life.lease, contested=False, reason="released")
             case State.UNCERTAIN if life.silence_s(self._sight.fresh_at) >= patience_s:
-                yield Take(life.lease, contested=False, reason="silent for two durations")
+                contested = not life.has_known_duration
+                yield Take(life.lease, contested=contested, reason="silent for two durations")
             case _ if life.name in self._forced:
                 yield Take(life.lease, contested=True, reason="forced")
             case _:
@@ -402,13 +405,13 @@ class Membership:
             yield MarkState(life.lease, state)
 
     def _contested_until(self, life: Life) -> float:
-        return life.entered_at + max(self._spec.max_lease_duration_s, life.facts.duration_s)
+        return life.entered_at + max(self._spec.max_lease_duration_s, life.patience_s)
 
     def _orphan_check_at(self, life: Life) -> float:
         return self._orphan_checks.get(life.name, life.entered_at + ORPHAN_AFTER_S)
 
     def _shortest_s(self, *, default: float) -> float:
-        return min((life.facts.duration_s for life in self._lives.values() if life.is_held), default=default)
+        return min((life.patience_s for life in self._lives.values() if life.is_held), default=default)
 
     def _hold(self, at: float) -> Hold | None:
         filled = sum(1 for place in self._places.current().values() if place.shard is not None)
@@ -429,7 +432,7 @@ class Membership:
             hands_over=facts.hands_over,
             fit=facts.fit,
             since=life.entered_at,
-            duration_s=facts.duration_s,
+            duration_s=life.patience_s,
             had_lease=life.had_lease,
         )
 
@@ -445,9 +448,7 @@ class Membership:
         yield self._sight.unbroken_since + self._spec.start_delay_s
         for life in self._lives.values():
             if life.is_held:
-                yield from (
-                    life.counted_from + n * life.facts.duration_s for n in (1, DURATIONS, DURATIONS + 1)
-                )
+                yield from (life.counted_from + n * life.patience_s for n in (1, DURATIONS, DURATIONS + 1))
             elif life.facts.holding is Holding.RELEASED:
                 yield life.entered_at + self._spec.hold_s
             elif life.facts.contested:

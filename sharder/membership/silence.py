@@ -51,7 +51,7 @@ def failing_members(
     with another life that renews is not lost. Those taken within the window count as well.
     """
     held = [life for life in lives if life.is_held and life.facts.fit]
-    window_s = max((life.facts.duration_s for life in held), default=0.0) / 3
+    window_s = max((life.patience_s for life in held), default=0.0) / 3
     silent = {life.member for life in held if _falls_silent(life, fresh_at)}
     well = {life.member for life in held if not _falls_silent(life, fresh_at)}
     recent = {member for member, at in recent_takes.items() if at > now - window_s}
@@ -60,5 +60,5 @@ def failing_members(
 
 
 def _falls_silent(life: Life, fresh_at: float) -> bool:
-    duration_s = life.facts.duration_s
+    duration_s = life.patience_s
     return life.silence_s(fresh_at) >= DURATIONS * duration_s - duration_s / 3

@@ -15,6 +15,7 @@ from ring.ring import HashRing
 from sharder.errors import FieldProblem, RingRefused
 from sharder.ringspec.fields import Fields, Problems, is_dns_label, is_dns_subdomain, is_label_key
 from sharder.ringspec.spec import (
+    LONGEST_LEASE_S,
     DrainPolicy,
     GroupResource,
     KeyKind,
@@ -120,7 +121,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         settle_s=spec.number("settleSeconds", 2, most=3600),
         min_members=spec.count("minMembers", 1, least=1, most=10_000),
         start_delay_s=spec.number("startDelaySeconds", 0, most=3600),
-        max_lease_duration_s=spec.number("maxLeaseDurationSeconds", 60, least=1, most=3600),
+        max_lease_duration_s=spec.number("maxLeaseDurationSeconds", 60, least=1, most=LONGEST_LEASE_S),
         max_in_flight=spec.count("maxInFlight", 1000, least=1, most=100_000),
         max_in_flight_per_owner=spec.count("maxInFlightPerOwner", 250, least=1, most=100_000),
         drain_timeout_s=spec.number("drainTimeoutSeconds", 60, least=1, most=_DAY_S),

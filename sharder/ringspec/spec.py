@@ -100,6 +100,8 @@ def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 DEFAULT_MEMBER: Final = MemberSpec()
+LONGEST_LEASE_S: Final = 3600
+"""The most that maxLeaseDurationSeconds may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

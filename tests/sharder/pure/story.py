@@ -64,6 +64,7 @@ class Story:
         self._version = 100
         self._ticks = 0
         self._sent: dict[str, float] = {}
+        self._durations: dict[str, float] = {}
         self._ended: dict[str, float] = {}
 
     # ---- shards -----------------------------------------------------------------------------------------------
@@ -82,6 +83,7 @@ class Story:
             self.keys.member: member,
             self.keys.protocol: protocol,
             self.keys.hold: "true" if hold else "",
+            self.keys.duration: str(duration_s) if protocol else "",
         }
         meta = Meta(
             name=name,
@@ -95,6 +97,7 @@ class Story:
         self.write(Lease(meta, spec))
         self.alive.add(name)
         self._sent[name] = self.at
+        self._durations[name] = float(duration_s or 15)
 
     def renew(self, name: str) -> None:
         self.edit(name, renew_time=self._stamp())
@@ -113,9 +116,7 @@ class Story:
         """Whether a process may be at work under *name*: it lives, and its Lease is not past by its own clock."""
         if name not in self._sent or name in self._ended:
             return False
-        lease = self.leases.get(name)
-        duration_s = (lease.spec.lease_duration_seconds if lease else None) or self.spec.max_lease_duration_s
-        return self.at < self._sent[name] + duration_s
+        return self.at < self._sent[name] + self._durations[name]
 
     def edit(self, name: str, **spec: Any) -> None:
         lease = self.leases[name]
@@ -197,16 +198,18 @@ class Story:
 
     def _renew_due(self) -> None:
         for name in sorted(self.alive):
-            lease = self.leases.get(name)
-            if lease is None or lease.spec.holder_identity != name:
-                if self._is_due(name, lease):
-                    self.kill(name)
-            elif self._is_due(name, lease):
+            if self.at - self._sent[name] < self._durations[name] / 3:
+                continue
+            if self._has_its_lease(name):
                 self.renew(name)
+            else:
+                self.kill(name)
 
-    def _is_due(self, name: str, lease: Lease | None) -> bool:
-        duration_s = (lease.spec.lease_duration_seconds if lease else None) or 15
-        return self.at - self._sent[name] >= duration_s / 3
+    def _has_its_lease(self, name: str) -> bool:
+        """What a shard sees when it renews: one whose duration was edited ends; some say no duration at all."""
+        spec = self.leases[name].spec if name in self.leases else LeaseSpec()
+        said = spec.lease_duration_seconds
+        return spec.holder_identity == name and said in (None, -1, 0, self._durations[name])
 
     def _carry_out(self, intent: Intent) -> None:
         common: dict[str, Any] = {"keys": self.keys}

@@ -80,7 +80,8 @@ class Histories(RuleBasedStateMachine):
         """A shard that was cut off finds its Lease as it left it: it goes on."""
         name = self.some_name(data)
         lease = self.story.leases.get(name)
-        if lease and lease.spec.holder_identity == name and self.story.may_work(name):
+        is_its_own = lease and lease.spec.lease_duration_seconds == DURATION_S
+        if lease and is_its_own and lease.spec.holder_identity == name and self.story.may_work(name):
             self.story.renew(name)
             self.story.alive.add(name)
 
@@ -96,6 +97,13 @@ class Histories(RuleBasedStateMachine):
         name = self.some_name(data)
         if name in self.story.leases:
             self.story.delete(name)
+
+    @rule(data=st.data(), seconds=st.integers(1, 20))
+    def edit_duration(self, data: Any, seconds: int) -> None:
+        """A person or a backup tool writes another duration into a Lease; its shard ends when it sees that."""
+        name = self.some_name(data)
+        if name in self.story.leases:
+            self.story.edit(name, lease_duration_seconds=seconds)
 
     @rule(data=st.data())
     def lose_ring_label(self, data: Any) -> None:

@@ -171,6 +171,99 @@ def test_nothing_is_decided_before_the_first_complete_list() -> None:
     assert hold.reason is WaitReason.NOT_SYNCED
 
 
+# ---- a duration that somebody edits ------------------------------------------------------------------------------
+
+
+def test_a_shorter_duration_written_by_somebody_does_not_shorten_the_wait() -> None:
+    story = fleet()
+    story.renew("m1-00000001")
+    story.read()
+    edited_at = story.at
+    story.cut("m1-00000001")
+    story.edit("m1-00000001", lease_duration_seconds=1)
+    story.run(40)
+    ((at, take),) = story.takes_of("m1-00000001")
+    assert (at - edited_at, take.contested) == (30.0, True)
+
+
+def test_an_edited_duration_is_told_and_the_shard_keeps_its_place_until_it_ends() -> None:
+    story = fleet()
+    story.cut("m1-00000001")
+    story.edit("m1-00000001", lease_duration_seconds=20)
+    story.run(3)
+    assert story.view().shard_at("m1") == "m1-00000001"
+    assert [problem.field for problem in story.view().problems] == [
+        "leases/m1-00000001.spec.leaseDurationSeconds"
+    ]
+
+
+def test_a_leader_that_never_saw_the_first_duration_knows_it_from_the_lease() -> None:
+    story = fleet()
+    story.cut("m1-00000001")
+    story.edit("m1-00000001", lease_duration_seconds=1)
+    story.machine = Membership(story.spec)
+    story.read()
+    started_at = story.at
+    story.run(40)
+    ((at, take),) = story.takes_of("m1-00000001")
+    assert (at - started_at, take.contested) == (30.0, True)
+
+
+def test_an_edit_that_was_taken_back_is_not_forgotten() -> None:
+    story = fleet()
+    story.cut("m1-00000001")
+    for duration_s in (1, 15):
+        story.edit("m1-00000001", lease_duration_seconds=duration_s)
+        story.read()
+    story.run(40)
+    assert [take.contested for _, take in story.takes_of("m1-00000001")] == [True]
+
+
+def test_a_duration_that_no_shard_has_does_not_keep_objects_for_ever() -> None:
+    story = fleet(max_lease_duration_s=60)
+    story.kill("m1-00000001")
+    story.edit("m1-00000001", lease_duration_seconds=2**31 - 1)
+    story.run(31 + 61)
+    assert story.view().dead("m1-00000001")
+
+
+def test_of_a_shard_that_writes_no_duration_twice_the_longest_seen_counts() -> None:
+    story = fleet(3)
+    story.join("go-shard", protocol="", duration_s=15)
+    story.run(20)
+    story.renew("go-shard")
+    story.read()
+    edited_at = story.at
+    story.cut("go-shard")
+    story.edit("go-shard", lease_duration_seconds=1)
+    story.run(40)
+    ((at, take),) = story.takes_of("go-shard")
+    assert (at - edited_at, take.contested) == (30.0, True)
+
+
+@pytest.mark.parametrize(("renews", "contested"), [(False, True), (True, False)])
+def test_the_duration_of_such_a_shard_is_believed_once_it_was_seen_to_renew(
+    renews: bool, contested: bool
+) -> None:
+    story = fleet(3)
+    story.join("go-shard", protocol="", duration_s=15)
+    story.machine = Membership(story.spec)
+    story.read()
+    if renews:
+        story.renew("go-shard")
+        story.read()
+    story.kill("go-shard")
+    story.run(40)
+    assert [take.contested for _, take in story.takes_of("go-shard")] == [contested]
+
+
+@pytest.mark.parametrize("written", ["", "0", "-1", "1e9", "٣", "9" * 5000, "3601", "15.0"])
+def test_a_duration_in_words_that_is_none_is_as_if_it_were_not_there(written: str) -> None:
+    meta = Meta(name="x", labels={KEYS.ring_label: "r"}, annotations={KEYS.duration: written})
+    facts = read_lease(Lease(meta, LeaseSpec("x", 15, None, "t")), keys=KEYS, max_duration_s=60)
+    assert (facts.duration_s, facts.vouched, facts.edited, facts.problems) == (15.0, False, False, ())
+
+
 # ---- gaps and many at once ----------------------------------------------------------------------------------------
 
 
