@@ -179,7 +179,7 @@ def _own_duration(written: str) -> int | None:
 def _duration(
     lease: Lease, own_s: int | None, *, at: str, max_duration_s: float
 ) -> tuple[float, FieldProblem | None]:
-    """How long the Lease counts, and what is wrong with it. Its shard's own word keeps an edit from lasting for ever."""
+    """How long the Lease counts, and what is wrong with it. Its shard's own word bounds what an edit can do."""
     duration = lease.spec.lease_duration_seconds
     where = f"{at}.spec.leaseDurationSeconds"
     if duration is None or duration <= 0:
@@ -224,9 +224,8 @@ class Life:
     `stray` is a Lease under this name that is not of this ring, but has to be taken before the name is dead.
     `had_lease`: a shard held a Lease of this name. Otherwise an object carries the name and nothing else is known.
 
-    Of the process that holds it: `born_at`, when it was first seen to; `founder`, it did when this sharder began to look;
-    `renewed`, it was seen to renew; `patience_s`, the longest duration that its Lease ever had; `doubted`, there were
-    several.
+    Of the process that holds it: `born_at`: it was first seen. `founder`: it was there when this sharder began to look.
+    `renewed`: it was seen to renew. `patience_s`: the longest duration that its Lease had. `doubted`: it had several.
     """
 
     facts: LeaseFacts
