@@ -28,7 +28,7 @@ class Take:
 class CreateTombstone:
     """CREATE a Lease for a name that has none, held by the sharder and contested.
 
-    On AlreadyExists: GET it and `observe_one`; on Invalid: `name_unusable`.
+    On AlreadyExists: GET it and `observe_one`; on Invalid and Forbidden: `tombstone_refused`.
     """
 
     name: str

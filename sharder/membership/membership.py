@@ -72,6 +72,7 @@ class Membership:
         self._misnamed: dict[str, tuple[FieldProblem, ...]] = {}
         self._admissible = 0
         self._deferred: dict[str, float] = {}
+        self._refused: dict[str, FieldProblem] = {}
         self._forced: set[str] = set()
         self._orphan_checks: dict[str, float] = {}
         self._orphaned: set[str] = set()
@@ -184,10 +185,17 @@ class Membership:
         """Names reported within the last minute that wait until fewer are under care; counted up to 1,000."""
         return len(self._deferred)
 
-    def name_unusable(self, name: str, *, at: float) -> None:
-        """The API refused *name* as the name of a Lease (422): dead at once."""
-        self._lives.pop(name, None)
-        self._foreign[name] = at
+    def tombstone_refused(self, name: str, *, why: str) -> None:
+        """The API server refused a Lease for *name*: a policy or a right stands in the way, and its objects stay.
+
+        Every name that gets here can be a Lease's, so a refusal says nothing about the process that had it.
+        """
+        self._refused[name] = FieldProblem(
+            f"leases/{name}",
+            name,
+            f"has objects and no Lease, and the sharder may not create one ({why}): its objects wait",
+            "let the sharder's account create Leases in the ring's lease namespace",
+        )
 
     def orphan_confirmed(self, name: str, *, begun_at: float) -> None:
         """A consistent list begun at *begun_at* found no object with the dead *name*."""
@@ -318,12 +326,18 @@ class Membership:
     def _forget(self) -> None:
         horizon = self._now - FORGET_AFTER_S
         self._foreign = {name: at for name, at in self._foreign.items() if at > horizon}
+        if self._refused:
+            self._refused = {name: told for name, told in self._refused.items() if self._is_missing(name)}
         self._buried = {name: entry for name, entry in self._buried.items() if entry[1] > horizon}
         self._silent_takes = {m: at for m, at in self._silent_takes.items() if at > horizon}
         self._deferred = {name: at for name, at in self._deferred.items() if at > self._now - DEFERRED_S}
         strangers = [life for life in self._lives.values() if not life.had_lease]
         undead = sum(1 for life in strangers if life.state(self._sight.fresh_at) is not State.DEAD)
         self._admissible = max(0, min(MOST_STRANGERS - undead, MOST_TOMBSTONES - len(strangers)))
+
+    def _is_missing(self, name: str) -> bool:
+        life = self._lives.get(name)
+        return life is not None and life.lease is None
 
     def _turn_places(self) -> None:
         by_member: dict[str, list[Candidate]] = {}
@@ -439,6 +453,7 @@ class Membership:
     def _problems(self) -> tuple[FieldProblem, ...]:
         by_name = self._misnamed | {name: life.facts.problems for name, life in self._lives.items()}
         of_leases = [problem for _, problems in sorted(by_name.items()) for problem in problems]
+        of_leases += [problem for _, problem in sorted(self._refused.items())]
         return tuple(of_leases if self._ring_problem is None else [self._ring_problem, *of_leases])
 
     def _deadlines(self, at: float) -> Iterator[float]:

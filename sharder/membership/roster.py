@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kubeio.backoff import Backoff
-from kubeio.errors import AlreadyExists, ApiError, Conflict, Invalid, KubeError, NotFound
+from kubeio.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, KubeError, NotFound
 from kubeio.leases.lease import Leases, decode_lease
 from kubeio.resource import LEASES, Resource
 from kubeio.watches.watch import Changed, Listed, ListWatch, Removed
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from sharder.ringspec.spec import RingSpec
 
 log = structlog.get_logger("sharder")
+
+_TOLD = 200
+"""Of what a server says about a refusal: enough for a policy's name and reason."""
 
 
 class Roster:
@@ -247,7 +250,7 @@ class Roster:
             await self._write(intent)
         except (Conflict, NotFound, AlreadyExists):
             await self._recover(name)
-        except Invalid as error:
+        except (Invalid, Forbidden) as error:
             self._refused(intent, error)
             await asyncio.sleep(1.0)
         except KubeError as error:
@@ -329,9 +332,9 @@ class Roster:
     def _observe(self, lease: Lease) -> None:
         self.membership.observe_one(lease, at=self._clock.now())
 
-    def _refused(self, intent: Intent, error: Invalid) -> None:
+    def _refused(self, intent: Intent, error: Invalid | Forbidden) -> None:
         if isinstance(intent, CreateTombstone):
-            self.membership.name_unusable(intent.name, at=self._clock.now())
+            self.membership.tombstone_refused(intent.name, why=str(error)[:_TOLD])
         log.warning("lease write refused", intent=type(intent).__name__, error=str(error))
 
     def _backoff_s(self, error: KubeError) -> float:

@@ -54,6 +54,30 @@ async def test_a_label_that_names_a_foreign_lease_is_dead_and_that_lease_is_not_
     assert after.metadata.resource_version == foreign.metadata.resource_version
 
 
+async def test_a_policy_against_tombstones_kills_no_name_and_is_told(ground: Ground) -> None:
+    """A policy's refusal is a 422 by default: nothing in it says that the name's process ended."""
+    await ground.ring()
+    await ground.shard("a")
+    await ground.site("lost", labels={KEYS.shard: "ghost-12345678"})
+    words = "ValidatingAdmissionPolicy 'leases' denied request"
+    refused = Fault(
+        what="error", verb="create", resource="leases.coordination.k8s.io", code=422, message=words
+    )
+    async with ground.sharder():
+        await ground.plane.faults.add(refused)
+
+        async def is_told() -> bool:
+            ring = await ground.client.get(CONTROLLER_RINGS, RING, type=dict)
+            conditions = ring.get("status", {}).get("conditions", [])
+            return any(
+                each["type"] == "MembersUncertain" and "'leases' denied" in each["message"]
+                for each in conditions
+            )
+
+        await wait_until(is_told)
+        assert (await ground.owners())["lost"] == "ghost-12345678"
+
+
 async def test_after_an_outage_of_the_api_nothing_is_relabelled(ground: Ground) -> None:
     """Longer than two durations nobody could renew, and nobody could see that (trap 16)."""
     await ground.ring()

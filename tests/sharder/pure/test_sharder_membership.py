@@ -435,6 +435,20 @@ def test_a_name_that_has_no_lease_gets_a_tombstone_and_its_objects_stay() -> Non
     assert story.view().dead("m9-00000001")
 
 
+def test_a_policy_that_refuses_a_tombstone_kills_no_name_and_is_told_until_it_gives_way() -> None:
+    story = fleet(max_lease_duration_s=60)
+    story.delete("m1-00000001")
+    story.read()
+    story.machine.tombstone_refused("m1-00000001", why="policy says no")
+    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    (problem,) = story.view().problems
+    assert "policy says no" in problem.problem
+    assert story.wishes() == [CreateTombstone("m1-00000001", "m1", 15.0)]
+    story.act()
+    assert story.view().problems == ()
+    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+
+
 def test_a_sharder_that_starts_during_the_wait_sees_it_through_itself() -> None:
     story = fleet(max_lease_duration_s=60)
     story.delete("m1-00000001")

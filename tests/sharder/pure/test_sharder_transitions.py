@@ -271,9 +271,9 @@ def _(story: Story) -> None:
     story.machine.observe_one(story.leases[S], at=story.at)
 
 
-@happening("missing", "the API refuses the name")
+@happening("missing", "the API server refuses its tombstone")
 def _(story: Story) -> None:
-    story.machine.name_unusable(S, at=story.at)
+    story.machine.tombstone_refused(S, why="denied by a policy")
 
 
 @happening("contested", "less than maxLeaseDurationSeconds passed")
