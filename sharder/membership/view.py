@@ -131,6 +131,12 @@ class View:
         return frozenset(name for name in self.not_dead if self.lives[name].had_lease)
 
     @property
+    def dead_names(self) -> frozenset[str]:
+        """Names whose objects may be given away without a drain."""
+        dead = (name for name, life in self.lives.items() if life.state is State.DEAD)
+        return self.foreign.union(dead)
+
+    @property
     def may_be_worked(self) -> frozenset[str]:
         """Names under which a process may still be at work: held, or lost otherwise than by its end or silence."""
         ended = (State.DEAD, State.RELEASED)

@@ -36,6 +36,8 @@ log = structlog.get_logger("sharder")
 
 FORMER_RETRY_S: Final = 30.0
 RETRY_S: Final = 1.0
+SYNCS_WITHIN_S: Final = 10.0
+"""Passes wait for the first lists of drain labels so long at most: one resource that fails stops no other."""
 
 
 def _tell_nobody() -> None:
@@ -140,6 +142,7 @@ class Handoffs:
                 for resource in self._duty.kinds.former:
                     name = f"handoffs {resource.group_resource} {namespace}".rstrip()
                     tasks.create_task(self._watch_former(resource, namespace), name=name)
+            tasks.create_task(self._sync_in_time(), name="handoffs synced")
             tasks.create_task(self._follow_views(), name="look again on view")
             tasks.create_task(self._redirect(), name="redirect handoffs")
             tasks.create_task(self._report(), name="report handoffs")
@@ -214,6 +217,12 @@ class Handoffs:
         namespaces = self._duty.scope.namespaces
         names = [resource.group_resource for resource in self._duty.kinds.resources]
         if all((name, namespace) in known for name in names for namespace in namespaces):
+            self.synced.set()
+
+    async def _sync_in_time(self) -> None:
+        await asyncio.sleep(SYNCS_WITHIN_S)
+        if not self.synced.is_set():
+            log.warning("passes begin although not all handoffs are known", ring=self._duty.spec.name)
             self.synced.set()
 
     def _seen(self, resource: str, meta: Meta) -> WorkKey:

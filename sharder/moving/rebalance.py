@@ -242,13 +242,22 @@ class Rebalance:
             log.warning("removed resource cannot be listed", ring=self._duty.spec.name, error=str(error))
 
     async def _pass_allowed(self, resource: Resource, circle: Circle, tasks: asyncio.TaskGroup) -> None:
-        """Where the right to list is missing, the others go on; such a circle proves nothing."""
+        """Where the right to list is missing, or the server cannot list, the others go on.
+
+        Such a circle proves nothing.
+        """
         for namespace in self._duty.scope.namespaces:
             right = Right("list", resource.group_resource, namespace)
             try:
                 await self._pass(resource, namespace, circle, tasks)
             except Forbidden as error:
                 self._duty.denials.denied(right, error)
+                circle.clean = circle.whole = False
+            except NotFound:
+                raise
+            except KubeError as error:
+                log.warning("resource left out of the pass", ring=self._duty.spec.name, error=str(error))
+                self._duty.denials.failed(right, error)
                 circle.clean = circle.whole = False
             else:
                 self._duty.denials.granted(right)

@@ -31,7 +31,8 @@ class Condition:
 class Progress:
     """What the rooms of one ring count at the moment.
 
-    *late* is handoffs past their timeout, by owner; *denied* tells the rights that are missing, one text for each.
+    *late* is handoffs past their timeout, by owner; *denied* tells the rights that are missing, one text for each,
+    *failing* what the server has failed to do for a while.
     *removed* are resources taken out of the spec whose objects are being given up, *still_labelled* how many of them
     the last pass saw, None if it could not see all. *released* are objects given up since this sharder began to give
     the whole ring up, without what they control; None unless the ring is being deleted.
@@ -43,6 +44,7 @@ class Progress:
     is_converged: bool
     paused: bool
     denied: Sequence[str] = ()
+    failing: Sequence[str] = ()
     removed: Sequence[str] = ()
     still_labelled: int | None = None
     released: int | None = None
@@ -158,6 +160,8 @@ def _dated(
 def _ready(view: View, progress: Progress) -> Condition:
     if progress.denied:
         return Condition("Ready", False, "Forbidden", _some(progress.denied))
+    if progress.failing:
+        return Condition("Ready", False, "ResourceFails", _some(progress.failing))
     if progress.released is not None:
         return Condition("Ready", False, "Releasing", f"the ring is being given up: {_given_up(progress)}")
     ready = sum(1 for place in view.places.values() if place.shard is not None)

@@ -79,6 +79,7 @@ class Survey:
             is_converged=self._rebalance.is_converged,
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),
+            failing=self._duty.denials.failures(),
             last=self._last,
             rebalanced=self._rebalanced,
             removed=self._removed(),

@@ -1,8 +1,8 @@
-"""Rights that are missing for single resources of a ring: known, told, and tried again, while the others go on.
+"""What the API server refuses for single resources of a ring: recorded, reported, retried. Others are not affected.
 
-A list or watch that is refused is tried again by whoever runs it. A patch that is refused closes its resource: its
-objects stay where they are until one of them, tried every few seconds, is accepted. Fed by `unowned`, `handoffs`,
-`rebalance` and `objects`, read by the status. Only `try_again` waits; the clock is passed in.
+A list or watch that is refused, or fails, is tried again by whoever runs it. A patch that is refused closes its
+resource: its objects stay where they are until one of them, tried every few seconds, is accepted. Fed by `unowned`,
+`handoffs`, `rebalance` and `objects`, read by the status. Only `try_again` waits; the clock is passed in.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from kubeio.program.failures import failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kubeio.errors import Forbidden
+    from kubeio.errors import Forbidden, KubeError
 
 TRY_AGAIN_S: Final = 5.0
 """How long a right that is missing is believed to be missing."""
 FORGET_S: Final = 60.0
 """What nothing has asked for since then is not told any more."""
+FAILING_S: Final = 10.0
+"""A resource that failed for so long without a success is told."""
 _TRIES: Final = 10
 """Rights that are tried again at once."""
 
@@ -50,6 +52,15 @@ class _Denial:
     again_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Failing:
+    """Requests that fail since *since*, the last time at *failed_at*."""
+
+    told: str
+    since: float
+    failed_at: float
+
+
 class Denials:
     """The rights that are missing at the moment. *on_change*(right, is_missing) hears when that changes."""
 
@@ -57,6 +68,7 @@ class Denials:
         self._now = now
         self._on_change = on_change
         self._missing: dict[Right, _Denial] = {}
+        self._failing: dict[Right, _Failing] = {}
 
     def __len__(self) -> int:
         return len(self._missing)
@@ -70,9 +82,18 @@ class Denials:
             self._on_change(right, True)
 
     def granted(self, right: Right) -> None:
-        """The server accepted *right*; costs nothing while nothing is missing."""
+        """The server accepted *right*; costs nothing while nothing is missing or fails."""
+        if self._failing:
+            self._failing.pop(right, None)
         if self._missing and self._missing.pop(right, None) is not None:
             self._on_change(right, False)
+
+    def failed(self, right: Right, error: KubeError) -> None:
+        """The server could not carry out *right*: 5xx, a conversion webhook, a request line that is too long."""
+        now = self._now()
+        known = self._failing.get(right)
+        since = known.since if known is not None and now - known.failed_at <= FORGET_S else now
+        self._failing[right] = _Failing(failure(error).message, since, now)
 
     def may_try(self, right: Right) -> bool:
         """Whether a request that needs *right* makes sense now: one every few seconds while it is missing."""
@@ -99,6 +120,15 @@ class Denials:
         now = self._now()
         for right in [right for right, denial in self._missing.items() if now - denial.refused_at > FORGET_S]:
             self.granted(right)
+
+    def failures(self) -> list[str]:
+        """What has failed for a while, in the server's words."""
+        now = self._now()
+        return [
+            f"{right}: {found.told}"
+            for right, found in sorted(self._failing.items())
+            if now - found.failed_at <= FORGET_S and found.failed_at - found.since >= FAILING_S
+        ]
 
     def messages(self) -> list[str]:
         """What is missing, in words, one for each verb and resource: where, and the rule that grants it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,11 +18,9 @@ import structlog
 from kubeio.backoff import Backoff
 from kubeio.errors import (
     ApiError,
-    BadRequest,
     Expired,
     Forbidden,
     InputError,
-    Invalid,
     KubeError,
     NotFound,
     ServerFailure,
@@ -47,8 +45,10 @@ log = structlog.get_logger("sharder")
 
 PAGE: Final = 1000
 """Objects in a page: large pages cost the server less in all, small ones need less memory here."""
-_FINAL: Final = (BadRequest, InputError, Invalid, NotFound, Unauthorized)
-"""A first list that fails like this will fail again: somebody has to be told."""
+GIVES_UP_S: Final = 10.0
+"""A first list that failed for so long holds nobody up any more; it is tried on."""
+_FINAL: Final = (InputError, NotFound, Unauthorized)
+"""A first list that fails like this ends the ring's work: what is served, or who we are, has to be asked anew."""
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -104,6 +104,7 @@ class Picture:
         self._version = ""
         self._listing: asyncio.Task[None] | None = None
         self._is_superseded = False
+        self._made_at = clock.now()
 
     def stop_listing(self) -> None:
         """Another picture lists in this one's place; the watch goes on."""
@@ -123,16 +124,40 @@ class Picture:
                 elif not self.begun.is_set() and isinstance(error, _FINAL):
                     raise error from None
                 else:
+                    self._failed(error)
                     await self._back_off(error)
+
+    def _failed(self, error: KubeError) -> None:
+        """The server cannot list this resource: told, and tried again; the others wait for it a while at most."""
+        self._denials.failed(self._right("list"), error)
+        if self._clock.now() - self._made_at >= GIVES_UP_S:
+            self._count_as_listed()
+
+    def _count_as_listed(self) -> None:
+        if not self.listed.is_set():
+            self.listed.set()
+            self._on_listed()
+
+    async def list_orphans(self, selectors: Iterable[str]) -> None:
+        """Take in what *selectors* match: objects of dead names, which the watch does not show. Raises KubeError."""
+        for selector in selectors:
+            page = _Page(ListMeta(continue_=""))
+            while True:
+                await self._may_list()
+                page = await self._page(page.metadata.continue_, label_selector=selector)
+                for item in page.items or ():
+                    name = self._name(item.metadata)
+                    if self._waiting.put_named(name, item.metadata, at=self._clock.now(), lane=Lane.ORPHANED):
+                        self._on_work(name)
+                if not page.metadata.continue_:
+                    break
 
     async def _denied(self, error: Forbidden) -> None:
         """The right is missing: told, and tried again; nobody waits for this resource's list meanwhile."""
         right = self._right("list")
         self._denials.denied(right._replace(verb=refused_verb(error, right.verb)), error)
         self.begun.set()
-        if not self.listed.is_set():
-            self.listed.set()
-            self._on_listed()
+        self._count_as_listed()
         await asyncio.sleep(TRY_AGAIN_S * self._rng.uniform(0.9, 1.1))
 
     def _right(self, verb: str) -> Right:
@@ -161,8 +186,7 @@ class Picture:
                 page = await self._first_page()
             else:
                 break
-        self.listed.set()
-        self._on_listed()
+        self._count_as_listed()
 
     async def _first_page(self) -> _Page:
         self._waiting.begin_list(self.area)  # before it is sent: what is settled from now on counts
@@ -201,12 +225,12 @@ class Picture:
             except KubeError as error:
                 await self._back_off(error)
 
-    async def _page(self, continue_: str) -> _Page:
+    async def _page(self, continue_: str, *, label_selector: str | None = None) -> _Page:
         return await self._client.list_as(
             self.resource,
             type=_Page,
             namespace=self.namespace,
-            label_selector=self._label_selector,
+            label_selector=self._label_selector if label_selector is None else label_selector,
             limit=PAGE,
             continue_=continue_,
             metadata_only=True,
@@ -253,6 +277,8 @@ class Picture:
             case Gap(error=error, retry_in_s=retry_in_s):
                 if isinstance(error, Forbidden):
                     self._denials.denied(self._right(refused_verb(error, "watch")), error)
+                else:
+                    self._denials.failed(self._right("watch"), error)
                 self._tell(error, retry_in_s)
             case _:
                 pass

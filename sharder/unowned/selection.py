@@ -22,7 +22,7 @@ async def follow_membership(roster: Roster, unowned: Unowned, *, settle_s: float
     while view.hold is not None and view.hold.reason is WaitReason.NOT_SYNCED:
         view = await roster.wait_newer(view.version)
     selected: frozenset[str] = view.selector_names
-    unowned.select(selected)
+    unowned.select(selected, view.dead_names)
     switched_at = clock.now()
     while True:
         view = await roster.wait_newer(view.version)
@@ -35,5 +35,5 @@ async def follow_membership(roster: Roster, unowned: Unowned, *, settle_s: float
                     view = await roster.wait_newer(view.version)
             except TimeoutError:
                 selected = view.selector_names
-                unowned.select(selected)
+                unowned.select(selected, view.dead_names)
                 switched_at = clock.now()

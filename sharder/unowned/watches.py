@@ -1,21 +1,24 @@
 """The unowned watches: what needs an owner, seen without keeping what has one.
 
-One `sharder.unowned.picture` per resource, with the selector `shard notin (names that are not dead)`. When that set
-changes the pictures are switched: the next one lists and watches before the last watch ends, so nothing is missed,
-and all feed the same `Waiting`, so nothing is done twice. Decides nothing; tells the mover what to look at.
+One `sharder.unowned.picture` per resource and namespace, under the selector that `sharder.unowned.selector` plans. When
+that changes, each is switched by itself: the next one lists and watches before the last watch ends, so nothing is
+missed, and all feed the same `Waiting`, so nothing is done twice. A resource that cannot be listed keeps its last
+watch and holds up no other. Decides nothing; the mover hears what to look at.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from kubeio.errors import KubeError
 from sharder.ringspec.scope import EVERYWHERE
 from sharder.unowned.picture import Picture
+from sharder.unowned.selector import Selection, plan_selection, selectors_of
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
@@ -32,12 +35,13 @@ OVERLAP_S: Final = 1.0
 """How long two watches of a resource run at a switch: what was created just before shows on the old one at once."""
 ENOUGH_TO_DO: Final = 4_000
 """Objects on the agenda, seconds of work: no further page is asked for while there are more."""
+LIST_ORPHANS_S: Final = 30.0
+"""Where the watch leaves dead names out, their objects are listed this often: writes may land late. A dead Lease
+stands for 60 s at least."""
 
-
-def unowned_selector(keys: RingKeys, not_dead: Iterable[str]) -> str:
-    """Selector of everything whose label names nobody who could still work; no names: everything."""
-    names = ",".join(sorted(not_dead))
-    return f"{keys.shard} notin ({names})" if names else ""
+Place = tuple["Resource", str]
+"""One list: a resource, in one namespace or (empty) in all."""
+Running = tuple[Picture, asyncio.Task[None]]
 
 
 class Unowned:
@@ -66,9 +70,12 @@ class Unowned:
         rng: random.Random,
     ) -> None:
         self._client = client
-        self._resources = tuple(resources)
         self._controlled = frozenset(controlled)
-        self._scope = scope
+        self._places: tuple[Place, ...] = tuple(
+            (resource, namespace)
+            for resource in sorted(resources, key=lambda resource: resource not in self._controlled)
+            for namespace in scope.namespaces
+        )
         self._denials = denials
         self._keys = keys
         self._waiting = waiting
@@ -77,26 +84,40 @@ class Unowned:
         self._to_do = to_do
         self._clock = clock
         self._rng = rng
-        self._selector: str | None = None
+        self._selection: Selection | None = None
+        self._switch = 0
+        """The number of the present switch; 0 before anything was selected."""
         self._switched = asyncio.Event()
+        """Set when the next switch begins; each has its own."""
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._pictures: Sequence[Picture] = ()
-        self.knows_controlled = False
-        """Whether all controlled objects that wait are known, under the present selector."""
+        self._listed: dict[Place, int] = {}
+        """The switch under which each was last listed."""
+        self._orphans_listed: set[Place] = set()
+        self._orphans_due = asyncio.Event()
+        self._knows_controlled = asyncio.Event()
         self.listed_at: float | None = None
         """When every resource had been listed under the present selector; None while a switch is under way."""
 
-    def select(self, not_dead: Iterable[str]) -> None:
-        """Watch for objects that name none of *not_dead*; the running watches go on until the new ones stand."""
-        selector = unowned_selector(self._keys, not_dead)
-        if selector != self._selector:
-            self._selector = selector
+    @property
+    def knows_controlled(self) -> bool:
+        """Whether all controlled objects that wait are known, under the present selector."""
+        return self._knows_controlled.is_set()
+
+    def select(self, not_dead: Iterable[str], dead: Iterable[str] = ()) -> None:
+        """Watch for objects that name none of *not_dead*; the running watches go on until the new ones stand.
+
+        Where that selector would be too long, objects of *dead* are listed.
+        """
+        before, self._selection = self._selection, plan_selection(self._keys, not_dead, dead)
+        if before is None or before.selector != self._selection.selector:
             self._begin_switch()
+        elif self._selection.orphans - before.orphans:
+            self._forget_listed()
 
     def refresh(self) -> None:
         """List everything once more under the present selector: what was dismissed may be wanted now."""
-        if self._selector is not None:
+        if self._selection is not None:
             self._begin_switch()
 
     def look_for_room(self) -> None:
@@ -107,75 +128,140 @@ class Unowned:
             self._has_room.clear()
 
     async def run(self) -> None:
-        """Run until cancelled; raises what makes the first list of a resource impossible (403, 404)."""
-        await self._switched.wait()
+        """Run until cancelled; raises what makes the first list of a resource impossible (401, 404)."""
         async with asyncio.TaskGroup() as tasks:
-            running: list[tuple[Picture, asyncio.Task[None]]] = []
-            while True:
-                self._switched.clear()
-                for picture, _ in running:
-                    picture.stop_listing()
-                    self._waiting.overlap(picture.area, True)
-                new = self._begin_pictures(tasks)
-                for picture, _ in new:
-                    await picture.begun.wait()
-                if running:
-                    await asyncio.sleep(OVERLAP_S)
-                for picture, old in running:
-                    old.cancel()
-                    self._waiting.overlap(picture.area, False)
-                running = new
-                await self._switched.wait()
+            for place in self._places:
+                tasks.create_task(self._follow(place), name=f"unowned {place[0].group_resource}")
+            tasks.create_task(self._list_orphans(), name="orphans")
+
+    # ---- switches ---------------------------------------------------------------------------------------------
 
     def _begin_switch(self) -> None:
-        self.listed_at = None
-        self.knows_controlled = not self._controlled
+        self._switch += 1
+        self._forget_listed()
         self._switched.set()
+        self._switched = asyncio.Event()
 
-    def _begin_pictures(self, tasks: asyncio.TaskGroup) -> list[tuple[Picture, asyncio.Task[None]]]:
-        self._pictures = [
-            self._picture(resource, namespace)
-            for namespace in self._scope.namespaces
-            for resource in self._resources
-        ]
-        return [
-            (picture, tasks.create_task(picture.run(), name=f"unowned {picture.resource.group_resource}"))
-            for picture in self._pictures
-        ]
+    def _forget_listed(self) -> None:
+        self.listed_at = None
+        self._orphans_listed.clear()
+        self._orphans_due.set()
+        if self._controlled:
+            self._knows_controlled.clear()
+        else:
+            self._knows_controlled.set()
 
-    def _picture(self, resource: Resource, namespace: str) -> Picture:
+    async def _wait_switched(self, seen: int) -> None:
+        while self._switch == seen:
+            await self._switched.wait()
+
+    async def _follow(self, place: Place) -> None:
+        """One picture after the other: the last one goes on until the next one shows everything."""
+        running: list[Running] = []
+        seen = 0
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._wait_switched(seen)
+                seen = self._switch
+                for old, _ in running:
+                    old.stop_listing()
+                    self._waiting.overlap(old.area, True)
+                picture = self._picture(place, seen)
+                task = tasks.create_task(picture.run(), name=f"unowned {place[0].group_resource}")
+                await picture.begun.wait()
+                if running:
+                    await asyncio.sleep(OVERLAP_S)
+                for old, old_task in running:
+                    old_task.cancel()
+                    self._waiting.overlap(old.area, False)
+                running = [(picture, task)]
+
+    def _picture(self, place: Place, switch: int) -> Picture:
+        resource, namespace = place
         return Picture(
             self._client,
             resource,
             namespace=namespace,
-            label_selector=self._selector or "",
+            label_selector=self._selection.selector if self._selection is not None else "",
             labels=self._keys,
             denials=self._denials,
             waiting=self._waiting,
             on_work=self._on_work,
-            on_listed=self._one_was_listed,
+            on_listed=lambda: self._one_was_listed(place, switch),
             may_list=lambda: self._wait_for_room(resource),
             clock=self._clock,
             rng=self._rng,
         )
 
+    # ---- lists ------------------------------------------------------------------------------------------------
+
     async def _wait_for_room(self, resource: Resource) -> None:
         """Return when *resource* may be listed, or its next page asked for."""
         if resource not in self._controlled:
-            for picture in self._pictures:
-                if picture.resource in self._controlled:
-                    await picture.listed.wait()
+            await self._knows_controlled.wait()
         self.look_for_room()
         await self._has_room.wait()
 
-    def _one_was_listed(self) -> None:
-        if self._switched.is_set():
+    def _one_was_listed(self, place: Place, switch: int) -> None:
+        if switch != self._switch:
             return  # a picture that is to be replaced
-        controlled = (p.listed.is_set() for p in self._pictures if p.resource in self._controlled)
-        if not self.knows_controlled and all(controlled):
-            self.knows_controlled = True
+        self._listed[place] = switch
+        self._orphans_due.set()
+        self._note_listed()
+
+    def _note_listed(self) -> None:
+        known = [place for place in self._places if self._is_listed(place)]
+        if not self.knows_controlled and all(
+            place in known for place in self._places if place[0] in self._controlled
+        ):
+            self._knows_controlled.set()
+            self._orphans_due.set()
             self._on_listed()
-        if all(picture.listed.is_set() for picture in self._pictures):
+        if self.listed_at is None and len(known) == len(self._places):
             self.listed_at = self._clock.now()
             self._on_listed()
-            log.info("unowned watch switched", selector=self._selector, waiting=len(self._waiting))
+            selector = self._selection.selector if self._selection is not None else ""
+            log.info("unowned watch switched", selector=selector, waiting=len(self._waiting))
+
+    def _is_listed(self, place: Place) -> bool:
+        if self._listed.get(place) != self._switch:
+            return False
+        return not self._orphans() or place in self._orphans_listed
+
+    def _orphans(self) -> frozenset[str]:
+        return self._selection.orphans if self._selection is not None else frozenset()
+
+    async def _list_orphans(self) -> None:
+        """Objects of dead names that the watch leaves out: after each death, and every so often.
+
+        Behind the watch's own list, which forgets whatever it does not show.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(LIST_ORPHANS_S if self._orphans() else None):
+                    await self._orphans_due.wait()
+            except TimeoutError:
+                self._orphans_listed.clear()
+            self._orphans_due.clear()
+            for place in self._places:
+                if self._may_list_orphans(place):
+                    await self._list_orphans_at(place)
+
+    def _may_list_orphans(self, place: Place) -> bool:
+        is_next = self.knows_controlled or place[0] in self._controlled
+        is_wanted = bool(self._orphans()) and place not in self._orphans_listed
+        return is_wanted and is_next and self._listed.get(place) == self._switch
+
+    async def _list_orphans_at(self, place: Place) -> None:
+        names = self._orphans()
+        try:
+            await self._picture(place, self._switch).list_orphans(selectors_of(self._keys, names))
+        except KubeError as error:
+            log.warning(
+                "objects of dead shards could not be listed",
+                resource=place[0].group_resource,
+                error=str(error),
+            )
+        if names >= self._orphans():
+            self._orphans_listed.add(place)
+            self._note_listed()

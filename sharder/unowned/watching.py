@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kubeio.errors import Forbidden
+from kubeio.errors import BadRequest, Forbidden, Invalid, KubeError
 from kubeio.watches.watch import Changed, Gap, ListDone, ListWatch, Removed, WatchEvent
 from sharder.unowned.denials import TRY_AGAIN_S, Denials, Right, refused_verb
 
@@ -57,21 +57,24 @@ async def watch_objects(
                 async for event in events:
                     _note(event, Right("watch", resource.group_resource, namespace), denials)
                     yield event
-        except Forbidden as error:
-            _denied(error, Right("watch", resource.group_resource, namespace), denials)
+        except (BadRequest, Forbidden, Invalid) as error:
+            _failed(error, Right("watch", resource.group_resource, namespace), denials)
             on_denied()
             await asyncio.sleep(TRY_AGAIN_S * rng.uniform(0.9, 1.1))
 
 
 def _note(event: WatchEvent, right: Right, denials: Denials) -> None:
     match event:
-        case Gap(error=Forbidden() as error):
-            _denied(error, right, denials)
+        case Gap(error=error):
+            _failed(error, right, denials)
         case ListDone() | Changed() | Removed():
             denials.granted(right)
         case _:
             pass
 
 
-def _denied(error: Forbidden, right: Right, denials: Denials) -> None:
-    denials.denied(right._replace(verb=refused_verb(error, right.verb)), error)
+def _failed(error: KubeError, right: Right, denials: Denials) -> None:
+    if isinstance(error, Forbidden):
+        denials.denied(right._replace(verb=refused_verb(error, right.verb)), error)
+    else:
+        denials.failed(right, error)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
+from urllib.parse import quote_plus
 
 import pytest
 
@@ -14,7 +15,8 @@ from sharder.membership.lives import State
 from sharder.membership.roster import Roster
 from sharder.membership.view import Hold, View, WaitReason
 from sharder.unowned.selection import follow_membership
-from sharder.unowned.watches import Unowned, unowned_selector
+from sharder.unowned.selector import LONGEST_BYTES, plan_selection, selectors_of
+from sharder.unowned.watches import Unowned
 from tests.sharder.pure.views import KEYS, make_view
 
 SETTLE_S = 2.0
@@ -54,13 +56,24 @@ class Selected:
         self._began = began
         self.switches: list[tuple[float, set[str]]] = []
 
-    def select(self, not_dead: Iterable[str]) -> None:
+    def select(self, not_dead: Iterable[str], dead: Iterable[str] = ()) -> None:
         self.switches.append((round(asyncio.get_running_loop().time() - self._began, 3), set(not_dead)))
 
 
 def test_the_selector_names_whoever_is_not_dead() -> None:
-    assert unowned_selector(KEYS, ["b-1", "a-1"]) == f"{KEYS.shard} notin (a-1,b-1)"
-    assert unowned_selector(KEYS, []) == "", "without names there is no such selector: everything"
+    assert plan_selection(KEYS, ["b-1", "a-1"]).selector == f"{KEYS.shard} notin (a-1,b-1)"
+    assert plan_selection(KEYS, []).selector == "", "without names there is no such selector: everything"
+
+
+def test_a_selector_fits_into_a_request_line_of_eight_kilobytes_with_a_thousand_members() -> None:
+    members = [f"{'m' * 54}-{number:08x}" for number in range(1000)]
+    planned = plan_selection(KEYS, members, ["dead-1"])
+    assert planned.selector == f"!{KEYS.shard}"
+    assert planned.orphans == {"dead-1"}
+    parts = list(selectors_of(KEYS, members))
+    assert max(len(quote_plus(part)) for part in parts) <= LONGEST_BYTES
+    named = [name for part in parts for name in part.partition("(")[2].rstrip(")").split(",")]
+    assert named == sorted(members), "each one once"
 
 
 async def followed(

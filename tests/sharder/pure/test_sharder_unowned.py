@@ -13,13 +13,13 @@ from typing import Any, TypeVar, cast
 import msgspec
 import pytest
 
-from kubeio.errors import Forbidden, ServerFailure
+from kubeio.errors import BadRequest, Forbidden, KubeError, ServerFailure
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from sharder.unowned import picture
 from sharder.unowned.denials import TRY_AGAIN_S, Denials
 from sharder.unowned.waiting import ENOUGH, Lane, Waiting
-from sharder.unowned.watches import ENOUGH_TO_DO, OVERLAP_S, Unowned
+from sharder.unowned.watches import ENOUGH_TO_DO, LIST_ORPHANS_S, OVERLAP_S, Unowned
 from tests.kubeio.virtual import LoopClock, rng
 from tests.kubeio.watches.fake_server import FakeServer
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
@@ -38,6 +38,10 @@ class Servers:
         self.configmaps = FakeServer()
         self.on_their_way_s = 0.0
         """How long a list that was made is on its way."""
+        self.selectors: dict[str, list[str]] = {"websites": [], "configmaps": []}
+        """Of the first pages that were asked for, each one once."""
+        self.orphans = FakeServer()
+        """What a list of `shard in (...)` shows."""
 
     def _of(self, plural: str) -> FakeServer:
         return self.websites if plural.endswith("websites") else self.configmaps
@@ -48,10 +52,14 @@ class Servers:
         *,
         type: type[T],  # noqa: A002 - the client's word
         limit: int,
+        label_selector: str,
         continue_: str = "",
         **_: object,
     ) -> T:
-        page = await self._of(resource.plural).list_page(WEBSITES, limit=limit, continue_=continue_)
+        if label_selector not in self.selectors[resource.plural]:
+            self.selectors[resource.plural].append(label_selector)
+        server = self.orphans if " in (" in label_selector else self._of(resource.plural)
+        page = await server.list_page(WEBSITES, limit=limit, continue_=continue_)
         await asyncio.sleep(self.on_their_way_s)
         items = b",".join(item.raw for item in page.objects)
         meta = msgspec.json.encode({"resourceVersion": page.resource_version, "continue": page.continue_})
@@ -74,6 +82,9 @@ class Watched:
         self.told: list[str] = []
         self.listed: list[float] = []
         clock = LoopClock()
+        self.denials = Denials(
+            now=clock.now, on_change=lambda right, missing: self.told.append(f"{right} {missing}")
+        )
         self.unowned = Unowned(
             cast(Client, self.servers),
             resources,
@@ -83,9 +94,7 @@ class Watched:
             on_listed=lambda: self.listed.append(asyncio.get_running_loop().time()),
             to_do=lambda: self.to_do,
             controlled=controlled,
-            denials=Denials(
-                now=clock.now, on_change=lambda right, missing: self.told.append(f"{right} {missing}")
-            ),
+            denials=self.denials,
             clock=clock,
             rng=rng(),
         )
@@ -293,3 +302,101 @@ async def test_a_new_selector_while_a_list_is_held_back_begins_at_once() -> None
         await asyncio.sleep(OVERLAP_S + 1)
         assert len(watched.waiting) == 3 * PAGE
         assert watched.server.open_streams == 1
+
+
+# ---- a resource that cannot be listed -----------------------------------------------------------------------------
+
+
+def broken(count: int = 1000) -> list[KubeError]:
+    message = "conversion webhook for example.com/v1, Kind=Website failed: connection refused"
+    return [ServerFailure("LIST configmaps", status=500, reason="InternalError", message=message)] * count
+
+
+async def test_a_resource_that_cannot_be_listed_delays_no_switch_of_the_others() -> None:
+    async with watching(WEBSITES, CONFIGMAPS) as watched:
+        watched.unowned.select({"a", "b", "c"})
+        await asyncio.sleep(3)
+        watched.servers.configmaps.refuse = broken()
+        watched.unowned.select({"a", "b"})
+        await asyncio.sleep(3)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(3)
+        assert watched.servers.selectors["websites"] == [
+            f"{KEYS.shard} notin ({names})" for names in ("a,b,c", "a,b", "a")
+        ]
+        assert watched.server.open_streams == 1
+        assert watched.servers.configmaps.open_streams == 1, "its last watch goes on"
+        watched.servers.configmaps.put("page")
+        await asyncio.sleep(0.1)
+        assert watched.news == ["default/page"]
+
+
+async def test_a_controlled_kind_that_cannot_be_listed_holds_the_others_up_for_ten_seconds_at_most() -> None:
+    async with watching(WEBSITES, CONFIGMAPS, controlled=(CONFIGMAPS,)) as watched:
+        watched.fill(3)
+        watched.servers.configmaps.refuse = broken()
+        watched.unowned.select({"a"})
+        await asyncio.sleep(picture.GIVES_UP_S - 1)
+        assert watched.news == []
+        await asyncio.sleep(picture.GIVES_UP_S + 1)
+        assert len(watched.news) == 3
+        assert watched.unowned.listed_at is not None
+
+
+async def test_a_resource_that_fails_for_a_while_is_told_in_the_servers_words_until_it_is_listed() -> None:
+    async with watching(WEBSITES, CONFIGMAPS) as watched:
+        watched.servers.configmaps.refuse = broken()
+        watched.unowned.select({"a"})
+        await asyncio.sleep(5)
+        assert watched.denials.failures() == []
+        await asyncio.sleep(25)
+        [told] = watched.denials.failures()
+        assert told.startswith("list configmaps: ")
+        assert "conversion webhook for example.com/v1, Kind=Website failed" in told
+        watched.servers.configmaps.refuse = []
+        await asyncio.sleep(15)
+        assert watched.denials.failures() == []
+
+
+async def test_a_request_line_that_is_too_long_for_somebody_ends_nothing() -> None:
+    async with watching(WEBSITES, CONFIGMAPS) as watched:
+        watched.fill(3)
+        watched.servers.configmaps.refuse = [BadRequest("LIST", status=431)] * 3
+        watched.servers.configmaps.put("page")
+        watched.unowned.select({"a"})
+        await asyncio.sleep(30)
+        assert len(watched.waiting) == 4
+
+
+# ---- a thousand members -------------------------------------------------------------------------------------------
+
+THOUSAND = [f"controller-7d9f8b6c5d-{number:05}-1a2b3c4d" for number in range(1000)]
+
+
+async def test_with_a_thousand_members_what_has_no_label_is_watched_and_orphans_are_listed() -> None:
+    async with watching(WEBSITES, CONFIGMAPS, controlled=(CONFIGMAPS,)) as watched:
+        watched.fill(1)
+        watched.servers.orphans.put("of-the-dead")
+        watched.unowned.select(THOUSAND, dead=["dead-1"])
+        await asyncio.sleep(3)
+        for asked in watched.servers.selectors.values():
+            assert asked == [f"!{KEYS.shard}", f"{KEYS.shard} in (dead-1)"]
+        assert sorted(set(watched.news)) == ["default/of-the-dead", "default/site-00000"]
+        assert watched.unowned.knows_controlled
+        assert watched.unowned.listed_at is not None
+
+
+async def test_with_a_thousand_members_a_death_lists_the_dead_and_nothing_else() -> None:
+    async with watching() as watched:
+        watched.unowned.select(THOUSAND)
+        await asyncio.sleep(3)
+        lists = watched.server.requests.count("LIST")
+        watched.servers.orphans.put("orphan")
+        watched.unowned.select(THOUSAND[1:], dead=THOUSAND[:1])
+        await asyncio.sleep(0.1)
+        assert watched.news == ["default/orphan"]
+        assert watched.unowned.listed_at is not None
+        assert watched.server.requests.count("LIST") == lists
+        watched.servers.orphans.put("written-late")
+        await asyncio.sleep(LIST_ORPHANS_S + 1)
+        assert watched.news == ["default/orphan", "default/written-late"]

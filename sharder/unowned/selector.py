@@ -1,0 +1,54 @@
+"""The label selector of the unowned watch, short enough for any request line. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote_plus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kubeio.labels import RingKeys
+
+LONGEST_BYTES: Final = 6_000
+"""Of a selector as it stands in the request line, about 150 names. Proxies take lines of 8 KB; path, version and
+continue token need up to 1.5 KB of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the unowned watch shows.
+
+    *selector* is the watch's; *orphans* are dead names whose objects it leaves out, for want of room: they are listed.
+    """
+
+    selector: str
+    orphans: frozenset[str] = frozenset()
+
+
+def plan_selection(keys: RingKeys, not_dead: Iterable[str], dead: Iterable[str] = ()) -> Selection:
+    """Everything whose label names nobody of *not_dead*; if these are too many, everything without the label."""
+    names = ",".join(sorted(not_dead))
+    if not names:
+        return Selection("")
+    selector = f"{keys.shard} notin ({names})"
+    if len(quote_plus(selector)) <= LONGEST_BYTES:
+        return Selection(selector)
+    return Selection(f"!{keys.shard}", frozenset(dead))
+
+
+def selectors_of(keys: RingKeys, names: Iterable[str]) -> Iterator[str]:
+    """Selectors that together match every object whose label names one of *names*; each short enough."""
+    room = LONGEST_BYTES - len(quote_plus(f"{keys.shard} in ()"))
+    part: list[str] = []
+    used = 0
+    for name in sorted(names):
+        size = len(quote_plus(f"{name},"))
+        if part and used + size > room:
+            yield f"{keys.shard} in ({','.join(part)})"
+            part, used = [], 0
+        part.append(name)
+        used += size
+    if part:
+        yield f"{keys.shard} in ({','.join(part)})"
