@@ -102,6 +102,23 @@ class ServerFailure(ApiError):
     """5xx: the server is unwell; retry with back-off."""
 
 
+class HistoryWentBack(Exception):
+    """A consistent read is older than what was seen before it: etcd was restored from a backup.
+
+    No KubeError: no retry helps, since what this process knows is of another history. It ends.
+    """
+
+    exit_code = 1
+
+    def __init__(self, attempted: str, *, version: str, seen: str) -> None:
+        self.attempted = attempted
+        self.version = version
+        self.seen = seen
+        super().__init__(
+            f"{attempted}: version {version} after {seen} was seen: the server's history went back"
+        )
+
+
 _BY_STATUS: dict[int, type[ApiError]] = {
     401: Unauthorized,
     403: Forbidden,

@@ -78,7 +78,7 @@ class Settings:
 
 
 async def run(settings: Settings) -> None:
-    """Shard until cancelled. Raises LeadershipLost, InputError, and what makes the start impossible."""
+    """Shard until cancelled. Raises LeadershipLost, HistoryWentBack, InputError, what makes the start impossible."""
     cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()
     clock = SystemClock()
@@ -111,7 +111,8 @@ async def run(settings: Settings) -> None:
             stage=stage,
         )
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
-        server = ProbeServer(settings.probes_host, settings.probes_port, registry, {}, ready_checks=ready)
+        alive = {"leases": rings.why_not_alive}
+        server = ProbeServer(settings.probes_host, settings.probes_port, registry, alive, ready_checks=ready)
         async with server, asyncio.TaskGroup() as tasks:
             write_port(settings.probes_port_file, server.port)
             tasks.create_task(rings.run(), name="rings")

@@ -71,6 +71,9 @@ class SharderMetrics:
         self.missing_rights = self._gauge(
             "missing_rights", "Rights on distributed resources that the API server refuses."
         )
+        self.deferred_names = self._gauge(
+            "deferred_names", "Names on objects that no shard ever had and that wait for care, up to 1,000."
+        )
         self.ring_file_refused = self._gauge(
             "ring_file_refused", "1 while the ring file cannot be used and an older version of it is worked."
         )

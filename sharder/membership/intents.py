@@ -68,4 +68,6 @@ class MarkState:
     state: State
 
 
-Intent = Take | CreateTombstone | ClearContested | NeedOrphanCheck | DeleteOrphan | MarkState
+Write = Take | CreateTombstone | ClearContested | DeleteOrphan | MarkState
+"""What one request carries out."""
+Intent = Write | NeedOrphanCheck

@@ -287,6 +287,16 @@ class Life:
         """Whether two durations of silence are two durations of its process, not of somebody who edited the Lease."""
         return not self.doubted and (self.facts.vouched or self.renewed)
 
+    def is_pure_renewal(self, before: Life) -> bool:
+        """Whether *before* differs from this only by a renewal: nothing that anybody decides by has changed."""
+        return before == replace(
+            self,
+            lease=before.lease,
+            resource_version=before.resource_version,
+            changed_at=before.changed_at,
+            counted_from=before.counted_from,
+        )
+
     def seen_again(self, facts: LeaseFacts, lease: Lease, *, at: float) -> Life:
         """This life after a newer version of its Lease was seen."""
         if facts.holding is Holding.HELD and not self._is_same_process(lease):

@@ -102,56 +102,64 @@ class Membership:
 
     def observe_list(
         self, leases: Iterable[Lease], *, resource_version: str, begun_at: float, at: float
-    ) -> None:
+    ) -> bool:
         """A complete consistent list of the ring's Leases (selector: ring label), asked for at *begun_at*.
 
-        Known names that are not in it are gone. Fresh as of *begun_at*.
+        Known names that are not in it are gone. Fresh as of *begun_at*. True if it showed more than renewals.
         """
         seen = set()
+        has_changed = not self._synced
         for lease in leases:
             seen.add(lease.metadata.name)
-            self.observe_one(lease, at=at)
+            has_changed |= self.observe_one(lease, at=at)
         self._misnamed = {name: problems for name, problems in self._misnamed.items() if name in seen}
         absent = (name for name in self._lives.keys() - seen if not self._lives[name].stray)
         for name in sorted(absent):
-            self.gone(name, at=at, resource_version=resource_version)
+            has_changed |= self.gone(name, at=at, resource_version=resource_version)
         self._synced = True
         self.note_fresh(at=begun_at)
+        return has_changed
 
-    def observe_one(self, lease: Lease, *, at: float) -> None:
-        """One version of a Lease: watch event, GET, or the answer to a write of ours. Older ones are ignored."""
+    def observe_one(self, lease: Lease, *, at: float) -> bool:
+        """One version of a Lease: watch event, GET, or the answer to a write of ours. Older ones are ignored.
+
+        False if nothing but its renewal was new, and its shard was ready before: nobody need decide anything anew.
+        """
         name = lease.metadata.name
         life = self._lives.get(name)
         if not self._is_news(lease, life):
-            return
+            return False
         if lease.metadata.labels.get(self._keys.ring_label) != self._keys.ring:
             self._observe_stray(lease, life, at=at)
-            return
+            return True
         facts = read_lease(lease, keys=self._keys, max_duration_s=self._spec.max_lease_duration_s)
         if not is_shard_name(name):
             self._misnamed[name] = facts.problems
-            return
+            return True
         self._foreign.pop(name, None)
         if life is not None:
             self._note_silent_take(life, facts.holding, contested=facts.contested, at=at)
-        self._lives[name] = (
-            first_seen(facts, lease, at=at, founder=not self._synced)
-            if life is None
-            else life.seen_again(facts, lease, at=at)
-        )
+        if life is None:
+            seen = first_seen(facts, lease, at=at, founder=not self._synced)
+        else:
+            seen = life.seen_again(facts, lease, at=at)
+        self._lives[name] = seen
         if facts.holding is not Holding.HELD:
             self._forced.discard(name)
+        was_ready = life is not None and life.state(self._sight.fresh_at) is State.READY
+        return not (life is not None and was_ready and seen.is_pure_renewal(life))
 
-    def gone(self, name: str, *, at: float, resource_version: str = "") -> None:
+    def gone(self, name: str, *, at: float, resource_version: str = "") -> bool:
         """The Lease *name* is not there (any more): watch DELETED, 404, or absence from a consistent list.
 
-        Dead names are forgotten; for any other a tombstone is wanted before its objects may move.
+        Dead names are forgotten; for any other a tombstone is wanted before its objects may move. False if that was
+        known.
         """
         life = self._lives.get(name)
         if life is None or life.lease is None:
-            return
+            return False
         if resource_version and newer(life.resource_version, resource_version):
-            return
+            return False
         self._buried[name] = (resource_version or life.resource_version, at)
         self._forced.discard(name)
         self._orphaned.discard(name)
@@ -162,6 +170,12 @@ class Membership:
             self._lives[name] = replace(
                 life, lease=None, stray=False, changed_at=at, counted_from=at, entered_at=at
             )
+        return True
+
+    def version_of(self, name: str) -> str:
+        """The newest resourceVersion seen of the Lease *name*; empty if none was."""
+        life = self._lives.get(name)
+        return life.resource_version if life is not None else ""
 
     def unknown_name_seen(self, name: str, *, at: float) -> bool:
         """An object carries *name* and no Lease of ours does: a tombstone is wanted, or the name is dead at once.
@@ -246,7 +260,7 @@ class Membership:
             self._lives.values(), fresh_at=self._sight.fresh_at, recent_takes=self._silent_takes, now=at
         )
         intents: list[Intent] = []
-        for life in sorted(self._lives.values(), key=lambda life: life.name):
+        for life in sorted(self._lives.values(), key=lambda life: (not life.had_lease, life.name)):
             patience = DURATIONS + 1 if life.member in failing else DURATIONS
             intents.extend(self._decide_one(life, patience_s=patience * life.patience_s, at=at))
         return intents

@@ -9,17 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import aclosing
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from kubeio.backoff import Backoff
-from kubeio.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, KubeError, NotFound
+from kubeio.bucket import TokenBucket
+from kubeio.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    HistoryWentBack,
+    Invalid,
+    KubeError,
+    NotFound,
+)
 from kubeio.leases.lease import Leases, decode_lease
 from kubeio.resource import LEASES, Resource
-from kubeio.watches.watch import Changed, Listed, ListWatch, Removed
+from kubeio.watches.versions import is_older, newest
+from kubeio.watches.watch import Bookmark, Changed, Gap, ListDone, Listed, ListWatch, Removed
 from sharder.membership.evidence import Evidence
 from sharder.membership.intents import (
     ClearContested,
@@ -29,9 +39,11 @@ from sharder.membership.intents import (
     MarkState,
     NeedOrphanCheck,
     Take,
+    Write,
 )
 from sharder.membership.lives import shows_held
 from sharder.membership.membership import Membership
+from sharder.membership.orphans import OrphanChecks
 from sharder.membership.takes import cleared, marked, taken, tombstone
 
 if TYPE_CHECKING:
@@ -46,6 +58,17 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("sharder")
 
+TURNS_PER_S: Final = 10.0
+TURNS_AT_ONCE: Final = 5
+"""A turn looks at every member (10 ms for 1,000). A goodbye, a join or a death takes two or three of them."""
+TOMBSTONES_PER_S: Final = 5.0
+TOMBSTONES_AT_ONCE: Final = 20
+"""Whoever may label objects decides how many are wanted."""
+PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 10.0
+"""After a write of a Lease that failed, longer each time."""
+STILL_S: Final = 60.0
+"""Reads of the Leases that end neither well nor badly for so long stand still."""
 _TOLD = 200
 """Of what a server says about a refusal: enough for a policy's name and reason."""
 
@@ -63,21 +86,35 @@ class Roster:
         scope: Scope,
         clock: Clock,
         rng: random.Random,
+        objects: Client | None = None,
     ) -> None:
+        """*client* reads and writes Leases only; *objects*, or the same without it, lists objects."""
         self.membership = Membership(spec)
         self._client = client
         self._leases = Leases(client, spec.lease_namespace)
         self._spec = spec
         self._keys = spec.keys
-        self._resources = resources
+        self._orphans = OrphanChecks(
+            objects or client,
+            self.membership,
+            resources,
+            label=spec.keys.shard,
+            scope=scope,
+            clock=clock,
+            rng=rng,
+        )
         self._identity = identity
-        self._scope = scope
         self._clock = clock
         self._rng = rng
         self._acting = False
         self._stirred = asyncio.Event()
         self._changed = asyncio.Condition()
         self._under_way: set[str] = set()
+        self._pauses: dict[str, Backoff] = {}
+        self._turns = TokenBucket(per_s=TURNS_PER_S, burst=TURNS_AT_ONCE)
+        self._tombstones = TokenBucket(per_s=TOMBSTONES_PER_S, burst=TOMBSTONES_AT_ONCE)
+        self._newest = ""
+        self._read_at: float | None = None
         self._view = self.membership.view(at=clock.now())
 
     # ---- what others read -------------------------------------------------------------------------------------
@@ -86,6 +123,20 @@ class Roster:
     def view(self) -> View:
         """Membership as last published."""
         return self._view
+
+    @property
+    def deferred(self) -> int:
+        """Names on objects that wait for care: too many were never a shard's."""
+        return self.membership.deferred
+
+    def why_not_alive(self) -> str | None:
+        """What a restart would cure; None if there is nothing. An API server that refuses is no such thing."""
+        if self._read_at is None:
+            return None  # it does not run
+        still_s = self._clock.now() - self._read_at
+        if still_s <= max(STILL_S, 2 * self.membership.read_interval_s):
+            return None
+        return f"the Leases of ring {self._spec.name} were last read {still_s:.0f} s ago"
 
     async def wait_newer(self, version: int) -> View:
         """The first view whose version is above *version*."""
@@ -128,19 +179,26 @@ class Roster:
     def configure(self, spec: RingSpec, resources: Sequence[Resource]) -> None:
         """Work under a newer spec of the same ring."""
         self._spec = spec
-        self._resources = resources
+        self._orphans.resources = resources
         self.membership.configure(spec)
         self._stirred.set()
 
     # ---- loops ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Read, decide, publish, write; until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch(), name=f"leases watch {self._spec.name}")
-            tasks.create_task(self._read_often(), name=f"leases read {self._spec.name}")
-            while True:
-                await self._turn(tasks)
+        """Read, decide, publish, write; until cancelled. Raises HistoryWentBack, inside a group."""
+        self._read_at = self._clock.now()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch(), name=f"leases watch {self._spec.name}")
+                tasks.create_task(self._read_often(), name=f"leases read {self._spec.name}")
+                tasks.create_task(self._orphans.run(), name=f"dead names {self._spec.name}")
+                while True:
+                    await asyncio.sleep(self._turns.wait_s(self._clock.now()))
+                    self._turns.take(self._clock.now())
+                    await self._turn(tasks)
+        finally:
+            self._read_at = None
 
     async def _watch(self) -> None:
         watch = ListWatch(
@@ -152,18 +210,21 @@ class Roster:
             rng=self._rng,
         )
         async for event in watch.events():
-            now = self._clock.now()
             match event:
                 case Listed(objects=objects):
                     for item in objects:
-                        self.membership.observe_one(decode_lease(item.raw), at=now)
+                        self._observe(decode_lease(item.raw))
                 case Changed(object=item):
-                    self.membership.observe_one(decode_lease(item.raw), at=now)
+                    self._observe(decode_lease(item.raw))
                 case Removed(object=item):
+                    self._newest = newest(self._newest, item.meta.resource_version)
                     await self._look_again(item.meta.name)
+                case Bookmark(resource_version=version) | ListDone(resource_version=version):
+                    self._newest = newest(self._newest, version)
+                case Gap(error=error):
+                    log.warning("lease watch interrupted", ring=self._spec.name, error=str(error))
                 case _:
-                    continue
-            self._stirred.set()
+                    pass
 
     async def _look_again(self, name: str) -> None:
         """A Lease left the watch: deleted, or its ring label was edited away. A GET tells which."""
@@ -180,37 +241,52 @@ class Roster:
             except KubeError as error:
                 delay_s = backoff.failed(self._clock.now())
                 log.warning("leases could not be read", ring=self._spec.name, error=str(error))
-                await asyncio.sleep(delay_s)
             else:
                 backoff.reset()
-                await asyncio.sleep(self.membership.read_interval_s)
+                delay_s = self.membership.read_interval_s
+                self._stirred.set()  # silence reaches as far as the newest read
+            self._read_at = self._clock.now()
+            await asyncio.sleep(delay_s)
 
     async def _read(self, begun_at: float) -> list[Lease]:
+        seen = self._newest
         leases, version = await self._leases.list(self._selector)
-        self.membership.observe_list(
+        self._refuse_older("LIST leases", version, seen)
+        self._newest = newest(self._newest, version)
+        if self.membership.observe_list(
             leases, resource_version=version, begun_at=begun_at, at=self._clock.now()
-        )
-        self._stirred.set()
+        ):
+            self._stirred.set()
         return leases
+
+    def _refuse_older(self, attempted: str, version: str, seen: str) -> None:
+        """A consistent read shows at least what was *seen* before it began, unless the history went back."""
+        if is_older(version, seen):
+            raise HistoryWentBack(f"{attempted} in {self._spec.lease_namespace}", version=version, seen=seen)
 
     @property
     def _selector(self) -> str:
         return f"{self._keys.ring_label}={self._keys.ring}"
 
     async def _turn(self, tasks: asyncio.TaskGroup) -> None:
-        """One round: wait for news or a deadline, publish the view, start the writes it asks for."""
+        """One round: start the writes that are wanted, publish the view, wait for news or a deadline."""
         self._stirred.clear()
         now = self._clock.now()
+        are_left = False
         if self._acting:
             for intent in self.membership.decide(at=now):
-                self._start(tasks, intent)
+                are_left |= not self._start(tasks, intent, now)
         view = self.membership.view(at=now)
         if view.version != self._view.version:
             self._tell(self._view, view)
             async with self._changed:
                 self._view = view
                 self._changed.notify_all()
+            self._pauses = {name: pause for name, pause in self._pauses.items() if name in view.lives}
         deadline = self.membership.next_deadline(at=now)
+        if are_left:
+            next_at = now + self._tombstones.wait_s(now)
+            deadline = next_at if deadline is None else min(deadline, next_at)
         try:
             async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock.now())):
                 await self._stirred.wait()
@@ -234,40 +310,48 @@ class Roster:
 
     # ---- writing ----------------------------------------------------------------------------------------------
 
-    def _start(self, tasks: asyncio.TaskGroup, intent: Intent) -> None:
-        name = (
-            intent.name
-            if isinstance(intent, CreateTombstone | NeedOrphanCheck)
-            else intent.lease.metadata.name
-        )
-        if name not in self._under_way:
-            self._under_way.add(name)
-            tasks.create_task(self._carry_out(intent, name), name=f"{type(intent).__name__} {name}")
+    def _start(self, tasks: asyncio.TaskGroup, intent: Intent, now: float) -> bool:
+        """Have *intent* carried out; false if it has to wait for the tombstones' pace."""
+        if isinstance(intent, NeedOrphanCheck):
+            self._orphans.want(intent.name)
+            return True
+        name = intent.name if isinstance(intent, CreateTombstone) else intent.lease.metadata.name
+        if name in self._under_way:
+            return True
+        if isinstance(intent, CreateTombstone) and not self._tombstones.take(now):
+            return False
+        self._under_way.add(name)
+        tasks.create_task(self._carry_out(intent, name), name=f"{type(intent).__name__} {name}")
+        return True
 
-    async def _carry_out(self, intent: Intent, name: str) -> None:
-        """One write and its answer, shown to membership; what failed is decided anew after a moment."""
+    async def _carry_out(self, intent: Write, name: str) -> None:
+        """One write and its answer, shown to membership; what failed is decided anew after a pause."""
         try:
             await self._write(intent)
-        except (Conflict, NotFound, AlreadyExists):
-            await self._recover(name)
-        except (Invalid, Forbidden) as error:
-            self._refused(intent, error)
-            await asyncio.sleep(1.0)
         except KubeError as error:
-            log.warning("lease could not be written", lease=name, error=str(error))
-            await asyncio.sleep(self._backoff_s(error))
+            await self._recover(intent, name, error)
+        else:
+            self._pauses.pop(name, None)
         finally:
             self._under_way.discard(name)
             self._stirred.set()
 
-    async def _recover(self, name: str) -> None:
-        try:
-            await self._observe_now(name)
-        except KubeError as error:
-            log.warning("lease could not be read", lease=name, error=str(error))
-            await asyncio.sleep(self._backoff_s(error))
+    async def _recover(self, intent: Write, name: str, error: KubeError) -> None:
+        """Look what stands in the way of a write, and wait: whatever the answer was, the next one may be the same."""
+        pause = self._pauses.setdefault(
+            name, Backoff(base_s=PAUSE_S, max_s=LONGEST_PAUSE_S, healthy_s=60.0, rng=self._rng)
+        )
+        pause_s = pause.failed(self._clock.now(), at_least_s=_asked_s(error))
+        if isinstance(error, Conflict | NotFound | AlreadyExists):
+            await self._look_again(name)
+            self._stirred.set()
+        else:
+            log.warning("lease could not be written", lease=name, error=str(error))
+        if isinstance(intent, CreateTombstone) and isinstance(error, Invalid | Forbidden):
+            self.membership.tombstone_refused(name, why=str(error)[:_TOLD])
+        await asyncio.sleep(pause_s)
 
-    async def _write(self, intent: Intent) -> None:
+    async def _write(self, intent: Write) -> None:
         wall = self._clock.wall()
         match intent:
             case Take(lease=lease, contested=contested, reason=reason):
@@ -292,51 +376,34 @@ class Roster:
                 self._observe(await self._leases.swap(cleared(lease, keys=self._keys)))
             case MarkState(lease=lease, state=state):
                 self._observe(await self._leases.swap(marked(lease, state=state, keys=self._keys)))
-            case NeedOrphanCheck(name=name):
-                await self._check_orphan(name)
             case DeleteOrphan(lease=lease):
                 await self._leases.delete(lease)
                 log.info("orphaned lease deleted", lease=lease.metadata.name)
                 self.membership.gone(lease.metadata.name, at=self._clock.now())
 
-    async def _check_orphan(self, name: str) -> None:
-        begun_at = self._clock.now()
-        for resource in self._resources:
-            named = self._scope.pages(
-                self._client, resource, label_selector=f"{self._keys.shard}={name}", limit=1
-            )
-            async with aclosing(named):
-                async for page in named:
-                    if page.objects:
-                        self.membership.orphan_refuted(name, at=self._clock.now())
-                        return
-        self.membership.orphan_confirmed(name, begun_at=begun_at)
-
     async def _shows_held(self, name: str) -> bool:
+        lease = await self._observe_now(name)
+        return lease is not None and shows_held(lease, keys=self._keys)
+
+    async def _observe_now(self, name: str) -> Lease | None:
+        """The Lease *name* by a consistent read; None if there is none."""
+        known = self.membership.version_of(name)
         try:
             lease = await self._leases.get(name)
         except NotFound:
-            self._stirred.set()
-            self.membership.gone(name, at=self._clock.now())
-            return False
+            if self.membership.gone(name, at=self._clock.now()):
+                self._stirred.set()
+            return None
+        self._refuse_older(f"GET lease {name}", lease.metadata.resource_version, known)
         self._observe(lease)
-        self._stirred.set()
-        return shows_held(lease, keys=self._keys)
-
-    async def _observe_now(self, name: str) -> None:
-        try:
-            self._observe(await self._leases.get(name))
-        except NotFound:
-            self.membership.gone(name, at=self._clock.now())
+        return lease
 
     def _observe(self, lease: Lease) -> None:
-        self.membership.observe_one(lease, at=self._clock.now())
+        self._newest = newest(self._newest, lease.metadata.resource_version)
+        if self.membership.observe_one(lease, at=self._clock.now()):
+            self._stirred.set()
 
-    def _refused(self, intent: Intent, error: Invalid | Forbidden) -> None:
-        if isinstance(intent, CreateTombstone):
-            self.membership.tombstone_refused(intent.name, why=str(error)[:_TOLD])
-        log.warning("lease write refused", intent=type(intent).__name__, error=str(error))
 
-    def _backoff_s(self, error: KubeError) -> float:
-        retry_after_s = error.retry_after_s if isinstance(error, ApiError) else None
-        return retry_after_s or self._rng.uniform(0.2, 1.0)
+def _asked_s(error: KubeError) -> float:
+    """How long the server asked to be left alone."""
+    return (error.retry_after_s or 0.0) if isinstance(error, ApiError) else 0.0

@@ -75,6 +75,10 @@ class Rings:
         for work, _ in self._works.values():
             work.lead()
 
+    def why_not_alive(self) -> str | None:
+        """What a restart would cure, of one ring; None if there is nothing."""
+        return next(filter(None, (work.why_not_alive() for work, _ in self._works.values())), None)
+
     async def run(self) -> None:
         """Raises what ends the work on a ring for another reason than a Kubernetes answer: a fault of ours."""
         async with asyncio.TaskGroup() as tasks:

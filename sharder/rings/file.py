@@ -135,6 +135,7 @@ class FileRing:
         self._home = FileHome(
             client, self._document(), ring=file.spec.name, namespace=file.spec.lease_namespace
         )
+        self._work: RingWork | None = None
         self._led = asyncio.Event()
         self.synced = asyncio.Event()
         self.ended = asyncio.Event()
@@ -144,11 +145,15 @@ class FileRing:
         """This sharder acts from now on."""
         self._led.set()
 
+    def why_not_alive(self) -> str | None:
+        """What a restart would cure; None if there is nothing."""
+        return self._work.why_not_alive() if self._work is not None else None
+
     async def run(self) -> None:
         document = await self._remembered()
         scope = Scope(self._names, former=self._former(document))
         async with asyncio.TaskGroup() as tasks:
-            work = RingWork(
+            work = self._work = RingWork(
                 self._client,
                 self._discovery,
                 document,

@@ -50,6 +50,8 @@ class Progress:
     released: int | None = None
     last: Convergence | None = None
     rebalanced: Rebalanced | None = None
+    deferred: int = 0
+    """Names on objects that no shard ever had, and that wait until fewer such names are under care."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def plan_conditions(view: View, progress: Progress) -> list[Condition]:
         _ready(view, progress),
         _balanced(view, progress),
         _drain_stuck(progress),
-        _uncertain(view),
+        _uncertain(view, progress),
     ]
     is_releasing = progress.released is not None or progress.removed
     return [*conditions, _releasing(progress)] if is_releasing else conditions
@@ -211,13 +213,21 @@ def _releasing(progress: Progress) -> Condition:
     return Condition("Releasing", True, "ResourceRemoved", f"{count} objects still carry labels: {named}")
 
 
-def _uncertain(view: View) -> Condition:
+def _uncertain(view: View, progress: Progress) -> Condition:
     members = sorted(view.uncertain_members)
     problems = _some([str(problem) for problem in view.problems])
     if members:
         return Condition("MembersUncertain", True, "Silent", f"members do not renew: {', '.join(members)}")
     if problems:
         return Condition("MembersUncertain", True, "BadLease", problems)
+    if progress.deferred:
+        return Condition(
+            "MembersUncertain",
+            True,
+            "UnknownNames",
+            f"{progress.deferred} names on objects are no shard's and wait until others of them are dead; "
+            "who writes shard labels?",
+        )
     return Condition("MembersUncertain", False, "AllHeard", "")
 
 

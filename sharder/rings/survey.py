@@ -85,6 +85,7 @@ class Survey:
             removed=self._removed(),
             still_labelled=self._rebalance.still_labelled,
             released=released,
+            deferred=self._duty.roster.deferred,
         )
 
     def _released(self) -> int | None:
@@ -121,6 +122,7 @@ class Survey:
         metrics.oldest_unowned_s.labels(ring=ring).set(oldest_s)
         metrics.misplaced.labels(ring=ring).set(self._rebalance.misplaced)
         metrics.in_flight.labels(ring=ring).set(sum(progress.in_flight.values()))
+        metrics.deferred_names.labels(ring=ring).set(progress.deferred)
         metrics.missing_rights.labels(ring=ring).set(len(self._duty.denials))
         metrics.converged.labels(ring=ring).set(progress.is_converged and view.ring is not None)
         metrics.ring_version.labels(ring=ring).set(view.ring_version)

@@ -106,6 +106,10 @@ class RingWork:
         if _substance(old) != _substance(document):
             self._changed.set()
 
+    def why_not_alive(self) -> str | None:
+        """What a restart would cure; None if there is nothing."""
+        return self._roster.why_not_alive() if self._roster is not None else None
+
     def lead(self) -> None:
         """This sharder acts from now on."""
         self._is_leading = True
@@ -209,6 +213,7 @@ class RingWork:
                 scope=self._scope,
                 clock=self._clock,
                 rng=self._rng,
+                objects=self._client,
             )
         self._roster.configure(spec, kinds.labelled)
         self._roster.act(self._is_leading and self._is_ours())

@@ -20,10 +20,10 @@ from kubeio.errors import (
     ApiError,
     Expired,
     Forbidden,
+    HistoryWentBack,
     InputError,
     KubeError,
     NotFound,
-    ServerFailure,
     Unauthorized,
 )
 from kubeio.models import ListMeta
@@ -190,16 +190,12 @@ class Picture:
 
     async def _first_page(self) -> _Page:
         self._waiting.begin_list(self.area)  # before it is sent: what is settled from now on counts
+        seen = self._version
         page = await self._page("")
         self._denials.granted(self._right("list"))
         version = page.metadata.resource_version
-        if is_older(version, self._version):
-            raise ServerFailure(
-                f"LIST {self.resource.group_resource}",
-                status=200,
-                reason="StaleList",
-                message=f"the list is of version {version}, {self._version} was seen before",
-            )
+        if is_older(version, seen):  # lists of a picture are consistent reads
+            raise HistoryWentBack(f"LIST {self.resource.group_resource}", version=version, seen=seen)
         self._version = newest(self._version, version)
         return page
 

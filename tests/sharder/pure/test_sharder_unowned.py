@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import pytest
 
-from kubeio.errors import BadRequest, Forbidden, KubeError, ServerFailure
+from kubeio.errors import BadRequest, Forbidden, HistoryWentBack, KubeError, ServerFailure
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from sharder.unowned import picture
@@ -400,3 +400,19 @@ async def test_with_a_thousand_members_a_death_lists_the_dead_and_nothing_else()
         watched.servers.orphans.put("written-late")
         await asyncio.sleep(LIST_ORPHANS_S + 1)
         assert watched.news == ["default/orphan", "default/written-late"]
+
+
+async def test_a_list_that_is_older_than_what_was_seen_ends_the_work() -> None:
+    """etcd was restored from a backup: what is known here is of another history."""
+    watched = Watched(WEBSITES)
+    watched.fill(3)
+    running = asyncio.create_task(watched.unowned.run())
+    await asyncio.sleep(1)
+    watched.server.stale_list_at = 50
+    watched.server.error_event = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    watched.server.cut_streams()
+    await asyncio.sleep(30)
+    assert running.done()
+    with pytest.raises(ExceptionGroup) as caught:
+        await running
+    assert caught.group_contains(HistoryWentBack)
