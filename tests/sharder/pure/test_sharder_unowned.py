@@ -407,6 +407,7 @@ async def test_a_list_that_is_older_than_what_was_seen_ends_the_work() -> None:
     watched = Watched(WEBSITES)
     watched.fill(3)
     running = asyncio.create_task(watched.unowned.run())
+    watched.unowned.select([])
     await asyncio.sleep(1)
     watched.server.stale_list_at = 50
     watched.server.error_event = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
