@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 
+STRANGERS: Final = 0.1
+"""Drain labels that nobody asked for take this part of the room at most: anybody may write one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """One drain that its owner has not answered yet."""
+    """One drain that its owner has not answered yet; *asked* for by a sharder, or written by a stranger."""
 
     owner: str
     since: float
+    asked: bool = True
 
 
 class DrainBudget:
     """Handoffs in flight, by object, and the room that is left under the ring's two limits.
 
     A handoff past *timeout_s* no longer takes room, so that one shard that hangs does not stop all others; it is
-    still in flight and shows in `overdue`. Fed by the watch of drain labels: that, not our own writes, is the truth.
+    still in flight and shows in `overdue`. The shard itself gets one more handoff per timeout until it answers one.
+    Fed by the watch of drain labels: that, not our own writes, is the truth.
     Instants never go back, so handoffs stand in the order in which they will be overdue: no answer costs more than
     those that are.
     """
@@ -34,17 +41,22 @@ class DrainBudget:
         self.timeout_s = timeout_s
         self._handoffs: dict[Hashable, Handoff] = {}
         self._of_owner: Counter[str] = Counter()
+        self._strangers: Counter[str] = Counter()
+        """Those of them that nobody asked for."""
+        self._answered_at: dict[str, float] = {}
+        """When owners of what is in flight last answered a handoff."""
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._handoffs
 
-    def begin(self, key: Hashable, *, owner: str, at: float) -> None:
+    def begin(self, key: Hashable, *, owner: str, at: float, asked: bool = True) -> None:
         """The object *key* carries a drain label and belongs to *owner*; a repeated call keeps the first instant."""
         known = self._handoffs.get(key)
         if known is None or known.owner != owner:
             self.end(key)
-            self._handoffs[key] = Handoff(owner, at)
+            self._handoffs[key] = Handoff(owner, at, asked)
             self._of_owner[owner] += 1
+            self._strangers[owner] += not asked
 
     def begun_before(self, at: float) -> list[Hashable]:
         """Objects whose handoffs were known before *at*."""
@@ -55,13 +67,41 @@ class DrainBudget:
         known = self._handoffs.pop(key, None)
         if known is not None:
             self._of_owner[known.owner] -= 1
+            self._strangers[known.owner] -= not known.asked
+            if not self._of_owner[known.owner]:
+                del self._of_owner[known.owner], self._strangers[known.owner]
+                self._answered_at.pop(known.owner, None)
+
+    def answered(self, key: Hashable, *, at: float) -> None:
+        """The owner of *key* gave it up, or it is gone."""
+        known = self._handoffs.get(key)
+        if known is not None:
+            self._answered_at[known.owner] = at
+        self.end(key)
 
     def room(self, owner: str, *, at: float) -> int:
         """How many more drains may be asked of *owner* now."""
-        late = Counter(handoff.owner for _, handoff in self._overdue(at))
-        in_all = len(self._handoffs) - late.total()
-        of_owner = self._of_owner[owner] - late[owner]
-        return max(0, min(self.max_in_flight - in_all, self.max_per_owner - of_owner))
+        in_all, strangers = len(self._handoffs), self._strangers.total()
+        of_owner, strangers_of_owner = self._of_owner[owner], self._strangers[owner]
+        for _, late in self._overdue(at):
+            in_all -= 1
+            strangers -= not late.asked
+            of_owner -= late.owner == owner
+            strangers_of_owner -= late.owner == owner and not late.asked
+        limit = min(1, self.max_per_owner) if self.hangs(owner, at=at) else self.max_per_owner
+        return max(
+            0, min(_left(self.max_in_flight, in_all, strangers), _left(limit, of_owner, strangers_of_owner))
+        )
+
+    def hangs(self, owner: str, *, at: float) -> bool:
+        """Whether *owner* is late with a handoff and has answered none for the timeout."""
+        if at - self._answered_at.get(owner, float("-inf")) < self.timeout_s:
+            return False
+        return any(handoff.owner == owner for _, handoff in self._overdue(at))
+
+    def hangs_at(self, owner: str) -> float:
+        """From when on *owner*, which is late, counts as hanging if it answers nothing."""
+        return self._answered_at.get(owner, float("-inf")) + self.timeout_s
 
     def in_order(self, owners: Iterable[str], *, at: float) -> list[str]:
         """*owners* in the order in which they should be asked: who is late with a handoff comes last.
@@ -101,3 +141,8 @@ class DrainBudget:
             if handoff.since > at or (handoff.since == at and not including):
                 return
             yield key, handoff
+
+
+def _left(limit: int, count: int, strangers: int) -> int:
+    """What *count* handoffs leave of *limit*: *strangers* among them take a tenth of it at most, rounded up."""
+    return limit - (count - strangers) - min(strangers, math.ceil(limit * STRANGERS))

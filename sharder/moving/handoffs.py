@@ -18,8 +18,8 @@ from kubeio.errors import KubeError, NotFound
 from kubeio.models import Meta
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.moving.budget import DrainBudget, Handoff
-from sharder.planning.decisions import Decision, ReleaseDrain, Strip, UpdateDrain
-from sharder.planning.keys import Controlled, essential
+from sharder.planning.decisions import Decision, Nothing, ReleaseDrain, Strip, UpdateDrain, Wait
+from sharder.planning.keys import Controlled, Root, essential
 from sharder.planning.planner import Subject, plan
 from sharder.ringspec.spec import DrainPolicy
 from sharder.unowned.waiting import WorkKey
@@ -27,7 +27,7 @@ from sharder.unowned.watching import watch_objects
 from sharder.writing.objects import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kubeio.resource import Resource
     from sharder.writing.duty import Duty
@@ -40,7 +40,7 @@ SYNCS_WITHIN_S: Final = 10.0
 """Passes wait for the first lists of drain labels so long at most: one resource that fails stops no other."""
 
 
-def _tell_nobody() -> None:
+def _tell_nobody(_: WorkKey) -> None:
     """The default of `on_misled`."""
 
 
@@ -69,14 +69,15 @@ class Handoffs:
         """What came or changed since it was last planned."""
         self._look_at_all = True
         self._reported: set[str] = set()
+        self._forced: set[str] = set()
         self._unshown: set[WorkKey] = set()
         """Objects whose owner was asked to give them up, until a watch shows the request."""
         self.given_up = 0
         """Objects, without what they control, that were given up, or were gone before their owner answered."""
         self.answered_at = 0.0
         """When an owner last answered, on the sharder's clock."""
-        self.on_misled: Callable[[], None] = _tell_nobody
-        """Called when an object may have been passed on to where it does not belong: no watch shows it there."""
+        self.on_misled: Callable[[WorkKey], None] = _tell_nobody
+        """Called with an object that may have been passed on to where it does not belong: no watch shows it there."""
         self.on_ended: Callable[[WorkKey, Meta], None] | None = None
         """Called with an object, as it was last seen, that carries no drain label any more: the live page counts."""
 
@@ -145,7 +146,7 @@ class Handoffs:
             tasks.create_task(self._sync_in_time(), name="handoffs synced")
             tasks.create_task(self._follow_views(), name="look again on view")
             tasks.create_task(self._redirect(), name="redirect handoffs")
-            tasks.create_task(self._report(), name="report handoffs")
+            tasks.create_task(self.report(), name="report handoffs")
 
     async def _watch(self, resource: Resource, namespace: str) -> None:
         def on_denied() -> None:
@@ -227,19 +228,29 @@ class Handoffs:
 
     def _seen(self, resource: str, meta: Meta) -> WorkKey:
         work = WorkKey(resource, meta.key)
-        self._metas[work] = essential(meta, self._duty.spec.labels_read)
+        kept = self._metas[work] = essential(meta, self._duty.spec.labels_read)
         self._unshown.discard(work)
-        self.budget.begin(work, owner=meta.labels.get(self._duty.keys.shard, ""), at=self._duty.clock.now())
+        self.budget.begin(
+            work,
+            owner=meta.labels.get(self._duty.keys.shard, ""),
+            at=self._duty.clock.now(),
+            asked=self._is_wanted(work, kept),
+        )
         self._unlooked.add(work)
         self._stirred.set()
         return work
 
+    def _is_wanted(self, work: WorkKey, meta: Meta) -> bool:
+        """Whether a sharder would ask for that now: of roots, and for where they belong. Anybody may write labels."""
+        role = self._duty.kinds.role(self._duty.resource(work), meta)
+        return isinstance(role, Root) and isinstance(self._plan(work, meta), Nothing | Wait)
+
     def _ended(self, work: WorkKey) -> None:
         meta = self._metas.pop(work, None)
         if meta is not None and work in self._unlooked and isinstance(self._plan(work, meta), UpdateDrain):
-            self.on_misled()
+            self.on_misled(work)
         self._unlooked.discard(work)
-        self.budget.end(work)
+        self.budget.answered(work, at=self._duty.clock.now())
         self.answered_at = self._duty.clock.now()
         if self._is_given_up(work, meta):
             self.given_up += 1
@@ -286,7 +297,7 @@ class Handoffs:
         ):
             outcome = await duty.objects.write(resource, meta, decision)
             if outcome is Outcome.STALE and isinstance(decision, UpdateDrain):
-                self.on_misled()
+                self.on_misled(work)
             return outcome not in (Outcome.LATER, Outcome.DENIED)
         return True
 
@@ -296,12 +307,18 @@ class Handoffs:
         subject = Subject(meta, role, selected=duty.namespaces.selects(meta.namespace))
         return plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
 
-    async def _report(self) -> None:
-        """Name each owner that is late with handoffs once; how many they are, status and metrics say."""
+    async def report(self) -> None:
+        """Name each owner that is late with handoffs once, and force it if the ring wants that; until cancelled.
+
+        How many handoffs are late, status and metrics say.
+        """
         while True:
-            await self.wait_changed()
-            late = Counter(h.owner for h in self.budget.overdue(at=self._duty.clock.now()).values())
+            await self.wait_changed(at_most_s=self._forces_in_s())
+            now = self._duty.clock.now()
+            late = Counter(h.owner for h in self.budget.overdue(at=now).values())
             self._tell({owner: count for owner, count in late.items() if owner not in self._reported})
+            self._force(owner for owner in late if self.budget.hangs(owner, at=now))
+            self._forced &= late.keys()
             for owner in self._reported - late.keys():
                 log.info("handoffs no longer overdue", ring=self._duty.spec.name, shard=owner)
             self._reported = set(late)
@@ -316,5 +333,23 @@ class Handoffs:
                 note=f"shard {owner} has not passed objects on within {self._duty.spec.drain_timeout_s:g} s",
                 type="Warning",
             )
-            if self._duty.spec.drain_policy is DrainPolicy.FORCE:
+
+    def _force(self, owners: Iterable[str]) -> None:
+        """Have the Leases of *owners* taken, if the ring wants that: they answered nothing for the whole timeout.
+
+        An owner that answers, and keeps one object back, is not the reason: it would cost all its others a minute.
+        """
+        if self._duty.spec.drain_policy is not DrainPolicy.FORCE:
+            return
+        for owner in owners:
+            if owner not in self._forced:
+                self._forced.add(owner)
                 self._duty.roster.force(owner)
+
+    def _forces_in_s(self) -> float | None:
+        """When some owner that is late may have to be forced."""
+        if self._duty.spec.drain_policy is not DrainPolicy.FORCE:
+            return None
+        now = self._duty.clock.now()
+        waits = [self.budget.hangs_at(owner) - now for owner in self._reported - self._forced]
+        return max(0.0, min(waits)) if waits else None

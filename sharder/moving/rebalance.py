@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from kubeio.errors import Expired, Forbidden, KubeError, NotFound
+from kubeio.models import Meta
 from sharder.planning.decisions import (
     Assign,
     Decision,
@@ -39,7 +40,6 @@ from sharder.writing.objects import Outcome
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kubeio.models import Meta
     from kubeio.resource import Resource
     from sharder.moving.handoffs import Handoffs
     from sharder.unowned.waiting import Waiting
@@ -55,6 +55,10 @@ MAX_DEFERRED: Final = 5000
 MAX_DISPLACED: Final = 10_000
 """Roots remembered as not at their place, a megabyte; with more, what they control waits for a later circle."""
 RETRY_S: Final = 1.0
+MAX_MISLED: Final = 1_000
+"""Objects remembered that were passed on to where they do not belong; with more, a circle finds the rest."""
+CORRECT_EVERY_S: Final = 0.5
+"""Such an object is read this often at most: drain labels can be forged hundreds of times a second."""
 STALLED_S: Final = 5.0
 """With no handoff begun or ended for so long, and then for twice that, another circle looks for lost requests."""
 LONGEST_RETRY_S: Final = 30.0
@@ -107,13 +111,15 @@ class Rebalance:
     def __init__(self, duty: Duty, handoffs: Handoffs, waiting: Waiting, mover: Mover) -> None:
         self._duty = duty
         self._handoffs = handoffs
-        handoffs.on_misled = self.nudge
+        handoffs.on_misled = self.look_at
         self._waiting = waiting
         self._mover = mover
         self._ancestry = Ancestry(duty.kinds, duty.objects.read_controller)
         self._deferred: dict[str, deque[Misplaced]] = {}
         self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
         self._nudged = asyncio.Event()
+        self._misled: set[WorkKey] = set()
+        self._was_misled = asyncio.Event()
         self._stalls = 0
         self._may_be_stopped = False
         self.converged_version: int | None = None
@@ -146,9 +152,51 @@ class Rebalance:
         """One more circle, without doubt about what the last one found."""
         self._nudged.set()
 
+    def look_at(self, work: WorkKey) -> None:
+        """Read one object and see to it: it may be where it does not belong. A circle would cost far more."""
+        if len(self._misled) < MAX_MISLED:
+            self._misled.add(work)
+        self._was_misled.set()
+
     async def run(self) -> None:
         await self._handoffs.synced.wait()
         await self._duty.namespaces.synced.wait()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._correct(), name="misled objects")
+            tasks.create_task(self._go_round(), name="passes")
+
+    async def _correct(self) -> None:
+        """Look at what was misled, a batch at a time; where it is too much, in a circle now and then."""
+        nudged_at = -math.inf
+        while True:
+            await self._was_misled.wait()
+            self._was_misled.clear()
+            works, self._misled = self._misled, set()
+            async with asyncio.TaskGroup() as tasks:
+                circle = Circle(self._ring_version)
+                for work in works:
+                    await self._look_at_one(work, circle)
+                self._send_what_has_room(circle, tasks)
+            is_left = len(works) >= MAX_MISLED or bool(self._deferred)
+            if is_left and self._duty.clock.now() - nudged_at >= LONGEST_RETRY_S:
+                nudged_at = self._duty.clock.now()
+                self.nudge()
+            await asyncio.sleep(CORRECT_EVERY_S)
+
+    async def _look_at_one(self, work: WorkKey, circle: Circle) -> None:
+        resource = self._duty.resource(work)
+        named = Meta(name=work.key.name, namespace=work.key.namespace)
+        try:
+            meta = await self._duty.objects.read(resource, named)
+        except KubeError as error:
+            log.warning("object could not be read", object=str(work), error=str(error))
+            self._misled.add(work)
+            self._was_misled.set()
+            return
+        if meta is not None:
+            await self._look_at_page(resource, [meta], circle)
+
+    async def _go_round(self) -> None:
         idle, version = 0, self._ring_version
         while True:
             self._nudged.clear()

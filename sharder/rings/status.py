@@ -32,7 +32,7 @@ class Progress:
     """What the rooms of one ring count at the moment.
 
     *late* is handoffs past their timeout, by owner; *denied* tells the rights that are missing, one text for each,
-    *failing* what the server has failed to do for a while.
+    *failing* what the server has failed to do for a while. *late_objects* are the first of what is past its timeout.
     *removed* are resources taken out of the spec whose objects are being given up, *still_labelled* how many of them
     the last pass saw, None if it could not see all. *released* are objects given up since this sharder began to give
     the whole ring up, without what they control; None unless the ring is being deleted.
@@ -45,6 +45,7 @@ class Progress:
     paused: bool
     denied: Sequence[str] = ()
     failing: Sequence[str] = ()
+    late_objects: Sequence[str] = ()
     removed: Sequence[str] = ()
     still_labelled: int | None = None
     released: int | None = None
@@ -200,7 +201,8 @@ def _drain_stuck(progress: Progress) -> Condition:
     if not progress.late:
         return Condition("DrainStuck", False, "None", "")
     named = ", ".join(f"{shard} ({count})" for shard, count in sorted(progress.late.items()))
-    return Condition("DrainStuck", True, "DrainTimeout", f"handoffs past drainTimeoutSeconds: {named}")
+    first = f"; first: {', '.join(progress.late_objects)}" if progress.late_objects else ""
+    return Condition("DrainStuck", True, "DrainTimeout", f"handoffs past drainTimeoutSeconds: {named}{first}")
 
 
 def _releasing(progress: Progress) -> Condition:

@@ -6,7 +6,8 @@ Owns no state but the last convergences; decides nothing. Built by `ringwork` wh
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from sharder.membership.lives import State
 from sharder.rings.status import Convergence, Progress, Rebalanced, plan_conditions, plan_status
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from sharder.rings.reporter import Reporter
     from sharder.unowned.waiting import Waiting
     from sharder.writing.duty import Duty
+
+
+LATE_NAMED: Final = 3
+"""Objects past their timeout that the condition names, the longest ones."""
 
 
 class Survey:
@@ -69,13 +74,15 @@ class Survey:
 
     def _progress(self) -> Progress:
         now = self._duty.clock.now()
-        late = Counter(handoff.owner for handoff in self._handoffs.budget.overdue(at=now).values())
+        overdue = self._handoffs.budget.overdue(at=now)
+        late = Counter(handoff.owner for handoff in overdue.values())
         self._note_convergence()
         released = self._released()
         return Progress(
             unassigned=len(self._waiting) if released is None else 0,
             in_flight=self._handoffs.budget.in_flight(),
             late=late,
+            late_objects=[str(work) for work in islice(overdue, LATE_NAMED)],
             is_converged=self._rebalance.is_converged,
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),

@@ -32,6 +32,7 @@ def test_a_shard_that_hangs_with_every_handoff_stops_the_others_only_until_the_t
     assert limits.next_deadline(at=59) == 60
     assert limits.room("other", at=60) == 1
     assert limits.room("other", at=62) == 3
+    assert limits.room("hangs", at=62) == 1
     assert sorted(limits.overdue(at=61)) == [0, 1]  # type: ignore[type-var]  # keys are ints here
     assert limits.in_flight() == {"hangs": 3}
 
@@ -74,3 +75,31 @@ def test_handoffs_known_before_an_instant_are_told_by_their_first_instant() -> N
     budget.begin("early", owner="a", at=5.0)
     budget.begin("late", owner="a", at=3.0)
     assert budget.begun_before(3.0) == ["early"]
+
+
+def test_drains_that_nobody_asked_for_take_a_tenth_of_the_room_at_most() -> None:
+    limits = budget(total=100, per_owner=20)
+    for number in range(1000):
+        limits.begin(number, owner=f"s-{number % 10}", at=0, asked=False)
+    assert limits.room("s-0", at=1) == 18
+    assert limits.room("other", at=1) == 20
+    for number in range(88):
+        limits.begin(f"asked-{number}", owner=f"t-{number % 8}", at=1)
+    assert limits.room("s-0", at=1) == 2
+    for number in range(1000):
+        limits.end(number)
+    assert limits.room("s-0", at=1) == 12
+    assert limits.room("s-0", at=61) == 20, "what is overdue takes no room"
+
+
+def test_an_owner_that_hangs_is_tried_with_one_handoff_per_timeout_until_it_answers() -> None:
+    limits = budget(total=9)
+    for number in range(3):
+        limits.begin(number, owner="hangs", at=0)
+    assert limits.room("hangs", at=59) == 0
+    assert limits.room("hangs", at=60) == 1
+    limits.begin("probe", owner="hangs", at=60)
+    assert [limits.room("hangs", at=at) for at in (61, 119, 120)] == [0, 0, 1]
+    limits.answered("probe", at=125)
+    assert limits.room("hangs", at=125) == 3, "it answers, and keeps three objects back"
+    assert limits.room("hangs", at=185) == 1

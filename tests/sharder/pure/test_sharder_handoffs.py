@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 import msgspec
@@ -13,8 +15,10 @@ from kubeio.models import Meta, Object, ObjectKey
 from kubeio.resource import Resource
 from kubeio.watches.watch import Changed, ListDone, ListStarted, Removed
 from sharder.moving.handoffs import Handoffs
+from sharder.ringspec.spec import DrainPolicy
 from sharder.unowned.waiting import WorkKey
 from sharder.writing.duty import Duty
+from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.test_sharder_mover import OF_A, OF_B, TWO, Ring, Roster
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta
 
@@ -29,12 +33,12 @@ async def test_a_forged_request_that_ended_before_it_was_looked_at_is_told() -> 
     ring = Ring(Roster(TWO, "a-1", "b-1"))
     handoffs = Handoffs(cast(Duty, ring), rng=random.Random(1))
     told: list[str] = []
-    handoffs.on_misled = lambda: told.append("misled")
+    handoffs.on_misled = lambda work: told.append(work.key.name)
     for name in (OF_A, OF_B):  # the second one is asked for rightly
         seen = Object(asked(name, owner="a-1", to="b-1"), b"{}")
         handoffs.take(WEBSITES, "", Changed(seen, is_new=True))
         handoffs.take(WEBSITES, "", Removed(seen))
-    assert told == ["misled"]
+    assert told == [OF_A]
 
 
 # ---- how many were given up -----------------------------------------------------------------------------------
@@ -84,3 +88,74 @@ async def test_a_request_that_was_answered_before_its_writer_heard_of_it_counts_
     handoffs.take(WEBSITES, "", ListStarted())
     handoffs.take(WEBSITES, "", ListDone("7"))
     assert handoffs.given_up == 1
+
+
+# ---- who is forced ------------------------------------------------------------------------------------------------
+
+
+class Forcing(Roster):
+    """Notes whose Lease is to be taken, and when."""
+
+    def __init__(self) -> None:
+        super().__init__(TWO, "a-1", "b-1")
+        self.forced: list[tuple[str, float]] = []
+
+    def force(self, name: str) -> None:
+        self.forced.append((name, asyncio.get_running_loop().time()))
+
+
+@asynccontextmanager
+async def reporting(roster: Forcing) -> AsyncIterator[Handoffs]:
+    ring = Ring(roster)
+    ring.spec = make_spec(drain_policy=DrainPolicy.FORCE, drain_timeout_s=60.0)
+    handoffs = Handoffs(cast(Duty, ring), rng=random.Random(1))
+    running = asyncio.create_task(handoffs.report())
+    yield handoffs
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+def asks(handoffs: Handoffs, name: str) -> None:
+    seen = Object(asked(name, owner="a-1", to="b-1"), b"{}")
+    handoffs.take(WEBSITES, "", Changed(seen, is_new=True))
+
+
+async def test_an_owner_that_answers_is_not_forced_for_one_object_that_it_keeps() -> None:
+    roster = Forcing()
+    async with reporting(roster) as handoffs:
+        asks(handoffs, "kept")
+        for number in range(20):
+            asks(handoffs, f"other-{number}")
+            await asyncio.sleep(20)
+            ends(handoffs, asked(f"other-{number}", owner="a-1", to="b-1"))
+        assert roster.forced == []
+        answered_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(59)
+        assert roster.forced == []
+        await asyncio.sleep(2)
+        assert [name for name, _ in roster.forced] == ["a-1"]
+        assert roster.forced[0][1] == pytest.approx(answered_at + 60, abs=0.5)
+
+
+async def test_an_owner_that_answers_nothing_for_the_timeout_is_forced_once() -> None:
+    roster = Forcing()
+    async with reporting(roster) as handoffs:
+        began_at = asyncio.get_running_loop().time()
+        asks(handoffs, "one")
+        asks(handoffs, "two")
+        await asyncio.sleep(300)
+        assert [name for name, _ in roster.forced] == ["a-1"]
+        assert roster.forced[0][1] == pytest.approx(began_at + 60, abs=0.5)
+
+
+async def test_drain_labels_that_a_sharder_would_not_write_take_little_room() -> None:
+    handoffs = given_up(Ring(Roster(TWO, "a-1", "b-1")))
+    limit = handoffs.budget.max_per_owner
+    for number in range(1000):
+        name = f"site-{number}"
+        assert TWO.ring is not None
+        member = TWO.ring.owner(f"example.com_ns_{name}")
+        meta = asked(name, owner=f"{member}-1", to="stranger")
+        handoffs.take(WEBSITES, "", Changed(Object(meta, b"{}"), is_new=True))
+    assert handoffs.budget.room("a-1", at=asyncio.get_running_loop().time()) >= 0.8 * limit

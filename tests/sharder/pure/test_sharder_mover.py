@@ -21,6 +21,8 @@ from prometheus_client import CollectorRegistry
 from kubeio.errors import ServerFailure, TooManyRequests
 from kubeio.models import Meta, ObjectKey
 from kubeio.resource import Resource
+from kubeio.rest.client import Client
+from kubeio.rest.events import EventRecorder, Regarding
 from sharder.membership.evidence import Evidence
 from sharder.membership.lives import State
 from sharder.membership.view import View
@@ -159,6 +161,14 @@ class Ring:
         self.metrics = SharderMetrics(CollectorRegistry())
         self.clock = LoopClock()
         self.scope = EVERYWHERE
+        self.ring = Regarding("ringleader.dev/v1alpha1", "ControllerRing", SPEC.name)
+        self.events = EventRecorder(
+            cast(Client, None),  # nothing is written before `run`
+            reporter="test",
+            instance="test",
+            clock=self.clock,
+            rng=random.Random(1),
+        )
         self.waiting = Waiting()
         self.pace = Pace(clock=self.clock, rng=random.Random(1))
         self.mover = Mover(cast(Duty, self), self.waiting, rng=random.Random(1), pace=self.pace)

@@ -115,6 +115,9 @@ class Server:
             yield Page([Object(meta, b"{}")], "1", "", None)
             await asyncio.sleep(0.5)
 
+    async def read(self, resource: Resource, meta: Meta) -> Meta | None:
+        return self.objects.get(meta.name)
+
     async def read_controller(self, controller: ControllerName) -> ControllerSeen:
         self.reads += 1
         found = self.objects.get(controller.name)
@@ -404,3 +407,23 @@ async def test_with_too_many_objects_under_way_controlled_ones_wait_for_a_later_
         ring.acknowledge(OF_A)
         await asyncio.sleep(10)
         assert ring.server.asked == [(OF_A, "a-1"), (page, "b-1")]
+
+
+# ---- what strangers do --------------------------------------------------------------------------------------------
+
+
+async def test_an_object_that_was_misled_is_corrected_by_itself_without_a_circle() -> None:
+    ring = Ring(TWO)
+    ring.server.own(OF_A, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(10)
+        assert ring.server.circles == 1
+        for _ in range(100):
+            ring.server.own(OF_A, "b-1")
+            ring.rebalance.look_at(WorkKey(WEBSITES.group_resource, ObjectKey("ns", OF_A)))
+            await asyncio.sleep(0.1)
+            if ring.server.objects[OF_A].labels.get(KEYS.drain):
+                ring.acknowledge(OF_A)
+        assert 10 <= len(ring.server.asked) <= 21, "twice a second at most"
+        assert set(ring.server.asked) == {(OF_A, "a-1")}
+        assert ring.server.circles == 1

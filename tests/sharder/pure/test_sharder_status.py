@@ -102,6 +102,10 @@ def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> Non
     late = condition("DrainStuck", TWO, replace(IDLE, late={"b-1": 2, "a-1": 1}))
     assert late.status
     assert late.message.endswith("a-1 (1), b-1 (2)")
+    named = condition(
+        "DrainStuck", TWO, replace(IDLE, late={"a-1": 1}, late_objects=["websites.example.com/ns/x"])
+    )
+    assert named.message.endswith("a-1 (1); first: websites.example.com/ns/x")
     view = make_view({"a-1": State.UNCERTAIN}, {"a": "a-1"})
     assert condition("MembersUncertain", view).message == "members do not renew: a"
     assert not condition("MembersUncertain", TWO).status
