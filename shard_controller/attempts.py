@@ -22,6 +22,7 @@ import msgspec
 from kubeio.errors import Conflict, Forbidden, Invalid, KubeError
 from kubeio.models import Meta, Object
 from kubeio.queues.workqueue import WorkQueue
+from kubeio.rest.events import Regarding
 from shard_controller import finalizers
 from shard_controller.api import Controller
 from shard_controller.blocking import SyncContext
@@ -144,12 +145,20 @@ class Attempts(Generic[M]):
         self._metrics.results["error"].inc()
         self._metrics.errors.inc()
         self._metrics.terminal.inc()
+        self._metrics.unfit.inc()
         self._around.log.error(
             "object does not fit the model",
             object=str(task.key),
             error=str(error),  # the field and its type; never the value: it may be a Secret's
             version=current.meta.resource_version,
             remedy="correct the object, or give the model's field a default",
+        )
+        self._around.events.record(
+            Regarding.of(self._around.cache.primary.resource, current.meta),
+            reason="Unfit",
+            action="Decode",
+            note=str(error),
+            type="Warning",
         )
         self._history.failed(task, error)
         self._queue.forget(task)

@@ -15,7 +15,7 @@ import structlog
 
 from kubeio.clock import Clock
 from kubeio.errors import InputError
-from kubeio.models import HasMeta, Meta, Object, ObjectKey, OwnerReference
+from kubeio.models import Meta, Object, ObjectKey, OwnerReference
 from kubeio.resource import Resource
 from kubeio.watches.forms import RAW
 from kubeio.watches.store import Change, Store
@@ -27,8 +27,9 @@ from shard_controller.watched import Watch
 
 T = TypeVar("T")
 log = structlog.get_logger("shard_controller")
-_meta_decoder = msgspec.json.Decoder(HasMeta)
 WRITTEN_FOR_S = 60.0
+MAX_UNFIT = 1000
+"""Unfit objects whose version is remembered; beyond that they are logged again."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -39,11 +40,6 @@ class Task(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     def __str__(self) -> str:
         return f"{self.resource} {self.key}"
-
-
-def object_from(raw: bytes) -> Object:
-    """The object whose JSON is *raw*."""
-    return Object(_meta_decoder.decode(raw).metadata, raw)
 
 
 def version_of(meta: Meta) -> int:
@@ -203,6 +199,27 @@ class WatchedKind(Kind):
     def __init__(self, watch: Watch[Any], resource: Resource, *, clock: Clock) -> None:
         super().__init__(resource, clock=clock, declared=watch.resource, remembers=True)
         self.watch = watch
+        self._unfit: dict[ObjectKey, str] = {}  # logged: key to resourceVersion
+
+    def decode(self, resource: Declared[T], found: Object) -> T | None:
+        """The model of *found*; None if it does not fit, which is logged once per version."""
+        try:
+            return resource.decode(found.raw)
+        except msgspec.ValidationError as error:
+            meta = found.meta
+            if self._unfit.get(meta.key) != meta.resource_version:
+                if len(self._unfit) >= MAX_UNFIT:
+                    self._unfit.clear()
+                self._unfit[meta.key] = meta.resource_version
+                log.error(
+                    "object does not fit the model",
+                    resource=self.name,
+                    object=str(meta.key),
+                    error=str(error),
+                    version=meta.resource_version,
+                    remedy="correct the object; until then ctx.list leaves it out",
+                )
+            return None
 
 
 class Cache:

@@ -178,7 +178,8 @@ class Context(Generic[M]):
 
         In the object's namespace unless told otherwise; an empty *namespace* means all. *index*: those for which
         that index gives that value, as in `index=("by-node", "node-7")`; without it the cost is O(all objects).
-        Raises: InputError, msgspec.ValidationError.
+        A watched object that does not fit its model is logged and left out: it concerns others too.
+        Raises: InputError, msgspec.ValidationError for an owned one.
         """
         watched = self._watched(resource)
         kind = watched or self._kind(resource)
@@ -188,7 +189,10 @@ class Context(Generic[M]):
         if index is not None and watched is None:
             known = [key for key in kind.by_index(*index) if key in known]
         keys = sorted(key for key in known if anywhere or key.namespace == where)
-        return [resource.decode(found.raw) for key in keys if (found := kind.get(key)) is not None]
+        objects = [found for key in keys if (found := kind.get(key)) is not None]
+        if watched is None:
+            return [resource.decode(found.raw) for found in objects]
+        return [model for found in objects if (model := watched.decode(resource, found)) is not None]
 
     @staticmethod
     def _known(kind: Kind, index: tuple[str, str] | None) -> Sequence[ObjectKey]:

@@ -40,6 +40,12 @@ class ControllerMetrics:
             "Total number of terminal reconciliation errors per controller",
             controller,
         )
+        self.unfit = _counter(
+            registry,
+            "ringleader_shard_unfit_objects",
+            "Objects that do not fit the model, counted per version",
+            controller,
+        )
         self.timeouts = _counter(
             registry,
             "controller_runtime_reconcile_timeouts",

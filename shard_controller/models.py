@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from kubeio.decoding import UNREADABLE, meta_of
 from kubeio.errors import InputError
-from kubeio.models import HasMeta
 
 M = TypeVar("M")
 
@@ -34,7 +34,6 @@ _SAFE: Final = (
 )
 """How messages of msgspec begin that repeat nothing of the object but names of fields."""
 _AT: Final = re.compile(r" - at `[^`]*`\Z")
-_meta_decoder = msgspec.json.Decoder(HasMeta)
 
 
 def decoder(model: type[M]) -> Callable[[bytes], M]:
@@ -113,13 +112,15 @@ def _pydantic_decoder(model: type[M]) -> Callable[[bytes], M]:
 def _named(raw: bytes) -> str:
     """Which object *raw* is, for messages; empty if it is none."""
     try:
-        return f"{_meta_decoder.decode(raw).metadata.key}: "
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return f"{meta_of(raw).key}: "
+    except UNREADABLE:
         return ""
 
 
 def _told(error: Exception) -> str:
-    if not isinstance(error, msgspec.DecodeError | UnicodeDecodeError):
+    if isinstance(error, RecursionError):
+        return "Nested too deep to be decoded"
+    if not isinstance(error, UNREADABLE):
         return f"{type(error).__name__} in the model's own code"
     message = str(error)
     if message.startswith(_SAFE):

@@ -148,6 +148,10 @@ class Worker(Generic[M]):
             # an unfinished child was put back, and waits as long as its root
             log.warning("handoff not finished", object=str(task), error=str(error))
             self._queue.add_rate_limited(task)
+        except Exception as error:  # whatever an object brings about, the others go on
+            self._history.failed(task, error)
+            log.error("object not handled", object=str(task), error=str(error), exc_info=error)
+            self._queue.add_rate_limited(task)
         finally:
             self._gate.end()
             self._queue.done(task)

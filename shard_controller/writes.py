@@ -16,13 +16,14 @@ import structlog
 
 from kubeio.backoff import exponential_s, jittered_s
 from kubeio.clock import Clock
+from kubeio.decoding import object_from
 from kubeio.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound, ServerFailure, Unreachable
 from kubeio.labels import json_pointer
 from kubeio.leases.lease import Leases
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch, MergePatch, Patch
 from kubeio.rest.client import Client
-from shard_controller.cache import Kind, object_from, version_of
+from shard_controller.cache import Kind, version_of
 from shard_controller.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused, StatusMissing
 from shard_controller.fence import Fence
 from shard_controller.journal import Journal

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import resource
 import sys
 from pathlib import Path
 
 import structlog
 
 from devcluster.embedded.process import serve
+
+_DEEPEST = 60_000
+"""Frames of Python: API servers take JSON that is nested 10,000 deep, and schemas are walked in steps of several."""
+_STACK_BYTES = 512 * 1024 * 1024
 
 
 def main() -> None:
@@ -20,6 +25,10 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=20_000, help="events kept per resource")
     parser.add_argument("--die-with-stdin", action="store_true", help="end when standard input closes")
     options = parser.parse_args()
+    sys.setrecursionlimit(_DEEPEST)  # no code of users runs in this process
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = _STACK_BYTES if most == resource.RLIM_INFINITY else min(_STACK_BYTES, most)
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted, most))
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
     options.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     work = serve(

@@ -8,14 +8,16 @@ from __future__ import annotations
 import email.utils
 import functools
 import http
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
 import msgspec
 
+from kubeio.decoding import UNREADABLE, Unfit, decode_pruned, members, object_from, pruned, unfit
 from kubeio.errors import ApiError, Expired, api_error
-from kubeio.models import HasMeta, ListMeta, Object
+from kubeio.models import ListMeta, Object
 from kubeio.rest.exchange import Answer
 
 T = TypeVar("T")
@@ -41,25 +43,30 @@ class _RawList(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list. An empty *continue_* means the last one; *remaining* is the server's guess, if any."""
+    """A part of a list. An empty *continue_* means the last one; *remaining* is the server's guess, if any.
+
+    *unfit*: objects of it whose metadata cannot be read; they are not among *objects*.
+    """
 
     objects: list[Object]
     resource_version: str
     continue_: str
     remaining: int | None
+    unfit: Sequence[Unfit] = ()
 
 
 _decode_status = msgspec.json.Decoder(_Status).decode
 _decode_list = msgspec.json.Decoder(_RawList).decode
-_decode_meta = msgspec.json.Decoder(HasMeta).decode
+_LIST_LEVELS = 2
+"""How deep the objects of a list lie in it."""
 
 
 def failure(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
     """The error that *answer*, of status 300 or above, stands for; *now* by the wall clock."""
     headers = answer.headers()
     try:
-        status = _decode_status(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = decode_pruned(_decode_status, answer.body)
+    except UNREADABLE:
         text = " ".join(answer.body[:2000].decode("utf-8", "replace").split())
         status = _Status(message=text[:_SHOWN_CHARACTERS] or "(no message)")
     retry_after_s = parse_retry_after(headers.get("retry-after", ""), now=now)
@@ -101,25 +108,45 @@ class Unexpected(Exception):
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """*body* as *kind*; `bytes` gives it as it came. Raises Unexpected."""
+    """*body* as *kind*; `bytes` gives it as it came. Raises Unexpected.
+
+    Of JSON nested too deep for Python a Struct is given without what lies deeper than its own fields.
+    """
     if kind is bytes:
         return cast(T, body)
+    decoder = _decoder(cast(Any, kind)).decode
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     try:
-        return cast(T, _decoder(cast(Any, kind)).decode(body))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return cast(T, decode_pruned(decoder, body) if is_struct else decoder(body))
+    except (*UNREADABLE, RecursionError) as error:
         raise _unexpected(body, error) from error
 
 
 def decode_page(body: bytes) -> Page:
     """*body* of a list: each object's metadata decoded, the object itself as bytes. Raises Unexpected."""
     try:
-        listed = _decode_list(body)
-        # bytes(): a Raw is a view that would keep the whole page alive
-        objects = [Object(_decode_meta(raw).metadata, bytes(raw)) for raw in listed.items or ()]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        listed, raws = _list(body)
+    except UNREADABLE as error:
         raise _unexpected(body, error) from error
+    objects: list[Object] = []
+    unreadable: list[Unfit] = []
+    for raw in raws:
+        whole = bytes(raw)  # a Raw is a view that would keep the whole page alive
+        try:
+            objects.append(object_from(whole))
+        except UNREADABLE as error:
+            unreadable.append(unfit(whole, error))
     meta = listed.metadata
-    return Page(objects, meta.resource_version, meta.continue_, meta.remaining_item_count)
+    return Page(objects, meta.resource_version, meta.continue_, meta.remaining_item_count, unreadable)
+
+
+def _list(body: bytes) -> tuple[_RawList, Iterable[bytes | msgspec.Raw]]:
+    """The list *body* and the JSON of its objects. Raises what is in UNREADABLE."""
+    try:
+        listed = _decode_list(body)
+    except RecursionError:
+        return _decode_list(pruned(body, _LIST_LEVELS)), members(body, b"items", depth=_LIST_LEVELS)
+    return listed, listed.items or ()
 
 
 @functools.cache

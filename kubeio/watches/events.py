@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
+from kubeio.decoding import UNREADABLE, Unfit, decode_pruned, members, meta_of, object_from, unfit
 from kubeio.errors import ApiError, KubeError, Unreachable, api_error
-from kubeio.models import HasMeta, Object
+from kubeio.models import Object
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
@@ -82,38 +83,43 @@ class _Status(msgspec.Struct):
     details: _StatusDetails | None = None
 
 
-_BEGINNINGS: Final = ((b'{"type":"ADDED","object":', True), (b'{"type":"MODIFIED","object":', False))
+_BEGINNINGS: Final = (
+    (b'{"type":"ADDED","object":', "ADDED"),
+    (b'{"type":"MODIFIED","object":', "MODIFIED"),
+    (b'{"type":"DELETED","object":', "DELETED"),
+)
 """As API servers write most lines: what follows, but for the last brace, is the object."""
-_line_decoder = msgspec.json.Decoder(_Line)
-_meta_decoder = msgspec.json.Decoder(HasMeta)
+_decode_line = msgspec.json.Decoder(_Line).decode
 _status_decoder = msgspec.json.Decoder(_Status)
 
 
-def decode_line(line: bytes, attempted: str) -> Changed | Removed | Bookmark | InitialEventsEnd:
+def decode_line(line: bytes, attempted: str) -> Changed | Removed | Bookmark | InitialEventsEnd | Unfit:
     """What one *line* of the watch *attempted* says. The object's bytes are a copy of their own.
 
-    Raises: the ApiError that an ERROR event carries; Unreachable if the line is torn or unreadable.
+    Raises: the ApiError that an ERROR event carries; Unreachable if the line is torn or no event.
     """
-    for beginning, is_new in _BEGINNINGS:
+    for beginning, said in _BEGINNINGS:
         if line.startswith(beginning):
-            raw = line[len(beginning) : -1]
             try:
-                return Changed(Object(_meta_decoder.decode(raw).metadata, raw), is_new=is_new)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                break  # written in another way, or torn
+                found = object_from(line[len(beginning) : -1])
+            except UNREADABLE:
+                break  # written in another way, torn, or unfit
+            return Removed(found) if said == "DELETED" else Changed(found, is_new=said == "ADDED")
     return _decoded(line, attempted)
 
 
-def _decoded(line: bytes, attempted: str) -> Changed | Removed | Bookmark | InitialEventsEnd:
+def _decoded(line: bytes, attempted: str) -> Changed | Removed | Bookmark | InitialEventsEnd | Unfit:
     try:
-        parsed = _line_decoder.decode(line)
-        raw = bytes(parsed.object)
-        if parsed.type == "ERROR":
+        said, raw = _taken_apart(line)
+        if said == "ERROR":
             raise _error(raw, attempted)
-        meta = _meta_decoder.decode(raw).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Unreachable(attempted, f"unreadable watch event ({error})", maybe_done=False) from error
-    match parsed.type:
+    try:
+        meta = meta_of(raw)
+    except UNREADABLE as error:
+        return unfit(raw, error)
+    match said:
         case "MODIFIED":
             return Changed(Object(meta, raw), is_new=False)
         case "ADDED":
@@ -126,6 +132,15 @@ def _decoded(line: bytes, attempted: str) -> Changed | Removed | Bookmark | Init
             return Bookmark(meta.resource_version)
         case unknown:
             raise Unreachable(attempted, f"unknown watch event {unknown!r}", maybe_done=False)
+
+
+def _taken_apart(line: bytes) -> tuple[str, bytes]:
+    """Type and object of the event in *line*. Raises what is in UNREADABLE."""
+    try:
+        parsed = _decode_line(line)
+    except RecursionError:
+        return decode_pruned(_decode_line, line).type, next(members(line, b"object"), b"")
+    return parsed.type, bytes(parsed.object)
 
 
 def _error(raw: bytes, attempted: str) -> ApiError:

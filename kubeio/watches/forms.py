@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from kubeio.decoding import members
+
 _TOKEN: Final = b'"managedFields"'
 _COLON, _COMMA, _CLOSE = b":,}"
 
@@ -66,7 +68,7 @@ def without_managed_fields(raw: bytes) -> bytes:
     begin = raw.find(_TOKEN)
     if begin < 0:
         return raw
-    value = bytes(_managed_decoder.decode(raw).metadata.managed_fields)
+    value = _managed_fields(raw)
     if not value:
         return raw
     begin_of_value = begin + len(_TOKEN) + 1
@@ -80,7 +82,19 @@ def without_managed_fields(raw: bytes) -> bytes:
         return raw[:begin] + raw[end + 1 :]
     if is_plain and raw[end] == _CLOSE and raw[begin - 1] == _COMMA:
         return raw[: begin - 1] + raw[end:]
-    return _rebuilt(raw)
+    try:
+        return _rebuilt(raw)
+    except RecursionError:
+        return raw  # no model can be decoded from it either
+
+
+def _managed_fields(raw: bytes) -> bytes:
+    """The value of `metadata.managedFields`; empty if there is none."""
+    try:
+        return bytes(_managed_decoder.decode(raw).metadata.managed_fields)
+    except RecursionError:
+        metadata = next(members(raw, b"metadata"), b"")
+        return next(members(metadata, b"managedFields"), b"")
 
 
 def with_annotations(raw: bytes, annotations: Mapping[str, str]) -> bytes:

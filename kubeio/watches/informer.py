@@ -106,11 +106,26 @@ class Informer:
                 )
 
     def _learn(self, obj: Object) -> None:
-        change = self.store.learn(obj)
-        if change is not None:
-            self._on_change(change)
+        try:
+            change = self.store.learn(obj)
+            if change is not None:
+                self._on_change(change)
+        except Exception as error:  # whatever an object brings about, the others go on
+            self._failed(obj.meta.key, error)
 
     def _remove(self, key: ObjectKey, *, as_of: str) -> None:
-        known = self.store.remove(key, as_of=as_of)
-        if known is not None:
-            self._on_change(Change(key, known.meta, None))
+        try:
+            known = self.store.remove(key, as_of=as_of)
+            if known is not None:
+                self._on_change(Change(key, known.meta, None))
+        except Exception as error:  # whatever an object brings about, the others go on
+            self._failed(key, error)
+
+    def _failed(self, key: ObjectKey, error: Exception) -> None:
+        _log.error(
+            "object not taken in",
+            resource=self.source.resource.group_resource,
+            object=str(key),
+            error=f"{type(error).__name__}: {error}",
+            exc_info=error,
+        )

@@ -14,13 +14,13 @@ from typing import Final
 
 import msgspec
 
-from kubeio.models import HasMeta, Meta, Object, ObjectKey
+from kubeio.decoding import meta_of, object_from
+from kubeio.models import Meta, Object, ObjectKey
 from kubeio.watches.forms import PLAIN, Form, with_annotations, without_managed_fields
 from kubeio.watches.index import Index, KeysByValue
 from kubeio.watches.packing import Dictionary, dictionary_for, is_packed
 from kubeio.watches.versions import is_older
 
-_decoder = msgspec.json.Decoder(HasMeta)
 _RECENT: Final = 64
 _RECENT_BYTES: Final = 64 * 1024
 """Larger objects are unpacked each time: the cache of unpacked ones stays below 4 MB."""
@@ -105,12 +105,12 @@ class Store:
     def get(self, key: ObjectKey) -> Object | None:
         """The newest known version of *key*. Its metadata is the caller's own."""
         raw = self.raw(key)
-        return None if raw is None else Object(_decoder.decode(raw).metadata, raw)
+        return None if raw is None else object_from(raw)
 
     def meta(self, key: ObjectKey) -> Meta | None:
         """Its metadata only."""
         raw = self.raw(key)
-        return None if raw is None else _decoder.decode(raw).metadata
+        return None if raw is None else meta_of(raw)
 
     def raw(self, key: ObjectKey) -> bytes | None:
         """Its JSON only: nothing is decoded."""
@@ -154,7 +154,7 @@ class Store:
         obj = self._formed(obj)
         if old_raw == obj.raw:
             return None
-        old = None if old_raw is None else _decoder.decode(old_raw).metadata
+        old = None if old_raw is None else meta_of(old_raw)
         if old is None:
             key = ObjectKey(sys.intern(key.namespace), key.name)
             obj.meta.namespace = key.namespace  # whoever keeps a key made of it keeps no copy of the name
@@ -265,11 +265,11 @@ def _transformed(
     Raises: TransformFault, whatever *transform* raises, msgspec.DecodeError.
     """
     transformed = transform(raw)
-    meta = _decoder.decode(transformed).metadata
+    meta = meta_of(transformed)
     kept = {key: before.annotations[key] for key in keeps if key in before.annotations}
     if not kept.items() <= meta.annotations.items():
         transformed = with_annotations(transformed, kept)
-        meta = _decoder.decode(transformed).metadata
+        meta = meta_of(transformed)
     if not transformed.startswith(b"{") or not _is_same(meta, before):
         raise TransformFault("it changed the metadata that the cache goes by")
     return Object(meta, transformed)

@@ -18,8 +18,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Final
 
+import structlog
+
 from kubeio.backoff import Backoff
 from kubeio.clock import Clock
+from kubeio.decoding import Unfit
 from kubeio.errors import (
     ApiError,
     BadRequest,
@@ -34,7 +37,7 @@ from kubeio.errors import (
     Unauthorized,
     Unreachable,
 )
-from kubeio.models import Object
+from kubeio.models import Meta, Object
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from kubeio.rest.line_stream import Lines
@@ -65,6 +68,7 @@ __all__ = [
     "WatchEvent",
 ]
 
+_log = structlog.get_logger("kubeio")
 _FINAL: Final = (BadRequest, Forbidden, InputError, Invalid, NotFound, Unauthorized)
 """A first list that fails like this will fail again: somebody has to be told."""
 _INITIAL_EVENTS: Final = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
@@ -209,6 +213,8 @@ class ListWatch:
                 self._refuse_older(version)
                 yield ListStarted()
             self._is_alive()
+            for unfit in page.unfit:
+                self._report(unfit)
             for part in self._parts(page.objects):
                 yield Listed(part)
             continue_ = page.continue_
@@ -257,6 +263,8 @@ class ListWatch:
                     batch.append(obj)
                 case InitialEventsEnd(resource_version=version):
                     return batch, version
+                case Unfit() as unfit:
+                    self._report(unfit)
                 case _:
                     raise _NoStreamedList("the list is followed by no end mark")
         return batch, None
@@ -301,9 +309,13 @@ class ListWatch:
         if said_nothing and self._clock.now() - started_at < _EMPTY_WATCH_S:
             raise Unreachable(self._attempted, "the watch ended as soon as it began", maybe_done=False)
 
-    def _seen(self, event: Changed | Removed | Bookmark | InitialEventsEnd) -> WatchEvent:
-        """Note how far the watch has come."""
+    def _seen(self, event: Changed | Removed | Bookmark | InitialEventsEnd | Unfit) -> WatchEvent:
+        """Note how far the watch has come. An object that cannot be read is not there."""
         self._is_alive()
+        if isinstance(event, Unfit):
+            self._report(event)
+            key, version = event.key, event.resource_version
+            event = Removed(Object(Meta(key.name, key.namespace, resource_version=version), b""))
         match event:
             case Changed(object=obj) | Removed(object=obj):
                 self.resource_version = newest(self.resource_version, obj.meta.resource_version)
@@ -311,6 +323,16 @@ class ListWatch:
             case Bookmark(resource_version=version) | InitialEventsEnd(resource_version=version):
                 self.resource_version = newest(self.resource_version, version)
                 return Bookmark(version)
+
+    def _report(self, unfit: Unfit) -> None:
+        _log.error(
+            "object cannot be read",
+            resource=self.resource.group_resource,
+            object=str(unfit.key),
+            version=unfit.resource_version,
+            error=unfit.problem,
+            remedy="correct the object's metadata; until then it counts as absent",
+        )
 
     def _stream(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[Lines]:
         wanted = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubeio.clock import SystemClock
+from kubeio.decoding import decode_pruned
 from ringleader.inspect.cluster.dates import HasDatedMeta, seconds_since
 from ringleader.inspect.cluster.reading import named_ring, read_ahead, read_lives, read_rings
 from ringleader.inspect.cluster.terms import Terms, read_terms
@@ -97,7 +98,7 @@ class _Judge:
 
     def handoff(self, resource: str, raw: bytes) -> Handoff:
         """The handoff of the object of *resource* with metadata *raw*."""
-        meta, keys = _decode(raw).metadata, self._ring.keys
+        meta, keys = decode_pruned(_decode, raw).metadata, self._ring.keys
         owner, to = meta.labels.get(keys.shard, ""), meta.labels.get(keys.drain, "")
         entry = meta.label_written(keys.drain)
         since_s = seconds_since(entry.time, self._now) if entry is not None else None

@@ -97,6 +97,6 @@ def _is_progress(value: str) -> bool:
     """Whether *value* is the record that kopf keeps of a handler."""
     try:
         record: Mapping[str, object] = _decode_object(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # kopf's own records are flat
         return False
     return "started" in record and record.keys() <= _PROGRESS

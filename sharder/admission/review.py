@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kubeio.decoding import UNREADABLE, decode_pruned, meta_of
 from kubeio.labels import FIRST_TURN, json_pointer
-from kubeio.models import HasMeta, Meta
+from kubeio.models import Meta
 from kubeio.patch import JsonPatch
 from sharder.errors import SharderError
 
@@ -85,15 +86,14 @@ class _Review(msgspec.Struct, gc=False, rename="camel"):
 
 
 _review = msgspec.json.Decoder(_Review)
-_object = msgspec.json.Decoder(HasMeta)
 _encode = msgspec.json.Encoder().encode
 
 
 def read_review(body: bytes) -> Asked:
     """What the API server asks. Raises BadReview."""
     try:
-        review = _review.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        review = decode_pruned(_review.decode, body)
+    except UNREADABLE as error:
         raise BadReview(f"not an AdmissionReview ({error})") from error
     if (review.api_version, review.kind) != (VERSION, KIND):
         raise BadReview(f"{review.api_version} {review.kind} is not spoken here; {VERSION} {KIND} is")
@@ -105,8 +105,8 @@ def read_review(body: bytes) -> Asked:
 
 def _meta(request: _Request) -> Meta | None:
     try:
-        meta = _object.decode(request.object).metadata
-    except msgspec.DecodeError:
+        meta = meta_of(bytes(request.object))
+    except UNREADABLE:
         return None
     # a body without a namespace gets the one of the request's path
     return msgspec.structs.replace(meta, namespace=request.namespace)

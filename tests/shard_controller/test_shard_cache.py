@@ -16,11 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import shard_controller as sc
 from kubeio.clock import ManualClock
+from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.models import Object, ObjectKey
 from kubeio.resource import Resource
 from kubeio.watches.store import Change
-from shard_controller.cache import Kind, object_from
+from shard_controller.cache import Kind
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 NAMES = st.sampled_from("abcd")

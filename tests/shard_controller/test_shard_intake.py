@@ -13,13 +13,14 @@ from structlog.testing import capture_logs
 
 import shard_controller as sc
 from kubeio.clock import ManualClock
+from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.labels import RingKeys
 from kubeio.models import ObjectKey
 from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import Resource
 from kubeio.watches.store import Change
-from shard_controller.cache import Cache, Kind, Task, WatchedKind, object_from
+from shard_controller.cache import Cache, Kind, Task, WatchedKind
 from shard_controller.gate import OpenGate
 from shard_controller.guard import RingGuard
 from shard_controller.intake import Intake

@@ -11,9 +11,10 @@ import structlog
 
 import shard_controller as sc
 from kubeio.clock import ManualClock
+from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.resource import Resource
-from shard_controller.cache import Cache, Kind, WatchedKind, object_from
+from shard_controller.cache import Cache, Kind, WatchedKind
 from shard_controller.context import Context, Surroundings
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
@@ -95,6 +96,17 @@ def test_watched_objects_are_those_of_the_object_s_namespace_unless_told_otherwi
     assert names(ctx.list(CERTIFICATES, namespace="")) == ["a", "b", "c"]
     assert ctx.get(CERTIFICATES, "c") is None
     assert ctx.get(CERTIFICATES, "c", namespace="other") is not None
+
+
+def test_a_watched_object_that_does_not_fit_is_left_out_and_logged_once(ctx: Context[Any]) -> None:
+    watched = ctx._around.cache.watched[CERTIFICATES.text]
+    deep = f'{{"metadata":{{"name":"aa","namespace":"ns","resourceVersion":"5"}},"data":{"[" * 9_900 + "]" * 9_900}}}'
+    watched.store.learn(object_from(deep.encode()))
+    with structlog.testing.capture_logs() as logged:
+        assert names(ctx.list(CERTIFICATES)) == ["a", "b"]
+        assert names(ctx.list(CERTIFICATES, namespace="")) == ["a", "b", "c"]
+    (told,) = logged
+    assert (told["object"], told["error"]) == ("ns/aa", "ns/aa: Nested too deep to be decoded")
 
 
 def test_cluster_scoped_objects_have_no_namespace(ctx: Context[Any]) -> None:

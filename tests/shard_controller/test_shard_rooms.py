@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from kubeio.clock import ManualClock
+from kubeio.decoding import object_from
 from kubeio.errors import NotFound, ServerFailure, Unreachable
 from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.resource import Resource
-from shard_controller.cache import Cache, Kind, Task, object_from
+from shard_controller.cache import Cache, Kind, Task
 from shard_controller.drain import READS_APART_S, Evidence, acknowledgement
 from shard_controller.gate import ShardGate
 from shard_controller.journal import FileJournal

@@ -17,6 +17,7 @@ import shard_controller as sc
 from devcluster.embedded import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
+from kubeio.decoding import object_from
 from kubeio.errors import NotFound
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
@@ -25,7 +26,7 @@ from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
-from shard_controller.cache import Cache, Kind, object_from
+from shard_controller.cache import Cache, Kind
 from shard_controller.compute import ComputePool
 from shard_controller.context import Context, Surroundings
 from shard_controller.drain import Evidence, Handover, NotAcknowledged

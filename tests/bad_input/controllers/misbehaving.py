@@ -37,6 +37,8 @@ async def publish(ctx: sc.Context[Website]) -> sc.Result:
             await asyncio.Event().wait()
         case "block":
             time.sleep(60)  # noqa: ASYNC251 - the fault that is tested
+        case "recurse":
+            await publish(ctx)
         case "nothing":
             return None  # type: ignore[return-value] # what a forgetful reconciler does
     await ctx.apply(CONFIGMAPS, ctx.name, {"data": {"index.html": ctx.object.spec.html}})

@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-import msgspec
-
+from kubeio.decoding import object_from
 from kubeio.errors import BadRequest, Expired, KubeError, ServerFailure, Unreachable
-from kubeio.models import HasMeta, Object, ObjectKey
+from kubeio.models import ObjectKey
 from kubeio.resource import Resource
 from kubeio.rest.client import Client, Page
 from kubeio.rest.exchange import Broken
@@ -23,7 +22,6 @@ from kubeio.rest.line_stream import Lines
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 BOOKMARK_S = 60.0
-_meta_decoder = msgspec.json.Decoder(HasMeta)
 
 
 class FakeServer:
@@ -61,8 +59,8 @@ class FakeServer:
 
     # -- writes
 
-    def put(self, name: str, *, spec: int = 0, namespace: str = "default", owner: str = "") -> str:
-        """Create or update a Website; returns its version."""
+    def put(self, name: str, *, spec: int | str = 0, namespace: str = "default", owner: str = "") -> str:
+        """Create or update a Website; returns its version. *spec* is JSON if it is text."""
         self.version += 1
         key = ObjectKey(namespace, name)
         kind = "MODIFIED" if key in self.objects else "ADDED"
@@ -132,7 +130,7 @@ class FakeServer:
         keys = sorted(pictured)
         end = start + limit if limit else len(keys)
         more = f"{at}:{end}" if end < len(keys) else ""
-        objects = [_object(pictured[key]) for key in keys[start:end]]
+        objects = [object_from(pictured[key]) for key in keys[start:end]]
         return Page(objects, str(at), more, None)
 
     @asynccontextmanager
@@ -243,14 +241,14 @@ class FakeServer:
         pictured: dict[ObjectKey, bytes] = {}
         for version, kind, raw in self._history:
             if version <= at:
-                key = _object(raw).meta.key
+                key = object_from(raw).meta.key
                 if kind == "DELETED":
                     pictured.pop(key, None)
                 else:
                     pictured[key] = raw
         return pictured
 
-    def _render(self, key: ObjectKey, spec: int, owner: str) -> bytes:
+    def _render(self, key: ObjectKey, spec: int | str, owner: str) -> bytes:
         metadata: dict[str, Any] = {
             "name": key.name,
             "namespace": key.namespace,
@@ -260,8 +258,8 @@ class FakeServer:
         if owner:
             controller = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": owner, "controller": True}
             metadata["ownerReferences"] = [controller]
-        document = {"kind": "Website", "metadata": metadata, "spec": {"value": spec}}
-        return json.dumps(document, separators=(",", ":")).encode()
+        document = {"kind": "Website", "metadata": metadata}
+        return f'{json.dumps(document, separators=(",", ":"))[:-1]},"spec":{{"value":{spec}}}}}'.encode()
 
     def _tell(self, kind: str, raw: bytes) -> None:
         self._history.append((self.version, kind, raw))
@@ -270,10 +268,6 @@ class FakeServer:
     def _wake(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
-
-
-def _object(raw: bytes) -> Object:
-    return Object(_meta_decoder.decode(raw).metadata, raw)
 
 
 def _line(kind: str, raw: bytes) -> bytes:

@@ -439,3 +439,36 @@ async def test_a_list_that_comes_at_once_leaves_the_loop_to_others_between_its_p
         await informer.synced.wait()
     assert taken.total() == 40
     assert max(taken.values()) == 4
+
+
+@pytest.mark.parametrize("has_watch_list", [True, False])
+async def test_an_object_nested_too_deep_is_in_the_store_and_the_session_goes_on(
+    has_watch_list: bool,
+) -> None:
+    server = FakeServer(has_watch_list=has_watch_list)
+    deep = "[" * 9_900 + "]" * 9_900
+    server.put("first", spec=deep)
+    informer = Informer(session(server))
+    async with running(informer.run):
+        await informer.synced.wait()
+        server.put("second", spec=deep)
+        server.put("third")
+        await asyncio.sleep(1)
+        assert {key.name for key in informer.store} == {"first", "second", "third"}
+
+
+async def test_what_fails_for_one_object_stops_no_other() -> None:
+    server = FakeServer()
+    server.put("good")
+
+    def on_change(change: Change) -> None:
+        if change.key.name == "bad":
+            raise RuntimeError("whatever")
+
+    informer = Informer(session(server), on_change=on_change)
+    async with running(informer.run):
+        await informer.synced.wait()
+        for name in ("bad", "better"):
+            server.put(name)
+        await asyncio.sleep(1)
+        assert {key.name for key in informer.store} == {"good", "bad", "better"}
