@@ -62,6 +62,7 @@ class RingKeys:
         "field_manager",
         "hold",
         "member",
+        "member_hash",
         "pod_uid",
         "process",
         "protocol",
@@ -85,6 +86,7 @@ class RingKeys:
         # labels of a Lease
         self.ring_label = f"{domain}/controllerring"
         self.state = f"{domain}/state"
+        self.member_hash = f"{domain}/member-hash"
         # annotations of a Lease
         self.member = f"{domain}/member"
         self.protocol = f"{domain}/protocol"

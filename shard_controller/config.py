@@ -16,7 +16,7 @@ import msgspec
 from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys, split_namespaces
-from kubeio.models import Meta
+from kubeio.models import HasMeta, Meta
 from kubeio.program.documents import read_document
 from kubeio.program.failures import names_an_object
 from kubeio.program.server import parse_bind
@@ -180,6 +180,18 @@ async def read_ring(client: Client, name: str) -> RingView:
         raise InputError("--ring", name, problem, await _other_ring(client, name)) from None
     except msgspec.ValidationError as error:
         raise InputError("--ring", name, f"cannot be read ({error})", "correct the ring's spec") from error
+
+
+async def is_ring_ending(client: Client, name: str) -> bool:
+    """Whether the ring *name* is being deleted, or gone. Reads its metadata, as the server's cache has it.
+
+    A thousand replicas ask all day: the whole ring has a row for each of them in its status. Raises KubeError.
+    """
+    try:
+        ring = await client.get(CONTROLLER_RINGS, name, type=HasMeta, metadata_only=True, any_version=True)
+    except NotFound:
+        return True
+    return ring.metadata.deletion_timestamp is not None
 
 
 async def _other_ring(client: Client, name: str) -> str:

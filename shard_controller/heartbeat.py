@@ -106,10 +106,12 @@ class Heartbeat:
                 log.warning("lease renewal failed", shard=self._name, error=str(error) or "timed out")
             self._is_failing = True
             return self._retry_s()
+        # An outage ends for all replicas at once: their next renewals lie anywhere within a third of the duration.
+        share = self._rng.random() if self._is_failing else 1.0
         self._is_failing = False
         self._sent = deque([wanted.renew_time], maxlen=_REMEMBERED)
         self._tenure.renewed(sent_at=sent_at)
-        return self._tenure.renew_at - self._clock.now()
+        return sent_at + share * (self._tenure.renew_at - sent_at) - self._clock.now()
 
     async def _look_again(self) -> float:
         """After a conflict: somebody wrote the Lease. Labels may change; holder and duration may not.

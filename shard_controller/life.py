@@ -5,6 +5,7 @@ Owns the shape of the shard's Lease (protocol, 1 and 2). Does not renew: `heartb
 
 from __future__ import annotations
 
+import hashlib
 import random
 from dataclasses import dataclass
 
@@ -57,6 +58,11 @@ def fresh_name(member: str, rng: random.Random) -> str:
     return f"{member[:_MEMBER_IN_NAME].rstrip('-.')}-{rng.getrandbits(32):08x}"
 
 
+def member_hash(member: str) -> str:
+    """*member* as the value of a label: a member's name may be longer than one can be."""
+    return hashlib.sha256(member.encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True, slots=True)
 class Birth:
     """What every Lease of one start of a process has in common."""
@@ -90,7 +96,10 @@ class Birth:
             metadata=Meta(
                 name=name,
                 namespace=namespace,
-                labels={self.keys.ring_label: self.keys.ring},
+                labels={
+                    self.keys.ring_label: self.keys.ring,
+                    self.keys.member_hash: member_hash(self.member),
+                },
                 annotations=self.annotations(),
             ),
             spec=LeaseSpec(
@@ -144,7 +153,10 @@ async def begin_life(
     Takes over a Lease that this member released, else creates one; then releases the Leases of older lives
     of this member whose processes ended, so that their objects need not wait for them to run out.
     """
-    known, _ = await leases.list(f"{birth.keys.ring_label}={birth.keys.ring}")
+    keys = birth.keys
+    known, _ = await leases.list(
+        f"{keys.ring_label}={keys.ring},{keys.member_hash}={member_hash(birth.member)}"
+    )
     life = await _take_over(leases, birth, known, clock) or await _create(
         leases, birth, namespace=namespace, clock=clock, rng=rng
     )

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from kubeio.access.cluster import Cluster
 from kubeio.clock import Clock
-from kubeio.errors import InputError, KubeError, NotFound
+from kubeio.errors import InputError, KubeError
 from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.program.door import Door
@@ -349,10 +349,7 @@ class Replica:
         while ring:
             await asyncio.sleep(_RING_POLL_S * self._rng.uniform(0.8, 1.2))
             try:
-                view = await config.read_ring(self._client, ring)
-                is_ending = view.metadata.deletion_timestamp is not None
-            except (InputError, NotFound):
-                is_ending = True
+                is_ending = await config.is_ring_ending(self._client, ring)
             except KubeError as error:
                 log.debug("ring not read", error=str(error))
                 continue

@@ -138,11 +138,13 @@ class Client:
         namespace: str = "",
         type: type[T],  # noqa: A002 - the word of the API
         metadata_only: bool = False,
+        any_version: bool = False,
         timeout_s: float = 30.0,
     ) -> T:
-        """The object, by a consistent read. Raises NotFound."""
+        """The object, by a consistent read; with *any_version* as the server's cache has it. Raises NotFound."""
         path = _object_path(resource, namespace, name)
-        return await self._object(Call("GET", path, _NOTHING, _accept(metadata_only)), type, timeout_s)
+        query = {"resourceVersion": "0"} if any_version else _NOTHING
+        return await self._object(Call("GET", path, query, _accept(metadata_only)), type, timeout_s)
 
     async def create(
         self,

@@ -11,7 +11,7 @@ import pytest
 
 from kubeio.clock import ManualClock
 from kubeio.errors import AlreadyExists, Conflict, NotFound, Unreachable
-from kubeio.labels import RingKeys
+from kubeio.labels import RingKeys, is_label_value
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
 from shard_controller.life import Birth, Life, begin_life, fresh_name
@@ -32,6 +32,8 @@ class LeaseServer:
         self.after_list: Callable[[], object] = lambda: None
         self.after_lost: Callable[[], object] = lambda: None
         self.lost_answers = 0
+        self.listed = 0
+        """Leases that lists showed."""
         self._version = 0
 
     def store(self, lease: Lease) -> Lease:
@@ -48,8 +50,13 @@ class LeaseServer:
         )
 
     async def list(self, label_selector: str) -> tuple[list[Lease], str]:
-        key, _, value = label_selector.partition("=")
-        found = [lease for lease in self.leases.values() if lease.metadata.labels.get(key) == value]
+        wanted = [term.partition("=")[::2] for term in label_selector.split(",")]
+        found = [
+            lease
+            for lease in self.leases.values()
+            if all(lease.metadata.labels.get(key) == value for key, value in wanted)
+        ]
+        self.listed += len(found)
         self.after_list()
         return found, str(self._version)
 
@@ -198,3 +205,20 @@ async def test_only_leases_of_the_own_ring_are_looked_at(selected: bool) -> None
         meta: Meta = msgspec.structs.replace(lease.metadata, labels={KEYS.ring_label: "another"})
         server.store(msgspec.structs.replace(lease, metadata=meta))
     assert (await begin(server)).took_over is selected
+
+
+async def test_a_birth_reads_the_leases_of_its_own_member_only() -> None:
+    server = LeaseServer()
+    for number in range(1000):
+        older_life(server, f"web-{number}-0000000a", birth(member=f"web-{number}"))
+    older_life(server, "web-0-0000000b", birth(identity=DEAD))
+    await begin(server)
+    assert server.listed == 2
+    assert server.leases["web-0-0000000b"].spec.holder_identity == "", "an older life's end was proven"
+
+
+async def test_members_with_long_names_are_told_apart_in_a_label() -> None:
+    long = "a-" + "b" * 250
+    labels = [birth(member=long + end).lease("x", NAMESPACE, ManualClock()).metadata.labels for end in "cd"]
+    assert labels[0][KEYS.member_hash] != labels[1][KEYS.member_hash]
+    assert all(is_label_value(value) for value in labels[0].values())

@@ -90,7 +90,7 @@ class FakeLeases:
 class Life:
     """A heartbeat under test, with everything it was given."""
 
-    def __init__(self, *, deadline_s: float = 60.0) -> None:
+    def __init__(self, *, deadline_s: float = 60.0, seed: int = 1) -> None:
         self.clock = LoopClock()
         lease = Lease(
             metadata=Meta(name=NAME, namespace="ns", resource_version="1"),
@@ -110,7 +110,7 @@ class Life:
             activity=self.activity,
             watchdog=Watchdog(self.pulse, deadline_s=deadline_s, clock=self.clock),
             clock=self.clock,
-            rng=random.Random(1),
+            rng=random.Random(seed),
             on_phase=lambda phase: self.phases.append((self.elapsed(), phase)),
         )
 
@@ -328,3 +328,33 @@ async def test_starting_is_refused_from_two_thirds_on() -> None:
     assert activity.start(tenure, 9.99)
     assert not activity.start(tenure, 10.0)
     assert activity.running == 1
+
+
+async def test_after_an_outage_replicas_do_not_renew_in_step() -> None:
+    """They all had failed, and all succeed in the same moment: the renewals after it are spread over a third."""
+    nexts = []
+    for seed in range(30):
+        life = Life(seed=seed)
+        life.leases.is_down = True
+
+        async def end(leases: FakeLeases = life.leases) -> None:
+            await asyncio.sleep(8)
+            leases.is_down = False
+
+        ending = asyncio.create_task(end())
+        assert await life.run(for_s=20) is None
+        await ending
+        first, second, third = life.leases.swaps[:3]
+        nexts.append(second - first)
+        assert third - second == pytest.approx(D / 3, abs=0.01), "only the first one is early"
+    assert min(nexts) < D / 3 * 0.2
+    assert max(nexts) > D / 3 * 0.8
+
+
+async def test_a_lease_of_a_restored_backup_is_lost() -> None:
+    """Its history went back: it shows a renewal of long ago, at a version that comes again."""
+    life = Life()
+    backup = life.leases.lease
+    restored = asyncio.get_running_loop().call_later(12, lambda: setattr(life.leases, "lease", backup))
+    assert isinstance(await life.run(for_s=30), LeaseLost)
+    restored.cancel()
