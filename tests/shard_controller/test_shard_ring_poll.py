@@ -32,6 +32,10 @@ class Measured(Client):
 
     lengths: ClassVar[list[int]] = []
 
+    async def __aenter__(self) -> Measured:
+        await super().__aenter__()
+        return self
+
     async def get(self, *args: Any, **options: Any) -> Any:
         self.lengths.append(len(await super().get(*args, **{**options, "type": bytes})))
         return await super().get(*args, **options)
