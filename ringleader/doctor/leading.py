@@ -65,7 +65,9 @@ def judge_rings(seen: Seen) -> Iterator[Told]:
                 f"{where} is not Ready: {reason}: {message}",
                 ring=found.name,
                 about=where,
-                remedy=f"mend what the message names: kubectl edit controllerring {found.name}",
+                remedy="scale the former controller to zero: it works beside the replicas"
+                if reason == "FormerController"
+                else f"mend what the message names: kubectl edit controllerring {found.name}",
             )
         if ring.condition("MembersUncertain") == "True":
             reason, message = ring.why_not("MembersUncertain")

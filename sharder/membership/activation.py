@@ -1,12 +1,16 @@
 """Taking over from an unsharded controller: its leader-election Lease, held by the sharder (protocol, section 7).
 
 Nothing is assigned until the Lease is ours, and it stays ours over fail-overs of the sharder: every sharder of a ring
-holds it under the ring's name. It is given back when the ring is deleted and every object has been given up.
+holds it under the ring's name. It says that it lasts a day, so that an outage of all sharders does not give it to a
+candidate of the former controller while shards work (client-go judges by the Lease since Kubernetes 1.27, pull request
+114872; clients that judge by their own settings do not wait). It is given back, with its former duration, when the ring
+is deleted and every object has been given up. While another one holds it, every object is given up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,11 +31,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 DURATION_S: Final = 15
+"""Of a former Lease that names no duration."""
+HELD_S: Final = 86_400
+"""The duration that the Lease names while the ring holds it."""
+FORMER_DURATION: Final = "ringleader.dev/former-duration-seconds"
+"""Annotation of the Lease while the ring holds it: the duration that it is given back with."""
 LOOK_S: Final = 1.0
 
 
 class Activation:
-    """Whether the ring may assign. Without *former* it always may. *on_change* hears when the answer changes."""
+    """Whether the ring may assign. Without *former* it always may. *on_change* hears when the answer changes.
+
+    `former_holder`: who holds the Lease instead of the ring, by the last look; empty if nobody does.
+    """
 
     def __init__(
         self,
@@ -43,6 +55,7 @@ class Activation:
         clock: Clock,
     ) -> None:
         self.is_granted = former is None
+        self.former_holder = ""
         self._former = former
         self._holder = holder_of(ring)
         self._leases = Leases(client, former.namespace) if former else None
@@ -58,8 +71,9 @@ class Activation:
         while not self._is_over:
             try:
                 lease = await self._step(self._leases, self._former)
-                self._grant(lease is not None)
-                pause_s = LOOK_S if lease is None else duration_s(lease) / 3
+                is_ours = lease.spec.holder_identity == self._holder
+                self._note(is_ours, "" if is_ours else lease.spec.holder_identity or "")
+                pause_s = former_duration_s(lease) / 3 if is_ours else LOOK_S
             except KubeError as error:
                 log.warning("former lease could not be written", lease=self._former.name, error=str(error))
                 pause_s = LOOK_S
@@ -72,43 +86,50 @@ class Activation:
             return
         lease = await self._leases.get(self._former.name)
         if lease.spec.holder_identity == self._holder:
-            spec = msgspec.structs.replace(lease.spec, holder_identity="")
+            spec = msgspec.structs.replace(
+                lease.spec, holder_identity="", lease_duration_seconds=former_duration_s(lease)
+            )
+            lease.metadata.annotations.pop(FORMER_DURATION, None)
             await self._leases.swap(msgspec.structs.replace(lease, spec=spec))
-        self._grant(False)
+        self._note(False, "")
 
-    async def _step(self, leases: Leases, former: LeaseRef) -> Lease | None:
-        """One look at the Lease, and one write if it is ours or free; the Lease if it is ours now."""
+    async def _step(self, leases: Leases, former: LeaseRef) -> Lease:
+        """One look at the Lease, and one write if it is ours or free; the Lease as it is now. Raises KubeError."""
         try:
             lease = await leases.get(former.name)
         except NotFound:
             return await self._create(leases, former)
         if lease.spec.holder_identity != self._holder and not self._is_free(lease):
-            return None
+            return lease
         try:
             return await leases.swap(self._held(lease))
         except Conflict:
-            return None
+            return await leases.get(former.name)
 
-    async def _create(self, leases: Leases, former: LeaseRef) -> Lease | None:
+    async def _create(self, leases: Leases, former: LeaseRef) -> Lease:
         fresh = Lease(Meta(name=former.name, namespace=former.namespace), LeaseSpec())
         try:
             return await leases.create(self._held(fresh))
         except AlreadyExists:
-            return None
+            return await leases.get(former.name)
 
     def _held(self, lease: Lease) -> Lease:
         now = micro_time(self._clock.wall())
         was = lease.spec.holder_identity
         changed = was != self._holder
+        annotations = dict(lease.metadata.annotations)
+        if changed or FORMER_DURATION not in annotations:
+            annotations[FORMER_DURATION] = str(duration_s(lease))
         spec = msgspec.structs.replace(
             lease.spec,
             holder_identity=self._holder,
-            lease_duration_seconds=lease.spec.lease_duration_seconds or DURATION_S,
+            lease_duration_seconds=HELD_S,
             acquire_time=now if changed else lease.spec.acquire_time,
             renew_time=now,
             lease_transitions=(lease.spec.lease_transitions or 0) + bool(changed and was is not None),
         )
-        return msgspec.structs.replace(lease, spec=spec)
+        metadata = msgspec.structs.replace(lease.metadata, annotations=annotations)
+        return msgspec.structs.replace(lease, metadata=metadata, spec=spec)
 
     def _is_free(self, lease: Lease) -> bool:
         """Released, or seen unchanged by this sharder's own clock for the whole duration."""
@@ -120,16 +141,31 @@ class Activation:
             self._seen = (mark, now)
         return now - self._seen[1] >= duration_s(lease)
 
-    def _grant(self, granted: bool) -> None:
-        if granted != self.is_granted:
-            self.is_granted = granted
-            log.info("activation changed", granted=granted, lease=self._former.name if self._former else "")
-            self._on_change()
+    def _note(self, granted: bool, former_holder: str) -> None:
+        if (granted, former_holder) == (self.is_granted, self.former_holder):
+            return
+        is_lost = self.is_granted and bool(former_holder)
+        self.is_granted, self.former_holder = granted, former_holder
+        log.log(
+            logging.ERROR if is_lost else logging.INFO,
+            "former lease lost: every object is given up" if is_lost else "activation changed",
+            granted=granted,
+            holder=former_holder,
+            lease=self._former.name if self._former else "",
+        )
+        self._on_change()
 
 
 def holder_of(ring: str) -> str:
     """Who holds the former Lease once *ring* is activated, whichever sharder acts."""
     return f"ringleader:{ring}"
+
+
+def former_duration_s(lease: Lease) -> int:
+    """The duration that a Lease which the ring holds had before; the usual one if its annotation tells none."""
+    told = lease.metadata.annotations.get(FORMER_DURATION, "")
+    is_number = len(told) <= len(str(HELD_S)) and told.isascii() and told.isdecimal()
+    return max(1, int(told)) if is_number else DURATION_S
 
 
 def duration_s(lease: Lease) -> int:

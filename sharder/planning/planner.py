@@ -40,12 +40,13 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     """What the ring allows at the moment.
 
     `releasing`: the ring is being deleted or switched off. `activated`: the former controller's Lease is ours, or
-    there is none to wait for.
+    there is none to wait for. `yields`: another one holds that Lease and may work on everything.
     """
 
     paused: bool = False
     activated: bool = True
     releasing: bool = False
+    yields: bool = False
 
 
 class ControllerSeen(msgspec.Struct, frozen=True, gc=False):
@@ -85,6 +86,8 @@ def plan(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> Decis
         return _plan_release(subject, owner, drain, view=view)
     if owner is None:
         return _plan_unowned(subject, view=view, terms=terms)
+    if terms.yields:
+        return _plan_release(subject, owner, drain, view=view)
     match view.standing(owner):
         case Standing.DEAD:
             return _plan_unowned(subject, view=view, terms=terms, was=owner)
@@ -114,7 +117,7 @@ def may_be_left_behind(subject: Subject, *, view: View, terms: Terms, keys: Ring
         return False
     if not view.lives[owner].hands_over:
         return False
-    if is_given_up(subject, terms):
+    if is_given_up(subject, terms) or terms.yields:
         return drain != ""
     desired = _desired(subject, view=view)
     return drain is None and desired is not None and desired.shard not in (None, owner)

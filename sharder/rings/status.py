@@ -35,7 +35,8 @@ class Progress:
     *failing* what the server has failed to do for a while. *late_objects* are the first of what is past its timeout.
     *removed* are resources taken out of the spec whose objects are being given up, *still_labelled* how many of them
     the last pass saw, None if it could not see all. *released* are objects given up since this sharder began to give
-    the whole ring up, without what they control; None unless the ring is being deleted.
+    the whole ring up, without what they control; None unless the ring is being deleted. *former_holder* holds the
+    former controller's Lease instead of the ring; empty if nobody does.
     """
 
     unassigned: int
@@ -53,6 +54,7 @@ class Progress:
     rebalanced: Rebalanced | None = None
     deferred: int = 0
     """Names on objects that no shard ever had, and that wait until fewer such names are under care."""
+    former_holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,9 @@ def _ready(view: View, progress: Progress) -> Condition:
         return Condition("Ready", False, "ResourceFails", _some(progress.failing))
     if progress.released is not None:
         return Condition("Ready", False, "Releasing", f"the ring is being given up: {_given_up(progress)}")
+    if progress.former_holder:
+        told = f"{progress.former_holder} holds the former controller's Lease: no object may have an owner"
+        return Condition("Ready", False, "FormerController", told)
     ready = sum(1 for place in view.places.values() if place.shard is not None)
     if view.hold is not None:
         return Condition(

@@ -93,6 +93,7 @@ class Survey:
             still_labelled=self._rebalance.still_labelled,
             released=released,
             deferred=self._duty.roster.deferred,
+            former_holder=self._duty.activation.former_holder,
         )
 
     def _released(self) -> int | None:

@@ -57,4 +57,9 @@ class Duty:
 
     def terms(self) -> Terms:
         """What the ring allows at the moment."""
-        return Terms(paused=self.spec.paused, activated=self.activation.is_granted, releasing=self.releasing)
+        return Terms(
+            paused=self.spec.paused,
+            activated=self.activation.is_granted,
+            releasing=self.releasing,
+            yields=bool(self.activation.former_holder),
+        )

@@ -52,6 +52,17 @@ def test_the_program_of_a_document_declares_controllers_that_can_run(name: str, 
     assert all(controller.reconciler for controller in found)
 
 
+async def test_the_outside_system_of_a_document_refuses_a_former_owner(tmp_path: Path) -> None:
+    shown = load("writing-a-controller.md", tmp_path)
+    await shown.cdn.publish("u-1", "first owner", token=0)
+    await shown.cdn.publish("u-1", "second owner", token=70)
+    await shown.cdn.publish("u-1", "second owner, again", token=70)
+    with pytest.raises(shown.FormerOwner):
+        await shown.cdn.purge("u-1", token=0)
+    assert shown.cdn.pages == {"u-1": "second owner, again"}
+    await shown.cdn.purge("u-2", token=0)
+
+
 def test_the_programs_of_the_documents_are_typed(tmp_path: Path) -> None:
     paths = []
     for name in PROGRAMS:

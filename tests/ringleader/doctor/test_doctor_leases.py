@@ -62,6 +62,14 @@ async def test_what_a_ring_said_at_the_first_look_only_is_no_trouble(ward: Ward)
     assert "may not patch websites" in only(await ward.diagnose(), "rings").summary
 
 
+async def test_a_former_controller_that_leads_beside_the_ring_is_an_error(ward: Ward) -> None:
+    await ward.tell_status(Ready=("False", "FormerController", "old-1 holds the former controller's Lease"))
+    found_one = only(await ward.diagnose(), "rings")
+    assert found_one.level is Level.ERROR
+    assert "old-1 holds the former controller's Lease" in found_one.summary
+    assert found_one.remedy.startswith("scale the former controller to zero")
+
+
 async def test_a_ring_that_is_being_given_up_is_no_trouble(ward: Ward) -> None:
     await ward.tell_status(Ready=("False", "Releasing", "the ring is being given up: 7 objects given up"))
     assert (await ward.diagnose()).level is Level.OK

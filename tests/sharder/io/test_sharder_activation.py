@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
+
+import msgspec
 
 from kubeio.clock import SystemClock, micro_time
+from kubeio.leases.election import leadership
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.resource import CONTROLLER_RINGS
+from sharder.membership.activation import FORMER_DURATION, HELD_S
 from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
 
 FORMER = {"lease": {"namespace": "default", "name": "website-leader"}}
@@ -87,4 +92,67 @@ async def test_the_lease_is_given_back_only_when_every_object_was_given_up(groun
             return not await ground.exists(CONTROLLER_RINGS, RING)
 
         await wait_until(gone)
-        assert await holder(ground) == ""
+        lease = await ground.leases.get("website-leader")
+        assert (lease.spec.holder_identity, lease.spec.lease_duration_seconds) == ("", 2), "as it was before"
+        assert lease.metadata.annotations == {}
+
+
+async def stand_for_election(ground: Ground, led: asyncio.Event) -> None:
+    """A candidate of the former controller, which leads as soon as it may."""
+    async with leadership(
+        ground.leases,
+        name="website-leader",
+        identity="old-candidate",
+        lease_duration_s=2.0,
+        renew_deadline_s=1.2,
+        retry_period_s=0.3,
+        clock=SystemClock(),
+        rng=random.Random(1),
+    ):
+        led.set()
+        await asyncio.Event().wait()
+
+
+async def test_an_outage_of_all_sharders_gives_the_former_controller_nothing(ground: Ground) -> None:
+    await ground.ring(activation=FORMER)
+    await former_lease(ground, "")
+    await ground.shard("a")
+    await ground.site("one")
+    led = asyncio.Event()
+    async with ground.sharder():
+        await wait_until(lambda: is_balanced(ground))
+        candidate = asyncio.create_task(stand_for_election(ground, led))
+        await asyncio.sleep(0.5)
+    lease = await ground.leases.get("website-leader")
+    assert lease.spec.lease_duration_seconds == HELD_S
+    assert lease.metadata.annotations == {FORMER_DURATION: "2"}
+    await asyncio.sleep(3 * 2.0)
+    candidate.cancel()
+    assert not led.is_set(), "shards go on while no sharder is there"
+    assert (await ground.owners())["one"] == "a-00000001"
+
+
+async def test_a_former_lease_that_another_one_holds_releases_every_object(ground: Ground) -> None:
+    await ground.ring(activation=FORMER)
+    await former_lease(ground, "")
+    await ground.shard("a")
+    await ground.sites(3)
+    async with ground.sharder():
+        await wait_until(lambda: is_balanced(ground))
+        lease = await ground.leases.get("website-leader")
+        spec = msgspec.structs.replace(lease.spec, holder_identity="old-candidate", lease_duration_seconds=60)
+        await ground.leases.swap(msgspec.structs.replace(lease, spec=spec))
+
+        async def asked() -> bool:
+            return list((await ground.drains()).values()) == [""] * 3
+
+        await wait_until(asked)
+        for name in await ground.drains():
+            await ground.acknowledge(name)
+        await wait_until(lambda: is_told(ground))
+        assert set((await ground.owners()).values()) == {""}
+
+
+async def is_told(ground: Ground) -> bool:
+    ready = await ground.condition("Ready")
+    return ready.get("reason") == "FormerController" and "old-candidate" in str(ready.get("message"))

@@ -111,13 +111,11 @@ def _seeing(process: Process, seen: Object) -> Process:
 
 
 def _begun(world: World, life: int) -> World:
-    """Its writes are on their way from now on; those of one that it was taken over from are late."""
+    """Its writes are on their way from now on; those of whoever worked on the object before are late."""
     process = world.processes[life]
     uid = process.seen.uid
     letters = {
-        k._replace(late=True)
-        if k.patch is None and k.uid == uid and k.sender != life and world.leases[k.sender] != "held"
-        else k
+        k._replace(late=True) if k.patch is None and k.uid == uid and k.sender != life else k
         for k in world.letters
     }
     begun = world._replace(letters=frozenset(letters | {Letter(life, uid, None, late=False)}))
@@ -182,7 +180,8 @@ def _write(world: World, letter: Letter, name: str, *, setting: Setting, rules: 
     is_waited_for = setting.faults.get("stop") or setting.faults.get("release")
     if is_waited_for and not is_at_work:
         yield f"a write of {name} is lost", rest
-    if rules.writes_are_fenced and item.shard != name:
+    is_refused = item.shard != name or (rules.writes_test_the_turn and letter.is_past)
+    if rules.writes_are_fenced and is_refused:
         return
     if letter.uid != item.uid:
         if not rules.writes_test_the_uid:
@@ -190,7 +189,7 @@ def _write(world: World, letter: Letter, name: str, *, setting: Setting, rules: 
         return
     after = with_object(rest, item)
     if letter.late:
-        after = after._replace(broken="a write of a life that had lost the object was accepted")
+        after = after._replace(broken="a write of a life that had lost the object since was accepted")
     yield f"a write of {name} arrives", after
 
 

@@ -24,6 +24,10 @@ def _worn(**faults: int) -> Setting:
     return Setting(faults, wears_again=True)
 
 
+def _unanswered(**faults: int) -> Setting:
+    return Setting(faults, has_unanswered=True)
+
+
 SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {
         "no fault": _of(),
@@ -45,6 +49,7 @@ SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
         "a Lease deleted by hand, then its tombstone": _of(delete=2),
         "a Lease deleted by hand, a suspension": _of(delete=1, suspend=1),
         "an owner forced by policy, a suspension": _of(force=1, suspend=1),
+        "a write whose answer was lost, a crash": _unanswered(crash=1),
         "two crashes": _of(crash=2),
         "a crash, a suspension": _of(crash=1, suspend=1),
         "quick succession after a crash, a suspension": _succession(crash=1, suspend=1),
@@ -70,6 +75,7 @@ BREAKING: Final[Mapping[str, Setting]] = MappingProxyType(
         "nothing_older_counts": _of(stale_list=1),
         "writes_are_fenced": _of(suspend=1),
         "writes_test_the_uid": _of(recreate=1),
+        "writes_test_the_turn": _unanswered(crash=1),
         "requests_test_the_uid": _of(recreate=1),
         "release_waits_for_answers": _worn(stop=1, cut=1),
         "succession_is_proven": _succession(suspend=1),
@@ -78,3 +84,6 @@ BREAKING: Final[Mapping[str, Setting]] = MappingProxyType(
     }
 )
 """For every rule: without it, this setting has a run that breaks something."""
+
+BEHIND_THE_TURN: Final = frozenset({"assign_has_evidence", "acknowledgement_has_evidence"})
+"""Rules that keep late writes out where no turn is tested: their sharder gave the objects none."""

@@ -74,7 +74,9 @@ def decided(
     metadata = json.loads(encoded.encode())["metadata"]
     assert metadata["resourceVersion"] == subject.meta.resource_version
     assert metadata["uid"] == subject.meta.uid
-    return Patch(1, True, ANY, ANY, metadata["labels"].get(KEYS.shard) or NONE, NONE), evidence
+    to = metadata["labels"].get(KEYS.shard)
+    assert metadata["annotations"] == {KEYS.turn: subject.meta.resource_version if to else None}
+    return Patch(1, True, ANY, ANY, to or NONE, NONE), evidence
 
 
 def sharder_steps(world: World, which: int, *, setting: Setting, rules: Rules) -> Iterator[Step]:

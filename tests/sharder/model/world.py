@@ -75,13 +75,15 @@ class Letter(NamedTuple):
     """Something of a life on its way. `patch` is an acknowledgement; None: a fenced write of a reconcile.
 
     `late`: of an acknowledgement, its sender has given up waiting for the answer; of a write, somebody else has begun
-    to work on the object, which was taken over from the sender, or the sender's name is worn by another process.
+    to work on the object, or the sender's name is worn by another process. `is_past`: of a write, the object has had
+    another owner since.
     """
 
     sender: int
     uid: int
     patch: Patch | None
     late: bool
+    is_past: bool = False
 
 
 class Sharder(NamedTuple):
@@ -141,6 +143,7 @@ class Rules:
     nothing_older_counts: bool = True
     writes_are_fenced: bool = True
     writes_test_the_uid: bool = True
+    writes_test_the_turn: bool = True
     requests_test_the_uid: bool = True
     release_waits_for_answers: bool = True
     succession_is_proven: bool = True
@@ -154,7 +157,8 @@ class Setting:
 
     `present`: how many lives are up at first; the others may come. `wears_again`: the next life of a member may take
     over the Lease that the one before released. `is_born_labelled`: an object that is created anew may carry any name
-    whose Lease was there once: the answer of an admission webhook, stored however late.
+    whose Lease was there once: the answer of an admission webhook, stored however late. `has_unanswered`: a write of
+    the first life, which does not work any more, is still on its way.
     """
 
     faults: Mapping[str, int] = field(default_factory=dict)
@@ -162,6 +166,7 @@ class Setting:
     present: int = 2
     wears_again: bool = False
     is_born_labelled: bool = False
+    has_unanswered: bool = False
 
     def begin(self) -> World:
         """The first life owns the object and has seen it; nothing is on its way."""
@@ -172,7 +177,8 @@ class Setting:
         leases = tuple("held" if k < self.present else "absent" for k in range(len(self.lives)))
         sharder = Sharder(leases)
         faults = tuple(self.faults.get(kind, 0) for kind in FAULTS)
-        return World(owned, leases, tuple(processes), (sharder, sharder), frozenset(), faults)
+        letters = frozenset({Letter(0, owned.uid, None, late=False)} if self.has_unanswered else ())
+        return World(owned, leases, tuple(processes), (sharder, sharder), letters, faults)
 
 
 def with_lease(world: World, life: int, state: str) -> World:
@@ -215,6 +221,9 @@ def patched(world: World, patch: Patch, *, rules: Rules) -> World | None:
     if is_other and rules.requests_test_the_uid:
         return None
     after = with_object(world, Object(item.uid, patch.shard, patch.drain))
+    if patch.shard not in (NONE, item.shard):
+        past = {k._replace(is_past=True) if k.patch is None else k for k in after.letters}
+        after = after._replace(letters=frozenset(past))
     return after._replace(broken="a patch reached another object of that name") if is_other else after
 
 

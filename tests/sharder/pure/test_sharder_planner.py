@@ -9,6 +9,7 @@ from sharder.membership.view import Hold, View, WaitReason
 from sharder.planning.decisions import (
     NOTHING,
     Assign,
+    Decision,
     Drain,
     NeedController,
     ReleaseDrain,
@@ -103,6 +104,24 @@ def test_objects_without_a_live_owner_wait_while_the_ring_says_so(shard: str | N
 def test_a_new_object_is_assigned_although_the_ring_is_paused() -> None:
     assert planned(website(OF_A), TWO, paused=True) == Assign("a-1")
     assert planned(website(OF_A, shard="c-dead"), TWO, paused=True) == Assign("a-1", was="c-dead")
+
+
+@pytest.mark.parametrize(
+    ("shard", "drain", "decision"),
+    [
+        ("a-1", None, ReleaseDrain("a-1")),
+        ("a-1", "b-1", ReleaseDrain("a-1")),
+        ("a-1", "", NOTHING),
+        ("dead-1", None, Strip()),
+        (None, None, Wait(WaitReason.ACTIVATION)),
+    ],
+)
+def test_while_another_one_holds_the_former_lease_whoever_has_an_object_gives_it_up(
+    shard: str | None, drain: str | None, decision: Decision
+) -> None:
+    subject = website(OF_B, shard=shard, drain=drain)
+    view = make_view({"a-1": State.READY, "b-1": State.READY, "dead-1": State.DEAD}, {"a": "a-1", "b": "b-1"})
+    assert planned(subject, view, activated=False, yields=True) == decision
 
 
 @pytest.mark.parametrize("shard", [None, "c-dead"])

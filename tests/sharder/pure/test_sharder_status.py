@@ -27,6 +27,12 @@ def condition(kind: str, view: View, progress: Progress = IDLE) -> Condition:
     return next(one for one in plan_conditions(view, progress) if one.type == kind)
 
 
+def test_a_former_controller_that_leads_beside_the_ring_is_named() -> None:
+    ready = condition("Ready", TWO, replace(IDLE, former_holder="old-1"))
+    assert (ready.status, ready.reason) == (False, "FormerController")
+    assert "old-1 holds the former controller's Lease" in ready.message
+
+
 # ---- members --------------------------------------------------------------------------------------------------
 
 
