@@ -20,7 +20,8 @@ class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     *t* is CLOCK_BOOTTIME in seconds; *verb* is create, update, patch, delete or deletecollection; *resource*
     is `websites.example.com`. Labels are None where there is no object (before a create, after a delete).
     *object* holds a Lease's `annotations` and `spec` after the write, None for every other resource.
-    *only_labels*: a JSON Patch that, its tests apart, asks for single labels and nothing else.
+    *only_labels*: a JSON Patch that, its tests apart, asks for single labels and nothing else. *controller*: of an
+    accepted create the uid that the controlling ownerReference names, if there is one.
     """
 
     seq: int
@@ -39,6 +40,7 @@ class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     message: str = ""
     object: dict[str, Any] | None = None
     only_labels: bool = False
+    controller: str = ""
 
 
 def asks_for_labels_only(body: bytes) -> bool:

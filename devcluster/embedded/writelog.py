@@ -64,6 +64,7 @@ class WriteLog:
             message=message,
             object=_lease_part(after) if after and kind.plural == "leases" else None,
             only_labels=asks_for_labels_only(body),
+            controller=_controller_uid(after) if after and before is None else "",
         )
         os.write(self._fd, _encode(record) + b"\n")
 
@@ -74,6 +75,11 @@ class WriteLog:
 def _lease_part(entry: Entry) -> dict[str, object]:
     doc = entry.decoded()
     return {"annotations": doc["metadata"].get("annotations") or {}, "spec": doc.get("spec") or {}}
+
+
+def _controller_uid(entry: Entry) -> str:
+    references = entry.decoded()["metadata"].get("ownerReferences") or [] if entry.owned else []
+    return next((str(each["uid"]) for each in references if each.get("controller")), "")
 
 
 def read_writes(path: Path) -> list[Write]:

@@ -281,6 +281,7 @@ class _History:
             message=attempt.message,
             object=_lease_of(attempt),
             only_labels=attempt.verb == "patch" and asks_for_labels_only(attempt.body),
+            controller=metadata.controller if attempt.verb == "create" and attempt.is_accepted else "",
         )
 
     def _apply(self, attempt: Attempt, place: tuple[str, str, str], uid: str) -> dict[str, str] | None:

@@ -17,6 +17,11 @@ _LABELS = "/metadata/labels"
 _VERSION = "/metadata/resourceVersion"
 
 
+class OwnerReference(msgspec.Struct, gc=False):
+    uid: str = ""
+    controller: bool = False
+
+
 class Metadata(msgspec.Struct, gc=False, rename="camel"):
     """The part of an object's metadata that the log is read for."""
 
@@ -28,6 +33,12 @@ class Metadata(msgspec.Struct, gc=False, rename="camel"):
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
     finalizers: list[str] = []
+    owner_references: list[OwnerReference] = []
+
+    @property
+    def controller(self) -> str:
+        """The uid of its controller; empty without one."""
+        return next((each.uid for each in self.owner_references if each.controller), "")
 
     @property
     def version(self) -> int | None:

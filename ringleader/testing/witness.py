@@ -2,7 +2,8 @@
 
 Witness 1 judges the journals of the shards: no two reconciles of one object by different workers at one time.
 Witness 2 judges the server's own write log: a write accepted from a replica was to an object that bore the
-name of that replica just before. Neither knows the sharder. `Fleet` and the demo call them at the end.
+name of that replica just before, and what it created bore the name of its controller. Neither knows the sharder.
+`Fleet` and the demo call them at the end.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class ForeignWrite:
-    """The server accepted *write* of a replica to an object that bore the name *label*, not one of its own."""
+    """The server accepted *write* of a replica to an object that bore the name *label*, not one of its own.
+
+    Of a create: *label* is that of the new object's controller, and the new object bears another one.
+    """
 
     write: Write
     label: str
@@ -70,7 +74,8 @@ class ForeignWrite:
         place = f"{write.namespace}/{write.name}" if write.namespace else write.name
         bore = f"bore the name {self.label}" if self.label else "bore no name"
         what = f"{write.verb} of /{write.subresource}" if write.subresource else write.verb
-        return f"{write.resource} {place}: {what} by {write.user} accepted while it {bore}"
+        whose = "its controller" if write.verb == "create" else "it"
+        return f"{write.resource} {place}: {what} by {write.user} accepted while {whose} {bore}"
 
 
 # -- witness 1 ----------------------------------------------------------------------------------------------
@@ -221,14 +226,15 @@ def foreign_writes(
     controlled: Collection[str],
     replicas: Collection[str],
 ) -> list[ForeignWrite]:
-    """Every change that the server accepted from a replica on an object that was not that replica's just before.
+    """Every change that the server accepted from a replica on an object that was not that replica's just before,
+    and every create whose controller was not that replica's.
 
     The one change that a replica may make to another's object is to ask for it (protocol, 5.8), if it is of a
-    *controlled* resource: see `_is_request`. Creates are not judged (they meet no object); nor is what the server
-    refused.
+    *controlled* resource: see `_is_request`. Not judged: what the server refused, and creates whose controller the
+    log does not show.
     """
     account_of = lives(writes, keys=keys)
-    foreign = []
+    foreign = list(_foreign_creates(writes, keys=keys, resources=resources, replicas=replicas))
     for write in replica_changes(writes, resources=resources, replicas=replicas):
         label = (write.labels_before or {}).get(keys.shard, "")
         if not accepted(write) or account_of.get(label) == write.user:
@@ -237,6 +243,21 @@ def foreign_writes(
             continue
         foreign.append(ForeignWrite(write, label))
     return foreign
+
+
+def _foreign_creates(
+    writes: Iterable[Write], *, keys: RingKeys, resources: Collection[str], replicas: Collection[str]
+) -> Iterator[ForeignWrite]:
+    """Creates of replicas that bear another name than their controller bore at that version of the log."""
+    label_of: dict[str, str] = {}
+    for write in writes:
+        if not accepted(write) or write.resource not in resources:
+            continue
+        label = (write.labels_after or {}).get(keys.shard, "")
+        above = label_of.get(write.controller) if write.controller else None
+        if write.verb == "create" and write.user in replicas and above is not None and above != label:
+            yield ForeignWrite(write, above)
+        label_of[write.uid] = label
 
 
 def _is_request(write: Write, keys: RingKeys, account_of: Mapping[str, str]) -> bool:

@@ -120,6 +120,20 @@ async def test_write_log_tells_patches_of_labels_alone_from_wider_ones(
     assert [(w.code, w.only_labels) for w in log] == [(201, False), (200, True), (200, False), (200, False)]
 
 
+async def test_write_log_tells_the_controller_of_what_is_created(
+    plane: ControlPlane, sites: str, configmaps: str, namespace: str
+) -> None:
+    async with account(plane, "shard-a") as api:
+        above = (await api.post(sites, site("a"))).check(201)
+        owner = {"apiVersion": "example.com/v1", "kind": "Website", "name": "a", "uid": above.meta["uid"]}
+        for name, references in (("b", [{**owner, "controller": True}]), ("c", [owner]), ("d", [])):
+            body = configmap(name)
+            body["metadata"]["ownerReferences"] = references
+            (await api.post(configmaps, body)).check(201)
+    log = await writes_of(plane, namespace, 4)
+    assert [(w.name, w.controller) for w in log] == [("a", ""), ("b", above.meta["uid"]), ("c", ""), ("d", "")]
+
+
 async def test_times_of_writes_are_of_the_boot_clock(
     plane: ControlPlane, configmaps: str, namespace: str
 ) -> None:

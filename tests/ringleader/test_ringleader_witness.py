@@ -152,6 +152,40 @@ LIVES = [
     lease(1, "a-1", "a-1", user="a", verb="create"),
     lease(1, "b-1", "b-1", user="b", verb="create"),
 ]
+CREATED = msgspec.structs.replace(
+    patch(3, "a", None, verb="create", code=201),
+    resource=PAGES,
+    subresource="",
+    uid="u2",
+    labels_after={KEYS.shard: "a-1"},
+    controller="u1",
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ([patch(2, "a", "a-1"), CREATED], []),
+        ([CREATED], []),  # its controller is not in the log
+        ([patch(2, "b", "b-1"), CREATED], ["its controller bore the name b-1"]),
+        ([patch(2, "s", None), CREATED], ["its controller bore no name"]),
+        ([patch(2, "b", "b-1"), msgspec.structs.replace(CREATED, code=409)], []),
+        ([patch(2, "b", "b-1"), msgspec.structs.replace(CREATED, user="s")], []),
+        (
+            [patch(2, "a", "a-1"), msgspec.structs.replace(CREATED, labels_after={})],
+            ["its controller bore the name a-1"],
+        ),
+    ],
+)
+def test_what_a_replica_creates_bears_the_name_that_its_controller_bore(
+    log: list[Write], words: list[str]
+) -> None:
+    found = foreign_writes(
+        [*LIVES, *log], keys=KEYS, resources={SITES, PAGES}, controlled={PAGES}, replicas={"a", "b"}
+    )
+    assert [str(one).partition("accepted while ")[2] for one in found] == words
+
+
 ASKING = msgspec.structs.replace(
     patch(2, "a", "b-1"),
     resource=PAGES,
