@@ -104,6 +104,11 @@ class Engine:
     def is_synced(self) -> bool:
         return all(informer.synced.is_set() for informer in self._informers)
 
+    async def wait_synced(self) -> None:
+        """Return once every cache has its first picture."""
+        for informer in self._informers:
+            await informer.synced.wait()
+
     async def run(
         self,
         build: Callable[[asyncio.TaskGroup], Worker[object]],

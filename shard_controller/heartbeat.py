@@ -15,7 +15,7 @@ import random
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Never, Protocol
 
 import msgspec
@@ -73,6 +73,8 @@ class Heartbeat:
         self._on_phase = on_phase
         self._phase = Phase.HELD
         self._is_failing = False
+        self._marks: dict[str, str] = {}
+        self._announced = asyncio.Event()
         self._sent = deque([lease.spec.renew_time], maxlen=_REMEMBERED)  # since the last success
 
     async def run(self) -> Never:
@@ -82,10 +84,18 @@ class Heartbeat:
             group.create_task(self._watch_for_ever(), name="lease watch")
         raise AssertionError("the loops of a heartbeat do not return")
 
+    def announce(self, marks: Mapping[str, str]) -> None:
+        """Renew at once; from then on the Lease carries annotations *marks*."""
+        self._marks |= marks
+        self._announced.set()
+
     async def _renew_for_ever(self) -> Never:
         delay_s = self._tenure.renew_at - self._clock.now()
         while True:
-            await asyncio.sleep(max(0.0, delay_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, delay_s)):
+                    await self._announced.wait()
+            self._announced.clear()
             delay_s = await self._renew()
 
     async def _renew(self) -> float:
@@ -94,9 +104,12 @@ class Heartbeat:
         sent_at = self._clock.now()
         wanted = msgspec.structs.replace(self.lease.spec, renew_time=micro_time(self._clock.wall()))
         self._sent.append(wanted.renew_time)
+        marked = self.lease.metadata.annotations | self._marks
+        meta = msgspec.structs.replace(self.lease.metadata, annotations=marked)
+        renewed = msgspec.structs.replace(self.lease, metadata=meta, spec=wanted)
         try:
             async with asyncio.timeout(max(self._tenure.duration_s / 3, 0.2)):
-                self.lease = await self._leases.swap(msgspec.structs.replace(self.lease, spec=wanted))
+                self.lease = await self._leases.swap(renewed)
         except Conflict:
             return await self._look_again()
         except NotFound:
@@ -189,6 +202,7 @@ class HeartbeatThread:
         self._thread = threading.Thread(target=self._main, name="heartbeat", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._heartbeat: Heartbeat | None = None
         self._release = False
         self._ready = threading.Event()
 
@@ -196,6 +210,12 @@ class HeartbeatThread:
         """Begin to renew; returns once the thread runs."""
         self._thread.start()
         self._ready.wait()
+
+    def announce(self, marks: Mapping[str, str]) -> None:
+        """Renew at once, and mark the Lease with annotations *marks* from then on. Called from the main thread."""
+        if self._loop is not None and self._heartbeat is not None:
+            with contextlib.suppress(RuntimeError):  # the thread has ended by itself
+                self._loop.call_soon_threadsafe(self._heartbeat.announce, dict(marks))
 
     def stop(self, *, release: bool) -> None:
         """End the renewals and, if asked, give the Lease back; blocks until that is answered or timed out."""
@@ -222,7 +242,6 @@ class HeartbeatThread:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self._ready.set()
         async with Client(self._cluster, max_connections=1, user_agent="ringleader-heartbeat") as client:
             leases = Leases(client, self._lease.metadata.namespace)
             heartbeat = Heartbeat(
@@ -235,6 +254,8 @@ class HeartbeatThread:
                 rng=self._rng,
                 on_phase=self._on_phase,
             )
+            self._heartbeat = heartbeat
+            self._ready.set()
             await _until(self._stop, heartbeat)
             if self._release:
                 await self._give_back(leases, heartbeat)

@@ -222,7 +222,9 @@ class Replica:
         may_release = False
         try:
             polled = "" if self._settings.ring_file else keys.ring
-            may_release = await self._run_engine(way, workers, polled_ring=polled)
+            may_release = await self._run_engine(
+                way, workers, polled_ring=polled, on_synced=lambda: heartbeat.announce({keys.synced: "true"})
+            )
         finally:
             # after a failure too: every task has ended by now, so only lost answers can stand against it
             may_release = may_release or self._has_all_answers()
@@ -278,7 +280,14 @@ class Replica:
 
     # -- parts
 
-    async def _run_engine(self, way: Way, workers: list[Worker[Any]], *, polled_ring: str) -> bool:
+    async def _run_engine(
+        self,
+        way: Way,
+        workers: list[Worker[Any]],
+        *,
+        polled_ring: str,
+        on_synced: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Work until asked to stop. True if every request that was sent is answered, or too old to matter."""
         queue = self._assembly.queue()
         writer = self._assembly.writer(way)
@@ -303,6 +312,7 @@ class Replica:
             self._metrics.watch_objects(kind.name, kind.store.__len__)
         async with asyncio.TaskGroup() as group:
             poll = group.create_task(self._watch_ring(polled_ring, way.cache), name="ring poll")
+            syncing = group.create_task(_once_synced(engine, on_synced), name="caches")
             stop = await engine.run(
                 build,
                 writer,
@@ -311,6 +321,7 @@ class Replica:
                 stop_within_s=self._settings.stop_within_s,
             )
             poll.cancel()
+            syncing.cancel()
         return stop.is_settled
 
     async def _resources(self, view: RingView | None) -> tuple[Cache, dict[str, Resource]]:
@@ -357,6 +368,11 @@ class Replica:
                 log.info("ring is going away", ring=ring)
                 self._stopping.set()
                 return
+
+
+async def _once_synced(engine: Engine, on_synced: Callable[[], None]) -> None:
+    await engine.wait_synced()
+    on_synced()
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[Phase], None], phase: Phase) -> None:

@@ -63,7 +63,10 @@ class StandIns:
                 identity=Identity("", "", 0, 0),
             )
             name = fresh_name(member, random.Random())  # noqa: S311 - a name, no secret
-            self._held[name] = await self._leases.create(birth.lease(name, self._namespace, self._clock))
+            created = await self._leases.create(birth.lease(name, self._namespace, self._clock))
+            created.metadata.annotations[self._keys.synced] = "true"
+            renewed = await self._renew_one(created)
+            self._held[name] = renewed or created
             self.shards[member] = name
 
     def die(self, member: str) -> str:

@@ -19,6 +19,7 @@ from kubeio.labels import is_shard_name
 from ring.errors import InvalidRing
 from ring.ring import HashRing
 from sharder.errors import FieldProblem
+from sharder.membership.flapping import Flapping
 from sharder.membership.intents import (
     ClearContested,
     CreateTombstone,
@@ -40,7 +41,7 @@ from sharder.membership.lives import (
 )
 from sharder.membership.places import Candidate, Places, Wanted, plan_filler
 from sharder.membership.silence import DURATIONS, NEVER, Sight, failing_members
-from sharder.membership.view import Hold, LifeView, View, WaitReason, standing_of
+from sharder.membership.view import Hold, LifeView, Unplaced, View, WaitReason, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -77,6 +78,7 @@ class Membership:
         self._orphan_checks: dict[str, float] = {}
         self._orphaned: set[str] = set()
         self._silent_takes: dict[str, float] = {}
+        self._flapping = Flapping()
         self._places = Places(settle_s=spec.settle_s)
         self._ring: HashRing | None = None
         self._ring_made_of: object = None
@@ -137,12 +139,13 @@ class Membership:
             self._misnamed[name] = facts.problems
             return True
         self._foreign.pop(name, None)
-        if life is not None:
-            self._note_silent_take(life, facts.holding, contested=facts.contested, at=at)
         if life is None:
             seen = first_seen(facts, lease, at=at, founder=not self._synced)
         else:
+            self._note_silent_take(life, facts.holding, contested=facts.contested, at=at)
             seen = life.seen_again(facts, lease, at=at)
+            if not seen.is_held:
+                self._note_end(life, at=at)
         self._lives[name] = seen
         if facts.holding is not Holding.HELD:
             self._forced.discard(name)
@@ -160,6 +163,7 @@ class Membership:
             return False
         if resource_version and newer(life.resource_version, resource_version):
             return False
+        self._note_end(life, at=at)
         self._buried[name] = (resource_version or life.resource_version, at)
         self._forced.discard(name)
         self._orphaned.discard(name)
@@ -330,6 +334,12 @@ class Membership:
         if life.is_held and holding is Holding.TAKEN and not contested:
             self._silent_takes[life.member] = at
 
+    def _note_end(self, life: Life, *, at: float) -> None:
+        """*life* lost its Lease, or gave it back. Of one that was there before us nobody knows how long it lived."""
+        if life.is_held and not life.founder:
+            lived_s = life.changed_at - life.born_at
+            self._flapping.note_end(life.member, lived_s=lived_s, duration_s=life.patience_s, at=at)
+
     def _advance(self, at: float) -> float:
         self._now = max(self._now, at)
         self._forget()
@@ -338,6 +348,7 @@ class Membership:
         return self._now
 
     def _forget(self) -> None:
+        self._flapping.forget(now=self._now)
         horizon = self._now - FORGET_AFTER_S
         self._foreign = {name: at for name, at in self._foreign.items() if at > horizon}
         if self._refused:
@@ -355,8 +366,14 @@ class Membership:
 
     def _turn_places(self) -> None:
         by_member: dict[str, list[Candidate]] = {}
+        may_stay, alive = set(), set()
         for life in self._lives.values():
-            if self._may_fill(life):
+            if life.is_held and life.facts.fit:
+                alive.add(life.member)
+            if not self._may_stay(life):
+                continue
+            may_stay.add(life.name)
+            if self._why_unplaced(life) is None:
                 candidate = Candidate(
                     life.name, life.member, life.state(self._sight.fresh_at), life.facts.created
                 )
@@ -366,11 +383,12 @@ class Membership:
             for member, lives in by_member.items()
             if not self._spec.member(member).cordoned
         }
-        may_fill = frozenset(life.name for lives in by_member.values() for life in lives)
         departed = frozenset(
-            life.name for life in self._lives.values() if life.facts.holding is Holding.RELEASED
+            life.name
+            for life in self._lives.values()
+            if life.facts.holding is Holding.RELEASED and life.member not in alive
         )
-        self._places.turn(wanted, may_fill=may_fill, departed=departed, at=self._now)
+        self._places.turn(wanted, may_fill=frozenset(may_stay), departed=departed, at=self._now)
         self._build_ring()
 
     def _build_ring(self) -> None:
@@ -385,10 +403,22 @@ class Membership:
         except InvalidRing as error:
             self._ring_problem = FieldProblem(f"spec.{error.field}", error.value, error.problem, error.remedy)
 
-    def _may_fill(self, life: Life) -> bool:
+    def _may_stay(self, life: Life) -> bool:
+        """Whether *life* keeps its member's place, if it fills it."""
         if life.is_missing or not life.facts.fit:
             return False
         return life.is_held or (life.facts.holding is Holding.RELEASED and not self._hold_is_over(life))
+
+    def _why_unplaced(self, life: Life) -> Unplaced | None:
+        """Why *life* does not get its member's place; None if it may, or has it."""
+        if self._places.filler(life.member) == life.name:
+            return None
+        if not life.works:
+            return Unplaced.UNSEEN if life.facts.synced or not life.facts.protocol else Unplaced.FILLING
+        return Unplaced.FLAPPING if self._now < self._place_due_at(life) else None
+
+    def _place_due_at(self, life: Life) -> float:
+        return life.born_at + self._flapping.wait_s(life.member, settle_s=self._spec.settle_s)
 
     def _hold_is_over(self, life: Life) -> bool:
         """Whether a released Lease is to be taken: no hold asked for, hold passed, place gone, next life there."""
@@ -396,7 +426,10 @@ class Membership:
             return True
         if self._spec.member(life.member).cordoned or not life.facts.fit:
             return True
-        return any(other.is_held and other.member == life.member for other in self._lives.values())
+        return any(
+            other.is_held and other.member == life.member and self._why_unplaced(other) is None
+            for other in self._lives.values()
+        )
 
     def _decide_one(self, life: Life, *, patience_s: float, at: float) -> Iterator[Intent]:
         state = life.state(self._sight.fresh_at)
@@ -462,6 +495,7 @@ class Membership:
             since=life.entered_at,
             duration_s=life.patience_s,
             had_lease=life.had_lease,
+            unplaced=self._why_unplaced(life) if life.is_held and facts.fit else None,
         )
 
     def _problems(self) -> tuple[FieldProblem, ...]:
@@ -478,6 +512,7 @@ class Membership:
         for life in self._lives.values():
             if life.is_held:
                 yield from (life.counted_from + n * life.patience_s for n in (1, DURATIONS, DURATIONS + 1))
+                yield self._place_due_at(life)
             elif life.facts.holding is Holding.RELEASED:
                 yield life.entered_at + self._spec.hold_s
             elif life.facts.contested:

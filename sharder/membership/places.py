@@ -65,7 +65,7 @@ class Places:
     def turn(
         self, wanted: Mapping[str, Wanted], *, may_fill: frozenset[str], departed: frozenset[str], at: float
     ) -> None:
-        """Let places follow *wanted*; a filler that is not in *may_fill* leaves its place at once.
+        """Let places follow *wanted*; a filler that is in *may_fill* keeps its place, any other leaves it at once.
 
         *departed*: lives that will have no next one; a place that such a life leaves goes with it.
         """
@@ -77,6 +77,11 @@ class Places:
         for member in self._pending.keys() - self._places.keys() - wanted.keys():
             del self._pending[member]
         self._settle(wanted, at=at)
+
+    def filler(self, member: str) -> str | None:
+        """The life that fills *member*'s place."""
+        place = self._places.get(member)
+        return place.shard if place is not None else None
 
     def current(self) -> Mapping[str, Place]:
         """The places as they are now."""

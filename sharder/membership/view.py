@@ -56,6 +56,14 @@ class WaitReason(StrEnum):
     CHILDREN_FIRST = "controlled objects move first"
 
 
+class Unplaced(StrEnum):
+    """Why a life that is held, and could fill its member's place, does not get it yet."""
+
+    FILLING = "caches are being filled"
+    UNSEEN = "not seen to renew yet"
+    FLAPPING = "its member's last lives were short"
+
+
 class Hold(NamedTuple):
     """Objects without a live owner wait: why, and until when if that is known."""
 
@@ -82,6 +90,7 @@ class LifeView:
     since: float
     duration_s: float
     had_lease: bool = True
+    unplaced: Unplaced | None = None
 
     @property
     def is_held(self) -> bool:

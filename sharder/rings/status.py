@@ -262,6 +262,7 @@ def plan_members(view: View, in_flight: Mapping[str, int]) -> list[dict[str, obj
                 "weight": float(place.weight) if place is not None else 0.0,
                 "share": round(float(shares.get(member, 0)), 6),
                 "inFlight": in_flight.get(name, 0),
+                **({"reason": life.unplaced.value} if life and life.unplaced else {}),
             }
         )
     return rows

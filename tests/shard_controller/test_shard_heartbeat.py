@@ -61,12 +61,18 @@ class FakeLeases:
         if lease.metadata.resource_version != self.lease.metadata.resource_version:
             raise Conflict("PUT lease", status=409)
         self.swaps.append(self.clock.now())
-        self.edit(spec=lease.spec)
+        self.edit(spec=lease.spec, annotations=lease.metadata.annotations)
         if self.loses_answers:
             raise ServerFailure("PUT lease", status=500)
         return self.lease
 
-    def edit(self, *, spec: LeaseSpec | None = None, labels: dict[str, str] | None = None) -> None:
+    def edit(
+        self,
+        *,
+        spec: LeaseSpec | None = None,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+    ) -> None:
         """Write the Lease as somebody else would."""
         assert self.lease is not None
         old = self.lease.metadata
@@ -74,6 +80,7 @@ class FakeLeases:
             old,
             resource_version=str(int(old.resource_version) + 1),
             labels=labels if labels is not None else old.labels,
+            annotations=annotations if annotations is not None else old.annotations,
         )
         self.lease = msgspec.structs.replace(self.lease, metadata=meta, spec=spec or self.lease.spec)
 
@@ -216,6 +223,34 @@ async def test_an_edited_duration_ends_the_process() -> None:
     error = await life.run(lambda: life.leases.edit(spec=spec), for_s=6)
     assert isinstance(error, LeaseLost)
     assert "duration" in error.reason
+
+
+async def test_what_is_announced_is_in_the_lease_at_once_and_stays_there() -> None:
+    life = Life()
+    loop = asyncio.get_running_loop()
+
+    def announce() -> None:
+        loop.call_later(1, life.heartbeat.announce, {"synced": "true"})
+        loop.call_later(2, life.leases.edit)
+
+    assert await life.run(announce, for_s=12) is None
+    assert [at - life.began_at for at in life.leases.swaps] == pytest.approx([1, 6, 11], abs=0.01)
+    assert life.leases.lease is not None
+    assert life.leases.lease.metadata.annotations == {"synced": "true"}
+
+
+async def test_what_was_announced_in_an_outage_is_written_after_it() -> None:
+    life = Life()
+    life.leases.is_down = True
+    loop = asyncio.get_running_loop()
+
+    def announce() -> None:
+        loop.call_later(1, life.heartbeat.announce, {"synced": "true"})
+        loop.call_later(7, setattr, life.leases, "is_down", False)
+
+    assert await life.run(announce, for_s=9) is None
+    assert life.leases.lease is not None
+    assert life.leases.lease.metadata.annotations == {"synced": "true"}
 
 
 async def test_of_two_copies_of_one_process_the_second_to_renew_ends() -> None:

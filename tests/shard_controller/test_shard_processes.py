@@ -263,6 +263,34 @@ async def test_every_life_has_a_name_of_its_own_and_a_released_lease_is_worn_aga
     assert annotations["ringleader.dev/protocol"] == "v1"
 
 
+async def test_a_shard_says_when_its_caches_are_full_with_a_renewal_of_its_own(bench: Bench) -> None:
+    shard = await bench.start("web-0")
+
+    async def says_so() -> bool:
+        marks = (await bench.lease(shard))["metadata"]["annotations"]
+        return bool(marks.get("ringleader.dev/synced") == "true")
+
+    await bench.until(says_so)
+    lease = await bench.lease(shard)
+    assert lease["spec"]["renewTime"] > lease["spec"]["acquireTime"], "a ghost's Lease never changes"
+
+
+async def test_a_shard_whose_caches_do_not_fill_says_nothing(bench: Bench) -> None:
+    fault = Fault(what="error", resource="configmaps", code=500)
+    await bench.plane.faults.add(fault)
+    shard = await bench.start("web-0", wait=False)
+
+    async def renews() -> bool:
+        if not shard.records("life"):
+            return False
+        shard.name = shard.records("life")[-1]["shard"]
+        spec = (await bench.lease(shard))["spec"]
+        return bool(spec["renewTime"] > spec["acquireTime"])
+
+    await bench.until(renews)
+    assert "ringleader.dev/synced" not in (await bench.lease(shard))["metadata"]["annotations"]
+
+
 async def test_quick_succession_releases_the_lease_of_a_life_that_demonstrably_ended(bench: Bench) -> None:
     first = await bench.start("web-0", flags=("--hold",))
     assert (await bench.lease(first))["metadata"]["annotations"]["ringleader.dev/hold"] == "true"

@@ -107,13 +107,13 @@ class Life:
 
 
 def lives(ring: Ring, leases: Iterable[Lease], *, now: datetime) -> list[Life]:
-    """Every life of *ring*, by member; of several live ones of a member the latest fills its place."""
+    """Every life of *ring*, by member; of several live ones with full caches the latest fills the member's place."""
     latest: dict[str, tuple[str, str]] = {}
     found = []
     for lease in leases:
         life = _life(ring.keys, lease, now)
         found.append(life)
-        if lease.spec.holder_identity == life.shard:
+        if lease.spec.holder_identity == life.shard and _works(ring.keys, lease):
             rank = (lease.metadata.creation_timestamp or "", life.shard)
             latest[life.member] = max(latest.get(life.member, rank), rank)
     placed = [replace(life, fills_place=latest.get(life.member, ("", ""))[1] == life.shard) for life in found]
@@ -132,6 +132,12 @@ def _life(keys: RingKeys, lease: Lease, now: datetime) -> Life:
         field_manager=lease.metadata.annotations.get(keys.field_manager, ""),
         duration_s=float(lease.spec.lease_duration_seconds or DEFAULT_DURATION_S),
     )
+
+
+def _works(keys: RingKeys, lease: Lease) -> bool:
+    """Whether a shard says that its caches are full; one that does not speak our protocol says nothing."""
+    marks = lease.metadata.annotations
+    return marks.get(keys.synced) == "true" or keys.protocol not in marks
 
 
 def _age_s(renewed: str | None, now: datetime) -> float | None:

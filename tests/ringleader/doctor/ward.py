@@ -119,7 +119,11 @@ class Ward:
         """A replica's Lease, renewed until the end; *skew_s*: by how much its clock is ahead."""
         keys = RingKeys(ring)
         now = micro_time(SystemClock().wall() + timedelta(seconds=skew_s))
-        annotations = {keys.member: member or name.rpartition("-")[0], keys.protocol: "v1"}
+        annotations = {
+            keys.member: member or name.rpartition("-")[0],
+            keys.protocol: "v1",
+            keys.synced: "true",
+        }
         if writes_as:
             annotations[keys.field_manager] = writes_as
         lease = Lease(

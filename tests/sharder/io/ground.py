@@ -45,16 +45,24 @@ class HandMadeShard:
         self._duration_s = duration_s
         self._renewing: asyncio.Task[None] | None = None
 
-    async def join(self, *, protocol: str = "v1") -> HandMadeShard:
+    async def join(self, *, protocol: str = "v1", fills: bool = True) -> HandMadeShard:
         now = micro_time(SystemClock().wall())
-        annotations = {KEYS.member: self.member, **({KEYS.protocol: protocol} if protocol else {})}
+        annotations = {KEYS.member: self.member}
+        if protocol:
+            annotations |= {KEYS.protocol: protocol, KEYS.duration: str(self._duration_s)}
         lease = Lease(
             Meta(name=self.name, labels={KEYS.ring_label: RING}, annotations=annotations),
             LeaseSpec(self.name, self._duration_s, now, now, 0),
         )
         await self._leases.create(lease)
+        if protocol and fills:
+            await self.fill()
         self._renewing = asyncio.create_task(self._renew(), name=f"renew {self.name}")
         return self
+
+    async def fill(self) -> None:
+        """Its caches are full: it says so with a renewal."""
+        await self._write(holder=self.name, says={KEYS.synced: "true"})
 
     async def fall_silent(self) -> None:
         if self._renewing is not None:
@@ -79,13 +87,14 @@ class HandMadeShard:
             with suppress(Exception):
                 await self._write(holder=self.name)
 
-    async def _write(self, *, holder: str) -> None:
+    async def _write(self, *, holder: str, says: dict[str, str] | None = None) -> None:
         while True:
             lease = await self._leases.get(self.name)
             if lease.spec.holder_identity != self.name:
                 return
             lease.spec.holder_identity = holder
             lease.spec.renew_time = micro_time(SystemClock().wall())
+            lease.metadata.annotations |= says or {}
             with suppress(Conflict):
                 await self._leases.swap(lease)
                 return
@@ -157,11 +166,17 @@ class Ground:
         return next((c for c in conditions if c["type"] == kind), {})
 
     async def shard(
-        self, member: str, *, life: str = "00000001", duration_s: int = 1, **kw: str
+        self,
+        member: str,
+        *,
+        life: str = "00000001",
+        duration_s: int = 1,
+        protocol: str = "v1",
+        fills: bool = True,
     ) -> HandMadeShard:
         shard = HandMadeShard(self.leases, f"{member}-{life}", member, duration_s)
         self.shards.append(shard)
-        return await shard.join(**kw)
+        return await shard.join(protocol=protocol, fills=fills)
 
     async def sites(self, count: int, *, labels: dict[str, str] | None = None, first: int = 0) -> None:
         for number in range(first, first + count):

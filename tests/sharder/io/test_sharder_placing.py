@@ -322,21 +322,21 @@ OTHER = RingKeys("other")
 
 
 async def other_ring(ground: Ground, resources: list[object]) -> None:
-    """A second ring over the same objects, with a shard of its own whose Lease lasts for the whole test."""
+    """A second ring over the same objects, and a shard of its own that was there before and never renews."""
     document = {
         "apiVersion": "ringleader.dev/v1alpha1",
         "kind": "ControllerRing",
         "metadata": {"name": "other"},
         "spec": {"leaseNamespace": "default", "resources": resources, "settleSeconds": 0.3},
     }
-    await ground.client.create(CONTROLLER_RINGS, document, type=bytes)
     now = micro_time(SystemClock().wall())
     meta = Meta(
         name="z-00000001",
         labels={OTHER.ring_label: "other"},
-        annotations={OTHER.member: "z", OTHER.protocol: "v1"},
+        annotations={OTHER.member: "z", OTHER.protocol: "v1", OTHER.synced: "true"},
     )
     await ground.leases.create(Lease(meta, LeaseSpec("z-00000001", 60, now, now, 0)))
+    await ground.client.create(CONTROLLER_RINGS, document, type=bytes)
 
 
 async def test_an_object_in_two_rings_has_an_owner_in_each_and_rings_come_and_go_alone(

@@ -77,8 +77,9 @@ class Story:
         duration_s: int | None = 15,
         hold: bool = False,
         protocol: str = "v1",
+        fills: bool = True,
     ) -> None:
-        """A shard creates its Lease and keeps renewing it."""
+        """A shard creates its Lease and keeps renewing it; and says that its caches are full, if it *fills* them."""
         annotations = {
             self.keys.member: member,
             self.keys.protocol: protocol,
@@ -98,6 +99,20 @@ class Story:
         self.alive.add(name)
         self._sent[name] = self.at
         self._durations[name] = float(duration_s or 15)
+        self.watched(name)
+        if fills and protocol:
+            self.fill(name)
+
+    def watched(self, name: str) -> None:
+        """Every sharder that reads already sees this version too, and not only the next one."""
+        for machine in (self.machine, *self.standbys) if self.reachable else ():
+            machine.observe_one(self.leases[name], at=self.at)
+
+    def fill(self, name: str) -> None:
+        """The shard's caches are full: it says so, and renews at once."""
+        annotations = {**self.leases[name].metadata.annotations, self.keys.synced: "true"}
+        self.edit_meta(name, annotations=annotations)
+        self.renew(name)
 
     def renew(self, name: str) -> None:
         self.edit(name, renew_time=self._stamp())

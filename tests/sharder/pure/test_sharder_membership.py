@@ -10,6 +10,7 @@ import pytest
 
 from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta
+from sharder.membership.flapping import Flapping
 from sharder.membership.intents import (
     ClearContested,
     CreateTombstone,
@@ -20,7 +21,7 @@ from sharder.membership.intents import (
 )
 from sharder.membership.lives import State, read_lease, shows_held
 from sharder.membership.membership import Membership
-from sharder.membership.view import Standing, WaitReason
+from sharder.membership.view import Hold, Standing, Unplaced, WaitReason
 from sharder.ringspec.spec import MemberSpec
 from tests.sharder.pure.story import NAMESPACE, Story, make_spec
 
@@ -407,6 +408,115 @@ def test_deaths_a_window_apart_are_judged_one_by_one() -> None:
     assert [story.takes_of(name)[0][0] - at for name, at in died.items()] == [30.0, 30.0]
 
 
+# ---- who fills a place --------------------------------------------------------------------------------------------
+
+
+def test_a_shard_gets_its_place_when_its_caches_are_full_and_not_before() -> None:
+    story = fleet()
+    story.join("m9-00000001", member="m9", fills=False)
+    story.run(60)
+    assert "m9" not in story.view().ring_members
+    assert story.view().lives["m9-00000001"].unplaced is Unplaced.FILLING
+    story.fill("m9-00000001")
+    story.run(2.5)
+    assert story.view().shard_at("m9") == "m9-00000001"
+    assert story.view().lives["m9-00000001"].unplaced is None
+
+
+def test_a_lease_that_a_backup_tool_restored_gets_no_place() -> None:
+    story = fleet()
+    restored = msgspec.structs.replace(
+        story.leases["m1-00000001"].metadata,
+        name="ghost-00000001",
+        uid="uid-of-the-copy",
+        annotations={**story.leases["m1-00000001"].metadata.annotations, story.keys.member: "ghost"},
+    )
+    story.write(Lease(restored, LeaseSpec("ghost-00000001", 15, None, "2026-01-01T00:00:00.000000Z")))
+    story.run(29)
+    assert "ghost" not in story.view().ring_members
+    assert story.view().lives["ghost-00000001"].unplaced is Unplaced.UNSEEN
+    story.run(3)
+    assert story.view().dead("ghost-00000001")
+
+
+def test_a_sharder_that_starts_gives_every_shard_its_place_at_once_whenever_they_renew() -> None:
+    story = Story()
+    for i in range(6):
+        story.join(f"m{i}-00000001", member=f"m{i}")
+        story.run(0.5)
+    story.run(20)
+    before = story.view().ring
+    story.machine = Membership(story.spec)
+    rings = []
+    for _ in range(40):
+        story.run(0.5)
+        rings.append(story.view().ring)
+    assert set(rings) == {None, before}
+    assert rings.index(before) < 6
+
+
+def test_a_next_life_that_wears_a_held_lease_again_keeps_the_place_while_it_fills_its_caches() -> None:
+    story = Story(hold_s=60)
+    story.join("a-00000001", member="a", hold=True)
+    story.run(5)
+    story.release("a-00000001")
+    story.run(5)
+    annotations = dict(story.leases["a-00000001"].metadata.annotations)
+    del annotations[story.keys.synced]
+    story.edit_meta("a-00000001", annotations=annotations)
+    story.edit("a-00000001", holder_identity="a-00000001", lease_transitions=1)
+    story.alive.add("a-00000001")
+    story.run(30)
+    assert story.view().shard_at("a") == "a-00000001"
+
+
+def test_members_that_never_fill_their_caches_do_not_count_for_min_members() -> None:
+    story = Story(min_members=2)
+    story.join("a-00000001", member="a")
+    story.join("b-00000001", member="b", fills=False)
+    story.run(30)
+    assert story.view().hold == Hold(WaitReason.MIN_MEMBERS)
+
+
+def test_each_short_life_doubles_what_the_next_one_waits_and_five_minutes_are_the_most() -> None:
+    flapping, waits = Flapping(), []
+    for number in range(12):
+        waits.append(flapping.wait_s("a", settle_s=2))
+        flapping.note_end("a", lived_s=3, duration_s=15, at=number)
+    assert waits == [0, 0, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+    assert flapping.wait_s("b", settle_s=2) == 0
+
+
+def test_a_life_of_ordinary_length_or_ten_minutes_forget_short_ones() -> None:
+    flapping = Flapping()
+    for at in (1.0, 2.0, 3.0):
+        flapping.note_end("a", lived_s=59.9, duration_s=15, at=at)
+        flapping.note_end("b", lived_s=0, duration_s=15, at=at)
+    flapping.note_end("a", lived_s=60, duration_s=15, at=4)
+    assert flapping.wait_s("a", settle_s=2) == 0
+    flapping.forget(now=602.9)
+    assert flapping.wait_s("b", settle_s=2) > 0
+    flapping.forget(now=603.1)
+    assert flapping.wait_s("b", settle_s=2) == 0
+
+
+def test_a_member_that_flaps_is_told_until_it_gets_its_place() -> None:
+    story = fleet()
+    for number in range(2, 6):
+        story.join(f"m9-{number:08x}", member="m9")
+        story.run(2)
+        story.release(f"m9-{number:08x}")
+        story.run(1)
+    story.join("m9-0000000f", member="m9")
+    story.run(3)
+    assert story.view().lives["m9-0000000f"].unplaced is Unplaced.FLAPPING
+    assert "m9" not in story.view().ring_members
+    deadline = story.machine.next_deadline(at=story.at)
+    assert deadline is not None
+    story.run(30)
+    assert story.view().shard_at("m9") == "m9-0000000f"
+
+
 # ---- take before move, contested, tombstones ----------------------------------------------------------------------
 
 
@@ -737,9 +847,12 @@ def test_a_shard_of_an_unknown_protocol_gets_no_place() -> None:
 def test_a_shard_without_protocol_annotation_is_a_member_that_does_not_hand_over() -> None:
     story = fleet(1)
     story.join("go-shard", protocol="")
-    story.run(5)
+    story.run(4)
+    assert story.view().lives["go-shard"].unplaced is Unplaced.UNSEEN
+    story.run(4)
     view = story.view()
     assert view.shard_at("go-shard") == "go-shard"
+    assert view.lives["go-shard"].unplaced is None
     assert not view.lives["go-shard"].hands_over
 
 

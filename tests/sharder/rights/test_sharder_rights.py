@@ -399,7 +399,7 @@ async def _hold_a_lease(site: Site) -> None:
         "metadata": {
             "name": "member-0000000a",
             "labels": {keys.ring_label: "three"},
-            "annotations": {keys.member: "member", keys.protocol: "v1"},
+            "annotations": {keys.member: "member", keys.protocol: "v1", keys.synced: "true"},
         },
         "spec": {"holderIdentity": "member-0000000a", "leaseDurationSeconds": 6},
     }
