@@ -179,6 +179,15 @@ async def test_a_released_lease_is_worn_again() -> None:
     assert server.leases[life.name].metadata.annotations[KEYS.process] == ME.encode()
 
 
+async def test_a_lease_that_is_worn_again_says_nothing_of_its_former_life_s_caches() -> None:
+    server = LeaseServer()
+    older_life(server, "web-0-0000000a", birth(identity=DEAD), holder="")
+    server.leases["web-0-0000000a"].metadata.annotations[KEYS.synced] = "true"
+    life = await begin(server)
+    assert life.took_over
+    assert KEYS.synced not in server.leases[life.name].metadata.annotations
+
+
 async def test_an_ended_life_is_released_for_its_successor_without_its_hold() -> None:
     server = LeaseServer()
     older_life(server, "web-0-0000000a", birth(identity=DEAD, hold=True))
