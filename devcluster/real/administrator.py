@@ -9,6 +9,7 @@ import msgspec
 
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import KubeError
+from kubeio.models import HasMeta
 from kubeio.rest.client import Client
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -47,19 +48,25 @@ class Administrator:
         }
         await self._request("POST", f"{_RBAC}/clusterrolebindings", binding)
 
-    async def request_token(self, namespace: str, name: str, *, lifetime_s: int) -> str:
-        """A token of the ServiceAccount *name*.
+    async def request_token(self, namespace: str, name: str, *, lifetime_s: int, pod: str = "") -> str:
+        """A token of the ServiceAccount *name*; of its Pod *pod* alone, and as long as that exists, if it is given.
 
-        Raises: NotFound if there is no such account.
+        Raises: NotFound if there is no such account or pod.
         """
+        bound = {"boundObjectRef": await self._reference(namespace, pod)} if pod else {}
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": lifetime_s},
+            "spec": {"expirationSeconds": lifetime_s, **bound},
         }
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         answer = await self._request("POST", path, request)
         return msgspec.json.decode(answer, type=_TokenRequest).status.token
+
+    async def _reference(self, namespace: str, pod: str) -> dict[str, str]:
+        answer = await self._request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
+        uid = msgspec.json.decode(answer, type=HasMeta).metadata.uid
+        return {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid}
 
     async def _request(self, method: str, path: str, body: Mapping[str, object] | None = None) -> bytes:
         async with Client(self._cluster, max_connections=1, user_agent="ringleader-devcluster") as client:

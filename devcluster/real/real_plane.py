@@ -158,13 +158,20 @@ class RealPlane:
         return self._account_file(user, credentials, server=server)
 
     async def service_account_kubeconfig(
-        self, namespace: str, name: str, *, server: str | None = None, lifetime_s: int = 86_400
+        self,
+        namespace: str,
+        name: str,
+        *,
+        server: str | None = None,
+        lifetime_s: int = 86_400,
+        pod: str = "",
     ) -> Path:
         """A kubeconfig with a fresh token of an existing ServiceAccount, by TokenRequest.
 
-        Raises: NotFound if there is no such account.
+        With *pod* it is the token that a kubelet would mount into this existing Pod of the account: it names the pod,
+        and ends with it. Raises: NotFound if there is no such account or pod.
         """
-        token = await self._administrator().request_token(namespace, name, lifetime_s=lifetime_s)
+        token = await self._administrator().request_token(namespace, name, lifetime_s=lifetime_s, pod=pod)
         user = f"system:serviceaccount:{namespace}:{name}"
         return self._account_file(user, token_credentials(token), server=server, namespace=namespace)
 

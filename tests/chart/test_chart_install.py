@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,14 @@ pytestmark = [
 RELEASE = "ringleader"
 SYSTEM = "ringleader-system"
 SITES = "sites"
+LEASES_OF_RING = "ringleader-websites"
 OBJECTS = 30
 WITHIN_S = 60
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")
 FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 CRD_NAME = "controllerrings.ringleader.dev"
@@ -51,7 +53,6 @@ SHARDER: Doc = {"leaseDurationSeconds": 5, "logLevel": "debug"}
 RING: Doc = {
     "name": KEYS.ring,
     "spec": {
-        "leaseNamespace": SITES,
         "settleSeconds": 1,
         "holdSeconds": 30,
         "maxLeaseDurationSeconds": 10,
@@ -94,11 +95,13 @@ class Pods:
     rng: random.Random = field(default_factory=random.Random)
 
     async def start(self, workload: Doc, name: str) -> PodProcess:
-        """Start the pod *name* from the template that the API server holds."""
+        """Start the pod *name* from the template that the API server holds, with a token of that very pod."""
         pod = pod_of(workload, name)
-        pod["metadata"]["uid"] = f"{self.rng.getrandbits(32):08x}-0000-4000-8000-000000000000"
         namespace = pod["metadata"]["namespace"]
-        kubeconfig = await self.plane.service_account_kubeconfig(namespace, pod["spec"]["serviceAccountName"])
+        pod = await self.admin.create(PODS, pod, namespace=namespace)
+        kubeconfig = await self.plane.service_account_kubeconfig(
+            namespace, pod["spec"]["serviceAccountName"], pod=name
+        )
         address = own_address(self.rng)
         started = await start_pod(pod, kubeconfig=kubeconfig, directory=self.directory, address=address)
         self.running[name] = started
@@ -118,16 +121,27 @@ class Pods:
         await eventually(is_ready, within_s=30, told=pod.log)
 
     async def stop(self, name: str) -> int:
+        """End the pod *name* in good order, and delete it; its exit code."""
+        code = await self.running[name].stop()
+        await self._delete(name)
+        return code
+
+    async def kill(self, name: str) -> None:
+        """End the pod *name* as a lost node does."""
+        await self.running[name].child.end(grace_s=0)
+        await self._delete(name)
+
+    async def _delete(self, name: str) -> None:
         pod = self.running.pop(name)
         self.ended.append(pod)
-        return await pod.stop()
+        await self.admin.delete(PODS, name, namespace=pod.pod["metadata"]["namespace"])
 
     async def restart_ended(self) -> None:
         """A container that ended is started again, whatever its exit code (restartPolicy Always)."""
         for name, pod in list(self.running.items()):
             if not pod.child.is_running:
                 self.ended.append(pod)
-                kubeconfig = pod.kubeconfig
+                kubeconfig = pod.kubeconfig  # its pod is the same
                 self.running[name] = await start_pod(
                     pod.pod, kubeconfig=kubeconfig, directory=self.directory, address=pod.address
                 )
@@ -193,7 +207,7 @@ async def test_an_upgrade_adds_the_ring_and_its_replicas(helm: Helm, admin: Inde
     notes = await helm.upgrade(RELEASE, values(), namespace=SYSTEM)
     assert "ringleader status websites" in notes
     ring = await admin.get(CONTROLLER_RINGS, KEYS.ring)
-    assert ring["spec"]["leaseNamespace"] == SITES
+    assert ring["spec"]["leaseNamespace"] == LEASES_OF_RING
 
 
 async def test_the_ring_converges_under_the_charts_own_rights(pods: Pods, admin: IndependentClient) -> None:
@@ -217,7 +231,7 @@ async def test_lease_renewals_have_a_priority_level_of_their_own(plane: RealPlan
             IndependentClient(plane.kubeconfig) as admin,
         ):
             schema = await admin.get(FLOW_SCHEMAS, "ringleader-leases")
-            leases = await client.request("GET", LEASES.path(namespace=SITES))
+            leases = await client.request("GET", LEASES.path(namespace=LEASES_OF_RING))
             others = await client.request("GET", WEBSITES.path(namespace=SITES))
         assert schema["spec"]["priorityLevelConfiguration"]["name"] == "leader-election"
         assert leases.headers["x-kubernetes-pf-flowschema-uid"] == schema["metadata"]["uid"]
@@ -226,6 +240,50 @@ async def test_lease_renewals_have_a_priority_level_of_their_own(plane: RealPlan
 
 async def test_no_process_was_ever_refused_for_its_rights(pods: Pods, admin: IndependentClient) -> None:
     await refused_nothing(pods, admin)
+
+
+async def test_a_replica_that_joins_and_dies_moves_objects_under_the_guard(
+    pods: Pods, admin: IndependentClient
+) -> None:
+    """Handoffs to it, a take-over after it; every process acts with a token of its own pod."""
+    stateful = await admin.get(STATEFULSETS, "websites", namespace=SYSTEM)
+    await pods.start_all(stateful, [JOINER])
+    await wait_converged(admin, pods, members={*MEMBERS, JOINER})
+    await pods.kill(JOINER)
+    await wait_converged(admin, pods)
+    await refused_nothing(pods, admin)
+
+
+async def test_a_child_under_another_name_comes_back_under_the_guard(
+    pods: Pods, admin: IndependentClient
+) -> None:
+    """Protocol 5.8: the owner of the parent asks, the other one passes it on."""
+    name, owner = next(
+        (name, owner)
+        for (kind, name), owner in (await owners_by_object(admin)).items()
+        if kind == "configmaps"
+    )
+    other = next(o for o in (await owners_by_object(admin)).values() if o != owner)
+    sharder = pods.running["ringleader-sharder-a"].kubeconfig
+    async with IndependentClient(sharder) as client:
+        await client.merge(CONFIGMAPS, name, {"metadata": {"labels": {KEYS.shard: other}}}, namespace=SITES)
+
+    async def is_back() -> bool:
+        return (await owners_by_object(admin))["configmaps", name] == owner
+
+    await eventually(is_back, within_s=WITHIN_S, told=pods.logs)
+    await refused_nothing(pods, admin)
+
+
+async def test_labels_and_leases_are_the_fleets_own(admin: IndependentClient) -> None:
+    """The administrator too is refused, while the fleet of the same chart works."""
+    forged = {"metadata": {"labels": {KEYS.shard: "forged"}}}
+    with pytest.raises(RequestFailedError, match="are written by the sharder and the replicas"):
+        await admin.merge(WEBSITES, "site-0", forged, namespace=SITES)
+    (lease, *_) = await admin.list_all(LEASES, namespace=LEASES_OF_RING)
+    edited = {"spec": {"leaseDurationSeconds": 1}}
+    with pytest.raises(RequestFailedError, match="Leases of the ring websites are written by"):
+        await admin.merge(LEASES, lease["metadata"]["name"], edited, namespace=LEASES_OF_RING)
 
 
 async def test_a_rolling_upgrade_leaves_every_object_with_its_member(
@@ -337,6 +395,7 @@ async def test_without_keep_the_ring_and_the_crd_go_with_the_release(
 
 
 MEMBERS = ["websites-0", "websites-1", "websites-2"]
+JOINER = "websites-3"
 
 
 def website(number: int) -> Doc:
@@ -364,15 +423,18 @@ async def owners_by_object(admin: IndependentClient) -> dict[tuple[str, str], st
     return owners
 
 
-async def is_converged(admin: IndependentClient, seen: list[object] | None = None) -> bool:
-    """Every Website reconciled in its newest version, everything owned by who holds a Lease, the ring balanced.
+async def is_converged(
+    admin: IndependentClient, seen: list[object] | None = None, members: Set[str] = frozenset()
+) -> bool:
+    """Every Website reconciled in its newest version, everything owned by *members* that hold Leases, and balanced.
 
     *seen* gets what was looked at, for messages.
     """
+    members = members or set(MEMBERS)
     sites = await admin.list_all(WEBSITES, namespace=SITES)
     held = {
         lease["metadata"]["name"]
-        for lease in await admin.list_all(LEASES, namespace=SITES)
+        for lease in await admin.list_all(LEASES, namespace=LEASES_OF_RING)
         if lease["spec"].get("holderIdentity") == lease["metadata"]["name"]
     }
     owners = await owners_by_object(admin)
@@ -382,16 +444,19 @@ async def is_converged(admin: IndependentClient, seen: list[object] | None = Non
     return (
         len(owners) == 2 * OBJECTS
         and set(owners.values()) <= held
+        and {member_of(owner) for owner in owners.values()} == members
         and all(is_ready(site) for site in sites)
         and condition(status, "Ready") == condition(status, "Balanced") == "True"
-        and status["availableShards"] == 3
+        and status["availableShards"] == len(members)
         and status["unassigned"] == status["inFlight"] == 0
     )
 
 
-async def wait_converged(admin: IndependentClient, pods: Pods) -> None:
+async def wait_converged(admin: IndependentClient, pods: Pods, members: Set[str] = frozenset()) -> None:
     seen: list[object] = []
-    await eventually(lambda: is_converged(admin, seen), within_s=WITHIN_S, told=lambda: (seen, pods.logs()))
+    await eventually(
+        lambda: is_converged(admin, seen, members), within_s=WITHIN_S, told=lambda: (seen, pods.logs())
+    )
 
 
 def is_ready(site: Doc) -> bool:
@@ -421,7 +486,9 @@ async def refused_nothing(pods: Pods, admin: IndependentClient, *, scraped: str 
         }
         assert "200" in codes
         assert not codes & {"401", "403"}, f"{pod.name}: {codes}"
-    refused = [write for write in pods.plane.writes() if write.code in (401, 403)]
+    fleets = [write for write in pods.plane.writes() if write.user.startswith("system:serviceaccount:")]
+    refused = [write for write in fleets if write.code in (401, 403)]
+    assert fleets
     assert not refused
 
 

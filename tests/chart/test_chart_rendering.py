@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,11 @@ EVERYTHING: Doc = {
         "leaseNamespaces": ["elsewhere"],
         "webhook": {"enabled": True, "port": 9444, "ringNames": ["elsewhere.example.com"]},
         "page": {"enabled": True, "port": 8086, "service": True},
+        "networkPolicy": {
+            "enabled": True,
+            "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/28"}}],
+            "from": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}],
+        },
         "extraArgs": ["--context=in-cluster"],
         "env": [{"name": "TZ", "value": "UTC"}],
         "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/role": "sharder"}},
@@ -123,7 +129,7 @@ async def test_the_api_server_accepts_every_object_strictly(
     renderer: Helm, admin: IndependentClient, plane: RealPlane, values: Doc
 ) -> None:
     """Unknown and duplicate fields included: what a template misspells does not pass."""
-    for namespace in (NAMESPACE, "elsewhere"):
+    for namespace in (NAMESPACE, "elsewhere", "ringleader-websites"):
         await admin.create_if_absent(NAMESPACES, {"metadata": {"name": namespace}})
     await admin.create_if_absent(CRDS, yaml.safe_load(ring_crd().read_text()))
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
@@ -176,15 +182,56 @@ async def test_without_crds_none_is_rendered(renderer: Helm) -> None:
     assert not kinds(await renderer.template({"crds": {"enabled": False}}), "CustomResourceDefinition")
 
 
-async def test_leases_are_granted_in_the_named_namespaces_and_nowhere_else(renderer: Helm) -> None:
+async def test_leases_are_granted_in_the_rings_namespaces_and_nowhere_else(renderer: Helm) -> None:
+    """Elsewhere the sharder may write two Leases, by name: its election, and that of a former controller."""
     former = {"lease": {"namespace": "legacy", "name": "former-leader"}}
     rings = [ring_in("sites"), {"name": "other", "spec": {**RING["spec"], "activation": former}}]
     values = {"sharder": {"leaseNamespaces": ["elsewhere"]}, "rings": rings}
     objects = await renderer.template(values, namespace="ringleader-system")
-    roles = [role for role in kinds(objects, "Role") if grants(role, "leases")]
-    namespaces = sorted(role["metadata"]["namespace"] for role in roles)
-    assert namespaces == ["elsewhere", "legacy", "ringleader-system", "sites"]
+    found = {
+        role["metadata"]["namespace"]: [
+            (set(rule["verbs"]), rule.get("resourceNames")) for rule in role["rules"]
+        ]
+        for role in kinds(objects, "Role")
+    }
+    everything = [({"get", "list", "watch", "create", "update", "delete"}, None)]
+    assert found == {
+        "sites": everything,
+        "ringleader-other": everything,
+        "elsewhere": everything,
+        "ringleader-system": [({"get", "update"}, ["ringleader-sharder"]), ({"create"}, None)],
+        "legacy": [({"get", "update"}, ["former-leader"]), ({"create"}, None)],
+    }
     assert not any(grants(role, "leases") for role in kinds(objects, "ClusterRole"))
+
+
+async def test_all_leases_of_the_cluster_are_granted_only_when_asked_for(renderer: Helm) -> None:
+    objects = await renderer.template({"sharder": {"leaseNamespaces": ["*"]}, "rings": [RING]})
+    assert [grants(role, "leases") for role in kinds(objects, "ClusterRole")] == [True]
+    assert not kinds(objects, "Role")
+
+
+async def test_a_ring_has_a_lease_namespace_of_its_own_which_outlives_the_release(renderer: Helm) -> None:
+    """Who may write Leases of one ring reaches neither another's nor the sharders' election."""
+    rings = [RING, {**RING, "name": "example.com"}, {**ring_in("sites"), "name": "third"}]
+    objects = await renderer.template({"rings": rings, "controllers": [CONTROLLER]}, namespace="release")
+    namespaces = {
+        ring["metadata"]["name"]: ring["spec"]["leaseNamespace"] for ring in kinds(objects, "ControllerRing")
+    }
+    assert namespaces == {
+        "websites": "ringleader-websites",
+        "example.com": "ringleader-example-com",
+        "third": "sites",
+    }
+    made = {
+        obj["metadata"]["name"]: obj["metadata"]["annotations"]["helm.sh/resource-policy"]
+        for obj in kinds(objects, "Namespace")
+    }
+    assert made == {"ringleader-websites": "keep", "ringleader-example-com": "keep"}
+    (role,) = (
+        role for role in kinds(objects, "Role") if role["metadata"]["name"] == "ringleader-websites-leases"
+    )
+    assert role["metadata"]["namespace"] == "ringleader-websites"
 
 
 async def test_the_sharder_gets_no_more_than_its_rings_resources(renderer: Helm) -> None:
@@ -193,24 +240,57 @@ async def test_the_sharder_gets_no_more_than_its_rings_resources(renderer: Helm)
         "sharder": {"resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}]},
     }
     (role,) = kinds(await renderer.template(values), "ClusterRole")
-    granted = {
-        (group, resource): set(rule["verbs"])
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
     labels = {"get", "list", "watch", "patch"}
-    assert granted == {
-        ("ringleader.dev", "controllerrings"): labels,
+    assert granted(role) == {
+        ("ringleader.dev", "controllerrings"): labels | {"assign", "own"},
         ("ringleader.dev", "controllerrings/status"): {"patch"},
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): {"get", "delete"},
         ("", "namespaces"): {"list", "watch"},
         ("events.k8s.io", "events"): {"create", "patch"},
-        ("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update", "delete"},
         ("example.com", "websites"): labels,
         ("", "configmaps"): labels,
         ("apps", "deployments"): labels,
     }
+
+
+async def test_a_replica_may_own_its_ring_only_and_nobody_is_granted_what_no_one_may(renderer: Helm) -> None:
+    objects = await renderer.template({"rings": [RING], "controllers": [CONTROLLER]})
+    roles = {role["metadata"]["name"]: role for role in kinds(objects, "ClusterRole")}
+    (rule,) = (rule for rule in roles["ringleader-websites"]["rules"] if "own" in rule["verbs"])
+    assert rule["resourceNames"] == ["websites"]
+    assert "assign" not in rule["verbs"]
+    assert not [role for role in roles.values() if {"nobody", "*"} & set().union(*granted(role).values())]
+
+
+async def test_the_guard_can_warn_or_be_off(renderer: Helm) -> None:
+    actions = {}
+    for mode in ("Enforce", "Warn", "Off"):
+        objects = await renderer.template({"rings": [RING], "labelGuard": {"mode": mode, "mutate": "Always"}})
+        bindings = kinds(objects, "ValidatingAdmissionPolicyBinding")
+        actions[mode] = [binding["spec"]["validationActions"] for binding in bindings]
+        assert len(kinds(objects, "ValidatingAdmissionPolicy")) == len(bindings)
+        assert len(kinds(objects, "MutatingAdmissionPolicy")) == (mode == "Enforce")
+    assert actions == {"Enforce": [["Deny"]] * 3, "Warn": [["Warn", "Audit"]] * 3, "Off": []}
+
+
+async def test_without_a_server_that_says_so_nothing_is_mended(renderer: Helm) -> None:
+    assert not kinds(await renderer.template({"rings": [RING]}), "MutatingAdmissionPolicy")
+
+
+async def test_who_reaches_the_webhook_can_be_limited(renderer: Helm) -> None:
+    servers: Doc = {"ipBlock": {"cidr": "10.0.0.0/28"}}
+    scrapers: Doc = {"namespaceSelector": {}}
+    limits = {"enabled": True, "webhookFrom": [servers], "from": [scrapers]}
+    values = {"sharder": {"webhook": {"enabled": True}, "networkPolicy": limits}}
+    objects = await renderer.template(values)
+    (policy,) = kinds(objects, "NetworkPolicy")
+    assert {rule["ports"][0]["port"]: rule["from"] for rule in policy["spec"]["ingress"]} == {
+        "webhook": [servers],
+        "probes": [scrapers],
+    }
+    (deployment,) = kinds(objects, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
 
 
 async def test_webhook_configurations_are_granted_by_name_and_never_all_of_them(renderer: Helm) -> None:
@@ -299,7 +379,16 @@ async def test_budgets_and_services_select_the_pods(renderer: Helm) -> None:
         ({"sharder": {"logLevel": "loud"}}, ["/sharder/logLevel"]),
         ({"sharder": {"webhook": {"enable": True}}}, ["/sharder/webhook", "'enable'"]),
         ({"sharder": {"leaseDurationSeconds": "15s"}}, ["/sharder/leaseDurationSeconds", "integer"]),
+        ({"labelGuard": {"mode": "On"}}, ["/labelGuard/mode"]),
         ({"rings": [{"name": "Websites", "spec": RING["spec"]}]}, ["/rings/0/name"]),
+        (
+            {"rings": [{"name": "w" * 60, "spec": RING["spec"]}]},
+            ["spec.leaseNamespace", "too long", "name one"],
+        ),
+        (
+            {"sharder": {"webhook": {"enabled": True}, "networkPolicy": {"enabled": True}}},
+            ["sharder.networkPolicy.webhookFrom", "is empty", "API servers"],
+        ),
         ({"rings": [RING, RING]}, ["rings", '"websites"', "twice"]),
         ({"rings": [RING], "controllers": [CONTROLLER, CONTROLLER]}, ["controllers", '"websites"', "twice"]),
         ({"controllers": [{**CONTROLLER, "args": []}]}, ["/controllers/0", "oneOf"]),
@@ -339,6 +428,15 @@ def ring_in(namespace: str) -> Doc:
 
 def kinds(objects: list[Doc], kind: str) -> list[Doc]:
     return [obj for obj in objects if obj["kind"] == kind]
+
+
+def granted(role: Doc) -> dict[tuple[str, str], set[str]]:
+    """Verbs by group and resource."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for rule in role["rules"]:
+        for place in itertools.product(rule["apiGroups"], rule["resources"]):
+            found.setdefault(place, set()).update(rule["verbs"])
+    return found
 
 
 def grants(role: Doc, resource: str) -> bool:

@@ -1,8 +1,8 @@
 {{/* What follows from the rings: rules, namespaces of Leases, and what cannot be worked as it was written. */}}
 
-{{/* A ring's spec with the namespace of its Leases: (dict "root" $ "ring" .) */}}
+{{/* Namespace of the ring's Leases: (dict "root" $ "ring" .). One of its own unless the spec names one. */}}
 {{- define "ringleader.ring.leaseNamespace" -}}
-{{- default .root.Release.Namespace .ring.spec.leaseNamespace }}
+{{- default (printf "%s-%s" .root.Release.Name (.ring.name | replace "." "-")) .ring.spec.leaseNamespace }}
 {{- end }}
 
 {{/* Namespace of the Leases of the controller's ring: (dict "root" $ "controller" .) */}}
@@ -16,8 +16,8 @@
 {{- $found }}
 {{- end }}
 
-{{/* Rules for the resources of some rings, and controlled ones, one per API group: (dict "rings" list "verbs" list) */}}
-{{- define "ringleader.objectRules" -}}
+{{/* Resources of some rings, controlled ones too, sorted, by API group; JSON: (dict "rings" list) */}}
+{{- define "ringleader.ring.resources" -}}
 {{- $groups := dict }}
 {{- range .rings }}
 {{- range .spec.resources }}
@@ -27,21 +27,26 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{- range $group := keys $groups | sortAlpha }}
+{{- range $group := keys $groups }}
+{{- $_ := set $groups $group (get $groups $group | uniq | sortAlpha) }}
+{{- end }}
+{{- toJson $groups }}
+{{- end }}
+
+{{/* Rules for the resources of some rings, one per API group: (dict "rings" list "verbs" list) */}}
+{{- define "ringleader.objectRules" -}}
+{{- range $group, $resources := include "ringleader.ring.resources" . | fromJson }}
 - apiGroups: [{{ $group | quote }}]
-  resources: {{ get $groups $group | uniq | sortAlpha | toJson }}
+  resources: {{ toJson $resources }}
   verbs: {{ $.verbs | toJson }}
 {{- end }}
 {{- end }}
 
-{{/* Namespaces where the sharder needs Leases, when it does not get them everywhere; JSON. */}}
+{{/* Namespaces of the rings' Leases, when the sharder does not get Leases everywhere; JSON. */}}
 {{- define "ringleader.sharder.leaseNamespaces" -}}
-{{- $names := append .Values.sharder.leaseNamespaces .Release.Namespace }}
+{{- $names := .Values.sharder.leaseNamespaces }}
 {{- range .Values.rings }}
 {{- $names = append $names (include "ringleader.ring.leaseNamespace" (dict "root" $ "ring" .)) }}
-{{- with dig "activation" "lease" "namespace" "" .spec }}
-{{- $names = append $names . }}
-{{- end }}
 {{- end }}
 {{- $names | uniq | sortAlpha | toJson }}
 {{- end }}
@@ -66,6 +71,10 @@
 {{- fail (printf "rings: %q stands there twice: give each ring a name of its own" .name) }}
 {{- end }}
 {{- $_ := set $rings .name . }}
+{{- $namespace := include "ringleader.ring.leaseNamespace" (dict "root" $ "ring" .) }}
+{{- if gt (len $namespace) 63 }}
+{{- fail (printf "rings[%s].spec.leaseNamespace: is missing, and %q is too long for a namespace: name one that exists" .name $namespace) }}
+{{- end }}
 {{- end }}
 {{- $seen := dict }}
 {{- range .Values.controllers }}
