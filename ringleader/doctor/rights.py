@@ -33,13 +33,21 @@ class Need(NamedTuple):
     namespace: str = ""
 
 
-def needs(role: str, ring: FullRing, resources: Iterable[Resource]) -> Iterator[Need]:
-    """What an account needs in *role* for *ring*, whose objects are of *resources*."""
+WILDCARD: Final = Need("nobody", "ringleader.dev", "controllerrings")
+"""What no role grants by name."""
+
+
+def needs(
+    role: str, ring: FullRing, resources: Iterable[Resource], *, is_guarded: bool = False
+) -> Iterator[Need]:
+    """What an account needs in *role* for *ring*, whose objects are of *resources*, and whose labels may be guarded."""
     where = ring.spec.lease_namespace
     leases: tuple[str, ...] = ("get", "list", "create", "update")
     if role == SHARDER:
         yield from (Need(verb, "ringleader.dev", "controllerrings") for verb in _LOOK)
         yield Need("patch", "ringleader.dev", "controllerrings", "status")
+        if is_guarded:
+            yield from (Need(verb, "ringleader.dev", "controllerrings") for verb in ("assign", "own"))
         leases = (*leases, "watch", "delete")
         if ring.spec.namespace_selector is not None:
             yield from (Need(verb, "", "namespaces") for verb in ("list", "watch"))
@@ -50,7 +58,8 @@ def needs(role: str, ring: FullRing, resources: Iterable[Resource]) -> Iterator[
                 for verb in ("get", "create", "patch", "delete")
             )
     else:
-        yield Need("get", "ringleader.dev", "controllerrings", name=ring.name)
+        verbs = ("get", "own") if is_guarded else ("get",)
+        yield from (Need(verb, "ringleader.dev", "controllerrings", name=ring.name) for verb in verbs)
     yield from (Need(verb, "coordination.k8s.io", "leases", namespace=where) for verb in leases)
     yield from (Need(verb, "events.k8s.io", "events") for verb in ("create", "patch"))
     for resource in resources:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringleader.doctor import installation, leading, leases, objects, rights, server, sizes
+from ringleader.doctor import guard, installation, leading, leases, objects, rights, server, sizes
 from ringleader.doctor.checks import Check, Finding
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ CHECKS: tuple[Check, ...] = (
     *leading.CHECKS,
     *rights.CHECKS,
     *installation.CHECKS,
+    guard.CHECK,
     *server.CHECKS,
     objects.WRITERS,
     *sizes.CHECKS,

@@ -274,6 +274,11 @@ class Seen:
     hooks: list[Hook] = field(default_factory=list)
     flow_schemas: list[dict[str, Any]] | None = None
     """None: the server does not serve them."""
+    policies: dict[str, dict[str, Any]] | None = None
+    """Validating admission policies by name; None: the server does not serve them."""
+    policy_bindings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    wildcards: list[tuple[str, str]] = field(default_factory=list)
+    """Role and account of those who have the verb that no role grants by name."""
     namespaces: dict[str, dict[str, str]] | None = None
     """Labels by name; None if no ring selects namespaces."""
     managers: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Reads what stands around the rings: server, definition, FlowSchemas, accounts and their rights.
+"""Reads what stands around the rings: server, definition, FlowSchemas, policies, accounts and their rights.
 
 Rights are asked by SubjectAccessReview, and by SelfSubjectAccessReview for the account `self`: both create nothing.
 Webhooks are `hooks`'s. Called by `command`.
@@ -15,8 +15,9 @@ import yaml
 from kubeio.errors import InputError, NotFound
 from kubeio.resource import CRDS, Resource
 from ringleader.assets import ring_crd
+from ringleader.doctor.guard import labels_policy
 from ringleader.doctor.reader import Reader
-from ringleader.doctor.rights import SHARD, SHARDER, Need, needs
+from ringleader.doctor.rights import SHARD, SHARDER, WILDCARD, Need, needs
 from ringleader.doctor.seen import Gap, Right
 from ringleader.doctor.server import FEATURES
 
@@ -25,6 +26,20 @@ if TYPE_CHECKING:
 
 FLOW_SCHEMAS: Final = Resource(
     "flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False
+)
+POLICIES: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+POLICY_BINDINGS: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
 )
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
@@ -94,11 +109,16 @@ async def _read_features(reader: Reader) -> None:
 
 
 async def read_installation(reader: Reader) -> None:
-    """The ring's definition, here and as this version has it, and the FlowSchemas."""
+    """The ring's definition, here and as this version has it, the FlowSchemas, and the guard's policies."""
     seen = reader.seen
     seen.wanted_crd = yaml.safe_load(ring_crd().read_text())
     seen.crd = await reader.attempt("crd", _crd(reader, str(seen.wanted_crd["metadata"]["name"])))
-    seen.flow_schemas = await reader.attempt("flowschemas", _flow_schemas(reader))
+    seen.flow_schemas = await reader.attempt("flowschemas", _served(reader, FLOW_SCHEMAS))
+    policies = await reader.attempt("guard", _served(reader, POLICIES))
+    if policies is not None:
+        seen.policies = {str(found["metadata"]["name"]): found for found in policies}
+        bindings = await reader.attempt("guard", _served(reader, POLICY_BINDINGS))
+        seen.policy_bindings = {str(found["metadata"]["name"]): found for found in bindings or ()}
 
 
 async def _crd(reader: Reader, name: str) -> dict[str, Any] | None:
@@ -108,8 +128,9 @@ async def _crd(reader: Reader, name: str) -> dict[str, Any] | None:
         return None
 
 
-async def _flow_schemas(reader: Reader) -> list[dict[str, Any]] | None:
-    pages = reader.client.pages(FLOW_SCHEMAS, timeout_s=reader.timeout_s)
+async def _served(reader: Reader, resource: Resource) -> list[dict[str, Any]] | None:
+    """Every object of *resource*; None if the server has no such resource."""
+    pages = reader.client.pages(resource, timeout_s=reader.timeout_s)
     try:
         return [msgspec.json.decode(found.raw) async for page in pages for found in page.objects]
     except NotFound:
@@ -177,9 +198,10 @@ async def read_rights(reader: Reader) -> None:
     wanted: dict[tuple[str, str, Need], str] = {}
     for ring in seen.rings:
         resources = [tally.resource for tally in ring.tallies]
+        is_guarded = labels_policy(ring.name) in (seen.policies or ())
         for role, accounts in seen.accounts.items():
             for account in accounts:
-                for need in needs(role, ring.ring, resources):
+                for need in needs(role, ring.ring, resources, is_guarded=is_guarded):
                     wanted.setdefault((role, account, need), ring.name)
 
     async def ask(item: tuple[tuple[str, str, Need], str]) -> None:
@@ -190,7 +212,13 @@ async def read_rights(reader: Reader) -> None:
         if granted is not None:
             seen.rights.append(Right(account, role, ring, *_fields(need), is_granted=granted))
 
+    async def ask_wildcard(who: tuple[str, str]) -> None:
+        if "rights" not in seen.gaps and await reader.attempt("rights", _may(reader, who[1], WILDCARD)):
+            seen.wildcards.append(who)
+
     await reader.each(wanted.items(), ask)
+    if seen.policies:
+        await reader.each([(role, a) for role, found in seen.accounts.items() for a in found], ask_wildcard)
     order = {key: index for index, key in enumerate(wanted)}
     seen.rights.sort(key=lambda right: order[right.role, right.account, _need(right)])
 

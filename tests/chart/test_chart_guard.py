@@ -95,6 +95,13 @@ ROWS = [
     Row("an owner asks itself for another", "web-0", OWNED, Bears(A, C, "5"), NOT_ITS_OWN),
     Row("a replica takes what is another's", "web-1", OWNED, Bears(B, turn="6"), NOT_ITS_OWN),
     Row("a replica takes what it shall get", "web-1", DRAINED, Bears(B, turn="6"), NOT_ITS_OWN),
+    Row(
+        "a replica takes what it shall get and keeps its turn",
+        "web-1",
+        DRAINED,
+        Bears(B, turn="5"),
+        NOT_ITS_OWN,
+    ),
     Row("a replica takes what has no owner", "web-1", Bears(), Bears(B, turn="6"), NOT_ITS_OWN),
     Row("a replica strips another's", "web-1", OWNED, Bears(), NOT_ITS_OWN),
     Row("a replica asks for its child", "web-1", OWNED, DRAINED),
@@ -125,7 +132,7 @@ async def guarded(
         yield guarded
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text.replace(" ", "_"))
 async def test_who_may_write_what(guarded: Guarded, row: Row) -> None:
     name = f"site-{next(_numbers)}"
     if row.before is not None:

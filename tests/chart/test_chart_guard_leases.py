@@ -103,7 +103,7 @@ async def guarded(
         yield guarded
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text.replace(" ", "_"))
 async def test_who_may_write_which_lease(guarded: Guarded, row: Row) -> None:
     sharder, name = guarded.by("sharder"), row.after["metadata"]["name"]
     path, method = LEASES.path(namespace=LEASE_NAMESPACE), "POST"

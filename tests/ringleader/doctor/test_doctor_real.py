@@ -27,7 +27,13 @@ from kubeio.rest.client import Client
 from ringleader.doctor.checks import Level
 from ringleader.doctor.command import Report
 from ringleader.doctor.hooks import CONFIGURATIONS, ENDPOINT_SLICES
-from ringleader.doctor.surroundings import DEPLOYMENTS, FLOW_SCHEMAS, STATEFUL_SETS
+from ringleader.doctor.surroundings import (
+    DEPLOYMENTS,
+    FLOW_SCHEMAS,
+    POLICIES,
+    POLICY_BINDINGS,
+    STATEFUL_SETS,
+)
 from ringleader.testing.held import held
 from tests.ringleader.doctor.ward import ACCOUNTS, KEYS, ONE, RING, TWO, WEBSITES, Ward, found, only
 
@@ -46,7 +52,7 @@ OBJECTS = [
 ]
 # docs/operate.md, "What the accounts may do"
 SHARDER_RULES = [
-    {"apiGroups": ["ringleader.dev"], "resources": ["controllerrings"], "verbs": LOOK},
+    {"apiGroups": ["ringleader.dev"], "resources": ["controllerrings"], "verbs": [*LOOK, "assign", "own"]},
     {"apiGroups": ["ringleader.dev"], "resources": ["controllerrings/status"], "verbs": ["patch"]},
     {
         "apiGroups": ["coordination.k8s.io"],
@@ -60,7 +66,7 @@ SHARD_RULES = [
         "apiGroups": ["ringleader.dev"],
         "resources": ["controllerrings"],
         "resourceNames": [RING],
-        "verbs": ["get"],
+        "verbs": ["get", "own"],
     },
     {
         "apiGroups": ["coordination.k8s.io"],
@@ -95,6 +101,9 @@ async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ward]:
             await bind(ward, "sharder", ACCOUNTS["sharder"][0], SHARDER_RULES)
             await bind(ward, "shard", ACCOUNTS["shard"][0], SHARD_RULES)
             await make(ward, FLOW_SCHEMAS, "ringleader-leases", {"spec": flow_schema()})
+            for name, body in guard().items():
+                await make(ward, POLICIES, name, {"spec": body["policy"]})
+                await make(ward, POLICY_BINDINGS, name, {"spec": body["binding"]})
             await wait_granted(ward)
             yield ward
             await ward.close()
@@ -102,10 +111,16 @@ async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ward]:
         pytest.skip(f"{missing.reason}; {missing.remedy}")
 
 
-async def diagnosed(ward: Ward, holds: Callable[[Report], bool], *, client: Client | None = None) -> Report:
+async def diagnosed(
+    ward: Ward,
+    holds: Callable[[Report], bool],
+    *,
+    client: Client | None = None,
+    accounts: dict[str, list[str]] | None = None,
+) -> Report:
     """The first report for which *holds*: the authorizer knows new roles a moment later."""
     async with asyncio.timeout(20):
-        while not holds(report := await ward.diagnose(client=client)):  # noqa: ASYNC110 - another process's cache
+        while not holds(report := await ward.diagnose(client=client, accounts=accounts)):  # noqa: ASYNC110 - another process's cache
             await asyncio.sleep(0.2)
     return report
 
@@ -145,6 +160,35 @@ def flow_schema() -> Doc:
         "priorityLevelConfiguration": {"name": "leader-election"},
         "matchingPrecedence": 150,
         "rules": [{"subjects": subjects, "resourceRules": [rule]}],
+    }
+
+
+def guard() -> dict[str, Doc]:
+    """What the doctor looks at of the chart's policies. They refuse nothing here: the ward writes as it likes."""
+    nothing = [{"expression": "true"}]
+    kinds = [rule_of("example.com", "websites"), rule_of("", "configmaps")]
+    leases = rule_of("coordination.k8s.io", "leases")
+    condition = {"name": "keys", "expression": f"'{KEYS.shard}' != ''"}
+    bound = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "rings"}}}
+    return {
+        name: {
+            "policy": {
+                "matchConstraints": {"resourceRules": rules},
+                "matchConditions": [condition],
+                "validations": nothing,
+            },
+            "binding": {"policyName": name, "validationActions": ["Deny"], "matchResources": bound},
+        }
+        for name, rules in ((f"ringleader-labels-{RING}", kinds), (f"ringleader-leases-{RING}", [leases]))
+    }
+
+
+def rule_of(group: str, plural: str) -> Doc:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": [plural, f"{plural}/*"],
     }
 
 
@@ -285,6 +329,55 @@ async def test_lease_requests_without_a_flow_schema_of_their_own_are_told(ward: 
     told = found(report, "flowschema")
     assert [each.object for each in told] == [ACCOUNTS["shard"][0], ACCOUNTS["sharder"][0]]
     assert told[0].evidence == ["they match FlowSchema service-accounts, priority level workload-low"]
+
+
+@pytest.mark.parametrize(
+    ("what", "resource", "patch", "told"),
+    [
+        ("labels", POLICY_BINDINGS, {"validationActions": ["Warn"]}, "refuses nothing"),
+        (
+            "labels",
+            POLICIES,
+            {"matchConstraints": {"resourceRules": []}},
+            "does not know websites.example.com",
+        ),
+        ("labels", POLICIES, {"matchConditions": None}, f"keeps other labels than {KEYS.shard}"),
+        ("leases", POLICY_BINDINGS, {"matchResources": None}, "is bound to another namespace than rings"),
+    ],
+)
+async def test_a_guard_that_is_not_the_rings_is_told(
+    ward: Ward, what: str, resource: Resource, patch: Doc, told: str
+) -> None:
+    name = f"ringleader-{what}-{RING}"
+    whole = guard()[name]["binding" if resource is POLICY_BINDINGS else "policy"]
+    await ward.client.patch(resource, name, MergePatch({"spec": patch}), type=bytes)
+    report = await ward.diagnose()
+    await ward.client.patch(resource, name, MergePatch({"spec": whole}), type=bytes)
+    first = only(report, "guard")
+    assert first.level is Level.WARNING
+    assert told in first.summary
+
+
+async def test_a_ring_without_a_guard_is_told_with_what_strangers_may_do(ward: Ward) -> None:
+    name = f"ringleader-leases-{RING}"
+    await ward.client.delete(POLICIES, name)
+    report = await ward.diagnose()
+    await make(ward, POLICIES, name, {"spec": guard()[name]["policy"]})
+    first = only(report, "guard")
+    assert first.summary == (
+        f"the Leases of ring {RING} are not guarded: there is no validatingadmissionpolicy/{name}, and whoever may "
+        "write Leases there may forge them"
+    )
+    assert "labelGuard.mode: Enforce" in first.remedy
+
+
+async def test_an_account_with_every_verb_is_told_to_be_a_stranger_to_the_guard(ward: Ward) -> None:
+    await bind(ward, "wild", "wild", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+    accounts = {"sharder": ["wild"], "shard": ACCOUNTS["shard"]}
+    report = await diagnosed(ward, lambda report: bool(found(report, "guard")), accounts=accounts)
+    told = found(report, "guard")
+    assert [each.level for each in told] == [Level.ERROR]
+    assert "the guard refuses every write of sharder account wild" in told[0].summary
 
 
 async def test_a_server_that_reads_consistent_lists_from_etcd_is_told() -> None:

@@ -1,0 +1,132 @@
+"""Check of the guard: the admission policies that keep a ring's labels and Leases (docs/operate.md, "The guard"). Pure.
+
+Called by `rounds`. Which accounts have the guard's verbs is a right like others: `rights`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kubeio.resource import Resource
+from ringleader.doctor.checks import Check, Told, counted, error, some, warning
+from ringleader.doctor.seen import RingSeen, Seen
+
+_INSTALL: Final = "have a release of the chart bring the ring (rings), with labelGuard.mode: Enforce"
+
+
+def labels_policy(ring: str) -> str:
+    """Name of the policy, and of its binding, about objects of *ring*."""
+    return f"ringleader-labels-{ring}"
+
+
+def leases_policy(ring: str) -> str:
+    """The same about Leases."""
+    return f"ringleader-leases-{ring}"
+
+
+def judge_guard(seen: Seen) -> Iterator[Told]:
+    """Every ring has its policies, they refuse, they know its kinds, and they do not refuse its own accounts."""
+    if seen.policies is None or "guard" in seen.gaps:
+        return
+    for ring in seen.rings:
+        yield from _absent(seen, ring)
+        yield from _outdated(seen, ring)
+    if any(labels_policy(ring.name) in seen.policies for ring in seen.rings):
+        for role, account in sorted(seen.wildcards):
+            yield error(
+                f"the guard refuses every write of {role} account {account}: it has all verbs by a wildcard, which "
+                "makes it a stranger",
+                about=account,
+                evidence=[
+                    "it may `nobody` controllerrings.ringleader.dev, a verb that no role grants by name"
+                ],
+                remedy="bind it to the roles of docs/operate.md instead; where the authorizer allows everything, "
+                "labelGuard.mode: Off",
+            )
+
+
+def _absent(seen: Seen, ring: RingSeen) -> Iterator[Told]:
+    policies, bindings = seen.policies or {}, seen.policy_bindings
+    for name, what in ((labels_policy(ring.name), "labels"), (leases_policy(ring.name), "Leases")):
+        if name not in policies or name not in bindings:
+            lacking = "policy" if name not in policies else "policybinding"
+            yield warning(
+                f"the {what} of ring {ring.name} are not guarded: there is no validatingadmission{lacking}/{name}, and "
+                f"whoever may write {'its objects' if what == 'labels' else 'Leases there'} may forge them",
+                ring=ring.name,
+                about=f"controllerring/{ring.name}",
+                remedy=_INSTALL,
+            )
+        elif "Deny" not in (actions := _spec(bindings[name]).get("validationActions") or []):
+            yield warning(
+                f"the guard of the {what} of ring {ring.name} refuses nothing (labelGuard.mode: Warn)",
+                ring=ring.name,
+                about=f"validatingadmissionpolicybinding/{name}",
+                evidence=[f"validationActions: {', '.join(actions)}"],
+                remedy="mend what the audit log names under validation_failure, then labelGuard.mode: Enforce",
+            )
+
+
+def _outdated(seen: Seen, ring: RingSeen) -> Iterator[Told]:
+    """A policy of an older edit of the ring: other kinds, another label domain, another lease namespace."""
+    name = labels_policy(ring.name)
+    policy = _spec((seen.policies or {}).get(name, {}))
+    kinds = [tally.resource for tally in ring.tallies]
+    lacking = [
+        f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+        for kind in kinds
+        if not _covers(policy, kind)
+    ]
+    if policy and lacking:
+        yield warning(
+            f"the guard of ring {ring.name} does not know {some(lacking)}: their labels can be forged",
+            ring=ring.name,
+            about=f"validatingadmissionpolicy/{name}",
+            evidence=[f"missing in its resourceRules: {', '.join(lacking)}"],
+            remedy="upgrade the release that brings the ring, with the ring's present resources in rings",
+        )
+    elif policy and ring.ring.keys.shard not in str(policy.get("matchConditions")):
+        yield warning(
+            f"the guard of ring {ring.name} keeps other labels than {ring.ring.keys.shard}",
+            ring=ring.name,
+            about=f"validatingadmissionpolicy/{name}",
+            remedy="upgrade the release that brings the ring, with its spec.labelDomain",
+        )
+    binding = seen.policy_bindings.get(leases_policy(ring.name))
+    if binding is not None and (where := ring.ring.spec.lease_namespace) not in str(
+        _spec(binding).get("matchResources")
+    ):
+        yield warning(
+            f"the guard of the Leases of ring {ring.name} is bound to another namespace than {where}",
+            ring=ring.name,
+            about=f"validatingadmissionpolicybinding/{leases_policy(ring.name)}",
+            remedy="upgrade the release that brings the ring, with its spec.leaseNamespace",
+        )
+
+
+def _spec(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    return document.get("spec") or {}
+
+
+def _covers(policy: Mapping[str, Any], kind: Resource) -> bool:
+    rules = (policy.get("matchConstraints") or {}).get("resourceRules") or []
+    return any(
+        kind.group in (rule.get("apiGroups") or ()) and kind.plural in (rule.get("resources") or ())
+        for rule in rules
+    )
+
+
+def _fine(seen: Seen) -> str:
+    if seen.policies is None:
+        return "the server has no admission policies, so no guard"
+    return f"labels and Leases of {counted(len(seen.rings), 'ring')} are guarded"
+
+
+CHECK = Check(
+    "guard",
+    "labels and Leases that strangers may write",
+    judge_guard,
+    _fine,
+    needs=("rings", "guard"),
+)
