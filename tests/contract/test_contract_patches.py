@@ -268,3 +268,44 @@ async def test_apply_again_with_other_content_changes_it(api: Api, sites: str) -
 async def test_apply_without_a_field_manager_is_422(api: Api, sites: str) -> None:
     refused = await api.request("PATCH", f"{sites}/a", site("a"), content_type="application/apply-patch+yaml")
     assert refused.check(422).body["details"]["causes"][0]["field"] == "fieldManager"
+
+
+TURN = "turn.ringleader.dev/r"
+
+
+@pytest.mark.usefixtures("serves_apply")
+async def test_apply_and_merge_of_others_leave_the_turn(api: Api, sites: str) -> None:
+    body = site("a", labels={SHARD: "s1"})
+    body["metadata"]["annotations"] = {TURN: "7"}
+    (await api.post(sites, body)).check(201)
+    theirs = {
+        "apiVersion": "example.com/v1",
+        "kind": "Website",
+        "metadata": {"name": "a", "annotations": {"team": "x"}},
+        "spec": {"html": "theirs"},
+    }
+    applied = (await api.apply(f"{sites}/a", theirs, fieldManager="people", force="true")).check(200)
+    assert applied.meta["annotations"] == {TURN: "7", "team": "x"}
+    merged = (await api.merge(f"{sites}/a", {"metadata": {"annotations": {"team": None}}})).check(200)
+    assert merged.meta["annotations"] == {TURN: "7"}
+
+
+async def test_a_merge_patch_on_uid_and_version_gives_the_turn_and_takes_it(api: Api, sites: str) -> None:
+    """With or without annotations before: what assignments, acknowledgements and strips send."""
+    created = (await api.post(sites, site("a"))).check(201)
+
+    def conditional(version: str, shard: str | None, turn: str | None) -> dict[str, object]:
+        identity = {"uid": created.meta["uid"], "resourceVersion": version}
+        return {"metadata": {**identity, "labels": {SHARD: shard}, "annotations": {TURN: turn}}}
+
+    given = (await api.merge(f"{sites}/a", conditional(created.version, "s1", created.version))).check(200)
+    assert given.meta["annotations"] == {TURN: created.version}
+    assert (await api.merge(f"{sites}/a", conditional(created.version, "s2", "9"))).status == 409
+    taken = (await api.merge(f"{sites}/a", conditional(given.version, None, None))).check(200)
+    assert not taken.meta.get("annotations")
+    again = (await api.merge(f"{sites}/a", conditional(taken.version, None, None))).check(200)
+    assert not again.meta.get("annotations")
+    fenced = await api.json_patch(
+        f"{sites}/a", {"op": "test", "path": "/metadata/annotations/turn.ringleader.dev~1r", "value": "7"}
+    )
+    assert fenced.status == 422
