@@ -8,7 +8,7 @@ ARGS ?=
 VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store loadtest failover endurance model mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members loadtest failover endurance model mutants wheel-test lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,9 @@ bench-store: setup ## memory and time of each form in which a replica's cache ke
 
 bench-sharder: setup ## the sharder at 100,000 objects beside what a real API server can take: 20 minutes, needs wrk
 	@$(BIN)/python -m loadtest.sharder_bench $(ARGS)
+
+bench-members: setup ## the sharder beside 1,000 members that renew, on a real API server: 4 minutes
+	@$(BIN)/python -m loadtest.bench_members $(ARGS)
 
 bench-runtime: setup ## the runtime at 100,000 objects beside kopf, the kubernetes package and controller-runtime: 40 minutes, needs wrk
 	@$(BIN)/python -m loadtest.runtime_bench $(ARGS)

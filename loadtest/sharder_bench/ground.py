@@ -67,7 +67,14 @@ class Ground:
 
 
 @asynccontextmanager
-async def open_ground(directory: Path, *, is_real: bool, objects: int, lease_s: int) -> AsyncIterator[Ground]:
+async def open_ground(
+    directory: Path,
+    *,
+    is_real: bool,
+    objects: int,
+    lease_s: int,
+    stand_in_lease_s: int = STAND_IN_LEASE_S,
+) -> AsyncIterator[Ground]:
     """A control plane with a ring and no shards, ended with the block. Raises: BinariesMissing."""
     spec = FleetSpec(
         controller=f"{Path(__file__).with_name('noop.py')}:websites",
@@ -96,7 +103,7 @@ async def open_ground(directory: Path, *, is_real: bool, objects: int, lease_s: 
             spec.resource,
             keys=spec.keys,
             lease_namespace=LEASES_IN,
-            lease_s=STAND_IN_LEASE_S,
+            lease_s=stand_in_lease_s,
             clock=clock,
         )
         writer = await writer_for(

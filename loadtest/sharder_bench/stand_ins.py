@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -24,6 +25,8 @@ from shard_controller.drain import acknowledgement
 from shard_controller.life import Birth, fresh_name, release
 from shard_controller.ownership import decide_handoff
 from shard_controller.process import Identity
+
+_GRAIN_S: Final = 0.05
 
 
 class StandIns:
@@ -47,6 +50,8 @@ class StandIns:
         self._lease_s = lease_s
         self._clock = clock
         self._held: dict[str, Lease] = {}
+        self._due: dict[str, float] = {}
+        """When each Lease is renewed next: a third of its duration after the last time, so that births spread them."""
         self.shards: dict[str, str] = {}
         """Shard by member, of those that live."""
 
@@ -68,17 +73,20 @@ class StandIns:
             renewed = await self._renew_one(created)
             self._held[name] = renewed or created
             self.shards[member] = name
+            await self._renew_one(name, synced=True)
 
     def die(self, member: str) -> str:
         """Stop renewing, as a process that was killed; gives the shard's name."""
         name = self.shards.pop(member)
         del self._held[name]
+        self._due.pop(name, None)
         return name
 
     async def leave(self) -> None:
         """Release every Lease."""
         for name in list(self._held):
             lease = self._held.pop(name)
+            self._due.pop(name, None)
             try:
                 await release(self._leases, lease)
             except Conflict:  # the sharder wrote its label
@@ -93,17 +101,26 @@ class StandIns:
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._lease_s / 3)
-            for name, lease in list(self._held.items()):
-                if (renewed := await self._renew_one(lease)) is not None and name in self._held:
-                    self._held[name] = renewed
+            await asyncio.sleep(_GRAIN_S)
+            now = self._clock.now()
+            await asyncio.gather(*(self._renew_one(name) for name, at in self._due.items() if at <= now))
 
-    async def _renew_one(self, lease: Lease) -> Lease | None:
+    async def _renew_one(self, name: str, *, synced: bool = False) -> None:
+        """Renew once; *synced*: and say that its caches are full."""
+        lease = self._held[name]
+        if synced:
+            meta = lease.metadata
+            marks = {**meta.annotations, self._keys.synced: "true"}
+            lease = msgspec.structs.replace(lease, metadata=msgspec.structs.replace(meta, annotations=marks))
+        self._due[name] = self._clock.now() + self._lease_s / 3
         spec = msgspec.structs.replace(lease.spec, renew_time=micro_time(self._clock.wall()))
         try:
-            return await self._leases.swap(msgspec.structs.replace(lease, spec=spec))
+            renewed = await self._leases.swap(msgspec.structs.replace(lease, spec=spec))
         except Conflict:  # the sharder wrote its label
-            return await self._leases.get(lease.metadata.name)
+            renewed = await self._leases.get(name)
+            self._due[name] = self._clock.now()
+        if name in self._held:
+            self._held[name] = renewed
 
     async def _answer_drains(self, tasks: asyncio.TaskGroup) -> None:
         watch = ListWatch(

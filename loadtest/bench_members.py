@@ -1,0 +1,171 @@
+"""`python -m loadtest.bench_members`: one sharder and a thousand members that renew, on a real kube-apiserver.
+
+The members hold Leases with our own Lease code and answer drains; they are one process, so that the server's cores
+belong to the server. Measured: the sharder at rest, and how long one more member waits for its share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from kubeio.program import runtime
+from loadtest.measuring.command import Benchmark, Format, PlaneName, run_benchmark
+from loadtest.measuring.document import Document
+from loadtest.measuring.goals import Figure, Goal, Wanted
+from loadtest.measuring.machine import command_line, read_machine, read_versions
+from loadtest.measuring.meter import Meter
+from loadtest.measuring.processes import Cores, ForeignWork, family, rss_mb
+from loadtest.measuring.rows import Row
+from loadtest.measuring.sightings import wait_for
+from loadtest.sharder_bench.fleet import Sharder, owners_on, sharding
+from loadtest.sharder_bench.ground import Ground, open_ground
+from loadtest.sharder_bench.rows import Peaks
+
+GOALS: Final = {
+    "rest-cpu": Wanted("sharder at rest beside renewals", Goal(most=10, unit="% of a core")),
+    "rest-rss": Wanted("the same, RSS", Goal(most=80, unit="MB")),
+    "renewal": Wanted("the same, CPU for each renewal", Goal(most=0.5, unit="ms")),
+    "join": Wanted("one more member: from its Lease to the last object of its share", Goal(most=5, unit="s")),
+    "peak": Wanted("peak RSS of the sharder", Goal(unit="MB")),
+}
+JOINED_WITHIN_S: Final = 60.0
+ONE_MORE: Final = "one-more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is asked of a run."""
+
+    members: int
+    objects: int
+    lease_s: int
+    rest_s: float
+    is_real: bool
+
+
+def bench_members(
+    *,
+    members: Annotated[int, typer.Option(min=2, help="Members that renew.")] = 1000,
+    objects: Annotated[int, typer.Option(min=100, help="Objects on the ring.")] = 10_000,
+    lease_s: Annotated[int, typer.Option(min=3, help="Duration of the members' Leases.")] = 15,
+    rest_s: Annotated[float, typer.Option(min=5, help="Seconds for which the rest is measured.")] = 60.0,
+    plane: Annotated[PlaneName, typer.Option(help="Control plane to measure on.")] = PlaneName.REAL,
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("build/bench-members"),
+    output: Annotated[Format, typer.Option("--output", "-o", help="What to print.")] = Format.TABLE,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if a goal is missed.")] = False,
+) -> None:
+    """One sharder beside many members: CPU and memory at rest, and a join.
+
+    Exit codes: 0 measured, 1 a figure could not be measured (with --strict: or missed its goal), 2 bad input.
+    """
+    options = Options(
+        members=members,
+        objects=objects,
+        lease_s=lease_s,
+        rest_s=rest_s,
+        is_real=plane is PlaneName.REAL,
+    )
+    runtime.configure_logging(format="auto", level="error")
+    benchmark = Benchmark[Document](
+        run=lambda folder, meter, save: measure(options, folder, meter, save),
+        tables=lambda document: [document.table()],
+        draw=lambda document, path: document.draw([], path),
+        out=out,
+        output=output,
+        strict=strict,
+    )
+    raise typer.Exit(runtime.run(benchmark.measure(Console(stderr=True))))
+
+
+async def measure(
+    options: Options, directory: Path, meter: Meter, save: Callable[[Document], object]
+) -> Document:
+    """Raises: BinariesMissing, and what makes the run impossible."""
+    began, wall, machine, foreign = time.monotonic(), datetime.now(UTC), read_machine(), ForeignWork()
+    peaks = Peaks()
+    async with open_ground(
+        directory,
+        is_real=options.is_real,
+        objects=options.objects,
+        lease_s=15,
+        stand_in_lease_s=options.lease_s,
+    ) as ground:
+        versions = await read_versions(ground.plane, ground.client)
+        with meter.counting("members join", options.members) as tick:
+            for number in range(options.members):
+                await ground.stand_ins.join([f"member-{number:04}"])
+                tick(1)
+        with meter.counting("creating the objects", options.objects) as tick:
+            await ground.stock.set(owners_on(ground, ground.stand_ins.shards), tick)
+        async with sharding(ground, peaks, row="rest") as sharder:
+            rows = [await measure_rest(ground, meter, options, sharder), await measure_join(ground, sharder)]
+        figures = [one for row in rows for one in row.figures]
+        figures.append(_figure("peak", max(peaks.by_row.values())))
+        document = Document(
+            command=command_line("loadtest.bench_members"),
+            started_at=wall.strftime("%Y-%m-%d %H:%M UTC"),
+            took_s=round(time.monotonic() - began, 1),
+            plane="real" if options.is_real else "embedded",
+            objects=options.objects,
+            machine=machine,
+            foreign_cores=foreign.cores(),
+            versions=versions,
+            rows=rows,
+            figures=figures,
+        )
+        save(document)
+        return document
+
+
+async def measure_rest(ground: Ground, meter: Meter, options: Options, sharder: Sharder) -> Row:
+    """What the sharder uses while members renew and nothing else happens."""
+    await sharder.wait_idle(within_s=300)
+    cores = Cores(family(sharder.running.pid), ground.clock)
+    with meter.counting("at rest", None):
+        await asyncio.sleep(options.rest_s)
+    used, renewals = cores.used(), round(options.rest_s * options.members * 3 / options.lease_s)
+    return Row(
+        key="rest",
+        figures=[
+            _figure("rest-cpu", 100 * used, f"{options.members:,} members, {renewals:,} renewals"),
+            _figure("rest-rss", rss_mb(sharder.running.pid)),
+            _figure("renewal", cores.ms_per(renewals), "everything that the sharder does, by renewals"),
+        ],
+    )
+
+
+async def measure_join(ground: Ground, sharder: Sharder) -> Row:
+    """One more member joins while the others renew."""
+    sightings, stand_ins = ground.sightings, ground.stand_ins
+    sightings.start_over()
+    began_at = ground.clock.now()
+    await stand_ins.join([ONE_MORE])
+    newcomer = stand_ins.shards[ONE_MORE]
+    share = sum(owner == newcomer for owner in owners_on(ground, stand_ins.shards).values())
+    await wait_for(
+        lambda: sightings.owned[newcomer] >= share,
+        f"{ONE_MORE} to own its {share} objects",
+        within_s=JOINED_WITHIN_S,
+    )
+    gained = sightings.gained([newcomer])
+    took_s = max((change.at for change in gained), default=began_at) - began_at
+    await sharder.wait_idle(within_s=300)
+    return Row(key="join", figures=[_figure("join", took_s, f"{share} objects, {len(sightings.log)} moved")])
+
+
+def _figure(key: str, value: float | None, how: str = "") -> Figure:
+    return GOALS[key].figure(key, value, how)
+
+
+if __name__ == "__main__":
+    sys.exit(run_benchmark(bench_members, module="loadtest.bench_members"))
