@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from kubeio.errors import Forbidden
 from sharder.membership.lives import State
 from sharder.membership.view import Hold, View, WaitReason
@@ -12,6 +14,7 @@ from sharder.rings.status import (
     Convergence,
     Progress,
     Rebalanced,
+    most_telling,
     plan_conditions,
     plan_members,
     plan_status,
@@ -57,6 +60,20 @@ def test_a_place_that_waits_for_its_next_life_is_settling() -> None:
     assert [(m["place"], m["shard"], m["state"]) for m in plan_members(view, {})] == [
         ("settling", "", "vacant")
     ]
+
+
+def test_of_more_members_than_a_status_can_carry_those_in_trouble_are_shown() -> None:
+    states = {f"m{n:03}-1": State.EXPIRED if n == 90 else State.READY for n in range(100)}
+    rows = plan_members(make_view(states, {f"m{n:03}": f"m{n:03}-1" for n in range(100)}), {})
+    assert [row["name"] for row in most_telling(rows, most=3)] == ["m000", "m001", "m090"]
+    assert most_telling(rows) == rows
+
+
+def test_a_thousand_members_take_an_eighth_of_what_etcd_takes() -> None:
+    names = [f"controller-7d9f8b6c5d-{n:05}-0123abcd" for n in range(1000)]
+    view = make_view(dict.fromkeys(names, State.READY), {name[:-9]: name for name in names})
+    status = plan_status(view, IDLE, generation=1, conditions=[])
+    assert len(msgspec.json.encode(status)) < 1_500_000 / 8
 
 
 def test_a_member_without_a_place_is_shown_while_its_objects_cannot_move() -> None:

@@ -1,0 +1,87 @@
+"""Requests of a sharder per minute, at rest and while something is wrong: no loop goes without a pause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from devcluster.embedded.faults import Fault
+from kubeio.resource import CRDS, LEASES
+from tests.requests import requests_per_minute
+from tests.sharder.io.ground import KEYS, Ground, is_balanced, wait_until
+
+USER = "sharder-1"
+SITES = "websites.example.com"
+LEASES_OF = "leases.coordination.k8s.io"
+
+
+def refuse(*, resource: str = "", verb: str = "", code: int) -> Callable[[Ground], Awaitable[object]]:
+    """The API server refuses requests of the sharder."""
+    return lambda ground: ground.plane.faults.add(
+        Fault(what="error", user=USER, resource=resource, verb=verb, code=code)
+    )
+
+
+async def nothing(ground: Ground) -> None:
+    """At rest."""
+
+
+async def delete_leases(ground: Ground) -> None:
+    """The lease namespace is gone: what was in it, and the right to create in it."""
+    await ground.plane.faults.add(Fault(what="error", user=USER, resource=LEASES_OF, verb="write", code=404))
+    for shard in ground.shards:
+        await shard.fall_silent()
+        await ground.client.delete(LEASES, shard.name, namespace="default")
+
+
+async def delete_ring_definition(ground: Ground) -> None:
+    await ground.client.delete(CRDS, "controllerrings.ringleader.dev")
+
+
+async def delete_site_definition(ground: Ground) -> None:
+    await ground.client.delete(CRDS, "websites.example.com")
+
+
+async def forge(ground: Ground) -> None:
+    """Names that nobody has, and a policy against tombstones."""
+    await ground.plane.faults.add(Fault(what="error", user=USER, resource=LEASES_OF, verb="create", code=422))
+    for number in range(30):
+        await ground.site(f"forged-{number}", labels={KEYS.shard: f"nobody-{number}"})
+
+
+async def lock(ground: Ground) -> None:
+    """Objects without an owner that no patch may change."""
+    await ground.plane.faults.add(Fault(what="error", user=USER, resource=SITES, verb="patch", code=422))
+    await ground.sites(20, first=100)
+
+
+WRONG: dict[str, tuple[Callable[[Ground], Awaitable[object]], float]] = {
+    "rest": (nothing, 600),
+    "lease-namespace-deleted": (delete_leases, 1500),
+    "leases-403": (refuse(resource=LEASES_OF, code=403), 1500),
+    "leases-500": (refuse(resource=LEASES_OF, code=500), 1500),
+    "ring-definition-deleted": (delete_ring_definition, 900),
+    "resource-deleted": (delete_site_definition, 900),
+    "resource-500": (refuse(resource=SITES, code=500), 900),
+    "resource-403": (refuse(resource=SITES, code=403), 900),
+    "everything-503": (refuse(code=503), 900),
+    "everything-429": (refuse(code=429), 900),
+    "tombstones-422": (forge, 1800),
+    "objects-422": (lock, 2400),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_nothing_that_is_wrong_makes_a_sharder_loop(ground: Ground, wrong: str) -> None:
+    do_it, at_most = WRONG[wrong]
+    await ground.ring()
+    for member in ("a", "b", "c"):
+        await ground.shard(member)
+    await ground.sites(20)
+    async with ground.sharder(USER):
+        await wait_until(lambda: is_balanced(ground))
+        await asyncio.sleep(1)
+        await do_it(ground)
+        assert await requests_per_minute(ground.plane, USER) <= at_most
