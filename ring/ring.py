@@ -63,13 +63,15 @@ class HashRing:
         *,
         virtual_nodes: int = 1000,
         eps: Number = 0.05,
+        like: HashRing | None = None,
     ) -> None:
+        """*like*: a ring whose tokens are shared with the new one, where members are the same."""
         weights = members.items() if isinstance(members, Mapping) else ((name, 1) for name in members)
         self._build(
             {check_member(name): parse_weight(name, weight) for name, weight in weights},
             virtual_nodes=check_virtual_nodes(virtual_nodes),
             eps_units=parse_eps(eps),
-            known={},
+            known=like._tokens if like is not None else {},
         )
 
     def _build(

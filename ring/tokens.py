@@ -7,16 +7,19 @@ arc before a token is decided in `arcs`. Called by `ring`.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ring.hashing import hash_virtual_nodes
+from ring.hashing import HASH_SPACE, hash_virtual_nodes
 
 WEIGHT_UNIT: Final = 1000
 """Weights are counted in thousandths, so that every language computes the same ring with integers."""
 
 _INDEX_BITS: Final = 24  # more members than `values` lets tokens be
 _INDEX_MASK: Final = (1 << _INDEX_BITS) - 1
+_SLICE: Final = 100_000
+"""Tokens that are merged at once, about."""
 
 
 class TokenTable(NamedTuple):
@@ -43,13 +46,19 @@ def merge_tokens(tokens_by_member: Sequence[array[int]]) -> TokenTable:
     """One table of all tokens, ties in order of the members.
 
     Point and index are packed into one int: sorting ints takes a third of the time that sorting pairs takes,
-    and the members' tokens come as sorted runs, which the sort only has to merge.
+    and the members' tokens come as sorted runs, which the sort only has to merge. Many tokens are merged in slices
+    of the hash space: packed all at once, a million would take 45 MB.
     """
-    packed = [
-        point << _INDEX_BITS | index for index, points in enumerate(tokens_by_member) for point in points
-    ]
-    packed.sort()
-    return TokenTable(
-        array("Q", [item >> _INDEX_BITS for item in packed]),
-        array("I", [item & _INDEX_MASK for item in packed]),
-    )
+    points, indices = array("Q"), array("I")
+    slices = 1 + sum(map(len, tokens_by_member)) // _SLICE
+    begins = [0] * len(tokens_by_member)
+    for number in range(1, slices + 1):
+        end = HASH_SPACE * number // slices
+        packed: list[int] = []
+        for index, tokens in enumerate(tokens_by_member):
+            begin, begins[index] = begins[index], bisect_left(tokens, end, begins[index])
+            packed += [point << _INDEX_BITS | index for point in tokens[begin : begins[index]]]
+        packed.sort()
+        points += array("Q", [item >> _INDEX_BITS for item in packed])
+        indices += array("I", [item & _INDEX_MASK for item in packed])
+    return TokenTable(points, indices)

@@ -7,9 +7,9 @@ import asyncio
 from devcluster.embedded import EmbeddedPlane
 from devcluster.embedded.faults import Fault
 
-SETTLE_S = 6.0
+SETTLE_S = 4.0
 """Whatever fails is tried several times at first; pauses have grown by then."""
-WINDOW_S = 6.0
+WINDOW_S = 4.0
 
 
 async def requests_per_minute(plane: EmbeddedPlane, user: str, *, settle_s: float = SETTLE_S) -> float:

@@ -257,7 +257,24 @@ class Membership:
 
     def decide(self, *, at: float) -> list[Intent]:
         """What the leader should write now. Repeats itself until the answers have been observed."""
+        return self._decide(self._advance(at))
+
+    def view(self, *, at: float) -> View:
+        """Membership at *at*."""
+        return self._view(self._advance(at))
+
+    def next_deadline(self, *, at: float) -> float | None:
+        """The next instant after *at* at which `decide` or `view` may change although nothing was observed."""
+        return self._next_deadline(self._advance(at))
+
+    def turn(self, *, at: float, acting: bool) -> tuple[list[Intent], View, float | None]:
+        """`decide` (nothing unless *acting*), `view` and `next_deadline`: each looks at every member, this one once."""
         at = self._advance(at)
+        return self._decide(at) if acting else [], self._view(at), self._next_deadline(at)
+
+    # ---- inside -----------------------------------------------------------------------------------------------
+
+    def _decide(self, at: float) -> list[Intent]:
         if not self._synced:
             return []
         failing = failing_members(
@@ -269,9 +286,7 @@ class Membership:
             intents.extend(self._decide_one(life, patience_s=patience * life.patience_s, at=at))
         return intents
 
-    def view(self, *, at: float) -> View:
-        """Membership at *at*."""
-        at = self._advance(at)
+    def _view(self, at: float) -> View:
         lives = {life.name: self._life_view(life) for life in self._lives.values()}
         places = self._places.current()
         fates = {name: standing_of(life.state) for name, life in lives.items()}
@@ -297,12 +312,8 @@ class Membership:
             self._last = view
         return view
 
-    def next_deadline(self, *, at: float) -> float | None:
-        """The next instant after *at* at which `decide` or `view` may change although nothing was observed."""
-        at = self._advance(at)
+    def _next_deadline(self, at: float) -> float | None:
         return min((deadline for deadline in self._deadlines(at) if deadline > at), default=None)
-
-    # ---- inside -----------------------------------------------------------------------------------------------
 
     def _is_news(self, lease: Lease, life: Life | None) -> bool:
         version = lease.metadata.resource_version
@@ -398,7 +409,7 @@ class Membership:
             return
         self._ring_made_of = made_of
         try:
-            self._ring = make_ring(members, spec=self._spec)
+            self._ring = make_ring(members, spec=self._spec, like=self._ring)
             self._ring_problem = None
         except InvalidRing as error:
             self._ring_problem = FieldProblem(f"spec.{error.field}", error.value, error.problem, error.remedy)
@@ -521,8 +532,8 @@ class Membership:
                 yield self._orphan_check_at(life)
 
 
-def make_ring(members: Mapping[str, float], *, spec: RingSpec) -> HashRing | None:
-    """The ring of *members* and their weights under *spec*; None if there is none."""
+def make_ring(members: Mapping[str, float], *, spec: RingSpec, like: HashRing | None) -> HashRing | None:
+    """The ring of *members* and their weights under *spec*, most of them those of *like*; None if there is none."""
     if not members:
         return None
-    return HashRing(members, virtual_nodes=spec.virtual_nodes, eps=spec.eps)
+    return HashRing(members, virtual_nodes=spec.virtual_nodes, eps=spec.eps, like=like)

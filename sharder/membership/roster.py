@@ -273,17 +273,15 @@ class Roster:
         self._stirred.clear()
         now = self._clock.now()
         are_left = False
-        if self._acting:
-            for intent in self.membership.decide(at=now):
-                are_left |= not self._start(tasks, intent, now)
-        view = self.membership.view(at=now)
+        intents, view, deadline = self.membership.turn(at=now, acting=self._acting)
+        for intent in intents:
+            are_left |= not self._start(tasks, intent, now)
         if view.version != self._view.version:
             self._tell(self._view, view)
             async with self._changed:
                 self._view = view
                 self._changed.notify_all()
             self._pauses = {name: pause for name, pause in self._pauses.items() if name in view.lives}
-        deadline = self.membership.next_deadline(at=now)
         if are_left:
             next_at = now + self._tombstones.wait_s(now)
             deadline = next_at if deadline is None else min(deadline, next_at)

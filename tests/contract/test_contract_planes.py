@@ -131,7 +131,12 @@ async def test_write_log_tells_the_controller_of_what_is_created(
             body["metadata"]["ownerReferences"] = references
             (await api.post(configmaps, body)).check(201)
     log = await writes_of(plane, namespace, 4)
-    assert [(w.name, w.controller) for w in log] == [("a", ""), ("b", above.meta["uid"]), ("c", ""), ("d", "")]
+    assert [(w.name, w.controller) for w in log] == [
+        ("a", ""),
+        ("b", above.meta["uid"]),
+        ("c", ""),
+        ("d", ""),
+    ]
 
 
 async def test_times_of_writes_are_of_the_boot_clock(

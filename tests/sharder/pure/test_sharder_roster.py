@@ -218,13 +218,13 @@ async def test_no_lease_is_deleted_on_a_list_that_was_not_read_to_its_end(server
 async def test_a_thousand_renewals_wake_nobody(server: LeaseServer) -> None:
     async with acting(server) as roster:
         turns = [0]
-        view = roster.membership.view
+        turn = roster.membership.turn
 
-        def counted(*, at: float) -> object:
+        def counted(*, at: float, acting: bool) -> object:
             turns[0] += 1
-            return view(at=at)
+            return turn(at=at, acting=acting)
 
-        roster.membership.view = counted  # type: ignore[method-assign,assignment]
+        roster.membership.turn = counted  # type: ignore[method-assign,assignment]
         for _ in range(50):
             server.renew(*NAMES)
             await asyncio.sleep(0.2)
