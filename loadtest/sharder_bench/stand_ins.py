@@ -68,12 +68,9 @@ class StandIns:
                 identity=Identity("", "", 0, 0),
             )
             name = fresh_name(member, random.Random())  # noqa: S311 - a name, no secret
-            created = await self._leases.create(birth.lease(name, self._namespace, self._clock))
-            created.metadata.annotations[self._keys.synced] = "true"
-            renewed = await self._renew_one(created)
-            self._held[name] = renewed or created
+            self._held[name] = await self._leases.create(birth.lease(name, self._namespace, self._clock))
             self.shards[member] = name
-            await self._renew_one(name, synced=True)
+            await self._renew_one(name)  # says that its caches are full
 
     def die(self, member: str) -> str:
         """Stop renewing, as a process that was killed; gives the shard's name."""
@@ -105,17 +102,14 @@ class StandIns:
             now = self._clock.now()
             await asyncio.gather(*(self._renew_one(name) for name, at in self._due.items() if at <= now))
 
-    async def _renew_one(self, name: str, *, synced: bool = False) -> None:
-        """Renew once; *synced*: and say that its caches are full."""
+    async def _renew_one(self, name: str) -> None:
         lease = self._held[name]
-        if synced:
-            meta = lease.metadata
-            marks = {**meta.annotations, self._keys.synced: "true"}
-            lease = msgspec.structs.replace(lease, metadata=msgspec.structs.replace(meta, annotations=marks))
+        marks = {**lease.metadata.annotations, self._keys.synced: "true"}
+        meta = msgspec.structs.replace(lease.metadata, annotations=marks)
         self._due[name] = self._clock.now() + self._lease_s / 3
         spec = msgspec.structs.replace(lease.spec, renew_time=micro_time(self._clock.wall()))
         try:
-            renewed = await self._leases.swap(msgspec.structs.replace(lease, spec=spec))
+            renewed = await self._leases.swap(msgspec.structs.replace(lease, metadata=meta, spec=spec))
         except Conflict:  # the sharder wrote its label
             renewed = await self._leases.get(name)
             self._due[name] = self._clock.now()
