@@ -74,6 +74,8 @@ class Birth:
     identity: Identity
     field_manager: str = ""
     """Under which name the shard writes objects: tells its writes from strangers'."""
+    resources: tuple[str, ...] = ()
+    """What the shard watches with its name, as `resource.group`."""
 
     def annotations(self) -> dict[str, str]:
         marks = {
@@ -82,6 +84,8 @@ class Birth:
             self.keys.process: self.identity.encode(),
             self.keys.duration: str(self.duration_s),
         }
+        if self.resources:
+            marks[self.keys.resources] = ",".join(sorted(self.resources))
         if self.field_manager:
             marks[self.keys.field_manager] = self.field_manager
         if self.hold:

@@ -142,7 +142,7 @@ class Replica:
             # A held Lease keeps the ring: replicas that are restarted for ever would never let it go.
             raise InputError("--ring", ring, "is being deleted", "wait until it is gone, then create it anew")
         cache, owned = await self._resources(view)
-        birth = self._birth(view)
+        birth = self._birth(view, cache)
         leases = Leases(self._client, view.spec.lease_namespace)
         born = await life.begin_life(
             leases,
@@ -327,7 +327,7 @@ class Replica:
     async def _resources(self, view: RingView | None) -> tuple[Cache, dict[str, Resource]]:
         return await find_resources(self._client, self._controller, self._settings, view, self._clock)
 
-    def _birth(self, view: RingView) -> life.Birth:
+    def _birth(self, view: RingView, cache: Cache) -> life.Birth:
         longest_s = view.spec.max_lease_duration_seconds
         if self._settings.lease_duration_s > longest_s:
             raise InputError(
@@ -343,6 +343,7 @@ class Replica:
             hold=self._settings.hold,
             identity=process.this_process(),
             field_manager=self._controller.name,
+            resources=tuple(kind.resource.group_resource for kind in cache),
         )
 
     def _fenced(self, fence: Fence) -> Fence:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kubeio.labels import PROTOCOL_VERSION, RingKeys, is_shard_name
@@ -75,7 +76,7 @@ class LeaseFacts:
     """What one version of a Lease says. `duration_s` is always usable; `fit` tells whether it may be a member.
 
     `vouched`: the Lease says twice, and alike, for how long it is held. `edited`: it says two durations; the longer
-    one counts. `synced`: its shard's caches are full.
+    one counts. `synced`: its shard's caches are full. `resources`: what it watches with its name; None: everything.
     """
 
     name: str
@@ -91,6 +92,7 @@ class LeaseFacts:
     vouched: bool = False
     edited: bool = False
     synced: bool = False
+    resources: frozenset[str] | None = None
 
     @property
     def hands_over(self) -> bool:
@@ -166,7 +168,14 @@ def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseF
         vouched=own_s is not None and not edited,
         edited=edited,
         synced=meta.annotations.get(keys.synced) == "true",
+        resources=_resources(meta.annotations.get(keys.resources, "")),
     )
+
+
+@lru_cache(maxsize=256)
+def _resources(written: str) -> frozenset[str] | None:
+    """The names in `plural.group,plural.group`, one set for all shards that write the same; None if there are none."""
+    return frozenset(name for each in written.split(",") if (name := each.strip())) or None
 
 
 def _own_duration(written: str) -> int | None:

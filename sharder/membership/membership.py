@@ -44,7 +44,7 @@ from sharder.membership.silence import DURATIONS, NEVER, Sight, failing_members
 from sharder.membership.view import Hold, LifeView, Unplaced, View, WaitReason, standing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kubeio.models import Lease
     from sharder.ringspec.spec import RingSpec
@@ -81,6 +81,7 @@ class Membership:
         self._flapping = Flapping()
         self._places = Places(settle_s=spec.settle_s)
         self._ring: HashRing | None = None
+        self._rings: Mapping[str, HashRing | None] = {}
         self._ring_made_of: object = None
         self._ring_problem: FieldProblem | None = None
         self._now = NEVER
@@ -305,6 +306,8 @@ class Membership:
             hold=self._hold(at),
             settles_at=self._places.next_deadline(),
             problems=self._problems(),
+            mains=tuple(str(entry.main) for entry in self._spec.resources),
+            rings=self._rings,
         )
         if self._last is None or replace(self._last, version=0, at=0.0) != replace(view, version=0, at=0.0):
             self._version += 1
@@ -390,7 +393,7 @@ class Membership:
                 )
                 by_member.setdefault(life.member, []).append(candidate)
         wanted = {
-            member: Wanted(plan_filler(lives).name, self._spec.member(member).weight)
+            member: self._wanted(plan_filler(lives))
             for member, lives in by_member.items()
             if not self._spec.member(member).cordoned
         }
@@ -402,17 +405,27 @@ class Membership:
         self._places.turn(wanted, may_fill=frozenset(may_stay), departed=departed, at=self._now)
         self._build_ring()
 
+    def _wanted(self, filler: Candidate) -> Wanted:
+        weight = self._spec.member(filler.member).weight
+        return Wanted(filler.name, weight, self._lives[filler.name].facts.resources)
+
     def _build_ring(self) -> None:
-        members = {place.member: place.weight for place in self._places.current().values()}
-        made_of = (members, self._spec.virtual_nodes, self._spec.eps)
+        """One ring of all members, and one for each main resource that not all of them work."""
+        places = self._places.current().values()
+        mains = tuple(str(entry.main) for entry in self._spec.resources)
+        members = {place.member: place.weight for place in places}
+        apart = {place.member: place.resources for place in places if not _covers(place.resources, mains)}
+        made_of = (members, apart, mains, self._spec.virtual_nodes, self._spec.eps)
         if made_of == self._ring_made_of:
             return
         self._ring_made_of = made_of
         try:
-            self._ring = make_ring(members, spec=self._spec, like=self._ring)
-            self._ring_problem = None
+            ring = make_ring(members, spec=self._spec, like=self._ring)
+            rings = make_rings(members, apart, mains, spec=self._spec, like=ring)
         except InvalidRing as error:
             self._ring_problem = FieldProblem(f"spec.{error.field}", error.value, error.problem, error.remedy)
+        else:
+            self._ring, self._rings, self._ring_problem = ring, rings, None
 
     def _may_stay(self, life: Life) -> bool:
         """Whether *life* keeps its member's place, if it fills it."""
@@ -507,13 +520,36 @@ class Membership:
             duration_s=life.patience_s,
             had_lease=life.had_lease,
             unplaced=self._why_unplaced(life) if life.is_held and facts.fit else None,
+            resources=facts.resources,
         )
 
     def _problems(self) -> tuple[FieldProblem, ...]:
         by_name = self._misnamed | {name: life.facts.problems for name, life in self._lives.items()}
         of_leases = [problem for _, problems in sorted(by_name.items()) for problem in problems]
         of_leases += [problem for _, problem in sorted(self._refused.items())]
+        of_leases += self._unwatched()
         return tuple(of_leases if self._ring_problem is None else [self._ring_problem, *of_leases])
+
+    def _unwatched(self) -> list[FieldProblem]:
+        """Controlled kinds that a live shard does not watch although it works what controls them: added meanwhile."""
+        found = []
+        for life in sorted(self._lives.values(), key=lambda life: life.name):
+            if life.is_held and life.facts.fit and (lacks := self._lacks(life.facts.resources)):
+                found.append(
+                    FieldProblem(
+                        f"leases/{life.name}.metadata.annotations[{self._keys.resources}]",
+                        ",".join(sorted(life.facts.resources or ())),
+                        f"lacks {', '.join(lacks)}: its shard does not watch them, so they are not given to it",
+                        "roll the replicas: they learn at their start what the ring controls",
+                    )
+                )
+        return found
+
+    def _lacks(self, resources: frozenset[str] | None) -> list[str]:
+        if resources is None:
+            return []
+        worked = [entry for entry in self._spec.resources if str(entry.main) in resources]
+        return sorted({str(kind) for entry in worked for kind in entry.controlled} - resources)
 
     def _deadlines(self, at: float) -> Iterator[float]:
         settles_at = self._places.next_deadline()
@@ -537,3 +573,29 @@ def make_ring(members: Mapping[str, float], *, spec: RingSpec, like: HashRing | 
     if not members:
         return None
     return HashRing(members, virtual_nodes=spec.virtual_nodes, eps=spec.eps, like=like)
+
+
+def make_rings(
+    members: Mapping[str, float],
+    apart: Mapping[str, frozenset[str] | None],
+    mains: Sequence[str],
+    *,
+    spec: RingSpec,
+    like: HashRing | None,
+) -> Mapping[str, HashRing | None]:
+    """The ring of each of *mains* that some of *apart* do not work; the same members have the same ring."""
+    rings: dict[str, HashRing | None] = {}
+    made: dict[frozenset[str], HashRing | None] = {}
+    for main in mains:
+        out = {name for name, resources in apart.items() if resources is not None and main not in resources}
+        if out:
+            workers = {name: weight for name, weight in members.items() if name not in out}
+            among = frozenset(workers)
+            if among not in made:
+                made[among] = make_ring(workers, spec=spec, like=like)
+            rings[main] = made[among]
+    return rings
+
+
+def _covers(resources: frozenset[str] | None, mains: Sequence[str]) -> bool:
+    return resources is None or resources.issuperset(mains)

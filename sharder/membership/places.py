@@ -30,16 +30,21 @@ class Wanted(NamedTuple):
 
     shard: str
     weight: float
+    resources: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A member on the ring. *shard* is None while it waits for a next life, until *vacant_since* + a window."""
+    """A member on the ring. *shard* is None while it waits for a next life, until *vacant_since* + a window.
+
+    *resources*: what the life that fills it works, or the last one did; None: all that the ring has.
+    """
 
     member: str
     weight: float
     shard: str | None
     vacant_since: float | None = None
+    resources: frozenset[str] | None = None
 
 
 _RANK = {State.READY: 3, State.EXPIRED: 2, State.UNCERTAIN: 2}
@@ -97,10 +102,11 @@ class Places:
         if place is not None and place.shard is not None and place.shard not in may_fill:
             place = replace(place, shard=None, vacant_since=at)
         if place is not None and place.shard is None and want is not None:
-            place = replace(place, shard=want.shard, vacant_since=None)
+            place = replace(place, shard=want.shard, vacant_since=None, resources=want.resources)
         if place is not None:
             self._places[member] = place
-        settled = want == (Wanted(place.shard, place.weight) if place and place.shard else None)
+        has = Wanted(place.shard, place.weight, place.resources) if place and place.shard else None
+        settled = want == has
         is_vacant = place is not None and place.shard is None
         if settled or is_vacant:
             self._pending.pop(member, None)
@@ -117,7 +123,7 @@ class Places:
             if want is None:
                 del self._places[member]
             else:
-                self._places[member] = Place(member, want.weight, want.shard)
+                self._places[member] = Place(member, want.weight, want.shard, resources=want.resources)
         self._pending.clear()
         for member, since in vacant.items():
             if at >= since + self.settle_s:

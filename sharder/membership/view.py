@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,6 +54,8 @@ class WaitReason(StrEnum):
     CONTROLLER_UNOWNED = "controller has no owner yet"
     CONTROLLER_CONTESTED = "controller's owner is contested"
     CHILDREN_FIRST = "controlled objects move first"
+    KIND_UNWORKED = "no shard works this kind"
+    OWNER_BLIND = "owner does not watch this kind"
 
 
 class Unplaced(StrEnum):
@@ -91,6 +93,8 @@ class LifeView:
     duration_s: float
     had_lease: bool = True
     unplaced: Unplaced | None = None
+    resources: frozenset[str] | None = None
+    """What it watches with its name, as `resource.group`; None: all that the ring has."""
 
     @property
     def is_held(self) -> bool:
@@ -115,6 +119,30 @@ class View:
     hold: Hold | None
     settles_at: float | None
     problems: tuple[FieldProblem, ...]
+    mains: tuple[str, ...] = ()
+    rings: Mapping[str, HashRing | None] = field(default_factory=dict)
+    """The ring of each main resource that not every member works; None: nobody does. For all others it is `ring`."""
+
+    @property
+    def unworked(self) -> tuple[str, ...]:
+        """Main resources that nobody on the ring works."""
+        return tuple(main for main in self.mains if main in self.rings and self.rings[main] is None)
+
+    def shares(self) -> Mapping[str, float]:
+        """Each member's part of the hash space, as the mean over the main resources."""
+        rings = [self.rings.get(main, self.ring) for main in self.mains or ("",)]
+        if not self.rings:
+            rings = rings[:1]
+        total: dict[str, float] = {}
+        for ring in rings:
+            for member, share in ring.shares().items() if ring is not None else ():
+                total[member] = total.get(member, 0.0) + float(share) / len(rings)
+        return total
+
+    def works(self, name: str, kind: str) -> bool:
+        """Whether the shard *name* watches objects of *kind*; of one without a Lease nobody can tell."""
+        life = self.lives.get(name)
+        return life is None or life.resources is None or not kind or kind in life.resources
 
     @property
     def ring_members(self) -> Mapping[str, float]:
@@ -162,11 +190,12 @@ class View:
         place = self.places.get(member)
         return place.shard if place else None
 
-    def desired(self, key: str) -> Desired | None:
-        """Where *key* belongs; None if nobody is on the ring."""
-        if self.ring is None:
+    def desired(self, key: str, main: str = "") -> Desired | None:
+        """Where *key* of a tree whose root is a *main* belongs; None if nobody on the ring works those."""
+        ring = self.rings.get(main, self.ring)
+        if ring is None:
             return None
-        member = self.ring.owner(key)
+        member = ring.owner(key)
         return Desired(member, self.shard_at(member))
 
     def standing(self, name: str) -> Standing:

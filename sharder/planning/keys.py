@@ -37,22 +37,33 @@ class ControllerName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """An object of a kind that the ring distributes; *given_up*: distributed once, and now to be released."""
+    """An object of a kind that the ring distributes; *given_up*: distributed once, and now to be released.
+
+    *main*: the kind, as `resource.group`; empty if the ring does not distribute it any more.
+    """
 
     key: str
     given_up: bool = False
+    main: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.main
 
 
 @dataclass(frozen=True, slots=True)
 class Controlled:
     """An object that follows its controller: it has its controller's key, and is *given_up* with it.
 
-    *key* is None if only the controller can tell it.
+    *key* is None if only the controller can tell it. *kind*: its own. *main*: the kind at the root of its tree; empty
+    if only the controller can tell it.
     """
 
     key: str | None
     controller: ControllerName
     given_up: bool = False
+    kind: str = ""
+    main: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,7 @@ class RingKinds:
         self._key_label = spec.key_label
         served = [entry for entry in spec.resources if entry.main in resolved]
         self._mains = {entry.main: resolved[entry.main] for entry in served}
+        self._texts = {kind: str(kind) for entry in served for kind in (entry.main, *entry.controlled)}
         self._links: dict[GroupResource, dict[tuple[str, str], _Link]] = {}
         for entry in served:
             self._link(entry, resolved, given_up=False)
@@ -155,12 +167,22 @@ class RingKinds:
             return self._without_controller(resource, meta)  # no object controls what is above its namespace
         namespace = meta.namespace if found.namespaced else ""
         name = ControllerName(found, namespace, controller.name, controller.uid)
-        return Controlled(self._followed_key(name), name, given_up)
+        key = self._followed_key(name)
+        kind = self._texts.get(_named(resource), "")
+        return Controlled(key, name, given_up, kind, self._main_above(found))
 
     def _without_controller(self, resource: Resource, meta: Meta) -> Role:
         if not self.is_main(resource) and _named(resource) not in self._former_mains:
             return Outsider()
-        return Root(self._root_key(resource, meta), given_up=not self.is_main(resource))
+        given_up = not self.is_main(resource)
+        main = "" if given_up else self._texts[_named(resource)]
+        return Root(self._root_key(resource, meta), given_up=given_up, main=main)
+
+    def _main_above(self, controller: Resource) -> str:
+        """The kind at the root of what a *controller* of this kind controls, if that kind tells."""
+        named = _named(controller)
+        is_root = named in self._mains and named not in self._links
+        return self._texts[named] if is_root else ""
 
     def _root_key(self, resource: Resource, meta: Meta) -> str:
         value = meta.labels.get(self._key_label) if self._key is KeyKind.LABEL else None

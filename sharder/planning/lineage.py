@@ -8,7 +8,8 @@ admission, and by `ringleader where`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.errors import KubeError, NotFound
 from kubeio.models import HasMeta
@@ -43,13 +44,13 @@ async def read_controller(
             return ControllerSeen(owner, exists=depth > 0, key=at.key)
         owner = owner or meta.labels.get(keys.shard)
         match kinds.role(at.resource, meta):
-            case Root(key=key):
-                return ControllerSeen(owner, key=key)
+            case Root(key=key, main=main):
+                return ControllerSeen(owner, key=key, main=main)
             case Outsider():
                 return ControllerSeen(owner, is_outsider=True)
-            case Controlled(key=key, controller=above):
+            case Controlled(key=key, controller=above, main=main):
                 if key is not None and owner is not None:
-                    return ControllerSeen(owner, key=key)
+                    return ControllerSeen(owner, key=key, main=main)
                 at = above
     return ControllerSeen(owner, key=at.key)
 
@@ -65,6 +66,13 @@ async def _read(client: Client, name: ControllerName) -> Meta | None:
     return found.metadata if found.metadata.uid == name.uid else None
 
 
+class _Place(NamedTuple):
+    """What a tree is placed by: its key, and the kind at its root."""
+
+    key: str
+    main: str
+
+
 class Ancestry:
     """Keys that only controllers can tell, by the controller's uid; None: it is not of the ring."""
 
@@ -78,8 +86,8 @@ class Ancestry:
         self._kinds = kinds
         self._read = read
         self._most = most
-        self._known: dict[str, str | None] = {}
-        self._shared: dict[str, str] = {}
+        self._known: dict[str, _Place | None] = {}
+        self._shared: dict[_Place, _Place] = {}
 
     def forget(self) -> None:
         """Labels and references may have changed: a new circle begins."""
@@ -91,8 +99,8 @@ class Ancestry:
         if not self._kinds.may_control(resource):
             return
         match role:
-            case Root(key=key) | Controlled(key=str() as key):
-                self._remember(meta.uid, key)
+            case Root(key=key, main=main) | Controlled(key=str() as key, main=main):
+                self._remember(meta.uid, _Place(key, main))
             case _:
                 pass
 
@@ -110,18 +118,20 @@ class Ancestry:
         read = await self._read_all(unknown.values()) if unknown else {}
         return [self._with_key(role, read) for role in roles]
 
-    def _with_key(self, role: Role, read: Mapping[str, str | KubeError | None]) -> Role | KubeError:
+    def _with_key(self, role: Role, read: Mapping[str, _Place | KubeError | None]) -> Role | KubeError:
         if not isinstance(role, Controlled) or role.key is not None:
             return role
         uid = role.controller.uid
-        key = read[uid] if uid in read else self._known[uid]
-        if isinstance(key, KubeError):
-            return key
-        return Outsider() if key is None else Controlled(key, role.controller, role.given_up)
+        found = read[uid] if uid in read else self._known[uid]
+        if isinstance(found, KubeError):
+            return found
+        return Outsider() if found is None else replace(role, key=found.key, main=found.main or role.main)
 
-    async def _read_all(self, controllers: Iterable[ControllerName]) -> Mapping[str, str | KubeError | None]:
+    async def _read_all(
+        self, controllers: Iterable[ControllerName]
+    ) -> Mapping[str, _Place | KubeError | None]:
         slots = asyncio.Semaphore(READS_AT_ONCE)
-        found: dict[str, str | KubeError | None] = {}
+        found: dict[str, _Place | KubeError | None] = {}
 
         async def read(controller: ControllerName) -> None:
             try:
@@ -130,16 +140,17 @@ class Ancestry:
             except KubeError as error:
                 found[controller.uid] = error
             else:
-                found[controller.uid] = None if seen.is_outsider else seen.key or controller.key
+                place = _Place(seen.key or controller.key, seen.main)
+                found[controller.uid] = None if seen.is_outsider else place
 
         async with asyncio.TaskGroup() as tasks:
             for controller in controllers:
                 tasks.create_task(read(controller), name="read controller")
-        for uid, key in found.items():
-            if not isinstance(key, KubeError):
-                self._remember(uid, key)
+        for uid, each in found.items():
+            if not isinstance(each, KubeError):
+                self._remember(uid, each)
         return found
 
-    def _remember(self, uid: str, key: str | None) -> None:
+    def _remember(self, uid: str, place: _Place | None) -> None:
         if len(self._known) < self._most:
-            self._known[uid] = None if key is None else self._shared.setdefault(key, key)
+            self._known[uid] = None if place is None else self._shared.setdefault(place, place)

@@ -54,13 +54,14 @@ class ControllerSeen(msgspec.Struct, frozen=True, gc=False):
 
     Of controllers that are controlled themselves, the nearest that has an owner counts. `exists` is false if the
     controller is gone (404, or the same name with another uid), `is_outsider` true if the ring has nothing to do with
-    it. `key`: the one that its tree has.
+    it. `key`: the one that its tree has; `main`: the kind at its root.
     """
 
     owner: str | None = None
     exists: bool = True
     key: str | None = None
     is_outsider: bool = False
+    main: str = ""
 
 
 class Subject(msgspec.Struct, frozen=True, gc=False):
@@ -143,13 +144,13 @@ def _plan_unowned(subject: Subject, *, view: View, terms: Terms, was: str = "") 
         return NeedController(subject.role.controller)
     desired = _desired(subject, view=view)
     if desired is None:
-        return Wait(WaitReason.NO_MEMBERS)
+        return Wait(WaitReason.KIND_UNWORKED)
     until = (subject.children_since or 0.0) + CHILDREN_FIRST_S
     if was and subject.children_since is not None and view.at < until:
         return Wait(WaitReason.CHILDREN_FIRST, until)
     if isinstance(subject.role, Controlled):
         return _plan_unowned_child(subject, subject.role, desired, view=view, was=was)
-    return _assign(desired, view=view, was=was)
+    return _assign(subject.role, desired, view=view, was=was)
 
 
 def _plan_unowned_child(
@@ -157,29 +158,38 @@ def _plan_unowned_child(
 ) -> Decision:
     """With its controller while that one has a live owner, else where both will be."""
     if subject.controller is None:
-        return _assign(desired, view=view, was=was) if was else NeedController(role.controller)
+        return _assign(role, desired, view=view, was=was) if was else NeedController(role.controller)
     if not subject.controller.exists and not was:
         return NOTHING  # the garbage collector's: no uid comes back
     with_parent = subject.controller.owner
     if with_parent is None or with_parent == desired.shard:
-        return _assign(desired, view=view, was=was)
+        return _assign(role, desired, view=view, was=was)
     match view.standing(with_parent):
-        case Standing.LIVE if view.holds(with_parent):
-            return Assign(with_parent, was)
         case Standing.LIVE:
-            return Wait(WaitReason.TARGET_SILENT)
+            return _assign_to(role, with_parent, view=view, was=was)
         case Standing.DEAD:
-            return _assign(desired, view=view, was=was)
+            return _assign(role, desired, view=view, was=was)
         case Standing.CONTESTED:
             return Wait(WaitReason.CONTROLLER_CONTESTED)
         case Standing.UNKNOWN:
             return ReportUnknown(with_parent)
 
 
-def _assign(desired: Desired, *, view: View, was: str) -> Decision:
+def _assign(role: Role, desired: Desired, *, view: View, was: str) -> Decision:
     if desired.shard is None:
         return Wait(WaitReason.PLACE_SETTLING, view.settles_at)
-    return Assign(desired.shard, was) if view.holds(desired.shard) else Wait(WaitReason.TARGET_SILENT)
+    return _assign_to(role, desired.shard, view=view, was=was)
+
+
+def _assign_to(role: Role, shard: str, *, view: View, was: str) -> Decision:
+    if not view.holds(shard):
+        return Wait(WaitReason.TARGET_SILENT)
+    return Assign(shard, was) if _works(role, shard, view=view) else Wait(WaitReason.KIND_UNWORKED)
+
+
+def _works(role: Role, shard: str, *, view: View) -> bool:
+    """Whether *shard* watches objects of this kind."""
+    return isinstance(role, Outsider) or view.works(shard, role.kind)
 
 
 # ---- objects of a live owner ----------------------------------------------------------------------------------
@@ -187,6 +197,8 @@ def _assign(desired: Desired, *, view: View, was: str) -> Decision:
 
 def _plan_owned(subject: Subject, owner: str, drain: str | None, *, view: View, terms: Terms) -> Decision:
     desired = _desired(subject, view=view)
+    if not _works(subject.role, owner, view=view):
+        return Wait(WaitReason.OWNER_BLIND)
     if isinstance(subject.role, Controlled) and view.lives[owner].hands_over:
         return _plan_owned_child(subject, owner, drain, desired, view=view, terms=terms)
     if drain is not None:
@@ -208,6 +220,8 @@ def _plan_owned_child(
         return Wait(WaitReason.CONTROLLER_UNOWNED) if seen.exists else NOTHING
     if parent != desired.shard or parent == owner:
         return NOTHING
+    if not _works(subject.role, parent, view=view):
+        return Wait(WaitReason.KIND_UNWORKED)
     return _plan_move(owner, parent, view=view, terms=terms)
 
 
@@ -266,8 +280,10 @@ def _release(subject: Subject, owner: str, drain: str | None, *, view: View) -> 
 
 def _desired(subject: Subject, *, view: View) -> Desired | None:
     """Where *subject* belongs; None if nobody is on the ring, or its key is not known yet."""
-    key = _key(subject)
-    return None if key is None else view.desired(key)
+    key, role, seen = _key(subject), subject.role, subject.controller
+    if key is None or isinstance(role, Outsider):
+        return None
+    return view.desired(key, role.main or (seen.main if seen is not None else ""))
 
 
 def _key(subject: Subject) -> str | None:

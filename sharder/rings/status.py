@@ -179,6 +179,9 @@ def _ready(view: View, progress: Progress) -> Condition:
         return Condition(
             "Ready", False, "Waiting", f"objects without an owner wait: {view.hold.reason.value}"
         )
+    if view.unworked:
+        named = ", ".join(view.unworked)
+        return Condition("Ready", False, "KindUnworked", f"no member works {named}: such objects wait")
     return Condition("Ready", True, "Working", f"{ready} members share the objects")
 
 
@@ -248,7 +251,7 @@ def _some(texts: Sequence[str]) -> str:
 
 def plan_members(view: View, in_flight: Mapping[str, int]) -> list[dict[str, object]]:
     """One row for each member that has a place, or a life whose objects cannot move yet; by name."""
-    shares = view.ring.shares() if view.ring is not None else {}
+    shares = view.shares()
     shown = _shown_lives(view)
     rows: list[dict[str, object]] = []
     for member in sorted(view.places.keys() | shown):

@@ -94,6 +94,16 @@ def test_a_lease_says_under_which_name_its_shard_writes() -> None:
     assert writes.annotations()[KEYS.field_manager] == "publisher"
 
 
+def test_a_lease_says_what_its_shard_watches_with_its_name_and_for_how_long_it_is_held() -> None:
+    kinds = ("websites.example.com", "configmaps")
+    marks = Birth(
+        keys=KEYS, member="web-0", duration_s=15, hold=False, identity=ME, resources=kinds
+    ).annotations()
+    assert marks[KEYS.resources] == "configmaps,websites.example.com"
+    assert marks[KEYS.duration] == "15"
+    assert KEYS.resources not in birth().annotations()
+
+
 def test_only_a_lease_that_its_own_holder_released_is_worn_again() -> None:
     assert birth().is_free(lease(""))
     assert not birth().is_free(lease("web-0-0000000a"))

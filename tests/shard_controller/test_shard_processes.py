@@ -273,6 +273,7 @@ async def test_a_shard_says_when_its_caches_are_full_with_a_renewal_of_its_own(b
     await bench.until(says_so)
     lease = await bench.lease(shard)
     assert lease["spec"]["renewTime"] > lease["spec"]["acquireTime"], "a ghost's Lease never changes"
+    assert lease["metadata"]["annotations"]["ringleader.dev/resources"] == "configmaps,websites.example.com"
 
 
 async def test_a_shard_whose_caches_do_not_fill_says_nothing(bench: Bench) -> None:

@@ -78,6 +78,7 @@ class Story:
         hold: bool = False,
         protocol: str = "v1",
         fills: bool = True,
+        works: str = "",
     ) -> None:
         """A shard creates its Lease and keeps renewing it; and says that its caches are full, if it *fills* them."""
         annotations = {
@@ -85,6 +86,7 @@ class Story:
             self.keys.protocol: protocol,
             self.keys.hold: "true" if hold else "",
             self.keys.duration: str(duration_s) if protocol else "",
+            self.keys.resources: works,
         }
         meta = Meta(
             name=name,

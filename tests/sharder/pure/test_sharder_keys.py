@@ -48,15 +48,17 @@ def child(api_version: str, kind: str, *, controller: bool = True) -> Meta:
 
 
 def test_an_object_s_key_is_group_namespace_and_name() -> None:
-    assert RING.role(WEBSITES, Meta(name="shop", namespace="ns")) == Root("example.com_ns_shop")
+    assert RING.role(WEBSITES, Meta(name="shop", namespace="ns")) == Root(
+        "example.com_ns_shop", main="websites.example.com"
+    )
 
 
 def test_the_core_group_is_empty_in_a_key() -> None:
-    assert RING.role(SECRETS, Meta(name="s", namespace="ns")) == Root("_ns_s")
+    assert RING.role(SECRETS, Meta(name="s", namespace="ns")) == Root("_ns_s", main="secrets")
 
 
 def test_a_cluster_scoped_object_s_namespace_is_empty_in_its_key() -> None:
-    assert RING.role(CLUSTERS, Meta(name="eu")) == Root("example.com__eu")
+    assert RING.role(CLUSTERS, Meta(name="eu")) == Root("example.com__eu", main="clusters.example.com")
 
 
 def test_a_controlled_object_has_its_controller_s_key_whatever_version_the_reference_names() -> None:
@@ -106,8 +108,8 @@ def kinds(key: KeyKind, *entries: RingResource, label: str = "") -> RingKinds:
 def test_under_namespace_everything_in_a_namespace_has_one_key_that_no_object_has() -> None:
     ring = kinds(KeyKind.NAMESPACE)
     key = "_ns_"
-    assert ring.role(WEBSITES, Meta(name="shop", namespace="ns")) == Root(key)
-    assert ring.role(SECRETS, Meta(name="s", namespace="ns")) == Root(key)
+    assert ring.role(WEBSITES, Meta(name="shop", namespace="ns")) == Root(key, main="websites.example.com")
+    assert ring.role(SECRETS, Meta(name="s", namespace="ns")) == Root(key, main="secrets")
     role = ring.role(CONFIGMAPS, child("example.com/v1", "Website"))
     assert isinstance(role, Controlled)
     assert role.key == key
@@ -115,7 +117,7 @@ def test_under_namespace_everything_in_a_namespace_has_one_key_that_no_object_ha
 
 def test_under_namespace_cluster_scoped_objects_and_what_they_control_have_their_own_keys() -> None:
     ring = kinds(KeyKind.NAMESPACE)
-    assert ring.role(CLUSTERS, Meta(name="eu")) == Root("example.com__eu")
+    assert ring.role(CLUSTERS, Meta(name="eu")) == Root("example.com__eu", main="clusters.example.com")
     role = ring.role(CONFIGMAPS, child("example.com/v1", "Cluster"))
     assert isinstance(role, Controlled)
     assert role.key == "example.com__shop"
@@ -124,14 +126,18 @@ def test_under_namespace_cluster_scoped_objects_and_what_they_control_have_their
 def test_under_label_the_value_is_the_key_across_kinds_and_namespaces() -> None:
     ring = kinds(KeyKind.LABEL, label="tenant")
     acme = {"tenant": "acme"}
-    assert ring.role(WEBSITES, Meta(name="shop", namespace="ns", labels=acme)) == Root("=acme")
-    assert ring.role(SECRETS, Meta(name="s", namespace="other", labels=acme)) == Root("=acme")
+    assert ring.role(WEBSITES, Meta(name="shop", namespace="ns", labels=acme)) == Root(
+        "=acme", main="websites.example.com"
+    )
+    assert ring.role(SECRETS, Meta(name="s", namespace="other", labels=acme)) == Root("=acme", main="secrets")
 
 
 def test_under_label_an_object_without_a_value_has_its_own_key() -> None:
     ring = kinds(KeyKind.LABEL, label="tenant")
     for labels in ({}, {"tenant": ""}, {"owner": "acme"}):
-        assert ring.role(SECRETS, Meta(name="s", namespace="ns", labels=labels)) == Root("_ns_s")
+        assert ring.role(SECRETS, Meta(name="s", namespace="ns", labels=labels)) == Root(
+            "_ns_s", main="secrets"
+        )
 
 
 def test_under_label_only_the_controller_can_tell_the_key_of_what_it_controls() -> None:
@@ -162,7 +168,7 @@ def test_under_owner_a_kind_that_is_distributed_and_controlled_is_a_root_only_wi
         RingResource(named(CONFIGMAPS), (named(SECRETS),)),
         RingResource(named(WEBSITES), (named(CONFIGMAPS),)),
     )
-    assert ring.role(CONFIGMAPS, Meta(name="c", namespace="ns")) == Root("_ns_c")
+    assert ring.role(CONFIGMAPS, Meta(name="c", namespace="ns")) == Root("_ns_c", main="configmaps")
     assert isinstance(ring.role(CONFIGMAPS, child("example.com/v1", "Website")), Controlled)
     assert ring.labelled == (WEBSITES, CONFIGMAPS, SECRETS), "what controls comes before what is controlled"
 
@@ -220,4 +226,10 @@ def test_a_controller_that_no_object_can_be_is_no_controller(reference: dict[str
 def test_an_object_without_a_namespace_has_no_controller_in_one() -> None:
     above = OwnerReference("example.com/v1", "Website", "shop", "u1", controller=True)
     strange = Meta(name="eu", owner_references=[above])
-    assert MIXED.role(CLUSTERS, strange) == Root("example.com__eu")
+    assert MIXED.role(CLUSTERS, strange) == Root("example.com__eu", main="clusters.example.com")
+
+
+def test_a_tree_belongs_to_the_main_resource_at_its_root_where_the_kinds_tell() -> None:
+    role = RING.role(CONFIGMAPS, child("example.com/v1", "Website"))
+    assert isinstance(role, Controlled)
+    assert (role.kind, role.main) == ("configmaps", "websites.example.com")

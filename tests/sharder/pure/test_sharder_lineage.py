@@ -68,7 +68,7 @@ async def test_a_grandchild_has_its_direct_controllers_owner_and_its_roots_key()
     page = made(CONFIGMAPS, "page", shard="b-1", below=site)
     server = Server(site, page)
     seen = await server.seen(kinds(KeyKind.OWNER), made(SECRETS, "s", below=page))
-    assert seen == ControllerSeen("b-1", key="example.com_ns_shop")
+    assert seen == ControllerSeen("b-1", key="example.com_ns_shop", main="websites.example.com")
     assert server.reads == ["page"], "the page's reference tells the key already"
 
 
@@ -76,7 +76,7 @@ async def test_a_grandchild_whose_controller_has_no_owner_goes_by_the_next_above
     site = made(SITES, "shop", shard="a-1")
     page = made(CONFIGMAPS, "page", below=site)
     seen = await Server(site, page).seen(kinds(KeyKind.OWNER), made(SECRETS, "s", below=page))
-    assert seen == ControllerSeen("a-1", key="example.com_ns_shop")
+    assert seen == ControllerSeen("a-1", key="example.com_ns_shop", main="websites.example.com")
 
 
 async def test_what_follows_an_object_that_nobody_of_the_ring_controls_is_none_of_its_business() -> None:
@@ -99,7 +99,7 @@ async def test_under_label_the_controllers_value_is_the_key() -> None:
     site = made(SITES, "shop", shard="a-1", tenant="acme")
     page = made(CONFIGMAPS, "page", below=site, tenant="other")
     seen = await Server(site).seen(kinds(KeyKind.LABEL, "tenant"), page, CONFIGMAPS)
-    assert seen == ControllerSeen("a-1", key="=acme")
+    assert seen == ControllerSeen("a-1", key="=acme", main="websites.example.com")
 
 
 async def test_owner_references_that_were_written_in_a_circle_end_somewhere() -> None:
