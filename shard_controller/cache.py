@@ -19,6 +19,7 @@ from kubeio.models import Meta, Object, ObjectKey, OwnerReference
 from kubeio.resource import Resource
 from kubeio.watches.forms import RAW
 from kubeio.watches.store import Change, Store
+from kubeio.watches.versions import order
 from shard_controller.declared import Resource as Declared
 from shard_controller.declared import form_of, index_functions_of
 from shard_controller.ownership import Floors
@@ -43,7 +44,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def version_of(meta: Meta) -> int:
-    return int(meta.resource_version or 0)
+    return order(meta.resource_version)
 
 
 class _RememberingStore(Store):

@@ -19,6 +19,7 @@ from kubeio.queues.workqueue import WorkQueue
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.store import Change
+from kubeio.watches.versions import order
 from kubeio.watches.watch import ListWatch
 from shard_controller.cache import Cache, Kind, Task, WatchedKind
 from shard_controller.gate import Gate
@@ -203,4 +204,4 @@ class Engine:
 
     def _streamed(self, kind: Kind) -> int:
         """Up to which version every watch of *kind* has come."""
-        return min(int(source.resource_version or 0) for source in self._sources[kind])
+        return min(order(source.resource_version) for source in self._sources[kind])

@@ -4,7 +4,8 @@ Owns what an acknowledgement leaves behind: per object the smallest version that
 Called by `worker` when a key leaves the queue, and by `drain` around each acknowledgement.
 Protocol: section 5, rules 3 and 4.
 
-Versions are compared as integers: the API promises that since Kubernetes 1.35, etcd always did.
+Versions are compared as integers: the API promises that since Kubernetes 1.35, etcd always did. Versions that are no
+numbers (an aggregated server's own) order nothing: after an acknowledgement each look costs a consistent read.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 
 from kubeio.labels import RingKeys
 from kubeio.models import Meta
+from kubeio.watches.versions import order
 
 K = TypeVar("K")
 
@@ -78,7 +80,7 @@ Decision = Reconcile | Acknowledge | Reread | Wait | Drop
 def state_of(meta: Meta, keys: RingKeys) -> State:
     """What *meta* says about its object's owner."""
     labels = meta.labels
-    return State(int(meta.resource_version or 0), labels.get(keys.shard), labels.get(keys.drain))
+    return State(order(meta.resource_version), labels.get(keys.shard), labels.get(keys.drain))
 
 
 def decide_handoff(drain: str, *, shard: str) -> Handoff:

@@ -1,4 +1,4 @@
-"""Comparing resourceVersions. Pure. Used by watch sessions and the store.
+"""Comparing resourceVersions. Pure. Used by watch sessions, the store, and replicas.
 
 The API promises since Kubernetes 1.35 that versions of one resource compare as integers; every server with
 etcd behind it has always kept that. A version that is no number (an aggregated server's own) compares as
@@ -13,6 +13,14 @@ UNKNOWN = -1
 def number(version: str) -> int:
     """*version* as an integer, or `UNKNOWN`."""
     return int(version) if version.isdecimal() else UNKNOWN
+
+
+def order(version: str) -> int:
+    """*version* as an integer to compare by; 0 if it is no number: then nothing is known to be newer."""
+    try:
+        return int(version or 0)
+    except ValueError:
+        return 0
 
 
 def is_older(version: str, than: str) -> bool:

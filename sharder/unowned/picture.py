@@ -24,10 +24,11 @@ from kubeio.errors import (
     InputError,
     KubeError,
     NotFound,
+    ServerFailure,
     Unauthorized,
 )
 from kubeio.models import ListMeta
-from kubeio.watches.versions import is_older, newest
+from kubeio.watches.versions import UNKNOWN, is_older, newest, number, order
 from kubeio.watches.watch import Bookmark, Changed, Gap, ListWatch, Removed, WatchEvent
 from sharder.unowned.denials import TRY_AGAIN_S, Right, refused_verb
 from sharder.unowned.waiting import Lane, ListedMeta
@@ -192,6 +193,7 @@ class Picture:
         self._waiting.begin_list(self.area)  # before it is sent: what is settled from now on counts
         seen = self._version
         page = await self._page("")
+        self._check_order(page.metadata.resource_version)
         self._denials.granted(self._right("list"))
         version = page.metadata.resource_version
         if is_older(version, seen):  # lists of a picture are consistent reads
@@ -199,8 +201,14 @@ class Picture:
         self._version = newest(self._version, version)
         return page
 
+    def _check_order(self, version: str) -> None:
+        """Raises ServerFailure: an aggregated server's versions may be anything."""
+        if number(version) == UNKNOWN:
+            told = f"resourceVersion {version!r} is no number: objects of this resource cannot be distributed"
+            raise ServerFailure(f"LIST {self.resource.group_resource}", status=500, message=told)
+
     async def _read_pages(self, page: _Page) -> None:
-        version = int(page.metadata.resource_version or 0)
+        version = order(page.metadata.resource_version)
         while True:
             await self._may_list()
             self._take_in(page)

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from kubeio.models import Meta, ObjectKey, OwnerReference
+from kubeio.watches.versions import order
 from sharder.unowned.listing import Listing
 from sharder.unowned.packing import (
     LONGEST_MS,
@@ -186,7 +187,7 @@ class Waiting:
     def put_named(self, name: str, meta: Meta | ListedMeta, *, at: float, lane: Lane) -> bool:
         """`put` for an object whose name is known."""
         known = self._records.get(name)
-        version = int(meta.resource_version or 0)
+        version = order(meta.resource_version)
         if known is None:
             marks, since = self._new_marks(name, lane), self._since_ms(at)
         elif self._uid(name, known) != meta.uid:
@@ -281,7 +282,7 @@ class Waiting:
         """`put` of what the list under way shows: unless that version, or a later one, was settled since it began."""
         listing = self._lists[area]
         listing.position = max(listing.position, name)
-        if listing.is_settled(name, int(meta.resource_version or 0)):
+        if listing.is_settled(name, order(meta.resource_version)):
             return False
         is_news = self.put_named(name, meta, at=at, lane=lane)
         record = self._records[name]
@@ -291,7 +292,7 @@ class Waiting:
     def put_seen(self, name: str, meta: Meta | ListedMeta, *, at: float, lane: Lane) -> bool:
         """`put` of what a watch shows: two watches may show the same, and one of them late."""
         listing = self._listing(name)
-        if listing is not None and listing.is_settled(name, int(meta.resource_version or 0)):
+        if listing is not None and listing.is_settled(name, order(meta.resource_version)):
             return False
         return self.put_named(name, meta, at=at, lane=lane)
 

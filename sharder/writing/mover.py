@@ -17,6 +17,7 @@ import structlog
 
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey
+from kubeio.watches.versions import order
 from sharder.membership.view import Standing
 from sharder.planning.decisions import (
     Assign,
@@ -236,7 +237,7 @@ class Mover:
         What could change that shows it again: an owner's death switches the watch or is met by a pass, a change
         of the object is an event, a change of the selected namespaces lists anew (`Unowned.refresh`).
         """
-        self._waiting.drop_named_up_to(name, int(waiting.meta.resource_version))
+        self._waiting.drop_named_up_to(name, order(waiting.meta.resource_version))
         self._agenda.done(name)
 
     async def _settle(
@@ -245,11 +246,11 @@ class Mover:
         match outcome:
             case Outcome.DONE:
                 self._waited_s.observe(self._duty.clock.now() - waiting.since)
-                self._waiting.drop_named_up_to(name, int(waiting.meta.resource_version))
+                self._waiting.drop_named_up_to(name, order(waiting.meta.resource_version))
                 self._look_at_controller(waiting)
                 self._agenda.done(name)
             case Outcome.GONE:
-                self._waiting.drop_named_up_to(name, int(waiting.meta.resource_version))
+                self._waiting.drop_named_up_to(name, order(waiting.meta.resource_version))
                 self._agenda.done(name)
             case Outcome.STALE:
                 await self._read_again(name, waiting)
@@ -268,7 +269,7 @@ class Mover:
             return
         owner = meta.labels.get(self._keys.shard)
         if owner is not None and self._duty.roster.view.standing(owner) is Standing.LIVE:
-            self._waiting.drop_named_up_to(name, int(meta.resource_version))
+            self._waiting.drop_named_up_to(name, order(meta.resource_version))
             self._agenda.done(name)
             return
         self._waiting.put(waiting.work, meta, at=self._duty.clock.now())

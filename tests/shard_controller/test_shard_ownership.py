@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from kubeio.labels import RingKeys
+from kubeio.models import Meta
 from shard_controller.ownership import (
     Acknowledge,
     Decision,
@@ -22,11 +25,13 @@ from shard_controller.ownership import (
     Wait,
     decide,
     decide_handoff,
+    state_of,
 )
 
 ME = "shard-a"
 OTHER = "shard-b"
 KEY = "default/blog"
+KEYS = RingKeys("sites")
 
 
 class OneObject(RuleBasedStateMachine):
@@ -175,6 +180,13 @@ class OneObject(RuleBasedStateMachine):
 
 TestOneObject = OneObject.TestCase
 TestOneObject.settings = settings(max_examples=300, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize("version", ["", "opaque-7", "0x1f", "9" * 5000])
+def test_versions_that_are_no_numbers_order_nothing_and_end_nothing(version: str) -> None:
+    state = state_of(Meta(name="x", resource_version=version, labels={KEYS.shard: ME}), KEYS)
+    assert decide(state, shard=ME, floor=0, unanswered=False, held=True) == Reconcile(state)
+    assert decide(state, shard=ME, floor=1, unanswered=True, held=True) == Reread()
 
 
 def test_an_older_state_does_not_count_after_an_acknowledgement() -> None:

@@ -40,6 +40,8 @@ class Servers:
         """How long a list that was made is on its way."""
         self.selectors: dict[str, list[str]] = {"websites": [], "configmaps": []}
         """Of the first pages that were asked for, each one once."""
+        self.without_numbers = ""
+        """The resource whose versions are no numbers."""
         self.orphans = FakeServer()
         """What a list of `shard in (...)` shows."""
 
@@ -62,7 +64,10 @@ class Servers:
         page = await server.list_page(WEBSITES, limit=limit, continue_=continue_)
         await asyncio.sleep(self.on_their_way_s)
         items = b",".join(item.raw for item in page.objects)
-        meta = msgspec.json.encode({"resourceVersion": page.resource_version, "continue": page.continue_})
+        prefix = "opaque-" if resource.plural == self.without_numbers else ""
+        meta = msgspec.json.encode(
+            {"resourceVersion": prefix + page.resource_version, "continue": page.continue_}
+        )
         return msgspec.json.decode(b'{"metadata":%s,"items":[%s]}' % (meta, items), type=type)
 
     def stream(
@@ -400,6 +405,18 @@ async def test_with_a_thousand_members_a_death_lists_the_dead_and_nothing_else()
         watched.servers.orphans.put("written-late")
         await asyncio.sleep(LIST_ORPHANS_S + 1)
         assert watched.news == ["default/orphan", "default/written-late"]
+
+
+async def test_a_resource_whose_versions_are_no_numbers_is_told_and_stops_nothing() -> None:
+    async with watching(WEBSITES, CONFIGMAPS) as watched:
+        watched.servers.without_numbers = "configmaps"
+        watched.servers.configmaps.put("page")
+        watched.fill(2)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(60)
+        assert sorted(watched.news) == ["default/site-00000", "default/site-00001"]
+        assert watched.servers.configmaps.requests.count("LIST") < 15
+        assert any("'opaque-1" in told for told in watched.denials.failures())
 
 
 async def test_a_list_that_is_older_than_what_was_seen_ends_the_work() -> None:
