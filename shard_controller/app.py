@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError
-from kubeio.program.logs import configure_logging
+from kubeio.program.logs import configure_logging, watch_dropped
 from kubeio.program.runtime import run as run_process
 from kubeio.rest.client import Client
 from kubeio.rest.metrics import ClientMetrics
@@ -64,6 +64,7 @@ async def _serve(controller: Controller[Any], mode: Mode, settings: Settings) ->
     cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
+    watch_dropped(registry)
     clock = SystemClock()
     async with Client(
         cluster, user_agent=f"ringleader/{controller.name}", clock=clock, metrics=ClientMetrics(registry)

@@ -6,9 +6,8 @@ Called by `replica`, `app` and `__main__`.
 
 from __future__ import annotations
 
-import os
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -24,12 +23,7 @@ from kubeio.resource import CONTROLLER_RINGS, Resource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 
-NO_FENCE = "RINGLEADER_UNSAFE_NO_FENCE"
 _SHORTEST_BLOCK_S = 0.05
-
-
-def _is_fenced() -> bool:
-    return os.environ.get(NO_FENCE, "") in ("", "0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +55,6 @@ class Settings:
     """A watch without event or bookmark for longer is dead and is started again; bookmarks come once a minute."""
     stop_within_s: float = 25.0
     """On SIGTERM: how long lost answers are waited for before the process exits without releasing its Lease."""
-    is_fenced: bool = field(default_factory=_is_fenced)
 
     def __post_init__(self) -> None:
         if self.lease_duration_s < 1:

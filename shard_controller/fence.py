@@ -87,25 +87,3 @@ class VersionFence:
 
     def guards(self, meta: Meta) -> bool:
         return bool(meta.uid)
-
-
-@dataclass(frozen=True, slots=True)
-class Unfenced:
-    """Demonstration of what breaks: labels as *inner* has them, nothing tested."""
-
-    inner: Fence
-
-    def tests(self, meta: Meta) -> JsonPatch:
-        return JsonPatch()
-
-    def labels(self) -> Mapping[str, str]:
-        return self.inner.labels()
-
-    def annotations(self) -> Mapping[str, str]:
-        return self.inner.annotations()
-
-    def token(self, meta: Meta) -> int:
-        return self.inner.token(meta)
-
-    def guards(self, meta: Meta) -> bool:
-        return True

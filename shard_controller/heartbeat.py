@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import faulthandler
 import os
 import random
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -26,10 +24,13 @@ from kubeio.clock import Clock, micro_time
 from kubeio.errors import Conflict, KubeError, NotFound
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease
+from kubeio.program.logs import AT_EXIT_S, drain, write_text
 from kubeio.rest.client import Client
 from shard_controller import life
 from shard_controller.errors import LeaseLost, Stalled
+from shard_controller.exit_timer import ExitTimer
 from shard_controller.progress import Pulse, Watchdog
+from shard_controller.stacks import threads
 from shard_controller.tenure import Activity, Phase, Tenure
 
 log = structlog.get_logger("shard_controller")
@@ -228,17 +229,19 @@ class HeartbeatThread:
     def _main(self) -> None:
         try:
             asyncio.run(self._serve())
-        except* LeaseLost as group:
-            self._end(_first(group), LOST_LEASE_EXIT)
-        except* Stalled as group:
-            faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
-            self._end(_first(group), STALLED_EXIT)
-        except* Exception as group:
-            self._end(group, STALLED_EXIT)
+        except BaseException as error:
+            self._end(_first(error))
 
-    def _end(self, why: BaseException, code: int) -> None:
-        log.error("process ends", shard=self._lease.metadata.name, reason=str(why), exit_code=code)
-        self._end_process(code)
+    def _end(self, why: BaseException) -> None:
+        """End the process, whatever happens to the log on the way."""
+        code = LOST_LEASE_EXIT if isinstance(why, LeaseLost) else STALLED_EXIT
+        try:
+            log.error("process ends", shard=self._lease.metadata.name, reason=str(why), exit_code=code)
+            if isinstance(why, Stalled):
+                write_text(f"{threads()}\n")
+            drain(within_s=min(AT_EXIT_S, self._tenure.duration_s / 4))
+        finally:
+            self._end_process(code)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -256,7 +259,8 @@ class HeartbeatThread:
             )
             self._heartbeat = heartbeat
             self._ready.set()
-            await _until(self._stop, heartbeat)
+            timer = ExitTimer(self._tenure, self._activity, clock=self._clock)
+            await _until(self._stop, heartbeat, timer)
             if self._release:
                 await self._give_back(leases, heartbeat)
 
@@ -277,17 +281,19 @@ class HeartbeatThread:
         log.info("lease released", shard=name)
 
 
-async def _until(stop: asyncio.Event, heartbeat: Heartbeat) -> None:
-    """Run *heartbeat* until *stop*."""
+async def _until(stop: asyncio.Event, heartbeat: Heartbeat, timer: ExitTimer) -> None:
+    """Run *heartbeat*, and *timer* beside it, until *stop*."""
     async with asyncio.TaskGroup() as group:
         beating = group.create_task(heartbeat.run(), name="heartbeat")
+        timing = group.create_task(timer.run(), name="exit timer")
         await stop.wait()
         beating.cancel()
+        timing.cancel()
+    timer.close()
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first(error: BaseException) -> BaseException:
     """The first error in nested groups."""
-    error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

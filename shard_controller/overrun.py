@@ -7,15 +7,14 @@ function that swallows its cancellation keep their keys busy, so waiting longer 
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import os
-import sys
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import structlog
 
-from shard_controller.stacks import awaiting
+from kubeio.program.logs import drain, write_text
+from shard_controller.stacks import awaiting, threads
 
 log = structlog.get_logger("shard_controller")
 
@@ -70,9 +69,9 @@ def awaited_by(task: asyncio.Task[object] | None) -> list[str]:
 
 def end_process(why: str, run: Running) -> None:
     """Log *why*, show every stack, and end at once with `OVERRUN_EXIT`: a thread can be ended by nothing less."""
-    log.error("process ends", reason=why, exit_code=OVERRUN_EXIT)
-    sys.stderr.writelines(awaited_by(run.task()))
-    faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
-    sys.stderr.flush()
-    sys.stdout.flush()
-    os._exit(OVERRUN_EXIT)
+    try:
+        log.error("process ends", reason=why, exit_code=OVERRUN_EXIT)
+        write_text(f"{''.join(awaited_by(run.task()))}{threads()}\n")
+        drain()
+    finally:
+        os._exit(OVERRUN_EXIT)

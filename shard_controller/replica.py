@@ -32,7 +32,7 @@ from shard_controller.cache import Cache
 from shard_controller.config import RingView, Settings
 from shard_controller.drain import Evidence, Handover
 from shard_controller.engine import Engine
-from shard_controller.fence import Fence, ShardFence, Unfenced, VersionFence
+from shard_controller.fence import ShardFence, VersionFence
 from shard_controller.gate import Gate, OpenGate, ShardGate
 from shard_controller.guard import Guard, RingGuard, SoleGuard
 from shard_controller.heartbeat import LOST_LEASE_EXIT, HeartbeatThread
@@ -208,7 +208,7 @@ class Replica:
         way = Way(
             cache=cache,
             owned=owned,
-            fence=self._fenced(ShardFence(keys, born.name)),
+            fence=ShardFence(keys, born.name),
             gate=gate,
             guard=guard,
             journal=journal,
@@ -267,7 +267,7 @@ class Replica:
         return Way(
             cache=cache,
             owned=owned,
-            fence=self._fenced(VersionFence()),
+            fence=VersionFence(),
             gate=OpenGate(),
             guard=lambda _: SoleGuard(),
             journal=journal,
@@ -345,12 +345,6 @@ class Replica:
             field_manager=self._controller.name,
             resources=tuple(kind.resource.group_resource for kind in cache),
         )
-
-    def _fenced(self, fence: Fence) -> Fence:
-        if self._settings.is_fenced:
-            return fence
-        log.warning("fence is off: former owners can write", variable=config.NO_FENCE)
-        return Unfenced(fence)
 
     def _journal(self, shard: str) -> Journal:
         path = self._settings.journal

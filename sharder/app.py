@@ -20,6 +20,7 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import Clock, SystemClock
 from kubeio.leases.election import leader_gauge, leadership
 from kubeio.leases.lease import Leases
+from kubeio.program.logs import watch_dropped
 from kubeio.program.server import ProbeServer, write_port
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
@@ -99,6 +100,7 @@ async def run(settings: Settings) -> None:
         _page(settings, cluster, clock) as stage,
     ):
         outlets = Outlets.of(client, clock=clock, rng=rng, leases=leases)
+        watch_dropped(registry)
         PaceMetrics(registry, outlets.pace)
         rings = _rings(
             settings,

@@ -1,19 +1,26 @@
 """How every process of ours logs: structlog to stderr, one JSON document per line or columns for people.
 
-Called once per process by `kubeio.program.runtime` or by a command's own set-up.
+Who logs never waits: a thread writes, and drops what nobody reads (`kubeio.program.log_writer`). Called once per
+process by `kubeio.program.runtime` or by a command's own set-up.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import structlog
 from structlog.typing import Processor
 
 from kubeio.errors import InputError
+from kubeio.program.log_writer import LogWriter
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily
 
 FORMATS: Final = ("auto", "json", "console")
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -22,6 +29,12 @@ _FRAMES: Final = structlog.processors.ExceptionRenderer(
     # never the variables of the frames: they hold objects, and credentials
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
 )
+
+
+AT_EXIT_S: Final = 1.0
+"""How long the last lines of a process may take."""
+_writers: list[LogWriter] = []
+"""The newest last; the others may have lines still."""
 
 
 def configure_logging(*, format: str = "auto", level: str = "info") -> None:  # noqa: A002 - the flag's name
@@ -50,28 +63,83 @@ def configure_logging(*, format: str = "auto", level: str = "info") -> None:  # 
             )
         ]
     )
+    out = _out()
     structlog.configure(
         processors=[*shared, _name_logger, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=_StderrLoggers(),
+        logger_factory=_Loggers(out),
         cache_logger_on_first_use=False,
     )
-    _hear_libraries(shared, renderer, max(threshold, logging.WARNING))
+    _hear_libraries(out, shared, renderer, max(threshold, logging.WARNING))
 
 
-class _NamedLogger(structlog.PrintLogger):
-    """Writes to stderr, and remembers which package asked for it."""
+def write_text(text: str) -> None:
+    """Put *text*, stacks for example, behind the lines logged so far."""
+    (_writers[-1] if _writers else sys.stderr).write(text)
 
-    def __init__(self, name: str) -> None:
-        super().__init__(sys.stderr)
+
+def drain(*, within_s: float = AT_EXIT_S) -> bool:
+    """Wait until every line is written, *within_s* at most; whether they are. `os._exit` waits for none."""
+    return all(writer.drain(within_s=within_s) for writer in _writers)
+
+
+def watch_dropped(registry: CollectorRegistry) -> None:
+    """Have *registry* tell how many lines were dropped."""
+    from prometheus_client.core import CounterMetricFamily
+
+    from kubeio.tallies import Told
+
+    def family() -> CounterMetricFamily:
+        return CounterMetricFamily("ringleader_dropped_log_lines", "Log lines that nobody read in time")
+
+    def tell(family: CounterMetricFamily) -> None:
+        family.add_metric((), sum(writer.dropped for writer in _writers))
+
+    registry.register(Told(family, tell))
+
+
+def _out() -> LogWriter | TextIO:
+    """Where lines go: a writer for stderr; a stderr without descriptor, as tests have it, is written to directly."""
+    try:
+        fd = os.dup(sys.stderr.fileno())
+    except (AttributeError, OSError):
+        return sys.stderr
+    if not _writers:
+        atexit.register(drain)
+    writer = LogWriter(fd, on_resumed=_tell_dropped)
+    _writers.append(writer)
+    return writer
+
+
+def _tell_dropped(lines: int) -> None:
+    structlog.get_logger("kubeio").warning(
+        "log lines dropped", lines=lines, remedy="whoever reads this process' stderr was too slow, or away"
+    )
+
+
+class _Logger:
+    """Writes to *out*, whole lines, and remembers which package asked for it."""
+
+    def __init__(self, out: LogWriter | TextIO, name: str) -> None:
+        self._out = out
         self.name = name
 
+    def msg(self, message: str) -> None:
+        self._out.write(f"{message}\n")
+        self._out.flush()
 
-class _StderrLoggers:
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
+
+
+class _Loggers:
     """Makes a logger for `structlog.get_logger(name)`."""
 
-    def __call__(self, *names: str) -> _NamedLogger:
-        return _NamedLogger(names[0] if names else "")
+    def __init__(self, out: LogWriter | TextIO) -> None:
+        self._out = out
+
+    def __call__(self, *names: str) -> _Logger:
+        return _Logger(self._out, names[0] if names else "")
 
 
 def _name_logger(
@@ -83,9 +151,11 @@ def _name_logger(
     return event
 
 
-def _hear_libraries(shared: list[Processor], renderer: list[Processor], level: int) -> None:
+def _hear_libraries(
+    out: LogWriter | TextIO, shared: list[Processor], renderer: list[Processor], level: int
+) -> None:
     """asyncio, aiohttp and others log through the standard library: same form, from warnings on."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],

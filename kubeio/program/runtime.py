@@ -19,7 +19,7 @@ import structlog
 
 from kubeio.errors import InputError, KubeError
 from kubeio.program.failures import failure
-from kubeio.program.logs import configure_logging
+from kubeio.program.logs import configure_logging, drain
 
 __all__ = ["BAD_INPUT", "FAILURE", "configure_logging", "run"]
 
@@ -59,7 +59,7 @@ class _Stop:
     def ask(self, asked: signal.Signals, task: asyncio.Task[Any]) -> None:
         if self.signal is not None:
             _log.error("stopped at once by a second signal", signal=asked.name)
-            sys.stderr.flush()
+            drain()
             os._exit(128 + asked)
         self.signal = asked
         _log.info("stopping", signal=asked.name)

@@ -40,6 +40,7 @@ from ringleader.testing.replica import ReplicaFailedError
 from ringleader.testing.witness import TooFewReconcilesError
 
 HOLD_S = 60
+UNFENCED_MODULE = "ringleader.demo.unfenced"
 UPDATES_PER_S = 20.0
 WAIT_MS = "20"
 _PULSE_S = 0.5
@@ -63,16 +64,14 @@ class DemoOptions:
     """The act that is the last; all if None."""
 
     def fleet_spec(self) -> FleetSpec:
-        environment = {commands.WAIT_MS: WAIT_MS}
-        if not self.fenced:
-            environment["RINGLEADER_UNSAFE_NO_FENCE"] = "1"
         load_per_core = os.getloadavg()[0] / (os.cpu_count() or 1)
         lease_s = self.lease_s or fitting_lease_s(is_real=self.real, load_per_core=load_per_core)
         return FleetSpec(
             lease_s=lease_s,
             patience_s=patience_s(lease_s),
             settle_s=2,
-            environment=environment,
+            environment={commands.WAIT_MS: WAIT_MS},
+            shard_module=commands.SHARD_MODULE if self.fenced else UNFENCED_MODULE,
             shard_flags=("--hold",),  # replicas with lasting names, as of a StatefulSet
             ring_spec={"holdSeconds": HOLD_S},
         )

@@ -15,6 +15,7 @@ from ringleader.assets import website_controller, website_crd
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SHARD_MODULE = "shard_controller"
 WAIT_MS = "WEBSITE_WAIT_MS"
 """Environment of the example's controller: how long each reconcile waits, `20` or `0-200`."""
 _PYTHON = (sys.executable, "-P", "-m")
@@ -54,6 +55,8 @@ class FleetSpec:
     sharder_flags: tuple[str, ...] = ()
     """Further flags of every sharder."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    shard_module: str = SHARD_MODULE
+    """What runs as a replica: `python -m MODULE run ...`."""
     ring_spec: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the ControllerRing's spec."""
 
@@ -93,7 +96,7 @@ def shard_command(
 ) -> list[str]:
     """One replica of the controller."""
     return [
-        *(*_PYTHON, "shard_controller", "run", spec.controller),
+        *(*_PYTHON, spec.shard_module, "run", spec.controller),
         *("--kubeconfig", str(kubeconfig), "--namespace", spec.namespace),
         *("--ring", spec.ring, "--member", member, "--mode", mode.value),
         *("--lease-duration-s", str(spec.lease_s), "--workers", str(spec.workers), *spec.shard_flags),

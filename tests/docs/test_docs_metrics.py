@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from kubeio.clock import SystemClock
 from kubeio.leases.election import leader_gauge
+from kubeio.program.logs import watch_dropped
 from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.metrics import ClientMetrics
 from shard_controller.metrics import ControllerMetrics
@@ -41,6 +42,7 @@ def offered() -> dict[str, list[str]]:
     QueueCollectors(registry)
     ClientMetrics(registry)
     leader_gauge(registry)
+    watch_dropped(registry)
     return dict(_described(registry))
 
 

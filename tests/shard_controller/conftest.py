@@ -129,6 +129,7 @@ class Bench:
         mode: str = "sharded",
         env: dict[str, str] | None = None,
         flags: tuple[str, ...] = (),
+        module: str = "shard_controller",
         wait: bool = True,
     ) -> Shard:
         """A shard process that has a Lease and watches."""
@@ -141,7 +142,7 @@ class Bench:
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "shard_controller", "run", program or f"{PROGRAM}:{attribute}"),
+                *("-m", module, "run", program or f"{PROGRAM}:{attribute}"),
                 *("--ring", KEYS.ring, "--member", member, "--mode", mode),
                 *("--lease-duration-s", str(duration_s), "--kubeconfig", str(kubeconfig)),
                 *("--journal", str(journal), "--log-format", "json", "--log-level", "debug"),

@@ -12,7 +12,7 @@ from kubeio.labels import RingKeys
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
 from shard_controller.changes import WHOLE, extend, without_none
-from shard_controller.fence import ShardFence, Unfenced, VersionFence
+from shard_controller.fence import ShardFence, VersionFence
 
 KEYS = RingKeys("websites")
 META = Meta(name="blog", uid="u-1", resource_version="7", labels={KEYS.shard: "a-1"})
@@ -84,9 +84,3 @@ def test_without_a_ring_the_fence_is_the_version() -> None:
         {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
         {"op": "test", "path": "/metadata/uid", "value": "u-1"},
     ]
-
-
-def test_the_demonstration_without_fence_keeps_labels_but_tests_nothing() -> None:
-    broken = Unfenced(ShardFence(KEYS, "a-1"))
-    assert broken.tests(META) == JsonPatch()
-    assert broken.labels() == {KEYS.shard: "a-1"}

@@ -1,0 +1,27 @@
+"""`python -m ringleader.demo.unfenced`: a replica whose writes test nothing, for `ringleader demo --no-fence`.
+
+The runtime itself has no such switch. What the demo proves is worth something only if it fails for this replica.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kubeio.models import Meta
+from kubeio.patch import JsonPatch
+from shard_controller.__main__ import main
+from shard_controller.fence import ShardFence
+
+
+def _tests_nothing(self: ShardFence, meta: Meta) -> JsonPatch:
+    return JsonPatch()
+
+
+def _guards_all(self: ShardFence, meta: Meta) -> bool:
+    return True
+
+
+if __name__ == "__main__":
+    ShardFence.tests = _tests_nothing  # type: ignore[method-assign]
+    ShardFence.guards = _guards_all  # type: ignore[method-assign]
+    sys.exit(main())
