@@ -16,6 +16,7 @@ from kubeio.errors import ApiError, Conflict, Invalid, NotFound, ServerFailure, 
 from kubeio.labels import RingKeys
 from kubeio.models import Lease, Meta
 from kubeio.patch import MergePatch
+from kubeio.program.failures import refusal
 from shard_controller.cache import Cache, Kind, version_of
 from shard_controller.errors import ShardError
 from shard_controller.metrics import ControllerMetrics
@@ -24,13 +25,14 @@ from shard_controller.writes import Writer
 
 log = structlog.get_logger("shard_controller")
 
-_ATTEMPTS = 3
+_ATTEMPTS = 10
+"""Reads and patches of one object in a row: enough for one that somebody writes 200 times a second."""
 READS_APART_S = 0.1
 """Between the beginnings of two reads of one Lease: without, they were a third of all requests in a join."""
 
 
 class NotAcknowledged(ShardError):
-    """The object moved under the acknowledgement, or its answer was lost: look again later."""
+    """The object moved under the acknowledgement, or the API server refuses it: look again later."""
 
     def __init__(self, what: str, reason: str) -> None:
         self.what = what
@@ -70,8 +72,9 @@ class Evidence:
     of many objects is ten reads per second, not one per object.
     """
 
-    def __init__(self, leases: LeaseReads) -> None:
+    def __init__(self, leases: LeaseReads, keys: RingKeys) -> None:
         self._leases = leases
+        self._keys = keys
         self._reading: dict[str, asyncio.Lock] = {}
         self._begun: dict[str, int] = {}
         self._began_at: dict[str, float] = {}
@@ -103,7 +106,8 @@ class Evidence:
             raise
         except ApiError:
             return False
-        return lease.spec.holder_identity == shard
+        is_of_this_ring = lease.metadata.labels.get(self._keys.ring_label) == self._keys.ring
+        return is_of_this_ring and lease.spec.holder_identity == shard
 
 
 class Handover:
@@ -132,9 +136,8 @@ class Handover:
             handoff = Plain()
         if not isinstance(handoff, Kept):
             for child_kind, child in self._cache.tree(meta):
-                await self._pass_child(child_kind, child, handoff)
-        if not await self._acknowledge(kind, meta, handoff):
-            raise NotAcknowledged(f"{kind.name} {meta.key}", "it changed meanwhile")
+                await self._pass_on(child_kind, child, handoff)
+        await self._pass_on(kind, meta, handoff)
         way = _way(handoff)
         self._metrics.handoffs[way].inc()
         log.debug(
@@ -144,8 +147,12 @@ class Handover:
             to=handoff.to if isinstance(handoff, Directed) else "",
         )
 
-    async def _pass_child(self, kind: Kind, meta: Meta, handoff: Handoff) -> None:
-        """Pass one controlled object on, in whatever version it is by now, unless it is not ours any more."""
+    async def _pass_on(self, kind: Kind, meta: Meta, handoff: Handoff) -> None:
+        """Pass one object on, in whatever version it is by now, unless it is not ours any more.
+
+        Raises: NotAcknowledged if it is asked for otherwise by now, keeps changing, or is refused in that very version.
+        """
+        asked, error = meta.labels.get(self._keys.drain), None
         for _ in range(_ATTEMPTS):
             if version_of(meta) < kind.floors.floor(meta.key):
                 if not kind.floors.is_unanswered(meta.key):
@@ -153,26 +160,36 @@ class Handover:
                 found = await self._writer.read(kind, meta.key)
                 if found is None or found.meta.uid != meta.uid:
                     return
-                meta = found.meta  # perhaps still the version tested: then the same patch is sent again
-            if not self._is_ours(meta) or await self._acknowledge(kind, meta, handoff):
+                # perhaps still the version tested: then the same patch is sent again, unless it was refused
+                if isinstance(error, Invalid) and found.meta.resource_version == meta.resource_version:
+                    raise NotAcknowledged(
+                        _what(kind, meta), f"the API server refuses that: {refusal(error, kind.resource)}"
+                    )
+                meta = found.meta
+            if not self._is_ours(meta):
                 return
-        raise NotAcknowledged(f"{kind.name} {meta.key}", "it keeps changing")
+            if meta.labels.get(self._keys.drain) != asked:
+                raise NotAcknowledged(_what(kind, meta), "it changed meanwhile")
+            error = await self._acknowledge(kind, meta, handoff)
+            if error is None:
+                return
+        raise NotAcknowledged(_what(kind, meta), "it keeps changing")
 
-    async def _acknowledge(self, kind: Kind, meta: Meta, handoff: Handoff) -> bool:
-        """Send one acknowledgement; False if the object is not in that version any more. Lost answers are raised."""
+    async def _acknowledge(self, kind: Kind, meta: Meta, handoff: Handoff) -> Invalid | Conflict | None:
+        """Send one acknowledgement; what it met if it was not taken. Lost answers are raised."""
         kind.floors.acknowledging(meta.key, tested=version_of(meta))
         try:
             answer = await self._writer.acknowledge(kind, meta, acknowledgement(meta, handoff, self._keys))
         except NotFound:
             kind.floors.gone(meta.key)
             kind.removed(meta.key)
-            return True
-        except (Invalid, Conflict):
-            return False
+            return None
+        except (Invalid, Conflict) as error:
+            return error
         kind.floors.acknowledged(meta.key, version=version_of(answer.meta))
         if not isinstance(handoff, Kept):
             kind.removed(meta.key)
-        return True
+        return None
 
     def _is_ours(self, meta: Meta) -> bool:
         return meta.labels.get(self._keys.shard) == self._shard
@@ -186,3 +203,7 @@ def _way(handoff: Handoff) -> str:
             return "plain"
         case Kept():
             return "kept"
+
+
+def _what(kind: Kind, meta: Meta) -> str:
+    return f"{kind.name} {meta.key}"

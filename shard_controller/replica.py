@@ -199,7 +199,7 @@ class Replica:
             rng=self._rng,
             on_phase=lambda phase: _call_soon(loop, follow, phase),
         )
-        evidence = Evidence(leases)
+        evidence = Evidence(leases, keys)
 
         def guard(writer: Writer) -> Guard:
             handover = Handover(cache, writer, evidence, keys=keys, shard=born.name, metrics=self._metrics)

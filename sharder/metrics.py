@@ -68,6 +68,10 @@ class SharderMetrics:
             "handoffs_overdue", "Drains past drainTimeoutSeconds, by the shard that owes them.", "shard"
         )
         self.events_dropped = self._counter("events_dropped", "Events that could not be written.")
+        self.refused = self._gauge(
+            "refused_objects",
+            "Objects whose labels a policy, a webhook or a schema does not let anybody change.",
+        )
         self.missing_rights = self._gauge(
             "missing_rights", "Rights on distributed resources that the API server refuses."
         )

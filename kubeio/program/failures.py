@@ -18,9 +18,11 @@ from kubeio.errors import (
     Unauthorized,
     Unreachable,
 )
+from kubeio.resource import Resource
 
 BAD_INPUT = 2
 FAILED = 1
+_LONGEST_REFUSAL = 300
 
 _DENIED = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
@@ -105,6 +107,17 @@ def _forbidden(error: Forbidden) -> str:
         f'"{denied["user"]}" may not {denied["verb"]} {resource}{"." + group if group else ""} {where}; '
         f"this rule in a {kind} bound to it grants that: {rule}"
     )
+
+
+def refusal(error: ApiError, resource: Resource) -> str:
+    """Why the API server refuses a write of one object of *resource*, in its words, bounded.
+
+    Not of Secrets: a validation quotes what it refuses.
+    """
+    if resource.group_resource == "secrets":
+        return f"{error.status} {error.reason} (the words of the API server may quote the Secret)"
+    text = error.message
+    return text if len(text) <= _LONGEST_REFUSAL else f"{text[:_LONGEST_REFUSAL]}..."
 
 
 def names_an_object(error: NotFound) -> bool:

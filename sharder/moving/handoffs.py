@@ -298,7 +298,7 @@ class Handoffs:
             outcome = await duty.objects.write(resource, meta, decision)
             if outcome is Outcome.STALE and isinstance(decision, UpdateDrain):
                 self.on_misled(work)
-            return outcome not in (Outcome.LATER, Outcome.DENIED)
+            return outcome not in (Outcome.LATER, Outcome.DENIED, Outcome.REFUSED)
         return True
 
     def _plan(self, work: WorkKey, meta: Meta) -> Decision:

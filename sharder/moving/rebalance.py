@@ -436,9 +436,9 @@ class Rebalance:
                 circle.clean = False
             else:
                 if isinstance(decision, Drain | ReleaseDrain):
-                    circle.asked += 1
                     resource = self._duty.resource(misplaced.work)
                     outcome = await self._duty.objects.write(resource, misplaced.meta, decision)
+                    circle.asked += outcome is not Outcome.REFUSED
                 circle.clean = circle.clean and isinstance(decision, Nothing)
         if outcome is not Outcome.DONE:
             self._handoffs.failed(misplaced.work)

@@ -35,6 +35,7 @@ class Progress:
 
     *late* is handoffs past their timeout, by owner; *denied* tells the rights that are missing, one text for each,
     *failing* what the server has failed to do for a while. *late_objects* are the first of what is past its timeout.
+    *refused* objects may not be changed; *refusals* tells some of them in the API server's words.
     *removed* are resources taken out of the spec whose objects are being given up, *still_labelled* how many of them
     the last pass saw, None if it could not see all. *released* are objects given up since this sharder began to give
     the whole ring up, without what they control; None unless the ring is being deleted. *former_holder* holds the
@@ -49,6 +50,8 @@ class Progress:
     denied: Sequence[str] = ()
     failing: Sequence[str] = ()
     late_objects: Sequence[str] = ()
+    refused: int = 0
+    refusals: Sequence[str] = ()
     removed: Sequence[str] = ()
     still_labelled: int | None = None
     released: int | None = None
@@ -182,11 +185,18 @@ def _ready(view: View, progress: Progress) -> Condition:
     if view.unworked:
         named = ", ".join(view.unworked)
         return Condition("Ready", False, "KindUnworked", f"no member works {named}: such objects wait")
+    if progress.refused:  # theirs to mend, who made the objects: the ring works
+        return Condition("Ready", True, "Refused", f"{ready} members share the objects; {_refused(progress)}")
     return Condition("Ready", True, "Working", f"{ready} members share the objects")
 
 
+def _refused(progress: Progress) -> str:
+    return f"the API server refuses to label {progress.refused:,} objects: {'; '.join(progress.refusals)}"
+
+
 def _given_up(progress: Progress) -> str:
-    return f"{progress.released or 0:,} objects given up, {sum(progress.in_flight.values()):,} being given up"
+    text = f"{progress.released or 0:,} objects given up, {sum(progress.in_flight.values()):,} being given up"
+    return f"{text}; {_refused(progress)}" if progress.refused else text
 
 
 def _balanced(view: View, progress: Progress) -> Condition:

@@ -82,6 +82,8 @@ class Survey:
             unassigned=len(self._waiting) if released is None else 0,
             in_flight=self._handoffs.budget.in_flight(),
             late=late,
+            refused=len(self._duty.objects.refusals),
+            refusals=self._duty.objects.refusals.messages(),
             late_objects=[str(work) for work in islice(overdue, LATE_NAMED)],
             is_converged=self._rebalance.is_converged,
             paused=self._duty.spec.paused,
@@ -131,6 +133,7 @@ class Survey:
         metrics.misplaced.labels(ring=ring).set(self._rebalance.misplaced)
         metrics.in_flight.labels(ring=ring).set(sum(progress.in_flight.values()))
         metrics.deferred_names.labels(ring=ring).set(progress.deferred)
+        metrics.refused.labels(ring=ring).set(progress.refused)
         metrics.missing_rights.labels(ring=ring).set(len(self._duty.denials))
         metrics.converged.labels(ring=ring).set(progress.is_converged and view.ring is not None)
         metrics.ring_version.labels(ring=ring).set(view.ring_version)

@@ -15,7 +15,7 @@ import structlog
 
 from kubeio.errors import Conflict, InputError, KubeError, NotFound
 from kubeio.program.failures import failure
-from kubeio.rest.events import EventRecorder
+from kubeio.rest.events import EventRecorder, Regarding
 from sharder.admission.publication import Publication
 from sharder.errors import RingRefused
 from sharder.membership.activation import Activation
@@ -39,11 +39,13 @@ from sharder.writing.duty import Duty
 from sharder.writing.mover import Mover
 from sharder.writing.objects import ObjectWriter
 from sharder.writing.outlets import Outlets
+from sharder.writing.refusals import Refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kubeio.clock import Clock
+    from kubeio.models import Meta
     from kubeio.resource import Resource
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
@@ -296,6 +298,7 @@ class RingWork:
                 spec.keys,
                 kinds=kinds,
                 denials=denials,
+                refusals=Refusals(now=self._clock.now, rng=self._rng, on_refused=self._refusals_to(events)),
                 metrics=self._metrics,
                 clock=self._clock,
                 pace=self._outlets.pace,
@@ -306,6 +309,7 @@ class RingWork:
             clock=self._clock,
             releasing=releasing,
         )
+
         mover = Mover(duty, waiting, rng=self._rng, pace=self._outlets.pace)
         unowned = Unowned(
             self._client,
@@ -367,6 +371,22 @@ class RingWork:
             tasks.create_task(ending, name="let go")
         await namespaces.synced.wait()
         tasks.create_task(mover.run(), name="mover")
+
+    def _refusals_to(self, events: EventRecorder) -> Callable[[Resource, Meta, str], None]:
+        """Reports an object to which the ring's labels cannot be written, in the log and by an Event on it."""
+
+        def record(resource: Resource, meta: Meta, words: str) -> None:
+            what = f"{resource.group_resource}/{meta.key}"
+            log.warning("object may not be changed", ring=self.name, object=what, error=words)
+            events.record(
+                Regarding.of(resource, meta),
+                reason="Refused",
+                action="Label",
+                note=f"the labels of the ring cannot be written to this object: {words}",
+                type="Warning",
+            )
+
+        return record
 
     async def _report_refusal(self, reason: str, message: str) -> None:
         if self._stage is not None:

@@ -158,3 +158,8 @@ def refused_verb(error: Forbidden, default: str) -> str:
     """The verb that the server names in *error*; *default* if it names none."""
     found = _VERB.search(error.message)
     return found["verb"] if found else default
+
+
+def is_missing_right(error: Forbidden) -> bool:
+    """Whether the authorizer refused, in the words it always has; else some admission did, for what the object is."""
+    return _VERB.search(error.message) is not None

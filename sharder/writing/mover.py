@@ -258,6 +258,9 @@ class Mover:
                 self._retry(name)
             case Outcome.DENIED:
                 self._agenda.done(name)  # `denials.try_again` brings it back
+            case Outcome.REFUSED:
+                again_at = self._duty.objects.refusals.again_at(waiting.work)
+                self._later(name, again_at or self._duty.clock.now() + LOOK_AGAIN_S)
             case _:
                 assert_never(outcome)
 

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import ApiError, Conflict, Forbidden, Invalid, KubeError, NotFound
+from kubeio.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
 from kubeio.models import HasMeta
-from sharder.planning.decisions import Strip, reason_of
+from kubeio.program.failures import refusal
+from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, reason_of
 from sharder.planning.keys import Controlled
 from sharder.planning.lineage import read_controller
 from sharder.planning.patches import patch_of
-from sharder.unowned.denials import Right, refused_verb
+from sharder.unowned.denials import Right, is_missing_right, refused_verb
+from sharder.unowned.waiting import WorkKey
 from sharder.writing.moves import Moves
 from sharder.writing.pace import Pace
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from sharder.planning.keys import ControllerName, RingKinds
     from sharder.planning.planner import ControllerSeen
     from sharder.unowned.denials import Denials
+    from sharder.writing.refusals import Refusals
 
 log = structlog.get_logger("sharder")
 
@@ -52,7 +55,8 @@ class Outcome(StrEnum):
     """What came of a write.
 
     DONE: written. STALE: the object changed, decide anew on a fresh read. GONE: deleted. LATER: try again. DENIED: the
-    right to write this resource is missing, and `Denials` knows when it makes sense to try again.
+    right to write this resource is missing, and `Denials` knows when it makes sense to try again. REFUSED: this object
+    may not be changed (policy, webhook, schema), and `Refusals` knows when to try again.
     """
 
     DONE = "done"
@@ -60,6 +64,7 @@ class Outcome(StrEnum):
     GONE = "gone"
     LATER = "later"
     DENIED = "denied"
+    REFUSED = "refused"
 
 
 class ObjectWriter:
@@ -72,6 +77,7 @@ class ObjectWriter:
         *,
         kinds: RingKinds,
         denials: Denials,
+        refusals: Refusals,
         metrics: SharderMetrics,
         clock: Clock,
         pace: Pace | None = None,
@@ -80,6 +86,7 @@ class ObjectWriter:
         self._keys = keys
         self._kinds = kinds
         self._denials = denials
+        self.refusals = refusals
         self._tally = _Tally(metrics, keys.ring)
         self._clock = clock
         self.moves = Moves()
@@ -104,6 +111,9 @@ class ObjectWriter:
         right = Right("patch", resource.group_resource, meta.namespace)
         if not self._denials.may_try(right):
             return Outcome.DENIED
+        work = WorkKey(resource.group_resource, meta.key)
+        if self.refusals.again_at(work) is not None:
+            return Outcome.REFUSED
         began = time.monotonic()
         try:
             await self._patch(resource, meta, decision)
@@ -111,15 +121,31 @@ class ObjectWriter:
             took_s = time.monotonic() - began
             self.pace.failed(took_s, error)
             outcome = self._failed(meta, right, error)
+            if isinstance(error, Invalid):
+                outcome = await self._judged(resource, meta, decision)
+            if outcome is Outcome.REFUSED and isinstance(error, ApiError):
+                self.refusals.refused(resource, meta, refusal(error, resource))
         else:
             took_s = time.monotonic() - began
             self.pace.answered(took_s)
             self._denials.granted(right)
             outcome = Outcome.DONE
         self._tally.note(decision, outcome, took_s)
+        if outcome in (Outcome.DONE, Outcome.GONE):
+            self.refusals.over(work)
         if outcome is Outcome.DONE:
             self._note(resource, meta, decision)
         return outcome
+
+    async def _judged(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
+        """What a 422 means: a `test` that failed, or an object whose content is refused, whoever writes."""
+        try:
+            found = await self.read(resource, meta)
+        except KubeError:
+            return Outcome.STALE
+        if found is None:
+            return Outcome.GONE
+        return Outcome.REFUSED if _applies(decision, meta, found, self._keys) else Outcome.STALE
 
     def _note(self, resource: Resource, meta: Meta, decision: Write) -> None:
         if reason_of(decision) in MOVES and self._kinds.is_main(resource):
@@ -167,6 +193,10 @@ class ObjectWriter:
                 return Outcome.STALE
             case NotFound():
                 return Outcome.GONE
+            case BadRequest():
+                return Outcome.REFUSED
+            case Forbidden() if not is_missing_right(error):
+                return Outcome.REFUSED  # an admission policy or webhook: of this object, not of the resource
             case Forbidden():
                 self._denials.denied(right._replace(verb=refused_verb(error, right.verb)), error)
                 return Outcome.DENIED
@@ -187,6 +217,19 @@ class ObjectWriter:
                 after_s=error.retry_after_s if isinstance(error, ApiError) else None,
             )
             self._told_at, self._untold = now, 0
+
+
+def _applies(decision: Write, meta: Meta, found: Meta, keys: RingKeys) -> bool:
+    """Whether what the patch of *decision* tests holds for *found*: then the tests are not why it was refused."""
+    if found.uid != meta.uid:
+        return False
+    match decision:
+        case Assign() | Strip():
+            return found.resource_version == meta.resource_version
+        case Drain(owner=owner) | ReleaseDrain(owner=owner):
+            return found.labels.get(keys.shard) == owner
+        case UpdateDrain(owner=owner, was=was):
+            return (found.labels.get(keys.shard), found.labels.get(keys.drain)) == (owner, was)
 
 
 class _Tally:

@@ -179,6 +179,7 @@ class SlowLeases:
     def __init__(self) -> None:
         self.takes_s = 1.0
         self.holder: str | None = "b-2"
+        self.ring = KEYS.ring
         self.reads = 0
         self.failure: Exception | None = None
 
@@ -190,13 +191,14 @@ class SlowLeases:
             raise failure
         if found is None:
             raise NotFound("GET lease", status=404)
-        return Lease(metadata=Meta(name=name), spec=LeaseSpec(holder_identity=found))
+        labels = {KEYS.ring_label: self.ring}
+        return Lease(metadata=Meta(name=name, labels=labels), spec=LeaseSpec(holder_identity=found))
 
 
 @pytest.mark.looptime
 async def test_evidence_is_a_read_that_began_after_the_question() -> None:
     leases = SlowLeases()
-    evidence = Evidence(leases)
+    evidence = Evidence(leases, KEYS)
     first = asyncio.create_task(evidence.is_held("b-2"))
     await asyncio.sleep(0.5)
     leases.holder = None  # it dies while the first read is under way
@@ -210,7 +212,7 @@ async def test_evidence_is_a_read_that_began_after_the_question() -> None:
 async def test_questions_that_come_one_after_the_other_share_reads() -> None:
     leases = SlowLeases()
     leases.takes_s = 0.01
-    evidence = Evidence(leases)
+    evidence = Evidence(leases, KEYS)
     asked = []
     for _ in range(100):
         asked.append(asyncio.create_task(evidence.is_held("b-2")))
@@ -228,14 +230,21 @@ async def test_without_an_answer_there_is_no_evidence() -> None:
     leases = SlowLeases()
     leases.failure = ServerFailure("GET lease", status=500)
     with pytest.raises(ServerFailure):
-        await Evidence(leases).is_held("b-2")
+        await Evidence(leases, KEYS).is_held("b-2")
 
 
 @pytest.mark.looptime
 async def test_a_released_lease_is_not_held() -> None:
     leases = SlowLeases()
     leases.holder = ""
-    assert await Evidence(leases).is_held("b-2") is False
+    assert await Evidence(leases, KEYS).is_held("b-2") is False
+
+
+@pytest.mark.looptime
+async def test_a_lease_of_another_ring_is_no_evidence() -> None:
+    leases = SlowLeases()
+    leases.ring = "another"
+    assert await Evidence(leases, KEYS).is_held("b-2") is False
 
 
 # -- gate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -44,6 +44,7 @@ CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 PAGES = sc.Resource("configmaps/v1", dict)
 KEYS = RingKeys("sites")
 NS = "default"
+OF_THIS_RING = {KEYS.ring_label: KEYS.ring}
 ME, OTHER = "web-0-0000000a", "web-1-0000000b"
 BLOG = ObjectKey(NS, "blog")
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
@@ -74,7 +75,7 @@ class Shard:
             rng=random.Random(1),
         )
         self.handover = Handover(
-            self.cache, self.writer, Evidence(leases), keys=KEYS, shard=ME, metrics=metrics
+            self.cache, self.writer, Evidence(leases, KEYS), keys=KEYS, shard=ME, metrics=metrics
         )
 
     async def knows(self, kind: Kind, key: ObjectKey) -> Meta:
@@ -253,7 +254,7 @@ async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shar
 
 async def test_our_child_under_another_live_name_is_asked_for_by_a_drain_label(shard: Shard) -> None:
     now = micro_time(SystemClock().wall())
-    lease = Lease(Meta(name=OTHER, namespace=NS), LeaseSpec(OTHER, 15, now, now, 0))
+    lease = Lease(Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING), LeaseSpec(OTHER, 15, now, now, 0))
     await Leases(shard.bench.client, NS).create(lease)
     await existing_page(shard, label=OTHER)
     site = await shard.knows(shard.sites, BLOG)
@@ -289,7 +290,7 @@ async def test_a_drain_towards_a_name_that_no_read_shows_held_is_plain(
 ) -> None:
     leases = Leases(shard.bench.client, NS)
     if holder is not None:
-        await leases.create(Lease(Meta(name=OTHER, namespace=NS), LeaseSpec(holder, 15)))
+        await leases.create(Lease(Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING), LeaseSpec(holder, 15)))
     else:
         with pytest.raises(NotFound):
             await leases.get(OTHER)
@@ -302,7 +303,7 @@ async def test_a_drain_towards_a_name_that_no_read_shows_held_is_plain(
 async def test_a_directed_handoff_begins_a_turn_and_leaves_other_annotations_alone(shard: Shard) -> None:
     now = micro_time(SystemClock().wall())
     await Leases(shard.bench.client, NS).create(
-        Lease(Meta(name=OTHER, namespace=NS), LeaseSpec(OTHER, 15, now, now, 0))
+        Lease(Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING), LeaseSpec(OTHER, 15, now, now, 0))
     )
     own = MergePatch({"metadata": {"annotations": {"team": "shop"}, "labels": {KEYS.drain: OTHER}}})
     await shard.bench.client.patch(WEBSITES, "blog", own, namespace=NS, type=bytes)
@@ -312,6 +313,38 @@ async def test_a_directed_handoff_begins_a_turn_and_leaves_other_annotations_alo
     found = await shard.bench.find(WEBSITES, "blog")
     assert found["metadata"]["labels"] == {KEYS.shard: OTHER}
     assert found["metadata"]["annotations"] == {"team": "shop", KEYS.turn: site.resource_version}
+
+
+async def test_an_object_that_somebody_keeps_writing_is_given_up_all_the_same(shard: Shard) -> None:
+    await shard.bench.label(WEBSITES, "blog", drain="")
+    site = await shard.knows(shard.sites, BLOG)
+
+    async def touch() -> None:
+        for number in range(10_000):
+            other = MergePatch({"metadata": {"annotations": {"touched": str(number)}}})
+            await shard.bench.client.patch(WEBSITES, "blog", other, namespace=NS, type=bytes)
+            await asyncio.sleep(0.005)
+
+    touching = asyncio.create_task(touch())
+    await asyncio.sleep(0.05)  # what the cache has is old by now
+    try:
+        await shard.handover.hand_over(shard.sites, site, Plain())
+    finally:
+        touching.cancel()
+        with suppress(asyncio.CancelledError):
+            await touching
+    assert await shard.bench.labels(WEBSITES, "blog") == {}
+
+
+async def test_an_object_that_no_patch_may_change_is_told_in_the_servers_words(shard: Shard) -> None:
+    await shard.bench.label(WEBSITES, "blog", drain="")
+    site = await shard.knows(shard.sites, BLOG)
+    refusal = Fault(
+        what="error", code=422, user="web-0", verb="patch", message="labels are frozen by policy x"
+    )
+    await shard.bench.plane.faults.add(refusal)
+    with pytest.raises(NotAcknowledged, match="refuses that: labels are frozen by policy x"):
+        await shard.handover.hand_over(shard.sites, site, Plain())
 
 
 async def test_an_object_that_is_gone_is_given_up(shard: Shard) -> None:

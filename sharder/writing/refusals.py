@@ -1,0 +1,85 @@
+"""Objects that no patch may change: a policy, a webhook or a schema refuses the label. Recorded, retried, reported.
+
+Pure: time and randomness are passed in. Such an object stays where it is and is tried ever more rarely; the others are
+not affected. Fed by `sharder.writing.objects`, read by mover, passes and status.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kubeio.backoff import exponential_s, jittered_s
+from sharder.unowned.waiting import WorkKey
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from kubeio.models import Meta
+    from kubeio.resource import Resource
+
+FIRST_RETRY_S: Final = 1.0
+LONGEST_RETRY_S: Final = 120.0
+MOST: Final = 20_000
+"""Objects remembered, 6 MB: of more, the one refused longest ago is tried like any other."""
+TOLD: Final = 3
+"""Refusals kept in the API server's words, the newest ones."""
+_JITTER: Final = 0.2
+
+
+class _Refused(NamedTuple):
+    times: int
+    again_at: float
+
+
+class Refusals:
+    """What the API server refuses at the moment, by object. *on_refused* is called once with each, and the reason."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float],
+        rng: random.Random,
+        on_refused: Callable[[Resource, Meta, str], None],
+    ) -> None:
+        self._now = now
+        self._rng = rng
+        self._on_refused = on_refused
+        self._refused: OrderedDict[WorkKey, _Refused] = OrderedDict()
+        self._words: OrderedDict[WorkKey, str] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._refused)
+
+    def refused(self, resource: Resource, meta: Meta, words: str) -> None:
+        """The server refuses to change an object, whoever writes."""
+        work = WorkKey(resource.group_resource, meta.key)
+        known = self._refused.pop(work, None)
+        times = known.times if known is not None else 0
+        delay_s = exponential_s(times, base_s=FIRST_RETRY_S, max_s=LONGEST_RETRY_S)
+        self._refused[work] = _Refused(
+            times + 1, self._now() + jittered_s(delay_s, self._rng, jitter=_JITTER)
+        )
+        if len(self._refused) > MOST:
+            self._refused.popitem(last=False)
+        self._words.pop(work, None)
+        self._words[work] = words
+        if len(self._words) > TOLD:
+            self._words.popitem(last=False)
+        if known is None:
+            self._on_refused(resource, meta, words)
+
+    def over(self, work: WorkKey) -> None:
+        """*work* was changed, or is gone; costs nothing while nothing is refused."""
+        if self._refused and self._refused.pop(work, None) is not None:
+            self._words.pop(work, None)
+
+    def again_at(self, work: WorkKey) -> float | None:
+        """When *work* may be tried again; None if it may be now."""
+        known = self._refused.get(work) if self._refused else None
+        return known.again_at if known is not None and known.again_at > self._now() else None
+
+    def messages(self) -> list[str]:
+        """The newest refusals, each with its object."""
+        return [f"{work}: {words}" for work, words in reversed(self._words.items())]

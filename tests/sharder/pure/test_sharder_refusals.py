@@ -1,0 +1,153 @@
+"""Objects that no patch may change: noticed by what a re-read shows, tried ever more rarely, told. On virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any, cast
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kubeio.errors import Forbidden, Invalid, KubeError
+from kubeio.models import HasMeta, Meta
+from kubeio.resource import Resource
+from kubeio.rest.client import Client
+from sharder.metrics import SharderMetrics
+from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
+from sharder.planning.keys import RingKinds
+from sharder.ringspec.spec import GroupResource
+from sharder.unowned.denials import Denials
+from sharder.writing.objects import ObjectWriter, Outcome
+from sharder.writing.refusals import LONGEST_RETRY_S, MOST, TOLD, Refusals
+from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.test_sharder_rebalance import LoopClock
+from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
+
+pytestmark = pytest.mark.looptime
+
+SECRETS = Resource("", "v1", "secrets", "Secret")
+SCHEMA = Invalid("PATCH", status=422, reason="Invalid", message='spec.size: Invalid value: "hunter2"')
+POLICY = "websites \"x\" is forbidden: ValidatingAdmissionPolicy 'labels' denied request: labels are frozen"
+
+
+class Server:
+    """Refuses patches with *error*; a GET shows *meta*."""
+
+    def __init__(self, meta: Meta) -> None:
+        self.meta = meta
+        self.error: KubeError | None = SCHEMA
+        self.patches = 0
+
+    async def patch(self, *_: object, **__: object) -> bytes:
+        self.patches += 1
+        if self.error is not None:
+            raise self.error
+        return b""
+
+    async def get(self, *_: object, **__: object) -> HasMeta:
+        return HasMeta(self.meta)
+
+
+class Writing:
+    def __init__(self, meta: Meta) -> None:
+        self.meta = meta
+        self.server = Server(meta)
+        clock = LoopClock()
+        spec = make_spec()
+        self.told: list[str] = []
+        self.writer = ObjectWriter(
+            cast(Client, self.server),
+            KEYS,
+            kinds=RingKinds(spec, {GroupResource("example.com", "websites"): WEBSITES}),
+            denials=Denials(now=clock.now, on_change=lambda right, missing: self.told.append(str(right))),
+            refusals=Refusals(
+                now=clock.now,
+                rng=random.Random(1),
+                on_refused=lambda resource, meta, words: self.told.append(words),
+            ),
+            metrics=SharderMetrics(CollectorRegistry()),
+            clock=clock,
+        )
+
+    async def write(self, decision: Write, resource: Resource = WEBSITES) -> Outcome:
+        return await self.writer.write(resource, self.meta, decision)
+
+
+@pytest.mark.parametrize(
+    ("labels", "decision"),
+    [
+        ({}, Assign("a-1")),
+        ({"shard": "dead"}, Strip()),
+        ({"shard": "a-1"}, Drain("a-1", "b-1")),
+        ({"shard": "a-1"}, ReleaseDrain("a-1")),
+        ({"shard": "a-1", "drain": "b-1"}, UpdateDrain("a-1", "c-1", was="b-1")),
+    ],
+)
+async def test_a_422_is_a_refusal_if_what_the_patch_tests_holds(
+    labels: dict[str, str], decision: Write
+) -> None:
+    writing = Writing(make_meta("x", **labels))
+    assert await writing.write(decision) is Outcome.REFUSED
+    assert writing.told == [SCHEMA.message]
+
+
+@pytest.mark.parametrize(
+    ("decision", "changes"),
+    [
+        (Assign("a-1"), {"resource_version": "8"}),
+        (Assign("a-1"), {"uid": "another"}),
+        (Drain("a-1", "b-1"), {"labels": {KEYS.shard: "b-1"}}),
+    ],
+)
+async def test_a_422_of_an_object_that_changed_is_decided_anew(
+    decision: Write, changes: dict[str, Any]
+) -> None:
+    writing = Writing(make_meta("x", shard="a-1"))
+    writing.server.meta = msgspec.structs.replace(writing.meta, **changes)
+    assert await writing.write(decision) is Outcome.STALE
+    assert writing.told == []
+
+
+async def test_a_refused_object_is_tried_ever_more_rarely_and_at_last_every_two_minutes() -> None:
+    writing = Writing(make_meta("x"))
+    for _ in range(3600):
+        assert await writing.write(Assign("a-1")) is Outcome.REFUSED
+        await asyncio.sleep(1)
+    assert 3600 / LONGEST_RETRY_S <= writing.server.patches <= 3600 / LONGEST_RETRY_S + 20
+    assert len(writing.told) == 1, "once"
+    writing.server.error = None
+    await asyncio.sleep(LONGEST_RETRY_S)
+    assert await writing.write(Assign("a-1")) is Outcome.DONE
+    assert len(writing.writer.refusals) == 0
+
+
+async def test_a_policy_that_denies_one_object_is_no_missing_right_of_its_resource() -> None:
+    writing = Writing(make_meta("x"))
+    writing.server.error = Forbidden("PATCH", status=403, reason="Forbidden", message=POLICY)
+    assert await writing.write(Assign("a-1")) is Outcome.REFUSED
+    assert writing.told == [POLICY]
+    writing.server.error = None
+    other = Writing(make_meta("y"))
+    other.server.error = None
+    assert await other.write(Assign("a-1")) is Outcome.DONE
+
+
+async def test_what_the_server_says_of_a_secret_is_not_repeated() -> None:
+    writing = Writing(make_meta("x"))
+    assert await writing.write(Assign("a-1"), SECRETS) is Outcome.REFUSED
+    assert "hunter2" not in str(writing.told) + str(writing.writer.refusals.messages())
+
+
+async def test_what_is_remembered_of_refusals_is_bounded() -> None:
+    told: list[str] = []
+    refusals = Refusals(
+        now=LoopClock().now, rng=random.Random(1), on_refused=lambda _, meta, __: told.append(meta.name)
+    )
+    for number in range(MOST + 5):
+        refusals.refused(WEBSITES, make_meta(f"site-{number}"), "no")
+    assert len(told) == MOST + 5
+    assert len(refusals) == MOST
+    assert len(refusals.messages()) == TOLD
+    assert refusals.messages()[0].startswith(f"websites.example.com/ns/site-{MOST + 4}: ")
