@@ -18,6 +18,7 @@ import structlog
 
 from kubeio.errors import Expired, Forbidden, KubeError, NotFound
 from kubeio.models import Meta
+from sharder.moving.touching import Touching
 from sharder.planning.decisions import (
     Assign,
     Decision,
@@ -120,6 +121,8 @@ class Rebalance:
         self._nudged = asyncio.Event()
         self._misled: set[WorkKey] = set()
         self._was_misled = asyncio.Event()
+        self._touching = Touching(duty)
+        duty.namespaces.on_deselected = self._touching.deselected
         self._stalls = 0
         self._may_be_stopped = False
         self.converged_version: int | None = None
@@ -163,6 +166,7 @@ class Rebalance:
         await self._duty.namespaces.synced.wait()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._correct(), name="misled objects")
+            tasks.create_task(self._touching.run(), name="touch")
             tasks.create_task(self._go_round(), name="passes")
 
     async def _correct(self) -> None:
@@ -232,6 +236,8 @@ class Rebalance:
 
     def _note_former(self, circle: Circle) -> None:
         self.still_labelled = circle.former if circle.whole else None
+        if not self._touching.former_done:
+            return
         if circle.whole and not circle.former and self._handoffs.is_free_of_former():
             self.former_free.set()
 

@@ -50,6 +50,13 @@ class Strip(msgspec.Struct, frozen=True, gc=False):
     """Remove the ring's labels from an object that is given up and has no live owner."""
 
 
+class Touch(msgspec.Struct, frozen=True, gc=False):
+    """Give an object without an owner, which the ring gives up, another version: older assignments cannot land then.
+
+    It gets an empty drain label, for which `Strip` is planned next.
+    """
+
+
 class Wait(msgspec.Struct, frozen=True, gc=False):
     """The object is not where it should be, and nothing may be written now. *until*: look again then, if known."""
 
@@ -73,14 +80,15 @@ class Nothing(msgspec.Struct, frozen=True, gc=False):
     """The object is where it should be, or on its way, or not ours."""
 
 
-Write = Assign | Drain | UpdateDrain | ReleaseDrain | Strip
-Decision = Write | Wait | ReportUnknown | NeedController | Nothing
+Planned = Assign | Drain | UpdateDrain | ReleaseDrain | Strip
+Write = Planned | Touch
+Decision = Planned | Wait | ReportUnknown | NeedController | Nothing
 
 NOTHING = Nothing()
 
 
 def reason_of(decision: Write) -> str:
-    """Why an object moves, in one of six words: the label of a metric."""
+    """Why an object moves, in one of seven words: the label of a metric."""
     match decision:
         case Assign(was=""):
             return "new"
@@ -94,3 +102,5 @@ def reason_of(decision: Write) -> str:
             return "release"
         case Strip():
             return "strip"
+        case Touch():
+            return "touch"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from kubeio.labels import json_pointer
 from kubeio.patch import JsonPatch, MergePatch, Patch
-from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
+from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch, UpdateDrain, Write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,8 @@ def patch_of(decision: Write, meta: Meta, *, keys: RingKeys) -> Patch:
         case Strip():
             labels = {**_removed(meta, keys.shard), **_removed(meta, keys.drain)}
             return _conditional(meta, labels, {keys.turn: None})
+        case Touch():
+            return _conditional(meta, {keys.drain: ""}, {})
         case Drain(owner=owner, to=to):
             return _request(meta, owner, to, keys=keys)
         case ReleaseDrain(owner=owner):

@@ -14,7 +14,7 @@ from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWat
 from sharder.ringspec.scope import EVERYWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kubeio.clock import Clock
     from kubeio.models import Object
@@ -45,6 +45,8 @@ class Namespaces:
         self._selected: set[str] = set()
         self._listed: set[str] = set()
         self.synced = asyncio.Event()
+        self.on_deselected: Callable[[Collection[str]], None] | None = None
+        """Called with namespaces that were selected, before *on_change*."""
         if spec.namespace_selector is None:
             self.synced.set()
 
@@ -87,5 +89,7 @@ class Namespaces:
 
     def _replace(self, selected: set[str]) -> None:
         if selected != self._selected:
-            self._selected = selected
+            left, self._selected = self._selected - selected, selected
+            if left and self.on_deselected is not None:
+                self.on_deselected(left)
             self._on_change()

@@ -15,7 +15,7 @@ import structlog
 from kubeio.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
 from kubeio.models import HasMeta
 from kubeio.program.failures import refusal
-from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, reason_of
+from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch, UpdateDrain, reason_of
 from sharder.planning.keys import Controlled
 from sharder.planning.lineage import read_controller
 from sharder.planning.patches import patch_of
@@ -224,7 +224,7 @@ def _applies(decision: Write, meta: Meta, found: Meta, keys: RingKeys) -> bool:
     if found.uid != meta.uid:
         return False
     match decision:
-        case Assign() | Strip():
+        case Assign() | Strip() | Touch():
             return found.resource_version == meta.resource_version
         case Drain(owner=owner) | ReleaseDrain(owner=owner):
             return found.labels.get(keys.shard) == owner
