@@ -53,8 +53,8 @@ CREATED_WITHIN_S: Final = 120.0
 ASSIGNED_WITHIN_S: Final = 60.0
 HANDED_OVER_WITHIN_S: Final = 120.0
 ONE_MORE: Final = "one-more"
-AT_ONCE: Final = 8
-"""Patches of the tenant under way."""
+AT_ONCE: Final = 2
+"""Patches of the tenant under way: more of one object only conflict with each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
