@@ -106,6 +106,7 @@ async def measure(
     peaks = Peaks()
     async with open_ground(directory, is_real=options.is_real, objects=options.forged, lease_s=15) as ground:
         versions = await read_versions(ground.plane, ground.client)
+        await ground.stock.give({}, lambda _: None)  # its template, while no sharder writes to it
         await ground.stand_ins.join(MEMBERS)
         async with sharding(ground, peaks, row="forged") as sharder:
             await sharder.wait_idle()

@@ -18,7 +18,7 @@ from kubeio.backoff import exponential_s, jittered_s
 from sharder.unowned.waiting import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sharder.unowned.waiting import Waiting
 
@@ -70,10 +70,11 @@ class Agenda:
         elif self._waiting.queue(name):
             self._lanes[self._waiting.lane(name)].append(name)
 
-    def add_all(self) -> None:
-        """Look at everything that waits."""
+    def add_all(self, *, unless: Callable[[str], bool] | None = None) -> None:
+        """Look at everything that waits, but for what *unless* holds back."""
         for name in tuple(self._waiting.names()):
-            self.add(name)
+            if unless is None or not unless(name):
+                self.add(name)
 
     def covered(self) -> Covered:
         """A read of the Leases begins now: it is evidence for all that is on the agenda."""

@@ -73,6 +73,11 @@ def version_of(record: bytes) -> int:
     return int.from_bytes(record[16:24], "little")
 
 
+def labels_of(record: bytes) -> int:
+    """The number of its labels; 0: none."""
+    return record[28] | record[29] << 8
+
+
 def marks_of(record: bytes) -> int:
     return record[30]
 

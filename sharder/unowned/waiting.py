@@ -27,6 +27,7 @@ from sharder.unowned.packing import (
     Marks,
     Repeated,
     Rest,
+    labels_of,
     marked,
     marks_of,
     packed_controller,
@@ -179,6 +180,15 @@ class Waiting:
 
     def knows(self, name: str) -> bool:
         return name in self._records
+
+    def label(self, name: str, key: str) -> str | None:
+        """The label *key* of the object; cheap, since most objects have one of few sets of labels."""
+        record = self._records.get(name)
+        number = labels_of(record) if record is not None else 0
+        if not number:
+            return None
+        labels = self._rest[name].labels if number == UNPACKED else self._repeated.labels(number)
+        return next((value for label, value in labels if label == key), None)
 
     def by_name(self, name: str) -> WaitingObject | None:
         record = self._records.get(name)

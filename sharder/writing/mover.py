@@ -18,7 +18,7 @@ import structlog
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey
 from kubeio.watches.versions import order
-from sharder.membership.view import Standing
+from sharder.membership.view import Standing, WaitReason
 from sharder.planning.decisions import (
     Assign,
     Decision,
@@ -79,8 +79,23 @@ class Mover:
 
     def look_at_name(self, name: str) -> None:
         """`look_at` by the object's name in *waiting*."""
-        self._agenda.add(name)
-        self._proofs.stir()
+        if not self._waits_for_its_owner(name):
+            self._agenda.add(name)
+            self._proofs.stir()
+
+    def _waits_for_its_owner(self, name: str) -> bool:
+        """Whether the object names somebody whose Lease has to be judged first: nothing can be written before.
+
+        Anybody may write such a name: it costs no turn and no evidence.
+        """
+        owner = self._waiting.label(name, self._keys.shard)
+        if owner is None:
+            return False
+        view = self._duty.roster.view
+        standing = view.standing(owner)
+        if standing is Standing.UNKNOWN and not (view.hold and view.hold.reason is WaitReason.NOT_SYNCED):
+            self._duty.roster.unknown_name_seen(owner)
+        return standing in (Standing.UNKNOWN, Standing.CONTESTED)
 
     def look_at_some(self, resource: str, namespace: str) -> None:
         """Decide about some object of *resource* in *namespace*, if one waits: a right is to be tried again."""
@@ -91,7 +106,7 @@ class Mover:
 
     def look_at_all(self) -> None:
         """Decide about everything that waits: membership, namespaces or terms changed."""
-        self._agenda.add_all()
+        self._agenda.add_all(unless=self._waits_for_its_owner)
         self._proofs.stir()
 
     async def run(self) -> None:

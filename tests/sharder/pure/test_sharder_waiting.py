@@ -278,6 +278,9 @@ def test_it_holds_what_a_plain_dict_would_hold(steps: list[tuple[str, int, int, 
                 if taken is not None:
                     agenda.done(taken)
     assert {found.work.key.name: found.meta for found in waiting} == model
+    for found in waiting:
+        named = {key: waiting.label(waiting.name(found.work), key) for key in (*found.meta.labels, "another")}
+        assert named == {**found.meta.labels, "another": None}
     assert len(waiting) == len(model)
 
 
