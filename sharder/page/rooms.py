@@ -155,11 +155,12 @@ class RingRoom:
         if kind.namespaced and not namespace:
             raise NotFoundHere(f"{resource} is namespaced: write NAMESPACE/NAME")
         meta = await self._read(kind, namespace, name)
-        key = await self._key(kind, meta)
+        key, main = await self._key(kind, meta)
         view = self._roster.view
+        ring = view.rings.get(main, view.ring)
         labels, keys = meta.labels, self._spec.keys
         owner, drain = labels.get(keys.shard, ""), labels.get(keys.drain)
-        explanation = view.ring.explain(key) if view.ring is not None and len(view.ring) else None
+        explanation = ring.explain(key) if ring is not None and len(ring) else None
         member = explanation.owner if explanation else ""
         desired = view.shard_at(member) or "" if member else ""
         life = view.lives.get(owner)
@@ -189,16 +190,17 @@ class RingRoom:
             raise NotFoundHere(f"no {kind.group_resource} {name} {where}") from None
         return found.metadata
 
-    async def _key(self, kind: Resource, meta: Meta) -> str:
+    async def _key(self, kind: Resource, meta: Meta) -> tuple[str, str]:
+        """The object's key, and the main resource that it is or follows."""
         role = self._kinds.role(kind, meta)
         if isinstance(role, Controlled) and role.key is None:
             seen = await read_controller(
                 self._client, role.controller, kinds=self._kinds, keys=self._spec.keys
             )
             if not seen.is_outsider:
-                return seen.key or role.controller.key
+                return seen.key or role.controller.key, seen.main or role.main
         elif not isinstance(role, Outsider) and role.key is not None:
-            return role.key
+            return role.key, role.main
         raise NotFoundHere(f"{meta.key} has no controller on ring {self._spec.name}: it is not distributed")
 
     def _objects(self) -> int | None:
@@ -251,7 +253,7 @@ def member_name(view: View, shard: str) -> str:
 
 def members_of(view: View, in_flight: Mapping[str, int]) -> dict[str, MemberFacts]:
     """Every member that has a place, or a life whose objects cannot move yet."""
-    shares = view.ring.shares() if view.ring is not None else {}
+    shares = view.shares()
     total = sum(place.weight for place in view.places.values())
     shown = _shown(view)
     found = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from kubeio.errors import InputError
@@ -13,8 +14,17 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.resource import Resource
 from ring import HashRing, object_key
 from ringleader.inspect.cluster.keys import Key, Target
-from ringleader.inspect.cluster.picture import Count, picture
-from ringleader.inspect.cluster.rings import Distributed, Kind, Member, Ring, RingFields, lives, ring_weights
+from ringleader.inspect.cluster.picture import Count, ideal_shares, picture
+from ringleader.inspect.cluster.rings import (
+    Distributed,
+    Kind,
+    Member,
+    Ring,
+    RingFields,
+    Rings,
+    lives,
+    ring_weights,
+)
 from ringleader.inspect.status.command import member_table, ring_table
 from ringleader.inspect.where.one import choose_ring, lines, parse_target, place
 from ringleader.output import Form, Table, age
@@ -81,6 +91,31 @@ def test_a_released_life_has_no_place() -> None:
 
 def test_cordoned_members_are_not_on_the_ring_and_weights_count() -> None:
     assert ring_weights(RING, lives(RING, LEASES, now=NOW)) == {"a": 1.0, "b": 3.0}
+
+
+def test_a_life_whose_caches_are_not_full_has_no_place() -> None:
+    filling, full = lease("a-1", "a"), lease("b-1", "b")
+    for each in (filling, full):
+        each.metadata.annotations[KEYS.protocol] = "v1"
+    full.metadata.annotations[KEYS.synced] = "true"
+    found = lives(RING, [filling, full], now=NOW)
+    assert [(life.shard, life.fills_place) for life in found] == [("a-1", False), ("b-1", True)]
+
+
+def test_each_main_resource_has_the_ring_of_those_that_work_it() -> None:
+    two = [Distributed("websites", "example.com"), Distributed("secrets")]
+    ring = msgspec.structs.replace(RING, spec=msgspec.structs.replace(RING.spec, resources=two, members={}))
+    leases = [lease("a-1", "a"), lease("b-1", "b"), lease("c-1", "c")]
+    leases[0].metadata.annotations[KEYS.resources] = "websites.example.com"
+    leases[1].metadata.annotations[KEYS.resources] = "configmaps,secrets"
+    found = lives(ring, leases, now=NOW)
+    rings = Rings(ring, found)
+    assert sorted(rings.of("websites.example.com").members) == ["a", "c"]
+    assert sorted(rings.of("secrets").members) == ["b", "c"]
+    assert sorted(rings.whole.members) == ["a", "b", "c"]
+    assert ideal_shares(ring, found) == {"a": 0.25, "b": 0.25, "c": 0.5}
+    alike = Rings(ring, lives(ring, leases[2:], now=NOW))
+    assert alike.of("secrets") is alike.whole
 
 
 def test_the_picture_counts_the_unowned_and_those_on_their_way() -> None:

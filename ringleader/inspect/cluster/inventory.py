@@ -16,8 +16,8 @@ from kubeio.models import ObjectKey
 from kubeio.watches.events import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from ring import HashRing, hash_key
 from ringleader.inspect.cluster.picture import Count
-from ringleader.inspect.cluster.placing import known_key
-from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
+from ringleader.inspect.cluster.placing import known_key, main_of
+from ringleader.inspect.cluster.rings import Life, Ring, Rings, ring_weights
 
 if TYPE_CHECKING:
     from kubeio.labels import RingKeys
@@ -35,6 +35,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     former: str
     hash: int | None
     member: str
+    main: str = ""
 
 
 class _Group(NamedTuple):
@@ -66,18 +67,23 @@ class Inventory:
         self._members: dict[str, str] = {}
         self._filling: Mapping[str, str] = {}
         self._recipe: object = None
-        self.hashed: HashRing | None = None
-        """The ring as the Leases show it; None before `take`."""
+        self._rings: Rings | None = None
+
+    @property
+    def hashed(self) -> HashRing | None:
+        """The ring of all members as the Leases show it; None before `take`."""
+        return self._rings.whole if self._rings is not None else None
 
     def take(self, ring: Ring, found: Sequence[Life]) -> None:
         """The ring and its lives as they are now: where objects belong may change."""
         self._members |= {life.shard: life.member for life in found}
         self._filling = {life.member: life.shard for life in found if life.fills_place}
-        weights = ring_weights(ring, found)
-        recipe = dict(weights), ring.spec.virtual_nodes, ring.spec.eps
+        mains = [each.kind.name for each in ring.spec.resources]
+        weights = [dict(ring_weights(ring, found, main)) for main in ("", *mains)]
+        recipe = weights, mains, ring.spec.virtual_nodes, ring.spec.eps
         if recipe != self._recipe:
             self._recipe = recipe
-            self.hashed = HashRing(weights, virtual_nodes=ring.spec.virtual_nodes, eps=ring.spec.eps)
+            self._rings = Rings(ring, found)
             self._place_all()
 
     def __len__(self) -> int:
@@ -159,17 +165,24 @@ class Inventory:
     def _seen(self, resource: Resource, meta: Meta, before: Seen | None) -> Seen:
         labels = meta.labels
         owner, drain = sys.intern(labels.get(self._keys.shard, "")), labels.get(self._keys.drain)
-        text = known_key(self._kinds.role(resource, meta))
+        role = self._kinds.role(resource, meta)
+        text, main = known_key(role), main_of(role)
         position = hash_key(text) if text else None
         former = "" if owner or before is None else before.owner or before.former
         return Seen(
-            owner, None if drain is None else sys.intern(drain), former, position, self._member_at(position)
+            owner,
+            None if drain is None else sys.intern(drain),
+            former,
+            position,
+            self._member_at(position, main),
+            main,
         )
 
-    def _member_at(self, position: int | None) -> str:
-        if position is None or self.hashed is None or not len(self.hashed):
+    def _member_at(self, position: int | None, main: str) -> str:
+        if position is None or self._rings is None:
             return ""
-        return self.hashed.owner_of_hash(position)
+        hashed = self._rings.of(main)
+        return hashed.owner_of_hash(position) if len(hashed) else ""
 
     def _leave(self, group: _Group) -> None:
         self._groups[group] -= 1
@@ -180,7 +193,7 @@ class Inventory:
         self._groups.clear()
         for known in self._objects.values():
             for key, seen in known.items():
-                member = self._member_at(seen.hash)
+                member = self._member_at(seen.hash, seen.main)
                 if member != seen.member:
                     known[key] = msgspec.structs.replace(seen, member=member)
             self._groups.update(_group(key, seen) for key, seen in known.items())

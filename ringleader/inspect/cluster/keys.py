@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is hashed for an object, and where that came from."""
+    """What is hashed for an object, and where that came from; *main*: the kind at the root of its tree."""
 
     text: str
     source: str
+    main: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,15 @@ async def read_key(client: Client, discovery: Discovery, ring: Ring, target: Tar
     kinds = await ring_kinds(discovery, ring)
     role = kinds.role(target.resource, target.meta)
     match role:
-        case Root(key=key):
-            return Key(key, _source_of_root(ring, target.meta, key))
-        case Controlled(key=str() as key):
-            return Key(key, _source_of_controlled(ring, target.meta))
+        case Root(key=key, main=main):
+            return Key(key, _source_of_root(ring, target.meta, key), main)
+        case Controlled(key=str() as key, main=main):
+            return Key(key, _source_of_controlled(ring, target.meta), main)
         case Controlled(controller=controller):
             seen = await read_controller(client, controller, kinds=kinds, keys=ring.keys)
             if not seen.is_outsider:
-                return Key(seen.key or controller.key, _source_of_controlled(ring, target.meta))
+                text = seen.key or controller.key
+                return Key(text, _source_of_controlled(ring, target.meta), seen.main or role.main)
         case _:
             pass
     raise InputError(

@@ -119,7 +119,12 @@ def _last_convergence(ring: Ring) -> dict[str, Any]:
 
 
 def ideal_shares(ring: Ring, found: Sequence[Life]) -> dict[str, float]:
-    """Each member's share by weight alone: what perfect balance would give it."""
-    weights = ring_weights(ring, found)
-    total = sum(weights.values())
-    return {member: weight / total for member, weight in weights.items()} if total else {}
+    """Each member's share by weight alone: what perfect balance would give it, as the mean over the main resources."""
+    mains = [each.kind.name for each in ring.spec.resources] or [""]
+    ideal: dict[str, float] = {}
+    for main in mains:
+        weights = ring_weights(ring, found, main)
+        total = sum(weights.values()) * len(mains)
+        for member, weight in weights.items():
+            ideal[member] = ideal.get(member, 0.0) + weight / total
+    return ideal

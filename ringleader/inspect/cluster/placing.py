@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubeio.errors import KubeError
-from ring import HashRing
-from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
+from ringleader.inspect.cluster.rings import Life, Ring, Rings
 from sharder.planning.keys import Controlled, Outsider, Role, Root
 from sharder.planning.lineage import Ancestry, read_controller
 
@@ -52,9 +51,7 @@ class Placer:
         self._kinds = kinds
         self._lives = {life.shard: life for life in lives}
         self._filling = {life.member: life.shard for life in lives if life.fills_place}
-        weights = ring_weights(ring, lives)
-        spec = ring.spec
-        self.hashed = HashRing(weights, virtual_nodes=spec.virtual_nodes, eps=spec.eps)
+        self._rings = Rings(ring, lives)
         self._ancestry = Ancestry(kinds, self._reader(client))
 
     def _reader(self, client: Client) -> Callable[[ControllerName], Awaitable[ControllerSeen]]:
@@ -77,29 +74,29 @@ class Placer:
 
     def desired(self, resource: Resource, metas: Sequence[Meta]) -> list[str]:
         """The shard that each of *metas* belongs to; empty for nobody, and where only a controller tells the key."""
-        if not len(self.hashed):
-            return [""] * len(metas)
-        keys = [known_key(self._kinds.role(resource, meta)) for meta in metas]
-        members = self.hashed.owners(key or "" for key in keys)
-        return [
-            self._filling.get(member, "") if key else "" for key, member in zip(keys, members, strict=True)
-        ]
+        roles = [self._kinds.role(resource, meta) for meta in metas]
+        return [self._shard_for(known_key(role), main_of(role)) for role in roles]
+
+    def _shard_for(self, key: str | None, main: str) -> str:
+        hashed = self._rings.of(main)
+        return self._filling.get(hashed.owner(key), "") if key and len(hashed) else ""
 
     async def rows(self, resource: Resource, metas: Sequence[Meta]) -> list[Row]:
         """A row for each of *metas* that belongs to the ring. Raises KubeError."""
         name, roles = resource.group_resource, await self.roles(resource, metas)
         return [
-            self.row(name, meta, key)
+            self.row(name, meta, key, main_of(role))
             for meta, role in zip(metas, roles, strict=True)
             if (key := key_of(role)) is not None
         ]
 
-    def row(self, resource: str, meta: Meta, key: str) -> Row:
-        """Where the object with *meta* is, and where *key* belongs."""
+    def row(self, resource: str, meta: Meta, key: str, main: str) -> Row:
+        """Where the object with *meta* is, and where *key* of a tree below a *main* belongs."""
         keys, labels = self._ring.keys, meta.labels
         shard, drain = labels.get(keys.shard, ""), labels.get(keys.drain)
         owner = self._lives.get(shard)
-        found = self.hashed.explain(key) if len(self.hashed) else None
+        hashed = self._rings.of(main)
+        found = hashed.explain(key) if len(hashed) else None
         member = found.owner if found else ""
         desired = self._filling.get(member, "")
         return Row(
@@ -123,6 +120,11 @@ class Placer:
 def known_key(role: Role) -> str | None:
     """The key of an object of *role*, if no controller need be asked for it."""
     return None if isinstance(role, Outsider) else role.key
+
+
+def main_of(role: Role) -> str:
+    """The main resource that an object of *role* is, or follows; empty if only a controller tells, or it is none."""
+    return "" if isinstance(role, Outsider) else role.main
 
 
 def key_of(role: Role) -> str | None:

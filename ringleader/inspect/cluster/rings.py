@@ -6,7 +6,7 @@ Called by `status` and `where`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,6 +15,7 @@ import msgspec
 
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys
 from kubeio.models import Lease, Meta
+from ring import HashRing
 from sharder.ringspec.spec import KeyKind
 
 SILENT: Final = ("expired", "uncertain")
@@ -98,6 +99,11 @@ class Life:
     field_manager: str = ""
     """Under which name it writes objects; empty: its Lease does not say."""
     duration_s: float = DEFAULT_DURATION_S
+    resources: frozenset[str] | None = None
+    """What it watches with its name; None: its Lease does not say, so everything."""
+
+    def works(self, main: str) -> bool:
+        return self.resources is None or not main or main in self.resources
 
     @property
     def is_silent(self) -> bool:
@@ -131,6 +137,8 @@ def _life(keys: RingKeys, lease: Lease, now: datetime) -> Life:
         is_live=own != "taken" or keys.contested in lease.metadata.annotations,
         field_manager=lease.metadata.annotations.get(keys.field_manager, ""),
         duration_s=float(lease.spec.lease_duration_seconds or DEFAULT_DURATION_S),
+        resources=frozenset(filter(None, lease.metadata.annotations.get(keys.resources, "").split(",")))
+        or None,
     )
 
 
@@ -155,8 +163,35 @@ def is_tombstone(ring: Ring, lease: Lease) -> bool:
     )
 
 
-def ring_weights(ring: Ring, found: Iterable[Life]) -> Mapping[str, float]:
-    """Members with a place on the ring and their weights: live, not cordoned."""
-    places = {life.member for life in found if life.fills_place}
+def ring_weights(ring: Ring, found: Iterable[Life], main: str = "") -> Mapping[str, float]:
+    """Members with a place and their weights: live, not cordoned; only those that work *main*, if one is given."""
+    places = {life.member for life in found if life.fills_place and life.works(main)}
     fields = {name: ring.spec.members.get(name, Member()) for name in sorted(places)}
     return {name: field.weight for name, field in fields.items() if not field.cordoned}
+
+
+class Rings:
+    """The hash rings of *ring*, one for all main resources that the same members work."""
+
+    def __init__(self, ring: Ring, found: Sequence[Life]) -> None:
+        self._by_weights: dict[tuple[tuple[str, float], ...], HashRing] = {}
+        self._by_main = {
+            name: self._built(ring, ring_weights(ring, found, name))
+            for name in ("", *(each.kind.name for each in ring.spec.resources))
+        }
+
+    def _built(self, ring: Ring, weights: Mapping[str, float]) -> HashRing:
+        made_of = tuple(weights.items())
+        if made_of not in self._by_weights:
+            nodes, eps = ring.spec.virtual_nodes, ring.spec.eps
+            self._by_weights[made_of] = HashRing(weights, virtual_nodes=nodes, eps=eps)
+        return self._by_weights[made_of]
+
+    @property
+    def whole(self) -> HashRing:
+        """The ring of all members, whatever they work."""
+        return self._by_main[""]
+
+    def of(self, main: str) -> HashRing:
+        """The ring of those that work *main*."""
+        return self._by_main.get(main, self.whole)

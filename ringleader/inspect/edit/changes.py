@@ -15,9 +15,9 @@ from kubeio.access.kubeconfig import nearest
 from kubeio.errors import Conflict, InputError
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
-from ring import HashRing, movement
+from ring import movement
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.rings import Life, Member, Ring, ring_weights
+from ringleader.inspect.cluster.rings import Life, Member, Ring, Rings, ring_weights
 from ringleader.options import Connection, connected
 from ringleader.output import Form, print_document, print_line
 
@@ -160,15 +160,15 @@ def _is_emptied(ring: Ring, changed: Ring, found: Sequence[Life]) -> bool:
 
 
 def _flows(ring: Ring, changed: Ring, found: Sequence[Life]) -> list[Flow]:
-    """What share of the keys goes where; nothing if either ring has no member."""
-    old, new = (
-        HashRing(ring_weights(each, found), virtual_nodes=each.spec.virtual_nodes, eps=each.spec.eps)
-        for each in (ring, changed)
-    )
-    if not len(old) or not len(new):
-        return []
-    moved = movement(old, new).flows
-    return [Flow(source, target, float(share)) for (source, target), share in moved.items()]
+    """What share of the keys goes where, as the mean over the main resources; nothing where a ring has no member."""
+    mains = [each.kind.name for each in ring.spec.resources] or [""]
+    before, after = Rings(ring, found), Rings(changed, found)
+    shares: dict[tuple[str, str], float] = {}
+    for old, new in ((before.of(main), after.of(main)) for main in mains):
+        if len(old) and len(new):
+            for flow, share in movement(old, new).flows.items():
+                shares[flow] = shares.get(flow, 0.0) + float(share) / len(mains)
+    return [Flow(source, target, share) for (source, target), share in shares.items()]
 
 
 def cordoned(member: Member) -> Member:

@@ -55,6 +55,8 @@ class Facts:
     lives: Sequence[Life]
     sharders: Sharders
     now: datetime
+    main: str = ""
+    """The main resource that the object is or follows."""
     owner_lease: Lease | None = None
     """The Lease of the owner's name, whichever ring it is of."""
     former_holder: str = ""
@@ -110,6 +112,7 @@ async def read_facts(
         lives=sighting.lives,
         sharders=await read_sharders(client, now=now, timeout_s=timeout_s),
         now=now,
+        main=sighting.key.main,
         owner_lease=await reader.lease(placement.owner),
         former_holder=await reader.former_holder(terms),
         is_selected=await reader.is_selected(terms),

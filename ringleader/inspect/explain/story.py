@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kubeio.models import ObjectKey
-from ring import HASH_SPACE, HashRing
+from ring import HASH_SPACE
 from ringleader.inspect.cluster.dates import seconds_since
 from ringleader.inspect.cluster.owner_page import check_url
-from ringleader.inspect.cluster.rings import ring_weights
+from ringleader.inspect.cluster.rings import Rings
 from ringleader.inspect.explain.diagnosis import diagnose
 from ringleader.inspect.explain.facts import Way, read_facts
 from ringleader.inspect.explain.finding import Finding
@@ -97,12 +97,11 @@ def story(facts: Facts) -> Story:
 
 def _arc(facts: Facts) -> str:
     """The part of the hash space that the object's hash lies in."""
-    weights = ring_weights(facts.ring, facts.lives)
-    if not facts.placement.hash or not weights:
+    hashed = Rings(facts.ring, facts.lives).of(facts.main)
+    if not facts.placement.hash or not len(hashed):
         return ""
-    position, spec = int(facts.placement.hash, 16), facts.ring.spec
-    before = -1
-    for end, owner in HashRing(weights, virtual_nodes=spec.virtual_nodes, eps=spec.eps).arcs():
+    position, before = int(facts.placement.hash, 16), -1
+    for end, owner in hashed.arcs():
         if position <= end:
             size = (end - before) / HASH_SPACE
             return f"{before + 1:016x} to {end:016x} of {owner}, {size:.4%} of the ring"

@@ -128,7 +128,15 @@ def _ground(  # noqa: PLR0917 - what a Ground is made of
 
 
 async def _weights(client: Client, ring: Ring) -> Weights:
-    weights = ring_weights(ring, await read_lives(client, ring))
+    found = await read_lives(client, ring)
+    weights = ring_weights(ring, found)
+    if any(ring_weights(ring, found, each.kind.name) != weights for each in ring.spec.resources):
+        raise InputError(
+            "RING",
+            ring.name,
+            "has main resources that different members work, so its parts move on rings of their own",
+            "simulate one of them: give its members with --members",
+        )
     if not weights:
         remedy = "start a replica (ringleader status shows their state), or give --members"
         raise InputError("RING", ring.name, "has no member with a place on the ring", remedy)

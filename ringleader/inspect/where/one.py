@@ -16,11 +16,11 @@ from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, NotFound
 from kubeio.models import ObjectKey
 from kubeio.resource import Resource
-from ring import Explanation, HashRing
+from ring import Explanation
 from ringleader.inspect.cluster.dates import DatedMeta, HasDatedMeta
 from ringleader.inspect.cluster.keys import Key, Target, read_key
 from ringleader.inspect.cluster.reading import read_lives, read_rings
-from ringleader.inspect.cluster.rings import Kind, Life, Ring, ring_weights
+from ringleader.inspect.cluster.rings import Kind, Life, Ring, Rings
 from ringleader.options import Connection, connected
 from ringleader.output import Form, age, print_document, print_line
 
@@ -203,7 +203,7 @@ def place(ring: Ring, target: Target, key: Key, found: Sequence[Life]) -> Placem
     labels, keys = target.meta.labels, ring.keys
     shard = labels.get(keys.shard, "")
     owner = next((life for life in found if life.shard == shard), None)
-    hashed = HashRing(ring_weights(ring, found), virtual_nodes=ring.spec.virtual_nodes, eps=ring.spec.eps)
+    hashed = Rings(ring, found).of(key.main)
     explanation = hashed.explain(key.text) if len(hashed) else None
     member = explanation.owner if explanation else ""
     desired = next((life.shard for life in found if life.fills_place and life.member == member), "")

@@ -31,6 +31,12 @@ def life_steps(world: World, life: int, *, setting: Setting, rules: Rules) -> It
     match process.mode:
         case "absent" if not world.releasing:
             yield f"{name} joins", with_process(with_lease(world, life, "held"), life, Process("up"))
+            if less := struck(world, "lose_birth"):
+                created = with_process(with_lease(less, life, "held"), life, Process("unborn"))
+                yield f"{name} does not hear that it joined", created
+        case "unborn":
+            is_its_own = lease == "held" or not rules.birth_adopts_what_it_holds
+            yield f"{name} hears", with_process(world, life, Process("up" if is_its_own else "gone"))
         case "expired" if lease == "held":
             yield f"{name} renews again", with_process(world, life, process._replace(mode="up"))
         case "frozen":
@@ -197,7 +203,7 @@ def fault_steps(world: World, life: int, *, setting: Setting, rules: Rules) -> I
     """The faults that can befall one life, its Lease or its messages."""
     if world.processes[life].mode == "up":
         yield from _process_faults(world, life, setting=setting, rules=rules)
-    yield from _lease_faults(world, life, setting=setting)
+    yield from _lease_faults(world, life, setting=setting, rules=rules)
     for letter in world.letters:
         less = struck(world, "lose_answer")
         if less and letter.sender == life and letter.patch is not None and not letter.late:
@@ -223,9 +229,12 @@ def _process_faults(world: World, life: int, *, setting: Setting, rules: Rules) 
         yield f"{name} stops", stopped(less, life)
 
 
-def _lease_faults(world: World, life: int, *, setting: Setting) -> Iterator[Step]:
+def _lease_faults(world: World, life: int, *, setting: Setting, rules: Rules) -> Iterator[Step]:
     name, lease = setting.lives[life], world.leases[life]
     if lease in ("held", "contested") and (less := struck(world, "delete")):
         yield f"the Lease of {name} is deleted", with_lease(less, life, "missing")
     if lease == "held" and (less := struck(world, "force")):
         yield f"{name} is forced", with_lease(less, life, "contested")
+    if lease == "held" and (less := struck(world, "edit")):
+        taken = "contested" if rules.edited_take_is_contested else "dead"
+        yield f"{name} is taken by an edited duration", with_lease(less, life, taken)

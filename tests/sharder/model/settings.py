@@ -59,6 +59,10 @@ SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
         "the ring given up": _of(release=1),
         "the ring given up, the owner dies": _of(release=1, crash=1),
         "the ring given up, a lost answer": _of(release=1, lose_answer=1),
+        "a Lease whose duration is edited": _of(edit=1),
+        "a Lease whose duration is edited, a suspension": _of(edit=1, suspend=1),
+        "a birth that is not heard of": _of(lose_birth=1),
+        "a birth that is not heard of, a crash": _of(lose_birth=1, crash=1),
     }
 )
 
@@ -81,6 +85,8 @@ BREAKING: Final[Mapping[str, Setting]] = MappingProxyType(
         "succession_is_proven": _succession(suspend=1),
         "given_up_by_the_owner": _of(release=1),
         "given_back_after_the_last_life": _of(release=1, crash=1),
+        "edited_take_is_contested": _of(edit=1),
+        "birth_adopts_what_it_holds": _of(lose_birth=1),
     }
 )
 """For every rule: without it, this setting has a run that breaks something."""

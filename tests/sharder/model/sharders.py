@@ -125,7 +125,9 @@ def lease_steps(world: World, life: int, *, setting: Setting, rules: Rules) -> I
     """What becomes of one Lease without its shard: takes, tombstones, contests, orphans."""
     name, process = setting.lives[life], world.processes[life]
     match world.leases[life]:
-        case "held" if process.mode in ("expired", "lapsed", "gone") or not rules.take_waits_for_silence:
+        case "held" if (
+            process.mode in ("unborn", "expired", "lapsed", "gone") or not rules.take_waits_for_silence
+        ):
             yield f"{name} is taken", with_lease(world, life, "dead")
         case "released":
             yield f"{name} is taken, as it was released", with_lease(world, life, "dead")

@@ -37,9 +37,9 @@ NOTHING = Object(0, NONE, NONE)
 class Process(NamedTuple):
     """One life.
 
-    `mode`: absent; up: works and renews; expired: stopped for lack of renewals; frozen: suspended within its Lease's
-    duration, lapsed: beyond it; gone: ended. `working`: the uid that it works on, or 0. `seen`: the last version with
-    its own name in it; `newest`: that is the newest version. `knew`: it saw an older one without a drain label.
+    `mode`: absent; unborn: its Lease is there, and it does not know; up: works and renews; expired: stopped for lack of
+    renewals; frozen: suspended within its Lease's duration, lapsed: beyond it; gone: ended. `working`: the uid that it
+    works on, or 0. `seen`: the last version with its own name in it; `newest`: that is the newest version. `knew`: it saw an older one without a drain label.
     `acked`: it has sent an acknowledgement since. `target`: what a read said of the target's Lease: "", "held", "no".
     """
 
@@ -121,11 +121,14 @@ FAULTS = (
     "recreate",
     "stop",
     "release",
+    "edit",
+    "lose_birth",
 )
 """crash: a process ends; cut: it cannot renew; suspend: it stands still; delete: its Lease is deleted by hand; force:
 its Lease is taken by policy; lose_answer: of an acknowledgement that still arrives some time; stale_list: an old
 version is seen again; recreate: the object is deleted and created again; stop: a process stops in good order;
-release: the ring is given up."""
+release: the ring is given up; edit: a Lease's duration is edited, so that its silence is misjudged; lose_birth: a
+Lease is created and its shard does not hear of it."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,8 @@ class Rules:
     succession_is_proven: bool = True
     given_up_by_the_owner: bool = True
     given_back_after_the_last_life: bool = True
+    edited_take_is_contested: bool = True
+    birth_adopts_what_it_holds: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,93 @@
+"""Two controllers on one ring: each works its own kind, and nobody gets objects of the other's (protocol, 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kubeio.resource import Resource
+from tests.sharder.io.ground import CONFIGMAPS, RING, ROOT, WEBSITES, Ground, open_ground, wait_until
+
+pytestmark = [pytest.mark.fleet]
+
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONTROLLERS = {"site": "website/controller.py:websites", "sum": "checksum/controller.py:checksums"}
+CHILDREN = [{"group": "", "resource": "configmaps"}]
+MAINS = [
+    {"group": "example.com", "resource": "websites", "controlledResources": CHILDREN},
+    {"group": "", "resource": "secrets", "controlledResources": CHILDREN},
+]
+
+
+@pytest.fixture
+async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
+    async with open_ground(tmp_path) as ground:
+        yield ground
+
+
+@asynccontextmanager
+async def replica(ground: Ground, member: str) -> AsyncIterator[Process]:
+    """A real process of the controller that *member* is called after; stopped in good order at the end."""
+    kubeconfig = await ground.plane.kubeconfig_for(member)
+    program = ROOT / "examples" / CONTROLLERS[member.partition("-")[0]]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "shard_controller", "run", str(program), "--ring", RING, "--member", member),
+        *("--lease-duration-s", "2", "--kubeconfig", str(kubeconfig)),
+        cwd=ROOT,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+
+
+async def make_objects(ground: Ground, prefix: str, count: int) -> set[str]:
+    """Websites and Secrets; the names of the ConfigMaps that their controllers are to make."""
+    for number in range(count):
+        name = f"{prefix}-{number}"
+        await ground.site(name)
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
+        await ground.client.create(SECRETS, secret, namespace="default", type=bytes)
+    names = {f"{prefix}-{number}" for number in range(count)}
+    return names | {f"{name}-checksum" for name in names}
+
+
+async def is_ready(ground: Ground, reason: str) -> bool:
+    return (await ground.condition("Ready")).get("reason") == reason
+
+
+async def test_with_two_controllers_on_one_ring_every_object_is_worked_by_its_own(ground: Ground) -> None:
+    await ground.ring(resources=MAINS, maxLeaseDurationSeconds=4)
+    async with AsyncExitStack() as sites, ground.sharder():
+        async with AsyncExitStack() as sums:
+            for number in range(2):
+                await sites.enter_async_context(replica(ground, f"site-{number}"))
+                await sums.enter_async_context(replica(ground, f"sum-{number}"))
+            await wait_until(lambda: is_ready(ground, "Working"), within_s=60)
+            wanted = await make_objects(ground, "first", 10)
+
+            async def all_worked() -> bool:
+                return wanted <= (await ground.owners(CONFIGMAPS)).keys()
+
+            await wait_until(all_worked, within_s=60)
+            assert {owner.partition("-")[0] for owner in (await ground.owners(WEBSITES)).values()} == {"site"}
+            assert {owner.partition("-")[0] for owner in (await ground.owners(SECRETS)).values()} == {"sum"}
+        await wait_until(lambda: is_ready(ground, "KindUnworked"), within_s=60)
+        assert "secrets" in str((await ground.condition("Ready"))["message"])
+        wanted = {name for name in await make_objects(ground, "second", 3) if "checksum" not in name}
+        await wait_until(all_worked, within_s=60)
+        assert {owner for name, owner in (await ground.owners(SECRETS)).items() if "second" in name} == {""}
+        async with replica(ground, "sum-9"):
+            wanted = {f"second-{number}-checksum" for number in range(3)}
+            await wait_until(all_worked, within_s=60)
+            await wait_until(lambda: is_ready(ground, "Working"), within_s=60)
