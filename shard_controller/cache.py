@@ -43,6 +43,24 @@ class Task(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return f"{self.resource} {self.key}"
 
 
+def is_controlled(meta: Meta, *, by: Meta, of: Resource) -> bool:
+    """Whether *by*, of the resource *of*, controls the object *meta*: uid, kind and namespace must fit.
+
+    Anybody may write another's uid into an owner reference.
+    """
+    ref = meta.controller
+    return (
+        ref is not None
+        and ref.uid == by.uid
+        and (_group(ref), ref.kind) == (of.group, of.kind)
+        and by.namespace in ("", meta.namespace)
+    )
+
+
+def _group(ref: OwnerReference) -> str:
+    return ref.api_version.partition("/")[0] if "/" in ref.api_version else ""
+
+
 def version_of(meta: Meta) -> int:
     return order(meta.resource_version)
 
@@ -145,14 +163,14 @@ class Kind:
         """The object is known to be gone, or passed on."""
         self._written.pop(key, None)
 
-    def children(self, uid: str) -> list[Meta]:
-        """Metadata of the objects whose controller has *uid*."""
-        keys = set(self.store.children(uid))
+    def children(self, owner: Meta, *, of: Resource) -> list[Meta]:
+        """Metadata of the objects that *owner*, an object of the resource *of*, controls."""
+        keys = set(self.store.children(owner.uid))
         for key, (_, answer) in self._written.items():
-            controller = answer.meta.controller
-            if controller is not None and controller.uid == uid:
+            if is_controlled(answer.meta, by=owner, of=of):
                 keys.add(key)
-        return [meta for key in sorted(keys) if (meta := self.meta(key)) is not None]
+        known = (self.meta(key) for key in sorted(keys))
+        return [meta for meta in known if meta is not None and is_controlled(meta, by=owner, of=of)]
 
     def by_index(self, name: str, value: str) -> list[ObjectKey]:
         """Keys of the objects for which the index *name* gives *value*, in order, own writes included.
@@ -242,17 +260,21 @@ class Cache:
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._by_name.values())
 
-    def tree(self, root: Meta) -> list[tuple[Kind, Meta]]:
-        """Everything below *root* that is in the cache, children before their parents, any depth."""
+    def tree(self, kind: Kind, root: Meta) -> list[tuple[Kind, Meta]]:
+        """Everything below *root*, of *kind*, that is in the cache, children before their parents, any depth."""
         found: list[tuple[Kind, Meta]] = []
-        level = [root.uid]
+        level = [(kind, root)]
         seen = {root.uid}
         while level:
-            below = [(kind, meta) for uid in level for kind in self.controlled for meta in kind.children(uid)]
-            below = [(kind, meta) for kind, meta in below if meta.uid not in seen]
-            found += below
-            level = [meta.uid for _, meta in below]
-            seen.update(level)
+            below = [
+                (kind, meta)
+                for parent, owner in level
+                for kind in self.controlled
+                for meta in kind.children(owner, of=parent.resource)
+            ]
+            level = [(kind, meta) for kind, meta in below if meta.uid not in seen]
+            found += level
+            seen.update(meta.uid for _, meta in level)
         return found[::-1]
 
     def root(self, kind: Kind, meta: Meta) -> Task:
@@ -274,8 +296,7 @@ class Cache:
         return task
 
     def _controller(self, ref: OwnerReference, namespace: str) -> tuple[Kind, Task] | None:
-        group = ref.api_version.partition("/")[0] if "/" in ref.api_version else ""
-        kind = self._by_type.get((group, ref.kind))
+        kind = self._by_type.get((_group(ref), ref.kind))
         if kind is None:
             return None
         key = ObjectKey(namespace if kind.resource.namespaced else "", ref.name)

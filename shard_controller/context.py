@@ -20,7 +20,7 @@ from kubeio.patch import JsonPatch
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder, Regarding, Type
 from shard_controller import changes
-from shard_controller.cache import Cache, Kind, WatchedKind, version_of
+from shard_controller.cache import Cache, Kind, WatchedKind, is_controlled, version_of
 from shard_controller.compute import ComputePool
 from shard_controller.conditions import Conditions
 from shard_controller.declared import Resource
@@ -185,7 +185,7 @@ class Context(Generic[M]):
         kind = watched or self._kind(resource)
         where = self.namespace if namespace is None else namespace
         anywhere = not where or not kind.resource.namespaced
-        known = self._known(kind, index) if watched else [meta.key for meta in kind.children(self.uid)]
+        known = self._known(kind, index) if watched else self._children(kind)
         if index is not None and watched is None:
             known = [key for key in kind.by_index(*index) if key in known]
         keys = sorted(key for key in known if anywhere or key.namespace == where)
@@ -193,6 +193,10 @@ class Context(Generic[M]):
         if watched is None:
             return [resource.decode(found.raw) for found in objects]
         return [model for found in objects if (model := watched.decode(resource, found)) is not None]
+
+    def _children(self, kind: Kind) -> Sequence[ObjectKey]:
+        primary = self._around.cache.primary.resource
+        return [meta.key for meta in kind.children(self.meta, of=primary)]
 
     @staticmethod
     def _known(kind: Kind, index: tuple[str, str] | None) -> Sequence[ObjectKey]:
@@ -204,10 +208,11 @@ class Context(Generic[M]):
         """Have a controlled object *name* that shows *body*: create it, or change what differs.
 
         Sets what *body* names and leaves other fields alone, but replaces `data`-like maps as a whole.
-        Writes nothing if nothing differs. Raises: Refused, NotOurs, Elsewhere, KubeError.
+        Writes nothing if nothing differs. A namespaced object controls objects of its own namespace only.
+        Raises: InputError, Refused, NotOurs, Elsewhere, KubeError.
         """
         kind = self._kind(resource)
-        key = self._key(kind, name, namespace)
+        key = self._child_key(kind, name, namespace)
         known = kind.get(key)
         if known is not None and not self._controls(known.meta):
             raise NotOurs(f"{kind.name} {key}", controller=_controller_name(known.meta))
@@ -224,10 +229,10 @@ class Context(Generic[M]):
         """Create the controlled object *name*; if this object has one already, that one is returned unchanged.
 
         *name* must follow from this object alone, so that a second owner would meet the same name.
-        Raises: NotOurs, Elsewhere, KubeError.
+        Raises: InputError for another namespace than the object's, NotOurs, Elsewhere, KubeError.
         """
         kind = self._kind(resource)
-        return resource.decode((await self._create(kind, self._key(kind, name, namespace), body)).raw)
+        return resource.decode((await self._create(kind, self._child_key(kind, name, namespace), body)).raw)
 
     async def delete(self, resource: Resource[Any], name: str, *, namespace: str | None = None) -> None:
         """Delete the controlled object *name* in the version that the cache shows; nothing if there is none.
@@ -363,6 +368,8 @@ class Context(Generic[M]):
 
     async def _create(self, kind: Kind, key: ObjectKey, body: Mapping[str, object]) -> Object:
         """Create in a task that outlives the reconciler's cancellation: its end must be known."""
+        if self._is_over:  # a task that the reconcile left behind: nobody would wait for the answer
+            raise RuntimeError(f"{kind.name} {key} not created: the reconcile is over; await what it starts")
         around = self._around
         call = around.writer.create(
             kind,
@@ -443,8 +450,21 @@ class Context(Generic[M]):
         where = self.namespace if namespace is None else namespace
         return ObjectKey(where if kind.resource.namespaced else "", name)
 
+    def _child_key(self, kind: Kind, name: str, namespace: str | None) -> ObjectKey:
+        """The key of a controlled object. Raises: InputError where garbage collection would delete it."""
+        key = self._key(kind, name, namespace)
+        if self.namespace and key.namespace != self.namespace:
+            raise InputError(
+                "namespace",
+                key.namespace,
+                f"is not that of {self.meta.key}: {kind.name} {key} cannot be controlled by it, "
+                "and garbage collection would delete it",
+                "leave namespace= out, make the parent cluster-scoped, or write it through ctx.unfenced",
+            )
+        return key
+
     def _controls(self, meta: Meta) -> bool:
-        return meta.controller is not None and meta.controller.uid == self.uid
+        return is_controlled(meta, by=self.meta, of=self._around.cache.primary.resource)
 
 
 async def _outcome(call: Coroutine[Any, Any, Object]) -> Object | Exception:

@@ -135,7 +135,7 @@ class Handover:
         if isinstance(handoff, Directed) and not await self._evidence.is_held(handoff.to):
             handoff = Plain()
         if not isinstance(handoff, Kept):
-            for child_kind, child in self._cache.tree(meta):
+            for child_kind, child in self._cache.tree(kind, meta):
                 await self._pass_on(child_kind, child, handoff)
         await self._pass_on(kind, meta, handoff)
         way = _way(handoff)

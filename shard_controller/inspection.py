@@ -125,7 +125,7 @@ class Inspection:
                 "resourceVersion": child.resource_version,
                 **self._labels(child),
             }
-            for kind, child in self._cache.tree(meta)[:_SHOWN]
+            for kind, child in self._cache.tree(self._cache.primary, meta)[:_SHOWN]
         ]
 
     def _labels(self, meta: Meta) -> Mapping[str, object]:

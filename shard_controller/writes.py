@@ -55,6 +55,10 @@ class Unanswered:
             if error.maybe_done:
                 self._lost_at.append(sent_at)
             raise
+        except ServerFailure as error:
+            if error.status >= 500:  # a server that gives up on a write may still have stored it
+                self._lost_at.append(sent_at)
+            raise
         except asyncio.CancelledError:
             self._lost_at.append(sent_at)
             raise
@@ -100,6 +104,7 @@ class Writer:
         self._journal = journal
         self._metrics = metrics
         self._may_create = may_create
+        self._clock = clock
         self._rng = rng
         self._tracing = tracing
         self.unanswered = Unanswered(clock)
@@ -178,10 +183,12 @@ class Writer:
     ) -> Object:
         """Create a controlled object and return it, or the one of the same owner that is there already.
 
-        Returns only when it is known whether the object exists: a lost answer is settled by a GET, and by
-        another CREATE as long as *is_wanted*. Raises: NotOurs, Elsewhere, LeaseNotHeld, KubeError.
+        Returns only when it is known whether the object exists. A lost answer is settled by a GET that finds it, or
+        by another CREATE, since the first may arrive after a GET that says 404. It is repeated as long as *is_wanted*,
+        and until the lost one is too old to arrive. Raises: NotOurs, Elsewhere, LeaseNotHeld, KubeError.
         """
         attempts = 0
+        begun_at = self._clock.now()
         while True:
             if not self._may_create():
                 raise LeaseNotHeld(f"{_name(kind, key)} not created: the lease is too old")
@@ -209,13 +216,16 @@ class Writer:
             found = await self._read_until_answered(kind, key)
             if found is not None:
                 return await self._adopt(kind, found, owner_uid=owner_uid)
-            if not is_wanted():
+            may_arrive = (
+                not isinstance(lost, AlreadyExists) and self._clock.now() - begun_at < ANSWER_WITHIN_S
+            )
+            if not is_wanted() and not may_arrive:
                 raise lost
             await asyncio.sleep(self._pause_s(attempts))
             attempts += 1
 
     async def _read_until_answered(self, kind: Kind, key: ObjectKey) -> Object | None:
-        """GET until the server answers: nothing else settles a CREATE."""
+        """GET until the server answers."""
         attempts = 0
         while True:
             try:

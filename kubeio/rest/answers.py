@@ -155,5 +155,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _unexpected(body: bytes, error: Exception) -> Unexpected:
+    if body.lstrip()[:1] in (b"{", b"["):  # an object, perhaps a Secret
+        return Unexpected(f"{error}; it is JSON of {len(body)} bytes")
     begin = body[:_SHOWN_CHARACTERS].decode("utf-8", "replace")
     return Unexpected(f"{error}; it begins with {begin!r}")

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
@@ -13,8 +14,9 @@ import shard_controller as sc
 from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.errors import InputError
+from kubeio.models import HasMeta, Object, ObjectKey
 from kubeio.resource import Resource
-from shard_controller.cache import Cache, Kind, WatchedKind
+from shard_controller.cache import Cache, Kind, WatchedKind, is_controlled
 from shard_controller.context import Context, Surroundings
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
@@ -118,6 +120,35 @@ def test_of_an_owned_resource_only_what_the_object_controls_is_shown(ctx: Contex
     assert names(ctx.list(PAGES)) == ["one", "two"]
     assert ctx.get(PAGES, "one") is not None
     assert ctx.get(PAGES, "theirs") is None
+
+
+@pytest.mark.parametrize(
+    "change", [{"namespace": "theirs"}, {"kind": "Blog"}, {"api_version": "other.com/v1"}, {"uid": "uid-x"}]
+)
+def test_a_child_is_an_object_whose_reference_fits_in_uid_kind_and_namespace(
+    ctx: Context[Any], change: dict[str, str]
+) -> None:
+    """Who knows the uid of another's object cannot plant children below it."""
+    pages = ctx._around.cache.controlled[0]
+    one = pages.meta(ObjectKey("ns", "one"))
+    assert one is not None
+    assert is_controlled(one, by=ctx.meta, of=WEBSITES)
+    reference = msgspec.structs.replace(
+        one.owner_references[0], **{name: value for name, value in change.items() if name != "namespace"}
+    )
+    planted = msgspec.structs.replace(
+        one,
+        name="planted",
+        uid="uid-planted",
+        namespace=change.get("namespace", "ns"),
+        owner_references=[reference],
+    )
+    pages.store.learn(Object(planted, msgspec.json.encode(HasMeta(planted))))
+    assert [meta.name for meta in pages.children(ctx.meta, of=WEBSITES)] == ["one", "two"]
+    assert {meta.name for _, meta in ctx._around.cache.tree(ctx._around.cache.primary, ctx.meta)} == {
+        "one",
+        "two",
+    }
 
 
 async def test_what_is_watched_cannot_be_written(ctx: Context[Any]) -> None:

@@ -71,7 +71,7 @@ def test_a_tree_is_given_up_from_its_leaves_to_its_root() -> None:
     put(branches, "low", parent=(TREES, "oak"))
     put(leaves, "green", parent=(BRANCHES, "low"))
     put(leaves, "stray", parent=(BRANCHES, "elsewhere"))
-    assert [meta.name for _, meta in known.tree(root)] == ["green", "low"]
+    assert [meta.name for _, meta in known.tree(tree, root)] == ["green", "low"]
 
 
 def test_the_root_of_a_grandchild_is_the_cluster_scoped_object_at_the_top() -> None:
@@ -101,7 +101,7 @@ def test_owners_in_a_circle_end_somewhere() -> None:
     put(branches, "a", parent=(LEAVES, "b"))
     leaf = put(leaves, "b", parent=(BRANCHES, "a"))
     assert known.root(leaves, leaf).key.name in ("a", "b")
-    assert {meta.name for _, meta in known.tree(leaf)} == {"a"}
+    assert {meta.name for _, meta in known.tree(leaves, leaf)} == {"a"}
 
 
 def test_own_writes_are_read_until_the_watch_shows_them() -> None:

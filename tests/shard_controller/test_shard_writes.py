@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry
 import shard_controller as sc
 from devcluster.embedded import Fault
 from kubeio.access.cluster import load_cluster
-from kubeio.clock import SystemClock, micro_time
+from kubeio.clock import ManualClock, SystemClock, micro_time
 from kubeio.decoding import object_from
-from kubeio.errors import NotFound
+from kubeio.errors import ApiError, InputError, NotFound, api_error
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
@@ -35,7 +35,7 @@ from shard_controller.fence import ShardFence
 from shard_controller.journal import NoJournal
 from shard_controller.metrics import ControllerMetrics
 from shard_controller.ownership import Directed, Plain
-from shard_controller.writes import Writer
+from shard_controller.writes import Unanswered, Writer
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
 
@@ -91,6 +91,28 @@ class Shard:
         return await self.writer.create(
             self.pages, body, key=BLOG, owner_uid=site.uid, is_wanted=lambda: is_wanted
         )
+
+    def context(self, tasks: asyncio.TaskGroup) -> Context[None]:
+        """The context of a reconcile of the site, which the cache knows."""
+        current = self.sites.get(BLOG)
+        assert current is not None
+        clock = SystemClock()
+        around = Surroundings(
+            cache=self.cache,
+            kinds={PAGES.text: self.pages},
+            writer=self.writer,
+            client=self.client,
+            events=EventRecorder(
+                self.client, reporter="test", instance=ME, clock=clock, rng=random.Random(1)
+            ),
+            compute=ComputePool(),
+            tasks=tasks,
+            ring=KEYS.ring,
+            shard=ME,
+            wall=clock.wall,
+            log=structlog.get_logger(),
+        )
+        return Context(None, current, around)
 
     def writes(self, verb: str, *, code: int) -> int:
         return len(self.bench.writes("web-0", resource="configmaps", verb=verb, code=code))
@@ -220,30 +242,66 @@ async def test_a_create_without_an_answer_is_settled_by_a_read(shard: Shard) -> 
     assert shard.writes("create", code=201) == 1
 
 
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_a_create_without_an_answer_that_a_read_does_not_find_is_repeated(
+    shard: Shard, is_wanted: bool
+) -> None:
+    """A GET that says 404 settles nothing: the CREATE may arrive after it."""
+    await shard.bench.plane.faults.add(
+        Fault(what="error", user="web-0", verb="create", resource="configmaps", count=2)
+    )
+    site = await shard.knows(shard.sites, BLOG)
+    created = await shard.create_page(site, is_wanted=is_wanted)
+    assert created.meta.controller is not None
+    assert shard.writes("create", code=201) == 1
+
+
+async def test_a_write_that_the_server_gave_up_on_is_unanswered_for_a_minute() -> None:
+    clock = ManualClock()
+    unanswered = Unanswered(clock)
+    for status, settled_in_s in ((504, 60.0), (422, 60.0)):
+        with pytest.raises(ApiError):
+            async with unanswered.request():
+                raise api_error("PATCH x", status=status, reason="", message="", retry_after_s=None)
+        assert unanswered.settled_in_s() == settled_in_s
+    clock.advance(60)
+    assert unanswered.settled_in_s() == 0
+    with pytest.raises(ApiError):
+        async with unanswered.request():
+            raise api_error("PATCH x", status=422, reason="", message="", retry_after_s=None)
+    assert unanswered.settled_in_s() == 0
+
+
+async def test_a_task_that_a_reconcile_left_behind_creates_nothing(shard: Shard) -> None:
+    await shard.knows(shard.sites, BLOG)
+    async with asyncio.TaskGroup() as tasks:
+        context = shard.context(tasks)
+        context.close()
+        with pytest.raises(RuntimeError, match="the reconcile is over"):
+            await context.create(PAGES, "blog", {"data": {}})
+    assert await shard.bench.find(CONFIGMAPS, "blog") is None
+
+
+@pytest.mark.parametrize("how", ["create", "apply"])
+async def test_a_child_in_another_namespace_is_refused(shard: Shard, how: str) -> None:
+    """Garbage collection would delete it, and the next reconcile create it, for ever."""
+    await shard.knows(shard.sites, BLOG)
+    async with asyncio.TaskGroup() as tasks:
+        context = shard.context(tasks)
+        with pytest.raises(
+            InputError, match=r"namespace: 'other' is not that of default/blog.*leave namespace= out"
+        ):
+            await getattr(context, how)(PAGES, "blog", {"data": {}}, namespace="other")
+    assert shard.writes("create", code=201) == 0
+
+
 async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shard: Shard) -> None:
     await shard.bench.plane.faults.add(
         Fault(what="latency", user="web-0", verb="create", resource="configmaps", count=1, delay_s=1.0)
     )
     await shard.knows(shard.sites, BLOG)
-    current = shard.sites.get(BLOG)
-    assert current is not None
     async with asyncio.TaskGroup() as tasks:
-        around = Surroundings(
-            cache=shard.cache,
-            kinds={PAGES.text: shard.pages},
-            writer=shard.writer,
-            client=shard.client,
-            events=EventRecorder(
-                shard.client, reporter="test", instance=ME, clock=SystemClock(), rng=random.Random(1)
-            ),
-            compute=ComputePool(),
-            tasks=tasks,
-            ring=KEYS.ring,
-            shard=ME,
-            wall=SystemClock().wall,
-            log=structlog.get_logger(),
-        )
-        context = Context(None, current, around)
+        context = shard.context(tasks)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await context.create(PAGES, "blog", {"data": {"page": "new"}})
