@@ -8,6 +8,7 @@ from __future__ import annotations
 import email.utils
 import functools
 import http
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,7 @@ from kubeio.rest.exchange import Answer
 T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 200
+_OF_SECRETS = re.compile(r"/api/v1/(?:namespaces/[^/ ]+/)?secrets\b").search
 
 
 class _StatusDetails(msgspec.Struct, gc=False, rename="camel"):
@@ -69,6 +71,9 @@ def failure(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
     except UNREADABLE:
         text = " ".join(answer.body[:2000].decode("utf-8", "replace").split())
         status = _Status(message=text[:_SHOWN_CHARACTERS] or "(no message)")
+    message = status.message
+    if answer.status in (400, 422) and _OF_SECRETS(attempted):
+        message = "(left out: the server's words may repeat values of a Secret)"
     retry_after_s = parse_retry_after(headers.get("retry-after", ""), now=now)
     if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
         retry_after_s = float(status.details.retry_after_seconds)
@@ -76,7 +81,7 @@ def failure(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
         attempted,
         status=answer.status,
         reason=status.reason or _phrase(answer.status),
-        message=status.message,
+        message=message,
         retry_after_s=retry_after_s,
     )
     if isinstance(error, Expired) and status.metadata is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from kubeio.decoding import UNREADABLE, members, meta_of, object_from, pruned
 from kubeio.models import HasMeta
-from kubeio.rest.answers import Unexpected, decode, decode_page
+from kubeio.rest.answers import Unexpected, decode, decode_page, failure
+from kubeio.rest.exchange import Answer
 from kubeio.watches.events import Changed, Removed, decode_line
 from kubeio.watches.forms import COMPRESSED, PLAIN, RAW, Form
 from kubeio.watches.store import Store
@@ -103,6 +105,17 @@ def test_an_unreadable_object_of_a_page_is_named_and_the_others_are_there() -> N
     (named,) = page.unfit
     assert (str(named.key), named.resource_version) == ("ns/bad", "5")
     assert "labels" in named.problem
+
+
+def test_no_message_repeats_what_may_stand_in_a_secret() -> None:
+    body = b'{"metadata":{"name":5},"data":{"key":"aHVzaA=="}}'
+    with pytest.raises(Unexpected) as unexpected:
+        decode(body, HasMeta)
+    assert "aHVzaA" not in str(unexpected.value)
+    status = b'{"message":"Secret \\"a\\" is invalid: data[key]: Invalid value: hush"}'
+    for path, shows in (("/api/v1/namespaces/ns/secrets/a", False), ("/api/v1/namespaces/ns/pods/a", True)):
+        error = failure(f"PATCH {path} on https://x", Answer(422, [], status), now=datetime.now(UTC))
+        assert ("hush" in str(error)) == shows
 
 
 json_values = st.recursive(
