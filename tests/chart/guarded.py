@@ -42,7 +42,7 @@ BINDINGS = Resource(
 POLICIES = Resource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "P", namespaced=False
 )
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 RING_VALUES: Doc = {
     "name": RING,
     "spec": {
