@@ -8,7 +8,7 @@ ARGS ?=
 VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-forged loadtest failover endurance model mutants wheel-test lock clean
+.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-forged loadtest failover endurance model mutants wheel-test lock clean bench-guard
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,9 @@ bench-sharder: setup ## the sharder at 100,000 objects beside what a real API se
 
 bench-members: setup ## the sharder beside 1,000 members that renew, on a real API server: 4 minutes
 	@$(BIN)/python -m loadtest.bench_members $(ARGS)
+
+bench-guard: setup ## the API server's CPU time of a label patch, a Lease renewal and an edit, without and under the guard
+	@$(BIN)/python -m loadtest.bench_guard $(ARGS)
 
 bench-runtime: setup ## the runtime at 100,000 objects beside kopf, the kubernetes package and controller-runtime: 40 minutes, needs wrk
 	@$(BIN)/python -m loadtest.runtime_bench $(ARGS)

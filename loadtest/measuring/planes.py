@@ -26,6 +26,7 @@ from loadtest.measuring.etcd import Etcd
 from loadtest.measuring.stock import ApiWriter, EtcdWriter, Writer
 
 _SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+_ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
@@ -66,17 +67,25 @@ async def writer_for(
     return ApiWriter(client, resource, namespace, keys)
 
 
+def _role(name: str, is_sharder: bool) -> dict[str, object]:
+    """Everything, verb by verb: to the chart's guard an account with every verb by `*` is a stranger."""
+    verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "own"]
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": verbs + ["assign"] * is_sharder},
+        {"nonResourceURLs": ["*"], "verbs": ["get"]},
+    ]
+    return {"metadata": {"name": name}, "rules": rules}
+
+
 async def make_account(plane: ControlPlane, client: Client, name: str, *, namespace: str) -> Account:
     """The account *name*; on a real plane a ServiceAccount in *namespace*."""
     if isinstance(plane, RealPlane):
         await client.create(_SERVICE_ACCOUNTS, {"metadata": {"name": name}}, namespace=namespace, type=bytes)
+        role = f"bench-{name}"
+        await client.request("POST", _ROLES, body=json.dumps(_role(role, name == "sharder")).encode())
         binding = {
-            "metadata": {"name": f"bench-{name}"},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "cluster-admin",
-            },
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
             "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": name}],
         }
         await client.request("POST", _BINDINGS, body=json.dumps(binding).encode())

@@ -17,6 +17,8 @@ class Options:
     objects: int = 100_000
     rows: tuple[str, ...] = ROWS
     is_real: bool = True
+    is_guarded: bool = False
+    """Under the chart's admission policies about labels."""
     rounds: int = 2
     """How often sharder and wrk alternate in the first assignment."""
     limit_s: float = 25.0

@@ -58,7 +58,11 @@ async def run(
     """
     began = Beginning(time.monotonic(), datetime.now(UTC), read_machine(), ForeignWork())
     async with open_ground(
-        directory, is_real=options.is_real, objects=options.objects, lease_s=options.lease_s
+        directory,
+        is_real=options.is_real,
+        is_guarded=options.is_guarded,
+        objects=options.objects,
+        lease_s=options.lease_s,
     ) as ground:
         versions = await read_versions(ground.plane, ground.client)
 

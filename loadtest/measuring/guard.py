@@ -1,0 +1,67 @@
+"""The chart's policies about a ring's labels, put onto a benchmark's control plane (docs/operate.md, "The guard").
+
+Rendered by Helm from the chart itself, so that what is measured is what is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from devcluster.real.binaries import ensure_binaries, helm_recipe
+from kubeio.resource import Resource
+from kubeio.rest.client import Client
+from ringleader.assets import asset
+
+_GROUP: Final = "admissionregistration.k8s.io"
+POLICIES: Final = {
+    kind: Resource(_GROUP, "v1", plural, kind, namespaced=False)
+    for kind, plural in (
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+        ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
+    )
+}
+
+
+class Binding(NamedTuple):
+    """Kind and name of what puts a policy into force."""
+
+    kind: str
+    name: str
+
+
+async def install_guard(
+    client: Client, ring: Mapping[str, Any], templates: tuple[str, ...] = ("labels", "mutating")
+) -> list[Binding]:
+    """Install the policies of *ring* ({name, spec}); their bindings. Raises: BinariesMissing."""
+    documents = await asyncio.to_thread(_rendered, ring, templates)
+    for document in documents:
+        await client.create(POLICIES[document["kind"]], document, type=bytes)
+    found = [Binding(document["kind"], document["metadata"]["name"]) for document in documents]
+    return [binding for binding in found if binding.kind.endswith("Binding")]
+
+
+def _rendered(ring: Mapping[str, Any], templates: tuple[str, ...]) -> list[dict[str, Any]]:
+    helm = ensure_binaries(["helm"], helm_recipe())["helm"]
+    chart = asset("manifests", "chart")
+    with tempfile.TemporaryDirectory() as home:
+        values = Path(home, "values.yaml")
+        values.write_text(json.dumps({"rings": [ring], "labelGuard": {"mutate": "Always"}}))
+        shown = [f"--show-only=templates/guard-{name}.yaml" for name in templates]
+        done = subprocess.run(
+            [str(helm), "template", "bench", str(chart), f"--values={values}", *shown],
+            env={"HOME": home, "KUBECONFIG": "/dev/null"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
