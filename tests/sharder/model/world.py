@@ -39,8 +39,9 @@ class Process(NamedTuple):
 
     `mode`: absent; unborn: its Lease is there, and it does not know; up: works and renews; expired: stopped for lack of
     renewals; frozen: suspended within its Lease's duration, lapsed: beyond it; gone: ended. `working`: the uid that it
-    works on, or 0. `seen`: the last version with its own name in it; `newest`: that is the newest version. `knew`: it saw an older one without a drain label.
-    `acked`: it has sent an acknowledgement since. `target`: what a read said of the target's Lease: "", "held", "no".
+    works on, or 0. `seen`: the last version with its own name in it; `newest`: that is the newest version. `knew`:
+    it saw an older one without a drain label. `acked`: it has sent an acknowledgement since. `target`: what a read
+    said of the target's Lease: "", "held", "no".
     """
 
     mode: str = "absent"
