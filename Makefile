@@ -8,7 +8,7 @@ ARGS ?=
 VERSION ?= 1.36
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-forged loadtest failover endurance model mutants wheel-test lock clean bench-guard
+.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-forged loadtest failover endurance model mutants fuzz wheel-test lock clean bench-guard
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -83,6 +83,10 @@ model: setup ## every order of events of the protocol's model, to the end (long;
 
 mutants: setup ## break each protocol rule in a copy: the named test must turn red
 	@$(BIN)/python scripts/mutants.py $(ARGS)
+
+fuzz: setup ## strange objects and Leases at random into all that reads them: five minutes (atheris too, where it is installed)
+	@RINGLEADER_FUZZ=5000 $(BIN)/python -m pytest -q --timeout 600 tests/fuzz $(ARGS)
+	@PYTHONPATH=. $(BIN)/python scripts/fuzz.py
 
 wheel-test: setup ## the wheel in a fresh environment runs the quick start
 	@VENV="$(VENV)" scripts/wheel-test
