@@ -7,6 +7,7 @@ replica would list, watch and reconcile; rows that are about replicas start real
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 import msgspec
 
 from kubeio.clock import Clock, micro_time
-from kubeio.errors import Conflict, Invalid, NotFound
+from kubeio.errors import Conflict, Invalid, KubeError, NotFound
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
@@ -93,28 +94,33 @@ class StandIns:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._renew(), name="stand-in leases")
+            tasks.create_task(self._renew(tasks), name="stand-in leases")
             tasks.create_task(self._answer_drains(tasks), name="stand-in drains")
 
-    async def _renew(self) -> None:
+    async def _renew(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             await asyncio.sleep(_GRAIN_S)
             now = self._clock.now()
-            await asyncio.gather(*(self._renew_one(name) for name, at in self._due.items() if at <= now))
+            for name in [name for name, at in self._due.items() if at <= now]:
+                self._due[name] = math.inf
+                tasks.create_task(self._renew_one(name), name=f"renew {name}")
 
     async def _renew_one(self, name: str) -> None:
-        lease = self._held[name]
+        """Renew once, and see to the next time. Its caches are full: it says so."""
+        lease, sent_at = self._held[name], self._clock.now()
         marks = {**lease.metadata.annotations, self._keys.synced: "true"}
         meta = msgspec.structs.replace(lease.metadata, annotations=marks)
-        self._due[name] = self._clock.now() + self._lease_s / 3
         spec = msgspec.structs.replace(lease.spec, renew_time=micro_time(self._clock.wall()))
+        due = sent_at + self._lease_s / 3
         try:
-            renewed = await self._leases.swap(msgspec.structs.replace(lease, metadata=meta, spec=spec))
-        except Conflict:  # the sharder wrote its label
-            renewed = await self._leases.get(name)
-            self._due[name] = self._clock.now()
+            try:
+                lease = await self._leases.swap(msgspec.structs.replace(lease, metadata=meta, spec=spec))
+            except Conflict:  # the sharder wrote its label
+                lease, due = await self._leases.get(name), sent_at
+        except KubeError:
+            due = self._clock.now() + self._lease_s / 15
         if name in self._held:
-            self._held[name] = renewed
+            self._held[name], self._due[name] = lease, due
 
     async def _answer_drains(self, tasks: asyncio.TaskGroup) -> None:
         watch = ListWatch(
