@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kubeio.labels import is_shard_name
-from ring.errors import InvalidRing
 from ring.ring import HashRing
 from sharder.errors import FieldProblem
 from sharder.membership.flapping import Flapping
@@ -40,6 +39,7 @@ from sharder.membership.lives import (
     without_lease,
 )
 from sharder.membership.places import Candidate, Places, Wanted, plan_filler
+from sharder.membership.rings import BUILT_AT_ONCE, Rings, RingsWanted
 from sharder.membership.silence import DURATIONS, NEVER, Sight, failing_members
 from sharder.membership.view import Hold, LifeView, Unplaced, View, WaitReason, standing_of
 
@@ -64,8 +64,11 @@ FORGET_AFTER_S: Final = 600.0
 class Membership:
     """The members of one ring. All methods are sync, cheap, and take the instant as `at`, which never goes back."""
 
-    def __init__(self, spec: RingSpec) -> None:
+    def __init__(self, spec: RingSpec, *, builds_elsewhere: bool = False) -> None:
+        """*builds_elsewhere*: large rings are built by whoever turns this, off the event loop: `rings_wanted`."""
         self._spec = spec
+        self._builds_elsewhere = builds_elsewhere
+        self._rings_wanted: RingsWanted | None = None
         self._keys = spec.keys
         self._lives: dict[str, Life] = {}
         self._foreign: dict[str, float] = {}
@@ -250,6 +253,19 @@ class Membership:
         self._sight.note_gap()
 
     @property
+    def rings_wanted(self) -> RingsWanted | None:
+        """Large rings that are to be made, and shown to `rings_made`; until then the last ones go on."""
+        return self._rings_wanted
+
+    def rings_made(self, wanted: RingsWanted, made: Rings | FieldProblem) -> None:
+        """What came of *wanted*, which may be older than what is wanted now."""
+        self._ring_made_of, self._rings_wanted = wanted.made_of, None
+        if isinstance(made, FieldProblem):
+            self._ring_problem = made
+        else:
+            self._ring, self._rings, self._ring_problem = made.whole, made.apart, None
+
+    @property
     def read_interval_s(self) -> float:
         """How often the Leases should be read consistently, so that silence is noticed in time."""
         return min(5.0, max(0.2, self._shortest_s(default=15.0) / 6))
@@ -291,7 +307,7 @@ class Membership:
         lives = {life.name: self._life_view(life) for life in self._lives.values()}
         places = self._places.current()
         fates = {name: standing_of(life.state) for name, life in lives.items()}
-        content = (fates, frozenset(self._foreign), places)
+        content = (fates, frozenset(self._foreign), places, self._ring, self._rings)
         if content != self._last_ring_content:
             self._ring_version += 1
             self._last_ring_content = content
@@ -415,17 +431,13 @@ class Membership:
         mains = tuple(str(entry.main) for entry in self._spec.resources)
         members = {place.member: place.weight for place in places}
         apart = {place.member: place.resources for place in places if not _covers(place.resources, mains)}
-        made_of = (members, apart, mains, self._spec.virtual_nodes, self._spec.eps)
-        if made_of == self._ring_made_of:
-            return
-        self._ring_made_of = made_of
-        try:
-            ring = make_ring(members, spec=self._spec, like=self._ring)
-            rings = make_rings(members, apart, mains, spec=self._spec, like=ring)
-        except InvalidRing as error:
-            self._ring_problem = FieldProblem(f"spec.{error.field}", error.value, error.problem, error.remedy)
+        wanted = RingsWanted(members, apart, mains, self._spec, like=self._ring)
+        if wanted.made_of == self._ring_made_of:
+            self._rings_wanted = None
+        elif self._builds_elsewhere and wanted.tokens > BUILT_AT_ONCE:
+            self._rings_wanted = wanted
         else:
-            self._ring, self._rings, self._ring_problem = ring, rings, None
+            self.rings_made(wanted, wanted.make())
 
     def _may_stay(self, life: Life) -> bool:
         """Whether *life* keeps its member's place, if it fills it."""
@@ -566,35 +578,6 @@ class Membership:
                 yield self._contested_until(life)
             else:
                 yield self._orphan_check_at(life)
-
-
-def make_ring(members: Mapping[str, float], *, spec: RingSpec, like: HashRing | None) -> HashRing | None:
-    """The ring of *members* and their weights under *spec*, most of them those of *like*; None if there is none."""
-    if not members:
-        return None
-    return HashRing(members, virtual_nodes=spec.virtual_nodes, eps=spec.eps, like=like)
-
-
-def make_rings(
-    members: Mapping[str, float],
-    apart: Mapping[str, frozenset[str] | None],
-    mains: Sequence[str],
-    *,
-    spec: RingSpec,
-    like: HashRing | None,
-) -> Mapping[str, HashRing | None]:
-    """The ring of each of *mains* that some of *apart* do not work; the same members have the same ring."""
-    rings: dict[str, HashRing | None] = {}
-    made: dict[frozenset[str], HashRing | None] = {}
-    for main in mains:
-        out = {name for name, resources in apart.items() if resources is not None and main not in resources}
-        if out:
-            workers = {name: weight for name, weight in members.items() if name not in out}
-            among = frozenset(workers)
-            if among not in made:
-                made[among] = make_ring(workers, spec=spec, like=like)
-            rings[main] = made[among]
-    return rings
 
 
 def _covers(resources: frozenset[str] | None, mains: Sequence[str]) -> bool:

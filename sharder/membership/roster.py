@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.models import Lease
     from kubeio.rest.client import Client
+    from sharder.membership.rings import RingsWanted
     from sharder.membership.view import View
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import RingSpec
@@ -89,7 +90,7 @@ class Roster:
         objects: Client | None = None,
     ) -> None:
         """*client* reads and writes Leases only; *objects*, or the same without it, lists objects."""
-        self.membership = Membership(spec)
+        self.membership = Membership(spec, builds_elsewhere=True)
         self._client = client
         self._leases = Leases(client, spec.lease_namespace)
         self._spec = spec
@@ -110,6 +111,7 @@ class Roster:
         self._stirred = asyncio.Event()
         self._changed = asyncio.Condition()
         self._under_way: set[str] = set()
+        self._making_rings: asyncio.Task[None] | None = None
         self._pauses: dict[str, Backoff] = {}
         self._turns = TokenBucket(per_s=TURNS_PER_S, burst=TURNS_AT_ONCE)
         self._tombstones = TokenBucket(per_s=TOMBSTONES_PER_S, burst=TOMBSTONES_AT_ONCE)
@@ -274,6 +276,9 @@ class Roster:
         now = self._clock.now()
         are_left = False
         intents, view, deadline = self.membership.turn(at=now, acting=self._acting)
+        wanted = self.membership.rings_wanted
+        if wanted is not None and (self._making_rings is None or self._making_rings.done()):
+            self._making_rings = tasks.create_task(self._make_rings(wanted), name="rings")
         for intent in intents:
             are_left |= not self._start(tasks, intent, now)
         if view.version != self._view.version:
@@ -290,6 +295,11 @@ class Roster:
                 await self._stirred.wait()
         except TimeoutError:
             pass
+
+    async def _make_rings(self, wanted: RingsWanted) -> None:
+        """On another thread, so that leadership and reads go on meanwhile."""
+        self.membership.rings_made(wanted, await asyncio.to_thread(wanted.make))
+        self._stirred.set()
 
     def _tell(self, old: View, new: View) -> None:
         for name, life in new.lives.items():

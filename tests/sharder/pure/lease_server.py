@@ -57,7 +57,7 @@ class LeaseServer:
                 namespace=NAMESPACE,
                 uid=f"uid-{name}",
                 labels={KEYS.ring_label: KEYS.ring, KEYS.state: "ready"},
-                annotations={KEYS.member: name.rpartition("-")[0], KEYS.protocol: "v1"},
+                annotations={KEYS.member: name.rpartition("-")[0], KEYS.protocol: "v1", KEYS.synced: "true"},
                 creation_timestamp="2026-01-01T00:00:00Z",
             )
             self.store(Lease(meta, LeaseSpec(name, duration_s, "t0", "t0", 0)))

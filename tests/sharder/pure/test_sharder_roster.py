@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -20,7 +21,9 @@ from kubeio.errors import (
     ServerFailure,
     Unreachable,
 )
+from sharder.errors import FieldProblem
 from sharder.membership.lives import State
+from sharder.membership.rings import Rings, RingsWanted
 from sharder.membership.roster import Roster
 from sharder.ringspec.scope import EVERYWHERE
 from tests.kubeio.virtual import LoopClock
@@ -302,3 +305,37 @@ async def test_a_roster_whose_reads_stand_still_is_not_alive(server: LeaseServer
         await asyncio.sleep(70)
         assert "ring r" in (roster.why_not_alive() or "")
     assert roster.why_not_alive() is None, "what does not run cannot stand still"
+
+
+# ---- large rings ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_large_ring_is_made_while_everything_else_goes_on(
+    server: LeaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sharder.membership.membership.BUILT_AT_ONCE", 100)
+    threads: list[bool] = []
+    make = RingsWanted.make
+
+    def noted(wanted: RingsWanted) -> Rings | FieldProblem:
+        if wanted.members:
+            threads.append(threading.current_thread() is threading.main_thread())
+        return make(wanted)
+
+    monkeypatch.setattr(RingsWanted, "make", noted)
+    async with acting(server) as roster:
+        await wait_for(lambda: len(roster.view.ring or ()) == 20)
+        before = roster.view.ring_version
+        server.edit(NAMES[0], holder_identity="")
+        await asyncio.sleep(1)
+        assert roster.view.lives[NAMES[0]].state is State.DEAD
+        await wait_for(lambda: len(roster.view.ring or ()) == 19)
+        assert roster.view.ring_version > before, "a pass under the last ring has not converged"
+    assert threads
+    assert not any(threads)
+
+
+async def wait_for(holds: Callable[[], bool]) -> None:
+    """Virtual time stands still for other threads: give them some of the real one."""
+    while not holds():  # noqa: ASYNC110 - a thread of another clock
+        await asyncio.sleep(0.1)

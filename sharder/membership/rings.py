@@ -1,0 +1,77 @@
+"""The rings of one moment's members: one of all, and one for each main resource that not all of them work. Pure.
+
+A ring of 1,000 members takes seconds of a busy core: `RingsWanted` is a value that may be made on another thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ring.errors import InvalidRing
+from ring.ring import HashRing
+from sharder.errors import FieldProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sharder.ringspec.spec import RingSpec
+
+BUILT_AT_ONCE: Final = 200_000
+"""Tokens: 0.3 s of a core, for which the event loop may stand still."""
+
+
+class Rings(NamedTuple):
+    """The ring of all members, and by main resource those of fewer."""
+
+    whole: HashRing | None
+    apart: Mapping[str, HashRing | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RingsWanted:
+    """Rings before they are made. *apart*: what each member works that does not work all of *mains*."""
+
+    members: Mapping[str, float]
+    apart: Mapping[str, frozenset[str] | None]
+    mains: Sequence[str]
+    spec: RingSpec
+    like: HashRing | None
+    """The last ring: tokens of members that stay are taken from it."""
+
+    @property
+    def made_of(self) -> object:
+        """Equal for rings that are the same."""
+        return (self.members, self.apart, self.mains, self.spec.virtual_nodes, self.spec.eps)
+
+    @property
+    def tokens(self) -> float:
+        """How many the ring of all members has, about."""
+        return sum(self.members.values()) * self.spec.virtual_nodes
+
+    def make(self) -> Rings | FieldProblem:
+        """The rings, or what of the spec stands against them."""
+        try:
+            whole = self._ring(self.members, self.like)
+            return Rings(whole, self._apart(whole))
+        except InvalidRing as error:
+            return FieldProblem(f"spec.{error.field}", error.value, error.problem, error.remedy)
+
+    def _apart(self, whole: HashRing | None) -> Mapping[str, HashRing | None]:
+        """The ring of each main that some members do not work; the same members have the same ring."""
+        rings: dict[str, HashRing | None] = {}
+        made: dict[frozenset[str], HashRing | None] = {}
+        for main in self.mains:
+            out = {name for name, works in self.apart.items() if works is not None and main not in works}
+            if out:
+                workers = {name: weight for name, weight in self.members.items() if name not in out}
+                among = frozenset(workers)
+                if among not in made:
+                    made[among] = self._ring(workers, whole)
+                rings[main] = made[among]
+        return rings
+
+    def _ring(self, members: Mapping[str, float], like: HashRing | None) -> HashRing | None:
+        if not members:
+            return None
+        return HashRing(members, virtual_nodes=self.spec.virtual_nodes, eps=self.spec.eps, like=like)
