@@ -65,6 +65,8 @@ TURNS_AT_ONCE: Final = 5
 TOMBSTONES_PER_S: Final = 5.0
 TOMBSTONES_AT_ONCE: Final = 20
 """Whoever may label objects decides how many are wanted."""
+WRITES_AT_ONCE: Final = 4
+"""And one that is for people only: reads of the Leases have the other connections."""
 PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
 """After a write of a Lease that failed, longer each time."""
@@ -113,6 +115,8 @@ class Roster:
         self._under_way: set[str] = set()
         self._making_rings: asyncio.Task[None] | None = None
         self._pauses: dict[str, Backoff] = {}
+        self._writing = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._marking = asyncio.Semaphore(1)
         self._turns = TokenBucket(per_s=TURNS_PER_S, burst=TURNS_AT_ONCE)
         self._tombstones = TokenBucket(per_s=TOMBSTONES_PER_S, burst=TOMBSTONES_AT_ONCE)
         self._newest = ""
@@ -335,7 +339,9 @@ class Roster:
     async def _carry_out(self, intent: Write, name: str) -> None:
         """One write and its answer, shown to membership; what failed is decided anew after a pause."""
         try:
-            await self._write(intent)
+            async with self._marking if isinstance(intent, MarkState) else self._writing:
+                if self._is_timely(intent):
+                    await self._write(intent)
         except KubeError as error:
             await self._recover(intent, name, error)
         else:
@@ -343,6 +349,13 @@ class Roster:
         finally:
             self._under_way.discard(name)
             self._stirred.set()
+
+    def _is_timely(self, intent: Write) -> bool:
+        """Whether the Lease is still what *intent* was decided on: it may have waited for others."""
+        if isinstance(intent, CreateTombstone):
+            return True
+        meta = intent.lease.metadata
+        return self.membership.version_of(meta.name) == meta.resource_version
 
     async def _recover(self, intent: Write, name: str, error: KubeError) -> None:
         """Look what stands in the way of a write, and wait: whatever the answer was, the next one may be the same."""

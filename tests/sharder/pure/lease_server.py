@@ -34,6 +34,8 @@ class LeaseServer:
         self.labelled: set[str] = set()
         """Names that objects carry."""
         self.requests: Counter[str] = Counter()
+        self.under_way: Counter[str] = Counter()
+        self.most_under_way: Counter[str] = Counter()
         self.selectors: list[str] = []
         """Of the lists of objects."""
         self.refuse: dict[str, Callable[[], KubeError]] = {}
@@ -50,13 +52,13 @@ class LeaseServer:
 
     # ---- shards -----------------------------------------------------------------------------------------------
 
-    def join(self, *names: str, duration_s: int = 15) -> None:
+    def join(self, *names: str, duration_s: int = 15, state: str = "ready") -> None:
         for name in names:
             meta = Meta(
                 name=name,
                 namespace=NAMESPACE,
                 uid=f"uid-{name}",
-                labels={KEYS.ring_label: KEYS.ring, KEYS.state: "ready"},
+                labels={KEYS.ring_label: KEYS.ring, KEYS.state: state},
                 annotations={KEYS.member: name.rpartition("-")[0], KEYS.protocol: "v1", KEYS.synced: "true"},
                 creation_timestamp="2026-01-01T00:00:00Z",
             )
@@ -146,7 +148,12 @@ class LeaseServer:
 
     async def _asked(self, what: str) -> None:
         self.requests[what] += 1
-        await asyncio.Event().wait() if what == self.hangs else await asyncio.sleep(0.005)
+        self.under_way[what] += 1
+        self.most_under_way[what] = max(self.most_under_way[what], self.under_way[what])
+        try:
+            await asyncio.Event().wait() if what == self.hangs else await asyncio.sleep(0.005)
+        finally:
+            self.under_way[what] -= 1
         if what in self.refuse:
             raise self.refuse[what]()
 

@@ -152,6 +152,22 @@ async def test_after_one_conflict_the_next_write_follows_within_a_fraction_of_a_
         assert roster.view.lives[NAMES[0]].state is State.DEAD
 
 
+async def test_a_thousand_labels_for_people_leave_the_connections_to_others(server: LeaseServer) -> None:
+    async with acting(server) as roster:
+        server.join(*(f"x{n:03}-00000001" for n in range(1000)), state="unknown")
+        server.edit(NAMES[0], holder_identity="")
+        await asyncio.sleep(0.2)
+        assert roster.view.lives[NAMES[0]].state is State.DEAD, "a goodbye does not wait for labels"
+        for name in NAMES[1:]:
+            server.edit(name, holder_identity="")
+        await asyncio.sleep(20)
+        assert server.most_under_way["update"] == 5
+        assert {lease.metadata.labels[SPEC.keys.state] for lease in server.leases.values()} == {
+            "ready",
+            "dead",
+        }
+
+
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 
