@@ -162,9 +162,7 @@ class Handover:
                     return
                 # perhaps still the version tested: then the same patch is sent again, unless it was refused
                 if isinstance(error, Invalid) and found.meta.resource_version == meta.resource_version:
-                    raise NotAcknowledged(
-                        _what(kind, meta), f"the API server refuses that: {refusal(error, kind.resource)}"
-                    )
+                    raise NotAcknowledged(_what(kind, meta), f"the API server refuses that: {refusal(error)}")
                 meta = found.meta
             if not self._is_ours(meta):
                 return

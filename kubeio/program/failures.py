@@ -18,7 +18,6 @@ from kubeio.errors import (
     Unauthorized,
     Unreachable,
 )
-from kubeio.resource import Resource
 
 BAD_INPUT = 2
 FAILED = 1
@@ -109,13 +108,8 @@ def _forbidden(error: Forbidden) -> str:
     )
 
 
-def refusal(error: ApiError, resource: Resource) -> str:
-    """Why the API server refuses a write of one object of *resource*, in its words, bounded.
-
-    Not of Secrets: a validation quotes what it refuses.
-    """
-    if resource.group_resource == "secrets":
-        return f"{error.status} {error.reason} (the words of the API server may quote the Secret)"
+def refusal(error: ApiError) -> str:
+    """Why the API server refuses a write of one object, in its words, bounded."""
     text = error.message
     return text if len(text) <= _LONGEST_REFUSAL else f"{text[:_LONGEST_REFUSAL]}..."
 

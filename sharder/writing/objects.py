@@ -124,7 +124,7 @@ class ObjectWriter:
             if isinstance(error, Invalid):
                 outcome = await self._judged(resource, meta, decision)
             if outcome is Outcome.REFUSED and isinstance(error, ApiError):
-                self.refusals.refused(resource, meta, refusal(error, resource))
+                self.refusals.refused(resource, meta, refusal(error))
         else:
             took_s = time.monotonic() - began
             self.pace.answered(took_s)

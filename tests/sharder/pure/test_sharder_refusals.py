@@ -27,7 +27,6 @@ from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
 
 pytestmark = pytest.mark.looptime
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
 SCHEMA = Invalid("PATCH", status=422, reason="Invalid", message='spec.size: Invalid value: "hunter2"')
 POLICY = "websites \"x\" is forbidden: ValidatingAdmissionPolicy 'labels' denied request: labels are frozen"
 
@@ -132,12 +131,6 @@ async def test_a_policy_that_denies_one_object_is_no_missing_right_of_its_resour
     other = Writing(make_meta("y"))
     other.server.error = None
     assert await other.write(Assign("a-1")) is Outcome.DONE
-
-
-async def test_what_the_server_says_of_a_secret_is_not_repeated() -> None:
-    writing = Writing(make_meta("x"))
-    assert await writing.write(Assign("a-1"), SECRETS) is Outcome.REFUSED
-    assert "hunter2" not in str(writing.told) + str(writing.writer.refusals.messages())
 
 
 async def test_what_is_remembered_of_refusals_is_bounded() -> None:
