@@ -75,16 +75,20 @@ class Asks(Protocol):
 class Door:
     """Admits local visitors, and tokens that TokenReview accepts and SubjectAccessReview lets `get` *path*.
 
-    An answer holds for *kept_s*; what could not be asked is asked again. Tokens are remembered as hashes only.
+    An answer holds for *kept_s*: so long a token that was revoked still opens. What could not be asked is asked again.
+    Tokens are remembered as hashes only. Those that were let in before wait for no others: strangers with random
+    tokens cannot keep them out, nor have them forgotten.
     """
 
-    def __init__(self, reviews: Asks, *, path: str, clock: Clock, kept_s: float = 60.0) -> None:
+    def __init__(self, reviews: Asks, *, path: str, clock: Clock, kept_s: float = 10.0) -> None:
         self._reviews = reviews
         self._path = path
         self._clock = clock
         self._kept_s = kept_s
-        self._known: OrderedDict[bytes, tuple[float, Entry]] = OrderedDict()
-        self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._admitted: OrderedDict[bytes, float] = OrderedDict()
+        self._refused: OrderedDict[bytes, tuple[float, Entry]] = OrderedDict()
+        self._of_strangers = asyncio.Semaphore(_AT_ONCE)
+        self._of_others = asyncio.Semaphore(_AT_ONCE)
 
     def at_once(self, visitor: Visitor) -> Entry | None:
         """The answer where nobody needs to be asked; None where `admit` must ask."""
@@ -92,12 +96,16 @@ class Door:
             return Entry.ADMITTED
         if not visitor.token or len(visitor.token) > _LONGEST_TOKEN:
             return Entry.UNKNOWN
-        answered_at, entry = self._known.get(_digest(visitor.token), (0.0, None))
-        return entry if self._clock.now() - answered_at < self._kept_s else None
+        token, now = _digest(visitor.token), self._clock.now()
+        if token in self._admitted:
+            return Entry.ADMITTED if now - self._admitted[token] < self._kept_s else None
+        answered_at, entry = self._refused.get(token, (0.0, None))
+        return entry if now - answered_at < self._kept_s else None
 
     async def admit(self, visitor: Visitor) -> Entry:
         """The answer, by asking the API server if need be."""
-        async with self._turn:
+        was_admitted = _digest(visitor.token) in self._admitted
+        async with self._of_others if was_admitted else self._of_strangers:
             if (entry := self.at_once(visitor)) is not None:
                 return entry
             asked_at = self._clock.now()
@@ -116,10 +124,16 @@ class Door:
         return Entry.ADMITTED if await self._reviews.may(user, verb="get", path=self._path) else Entry.DENIED
 
     def _keep(self, token: str, asked_at: float, entry: Entry) -> None:
-        self._known[_digest(token)] = (asked_at, entry)
-        self._known.move_to_end(_digest(token))
-        while len(self._known) > _KEPT:
-            self._known.popitem(last=False)
+        digest = _digest(token)
+        self._admitted.pop(digest, None)
+        self._refused.pop(digest, None)
+        if entry is Entry.ADMITTED:
+            self._admitted[digest] = asked_at
+        else:
+            self._refused[digest] = (asked_at, entry)
+        for known in (self._admitted, self._refused):
+            while len(known) > _KEPT:
+                known.popitem(last=False)
 
 
 _LOCAL: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
