@@ -50,6 +50,9 @@ LOOK_AGAIN_S: Final = 0.5
 FEW_OBJECTS: Final = 16
 FEW_OWNERS: Final = 4
 """Up to so many objects for so many owners, these owners' Leases are read one by one: quicker than a list of all."""
+REST: Final = 4
+"""So many times as long as a look at everything took, the next one waits: 10 us an object, and membership may change
+many times a second while names are forged."""
 _GRAIN_S: Final = 0.001
 """Timers are no finer: what is due within this is due."""
 
@@ -131,7 +134,9 @@ class Mover:
         while True:
             view = await self._duty.roster.wait_newer(version)
             version = view.version
+            began_at = self._duty.clock.now()
             self.look_at_all()
+            await asyncio.sleep(REST * (self._duty.clock.now() - began_at))
 
     async def _wake_when_due(self) -> None:
         while True:
