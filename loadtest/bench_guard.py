@@ -97,7 +97,9 @@ async def measure(rounds: int, requests: int) -> list[Kind]:
         plane = await stack.enter_async_context(real_plane(directory, controller_manager=False))
         admin = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(plane.kubeconfig))))
         kinds = await prepare(plane, admin, stack)
-        bindings = await install_guard(admin, RING, ("labels", "leases", "mutating"))
+        bindings = await install_guard(
+            admin, RING, namespace=NAMESPACE, templates=("labels", "leases", "mutating")
+        )
         for number in range(rounds):
             order = (False, True) if number % 2 == 0 else (True, False)
             for is_on in order:

@@ -103,6 +103,8 @@ class Birth:
                 labels={
                     self.keys.ring_label: self.keys.ring,
                     self.keys.member_hash: member_hash(self.member),
+                    # for people; the sharder writes it when it is another: a thousand births cost it no write
+                    self.keys.state: "ready",
                 },
                 annotations=self.annotations(),
             ),

@@ -40,25 +40,42 @@ class Binding(NamedTuple):
 
 
 async def install_guard(
-    client: Client, ring: Mapping[str, Any], templates: tuple[str, ...] = ("labels", "mutating")
+    client: Client,
+    ring: Mapping[str, Any],
+    *,
+    namespace: str,
+    templates: tuple[str, ...] = ("labels", "mutating"),
 ) -> list[Binding]:
-    """Install the policies of *ring* ({name, spec}); their bindings. Raises: BinariesMissing."""
-    documents = await asyncio.to_thread(_rendered, ring, templates)
+    """Install the policies of *ring* ({name, spec}); their bindings. Raises: BinariesMissing.
+
+    The sharder's ServiceAccount is `sharder` in *namespace*.
+    """
+    documents = await asyncio.to_thread(_rendered, ring, namespace, templates)
     for document in documents:
         await client.create(POLICIES[document["kind"]], document, type=bytes)
     found = [Binding(document["kind"], document["metadata"]["name"]) for document in documents]
     return [binding for binding in found if binding.kind.endswith("Binding")]
 
 
-def _rendered(ring: Mapping[str, Any], templates: tuple[str, ...]) -> list[dict[str, Any]]:
+def _rendered(ring: Mapping[str, Any], namespace: str, templates: tuple[str, ...]) -> list[dict[str, Any]]:
     helm = ensure_binaries(["helm"], helm_recipe())["helm"]
     chart = asset("manifests", "chart")
     with tempfile.TemporaryDirectory() as home:
         values = Path(home, "values.yaml")
-        values.write_text(json.dumps({"rings": [ring], "labelGuard": {"mutate": "Always"}}))
+        account = {"serviceAccount": {"create": False, "name": "sharder"}}
+        guarded = {"rings": [ring], "labelGuard": {"mutate": "Always"}, "sharder": account}
+        values.write_text(json.dumps(guarded))
         shown = [f"--show-only=templates/guard-{name}.yaml" for name in templates]
         done = subprocess.run(
-            [str(helm), "template", "bench", str(chart), f"--values={values}", *shown],
+            [
+                str(helm),
+                "template",
+                "bench",
+                str(chart),
+                f"--namespace={namespace}",
+                f"--values={values}",
+                *shown,
+            ],
             env={"HOME": home, "KUBECONFIG": "/dev/null"},
             capture_output=True,
             text=True,

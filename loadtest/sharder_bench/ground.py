@@ -100,7 +100,8 @@ async def open_ground(
         cluster = load_cluster(kubeconfig=str(plane.kubeconfig))
         client = await stack.enter_async_context(Client(cluster, user_agent="ringleader-bench"))
         if is_guarded:
-            await install_guard(client, {"name": RING, "spec": {"resources": [GUARDED]}})
+            ring = {"name": RING, "spec": {"resources": [GUARDED]}}
+            await install_guard(client, ring, namespace=LEASES_IN)
         sightings = Sightings(client, spec.resource, keys=spec.keys, clock=clock)
         leases = LeaseSightings(client, LEASES_IN, clock=clock)
         stand_ins = StandIns(

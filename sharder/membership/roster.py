@@ -348,7 +348,8 @@ class Roster:
             self._pauses.pop(name, None)
         finally:
             self._under_way.discard(name)
-            self._stirred.set()
+            if not isinstance(intent, MarkState):  # nothing is decided by a label for people
+                self._stirred.set()
 
     def _is_timely(self, intent: Write) -> bool:
         """Whether the Lease is still what *intent* was decided on: it may have waited for others."""

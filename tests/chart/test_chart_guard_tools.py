@@ -90,11 +90,15 @@ async def guarded(
 async def until_mended(guarded: Guarded) -> None:
     async with asyncio.timeout(WITHIN_S):
         for number in range(10_000):
-            made = await guarded.admin.create(
-                WEBSITES, website(f"probe-{number}", labels=OURS), namespace=SITES
-            )
-            if KEYS.shard not in made["metadata"]["labels"]:
-                return
+            try:
+                made = await guarded.admin.create(
+                    WEBSITES, website(f"probe-{number}", labels=OURS), namespace=SITES
+                )
+                if KEYS.shard not in made["metadata"]["labels"]:
+                    return
+            except RequestFailedError as error:
+                if error.status != 503:  # the server's policies know a kind that is new after a while
+                    raise
             await asyncio.sleep(0.1)
 
 

@@ -22,8 +22,10 @@ resourceRules:
   {{- end }}
 {{- end }}
 
-{{/* Not the cluster's own controllers, which copy labels and annotations of what they work on. */}}
+{{/* Not the cluster's own controllers, which copy labels and annotations of what they work on; nor this release's sharder,
+     which has the verb `assign`: two checks of it would cost the API server more than all else of a label patch's policy. */}}
 {{- define "ringleader.guard.strangers" -}}
+{{ if .Values.sharder.enabled }}request.userInfo.username != 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "ringleader.sharder.account" . }}' && {{ end -}}
 !request.userInfo.username.startsWith('system:serviceaccount:kube-system:') && request.userInfo.username != 'system:kube-controller-manager'
 {{- end }}
 

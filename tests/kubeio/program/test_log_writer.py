@@ -48,10 +48,11 @@ def test_a_full_pipe_holds_nobody_up_and_what_it_does_not_take_is_counted(pipe: 
     assert dropped > 1_000
     while not writer.drain(within_s=0.05):
         os.read(reader, 65_536)
-    assert told == [dropped]
+    assert sum(told) == dropped
+    times = len(told)
     writer.write(LINE)
     assert writer.drain(within_s=5)
-    assert told == [dropped], "told once"
+    assert len(told) == times, "each is told once"
 
 
 def test_a_reader_that_is_gone_costs_the_lines_and_nothing_else(pipe: tuple[int, int]) -> None:

@@ -331,6 +331,15 @@ async def test_lease_requests_without_a_flow_schema_of_their_own_are_told(ward: 
     assert told[0].evidence == ["they match FlowSchema service-accounts, priority level workload-low"]
 
 
+ELSEWHERE: Doc = {
+    "apiGroups": ["example.com"],
+    "apiVersions": ["*"],
+    "operations": ["CREATE", "UPDATE"],
+    "resources": ["pages"],
+}
+"""A rule about another kind than the ring's."""
+
+
 @pytest.mark.parametrize(
     ("what", "resource", "patch", "told"),
     [
@@ -338,7 +347,7 @@ async def test_lease_requests_without_a_flow_schema_of_their_own_are_told(ward: 
         (
             "labels",
             POLICIES,
-            {"matchConstraints": {"resourceRules": []}},
+            {"matchConstraints": {"resourceRules": [ELSEWHERE]}},
             "does not know websites.example.com",
         ),
         ("labels", POLICIES, {"matchConditions": None}, f"keeps other labels than {KEYS.shard}"),
