@@ -444,7 +444,7 @@ class Rebalance:
                 if isinstance(decision, Drain | ReleaseDrain):
                     resource = self._duty.resource(misplaced.work)
                     outcome = await self._duty.objects.write(resource, misplaced.meta, decision)
-                    circle.asked += outcome is not Outcome.REFUSED
+                    circle.asked += outcome not in (Outcome.REFUSED, Outcome.DENIED)
                 circle.clean = circle.clean and isinstance(decision, Nothing)
         if outcome is not Outcome.DONE:
             self._handoffs.failed(misplaced.work)

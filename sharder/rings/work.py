@@ -252,7 +252,7 @@ class RingWork:
         def on_right(right: Right, is_missing: bool) -> None:
             log.log(
                 logging.ERROR if is_missing else logging.INFO,
-                "right is missing" if is_missing else "right is there again",
+                "right is missing" if is_missing else "accepted again",
                 ring=self.name,
                 right=str(right),
             )
