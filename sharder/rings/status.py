@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sharder.membership.view import LifeView, View
+    from sharder.ringspec.spec import GroupResource
 
 IMPLEMENTATION: Final = "ringleader.dev/sharder"
 """Which sharder works a ring stands in its status; another implementation leaves such a ring alone."""
@@ -94,6 +95,11 @@ def plan_conditions(view: View, progress: Progress) -> list[Condition]:
     ]
     is_releasing = progress.released is not None or progress.removed
     return [*conditions, _releasing(progress)] if is_releasing else conditions
+
+
+def unserved(kind: GroupResource) -> str:
+    """What the condition says of a resource that the server does not serve."""
+    return f"{kind} is not served: create its definition, or take it out of spec.resources"
 
 
 def refused_conditions(reason: str, message: str) -> list[Condition]:

@@ -10,7 +10,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sharder.membership.lives import State
-from sharder.rings.status import Convergence, Progress, Rebalanced, plan_conditions, plan_status
+from sharder.rings.status import (
+    Convergence,
+    Progress,
+    Rebalanced,
+    plan_conditions,
+    plan_status,
+    unserved,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +95,7 @@ class Survey:
             is_converged=self._rebalance.is_converged,
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),
-            failing=self._duty.denials.failures(),
+            failing=[*map(unserved, self._duty.kinds.unserved), *self._duty.denials.failures()],
             last=self._last,
             rebalanced=self._rebalanced,
             removed=self._removed(),
