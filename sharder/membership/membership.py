@@ -306,7 +306,7 @@ class Membership:
     def _view(self, at: float) -> View:
         lives = {life.name: self._life_view(life) for life in self._lives.values()}
         places = self._places.current()
-        fates = {name: standing_of(life.state) for name, life in lives.items()}
+        fates = {name: standing_of(life.state) for name, life in lives.items() if life.had_lease}
         content = (fates, frozenset(self._foreign), places, self._ring, self._rings)
         if content != self._last_ring_content:
             self._ring_version += 1

@@ -106,7 +106,8 @@ class View:
     """Membership at one moment.
 
     `version` grows with every difference; `ring_version` only when some object's desired owner or the fate of an
-    owner may have changed: a pass that was clean under one ring version has converged.
+    owner may have changed: a pass that was clean under one ring version has converged. Names that no shard's Lease
+    ever bore (`is_stranger`) change no ring version: anybody may write them.
     """
 
     version: int
@@ -204,6 +205,15 @@ class View:
         if life is None:
             return Standing.DEAD if name in self.foreign or not is_shard_name(name) else Standing.UNKNOWN
         return standing_of(life.state)
+
+    def is_stranger(self, name: str) -> bool:
+        """Whether objects labelled *name* wait though no shard's Lease ever bore it: theirs alone to wait."""
+        if self.hold is not None and self.hold.reason is WaitReason.NOT_SYNCED:
+            return False
+        life = self.lives.get(name)
+        if life is None:
+            return self.standing(name) is Standing.UNKNOWN
+        return not life.had_lease and standing_of(life.state) is Standing.CONTESTED
 
     def dead(self, name: str) -> bool:
         """Whether objects labelled *name* may be given away without a drain."""

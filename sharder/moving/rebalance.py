@@ -373,6 +373,9 @@ class Rebalance:
         if isinstance(role, Controlled) and self._may_be_left_behind(subject):
             self._look_at_left_behind(Misplaced(work, meta, role, self._owner(meta), role.controller), circle)
             return
+        if self._duty.roster.view.is_stranger(self._owner(meta)):
+            self._look_at_stranger(work, meta, circle)
+            return
         match self._plan(subject):
             case Drain(owner=owner) | ReleaseDrain(owner=owner):
                 if work not in self._handoffs:
@@ -389,6 +392,16 @@ class Rebalance:
                 return
         circle.clean = False
         circle.displace(meta.uid)
+
+    def _look_at_stranger(self, work: WorkKey, meta: Meta, circle: Circle) -> None:
+        """Its label names what no shard's Lease ever bore: its own trouble, and the mover's.
+
+        Only what is to be free of labels is not before this one is.
+        """
+        self.bring(work, meta)
+        duty = self._duty
+        if duty.terms().releasing or duty.kinds.former or duty.scope.former or self._waiting.is_full:
+            circle.clean = False
 
     def _look_at_left_behind(self, misplaced: Misplaced, circle: Circle) -> None:
         """Only its controller can tell: one that is on its way takes it along."""
@@ -444,7 +457,7 @@ class Rebalance:
                 if isinstance(decision, Drain | ReleaseDrain):
                     resource = self._duty.resource(misplaced.work)
                     outcome = await self._duty.objects.write(resource, misplaced.meta, decision)
-                    circle.asked += outcome is not Outcome.REFUSED
+                    circle.asked += outcome not in (Outcome.REFUSED, Outcome.DENIED)
                 circle.clean = circle.clean and isinstance(decision, Nothing)
         if outcome is not Outcome.DONE:
             self._handoffs.failed(misplaced.work)

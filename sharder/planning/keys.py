@@ -14,7 +14,7 @@ from ring.key import object_key
 from sharder.ringspec.spec import GroupResource, KeyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kubeio.models import OwnerReference
     from kubeio.resource import Resource
@@ -68,7 +68,12 @@ class Controlled:
 
 @dataclass(frozen=True, slots=True)
 class Outsider:
-    """An object of a controlled kind that no object of the ring controls: not the ring's business."""
+    """An object of a controlled kind that no object of the ring controls: not the ring's business.
+
+    *unserved*: its controller may be of a kind of the ring that the server does not serve now; it is left as it is.
+    """
+
+    unserved: bool = False
 
 
 Role = Root | Controlled | Outsider
@@ -85,7 +90,8 @@ class RingKinds:
     """The kinds of one ring, resolved against what the server serves.
 
     *resolved* is what the server serves; whoever calls discovery makes it. *worked* is what the ring distributed so
-    far (`sharder.ringspec.worked`). A kind that is not served has no objects, and is nothing here.
+    far (`sharder.ringspec.worked`). A kind that is not served has no objects, and is nothing here; what it may control
+    is given up only if the whole ring is, *releasing*: its definition may come back.
     """
 
     def __init__(
@@ -94,9 +100,14 @@ class RingKinds:
         resolved: Mapping[GroupResource, Resource],
         *,
         worked: Sequence[RingResource] = (),
+        releasing: bool = False,
     ) -> None:
         self._key = spec.key
         self._key_label = spec.key_label
+        named = dict.fromkeys(kind for entry in spec.resources for kind in (entry.main, *entry.controlled))
+        self.unserved = () if releasing else tuple(kind for kind in named if kind not in resolved)
+        """What the ring names and the server does not serve: it is told, and the others go on."""
+        self._unserved_above = self._groups_above(spec, resolved) if self.unserved else {}
         served = [entry for entry in spec.resources if entry.main in resolved]
         self._mains = {entry.main: resolved[entry.main] for entry in served}
         self._texts = {kind: str(kind) for entry in served for kind in (entry.main, *entry.controlled)}
@@ -110,7 +121,7 @@ class RingKinds:
             if entry.main in resolved and entry.main not in self._mains:
                 self._former_mains.add(entry.main)
                 self._link(entry, resolved, given_up=True)
-        current = set(self.resources)
+        current = set(self.resources) if releasing else {*self.resources, *_resolved(named, resolved)}
         once = [kind for entry in worked for kind in (entry.main, *entry.controlled) if kind in resolved]
         ordered = sorted(dict.fromkeys(once), key=lambda kind: kind not in self._former_mains)
         self.former = tuple(resolved[kind] for kind in ordered if resolved[kind] not in current)
@@ -132,6 +143,18 @@ class RingKinds:
             for parent in above:
                 found = resolved[parent]
                 links.setdefault((found.group, found.kind), _Link(found, given_up))
+
+    def _groups_above(
+        self, spec: RingSpec, resolved: Mapping[GroupResource, Resource]
+    ) -> dict[GroupResource, set[str]]:
+        """The groups of kinds that may control each kind, and about which nothing is known now."""
+        groups: dict[GroupResource, set[str]] = {}
+        for entry in spec.resources:
+            above = [entry.main, *entry.controlled] if self._key is KeyKind.OWNER else [entry.main]
+            unknown = {kind.group for kind in above if entry.main not in resolved or kind not in resolved}
+            for child in entry.controlled:
+                groups.setdefault(child, set()).update(unknown)
+        return groups
 
     def _levels(self) -> Mapping[GroupResource, int]:
         """How far below a root each controlled kind may stand; kinds that control each other count once."""
@@ -161,6 +184,8 @@ class RingKinds:
         controller = meta.controller
         link = controller and self._links.get(_named(resource), {}).get(_kind(controller))
         if not controller or not link:
+            if controller and _kind(controller)[0] in self._unserved_above.get(_named(resource), ()):
+                return Outsider(unserved=True)
             return self._without_controller(resource, meta)
         found, given_up = link
         if found.namespaced and not meta.namespace:
@@ -231,6 +256,12 @@ def label_key(value: str) -> str:
 
 def _named(resource: Resource) -> GroupResource:
     return GroupResource(resource.group, resource.plural)
+
+
+def _resolved(
+    kinds: Iterable[GroupResource], resolved: Mapping[GroupResource, Resource]
+) -> Iterable[Resource]:
+    return (resolved[kind] for kind in kinds if kind in resolved)
 
 
 def _kind(reference: OwnerReference) -> tuple[str, str]:

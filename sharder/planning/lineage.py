@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kubeio.errors import KubeError, NotFound
+from kubeio.errors import KubeError, NotFound, ServerFailure
 from kubeio.models import HasMeta
 from sharder.planning.keys import Controlled, Outsider, Role, Root
 from sharder.planning.planner import ControllerSeen
@@ -46,6 +46,9 @@ async def read_controller(
         match kinds.role(at.resource, meta):
             case Root(key=key, main=main):
                 return ControllerSeen(owner, key=key, main=main)
+            case Outsider(unserved=True):
+                told = "the kind that controls it is not served now"
+                raise ServerFailure(f"GET {at.resource.group_resource} {at.name}", status=503, message=told)
             case Outsider():
                 return ControllerSeen(owner, is_outsider=True)
             case Controlled(key=key, controller=above, main=main):

@@ -83,6 +83,8 @@ def plan(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> Decis
     """What to write to *subject*, or why nothing."""
     owner = subject.meta.labels.get(keys.shard)
     drain = subject.meta.labels.get(keys.drain)
+    if isinstance(subject.role, Outsider) and subject.role.unserved and not terms.releasing:
+        return NOTHING
     if is_given_up(subject, terms):
         return _plan_release(subject, owner, drain, view=view)
     if owner is None:

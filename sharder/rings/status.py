@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sharder.membership.view import LifeView, View
+    from sharder.ringspec.spec import GroupResource
 
 IMPLEMENTATION: Final = "ringleader.dev/sharder"
 """Which sharder works a ring stands in its status; another implementation leaves such a ring alone."""
@@ -60,6 +61,8 @@ class Progress:
     deferred: int = 0
     """Names on objects that no shard ever had, and that wait until fewer such names are under care."""
     former_holder: str = ""
+    strangers: int = 0
+    """Of *unassigned*: objects whose labels name what no shard's Lease ever bore. They wait, and stop no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,11 @@ def plan_conditions(view: View, progress: Progress) -> list[Condition]:
     ]
     is_releasing = progress.released is not None or progress.removed
     return [*conditions, _releasing(progress)] if is_releasing else conditions
+
+
+def unserved(kind: GroupResource) -> str:
+    """What the condition says of a resource that the server does not serve."""
+    return f"{kind} is not served: create its definition, or take it out of spec.resources"
 
 
 def refused_conditions(reason: str, message: str) -> list[Condition]:
@@ -195,8 +203,18 @@ def _refused(progress: Progress) -> str:
 
 
 def _given_up(progress: Progress) -> str:
-    text = f"{progress.released or 0:,} objects given up, {sum(progress.in_flight.values()):,} being given up"
+    moving = sum(progress.in_flight.values())
+    text = f"{progress.released or 0:,} objects given up, {moving:,} being given up{_strangers(progress)}"
     return f"{text}; {_refused(progress)}" if progress.refused else text
+
+
+def _strangers(progress: Progress) -> str:
+    if not progress.strangers:
+        return ""
+    return (
+        f"; {progress.strangers:,} objects wait since their labels name no shard: "
+        "100 such names are given up in about maxLeaseDurationSeconds"
+    )
 
 
 def _balanced(view: View, progress: Progress) -> Condition:
@@ -206,8 +224,8 @@ def _balanced(view: View, progress: Progress) -> Condition:
         return Condition("Balanced", False, "NoMembers", "no member is on the ring")
     if progress.paused:
         return Condition("Balanced", progress.is_converged, "Paused", "nothing moves between live shards")
-    if progress.is_converged and not progress.unassigned:
-        return Condition("Balanced", True, "Converged", "every object is at its place")
+    if progress.is_converged and progress.unassigned <= progress.strangers:
+        return Condition("Balanced", True, "Converged", f"every object is at its place{_strangers(progress)}")
     moving = sum(progress.in_flight.values())
     return Condition(
         "Balanced",

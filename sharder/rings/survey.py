@@ -10,7 +10,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sharder.membership.lives import State
-from sharder.rings.status import Convergence, Progress, Rebalanced, plan_conditions, plan_status
+from sharder.rings.status import (
+    Convergence,
+    Progress,
+    Rebalanced,
+    plan_conditions,
+    plan_status,
+    unserved,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from sharder.writing.duty import Duty
 
 
+COUNT_EVERY_S: Final = 5.0
 LATE_NAMED: Final = 3
 """Objects past their timeout that the condition names, the longest ones."""
 
@@ -48,6 +56,8 @@ class Survey:
         self._rebalance = rebalance
         self._late: set[str] = set()
         self._disturbed_at = duty.clock.now()
+        self._strangers = 0
+        self._count_at = 0.0
         self._told_version: int | None = None
         self._last: Convergence | None = None
         self._rebalanced: Rebalanced | None = None
@@ -88,7 +98,7 @@ class Survey:
             is_converged=self._rebalance.is_converged,
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),
-            failing=self._duty.denials.failures(),
+            failing=[*map(unserved, self._duty.kinds.unserved), *self._duty.denials.failures()],
             last=self._last,
             rebalanced=self._rebalanced,
             removed=self._removed(),
@@ -96,7 +106,19 @@ class Survey:
             released=released,
             deferred=self._duty.roster.deferred,
             former_holder=self._duty.activation.former_holder,
+            strangers=self._count_strangers(now),
         )
+
+    def _count_strangers(self, now: float) -> int:
+        """Objects that wait for a name of nobody; counted every few seconds, a microsecond each."""
+        roster, shard = self._duty.roster, self._duty.keys.shard
+        if now >= self._count_at:
+            view = roster.view
+            is_possible = roster.deferred or any(map(view.is_stranger, view.lives))
+            owners = (self._waiting.label(name, shard) for name in self._waiting.names() if is_possible)
+            self._strangers = sum(1 for owner in owners if owner is not None and view.is_stranger(owner))
+            self._count_at = now + COUNT_EVERY_S
+        return self._strangers
 
     def _released(self) -> int | None:
         """Objects given up since this sharder began to; None unless the ring is being deleted."""

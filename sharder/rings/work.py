@@ -63,6 +63,8 @@ log = structlog.get_logger("sharder")
 RETRY_S: Final = 5.0
 CONFLICT_RETRY_S: Final = 0.2
 NOT_FOUND_RETRY_S: Final = 1.0
+UNSERVED_RETRY_S: Final = 10.0
+"""Two GETs; a definition that comes back is noticed within this."""
 
 
 class RingWork:
@@ -155,18 +157,22 @@ class RingWork:
 
     async def _work_once(self) -> None:
         spec = self._parse()
-        resolved = await self._resolve(spec.resources, all_of_them=not self._is_deleted())
+        resolved = await self._resolve(spec.resources)
+        if not self._is_deleted() and not any(entry.main in resolved for entry in spec.resources):
+            await self._discovery.resolve(str(spec.resources[0].main))  # raises what it may have meant
         is_acting = self._is_leading and self._is_ours()
         if is_acting:
             worked = await keep_ring(self._home, spec)
         else:
             worked = united(read_worked(_mapping(self._document, "status")), spec.resources)
-        resolved |= await self._resolve(worked, all_of_them=False)
-        kinds = RingKinds(spec, resolved, worked=worked)
+        resolved |= await self._resolve(worked)
+        kinds = RingKinds(spec, resolved, worked=worked, releasing=self._is_deleted())
         self._scope.check(self.name, kinds.labelled)
         roster = self._take_roster(spec, kinds)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(roster.run(), name=f"roster {self.name}")
+            if kinds.unserved:
+                tasks.create_task(self._watch_unserved(kinds.unserved), name=f"unserved {self.name}")
             if self._webhook is not None and spec.assign_at_admission and self._is_ours():
                 attend = self._webhook.attend(spec, kinds, roster, releasing=self._is_deleted())
                 tasks.create_task(attend, name=f"admission {self.name}")
@@ -177,19 +183,36 @@ class RingWork:
                 has_former = worked != united((), spec.resources)
                 await self._act(spec, kinds, roster, tasks, has_former=has_former, room=room)
 
-    async def _resolve(
-        self, entries: Iterable[RingResource], *, all_of_them: bool
-    ) -> dict[GroupResource, Resource]:
-        """What the server serves of *entries*; raises InputError if that must be *all_of_them*."""
+    async def _resolve(self, entries: Iterable[RingResource]) -> dict[GroupResource, Resource]:
+        """What the server serves of *entries*."""
         found = {}
         for kind in dict.fromkeys(kind for entry in entries for kind in (entry.main, *entry.controlled)):
-            try:
-                found[kind] = await self._discovery.resolve(str(kind))
-            except InputError:
-                if all_of_them:
-                    raise
-                log.info("removed resource is not served any more", ring=self.name, resource=str(kind))
+            resource = await self._served(kind)
+            if resource is None:
+                log.warning("resource is not served", ring=self.name, resource=str(kind))
+            else:
+                found[kind] = resource
         return found
+
+    async def _served(self, kind: GroupResource) -> Resource | None:
+        try:
+            return await self._discovery.resolve(str(kind))
+        except InputError:
+            return None
+
+    async def _watch_unserved(self, kinds: Iterable[GroupResource]) -> None:
+        """Begin the work anew when one of *kinds* is served."""
+        while True:
+            await asyncio.sleep(UNSERVED_RETRY_S)
+            try:
+                served = [str(kind) for kind in kinds if await self._served(kind) is not None]
+            except KubeError as error:
+                log.warning("what is served could not be read", ring=self.name, error=str(error))
+                continue
+            if served:
+                log.info("resource is served again", ring=self.name, resources=served)
+                self._changed.set()
+                return
 
     def _is_deleted(self) -> bool:
         return _mapping(self._document, "metadata").get("deletionTimestamp") is not None
@@ -252,7 +275,7 @@ class RingWork:
         def on_right(right: Right, is_missing: bool) -> None:
             log.log(
                 logging.ERROR if is_missing else logging.INFO,
-                "right is missing" if is_missing else "right is there again",
+                "right is missing" if is_missing else "accepted again",
                 ring=self.name,
                 right=str(right),
             )

@@ -1,7 +1,8 @@
 """What the API server refuses for single resources of a ring: recorded, reported, retried. Others are not affected.
 
 A list or watch that is refused, or fails, is tried again by whoever runs it. A patch that is refused closes its
-resource: its objects stay where they are until one of them, tried every few seconds, is accepted. Fed by `unowned`,
+resource in that namespace, and so do patches that fail (5xx) for a while and none of which succeeds: objects stay where
+they are until one of them, tried every few seconds, is accepted. Fed by `unowned`,
 `handoffs`, `rebalance` and `objects`, read by the status. Only `try_again` waits; the clock is passed in.
 """
 
@@ -23,6 +24,9 @@ TRY_AGAIN_S: Final = 5.0
 """How long a right that is missing is believed to be missing."""
 FORGET_S: Final = 60.0
 """What nothing has asked for since then is not told any more."""
+CLOSED_AFTER_S: Final = 3.0
+CLOSED_AFTER: Final = 3
+"""So many patches in a row that fail (5xx), over so long, close a resource: a blip of etcd closes nothing."""
 FAILING_S: Final = 10.0
 """A resource that failed for so long without a success is told."""
 _TRIES: Final = 10
@@ -52,13 +56,19 @@ class _Denial:
     again_at: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Failing:
-    """Requests that fail since *since*, the last time at *failed_at*."""
+    """Requests that fail since *since*, *times* in a row, the last time at *failed_at*."""
 
     told: str
     since: float
     failed_at: float
+    times: int
+    again_at: float
+
+    @property
+    def closes(self) -> bool:
+        return self.times >= CLOSED_AFTER and self.failed_at - self.since >= CLOSED_AFTER_S
 
 
 class Denials:
@@ -83,42 +93,58 @@ class Denials:
 
     def granted(self, right: Right) -> None:
         """The server accepted *right*; costs nothing while nothing is missing or fails."""
-        if self._failing:
-            self._failing.pop(right, None)
-        if self._missing and self._missing.pop(right, None) is not None:
+        failing = self._failing.pop(right, None) if self._failing else None
+        missing = self._missing.pop(right, None) if self._missing else None
+        if missing is not None or (failing is not None and failing.closes):
             self._on_change(right, False)
 
     def failed(self, right: Right, error: KubeError) -> None:
         """The server could not carry out *right*: 5xx, a conversion webhook, a request line that is too long."""
         now = self._now()
         known = self._failing.get(right)
-        since = known.since if known is not None and now - known.failed_at <= FORGET_S else now
-        self._failing[right] = _Failing(failure(error).message, since, now)
+        if known is None or now - known.failed_at > FORGET_S:
+            known = self._failing[right] = _Failing("", now, now, 0, now)
+        known.told, known.failed_at, known.again_at = failure(error).message, now, now + TRY_AGAIN_S
+        known.times += 1
+
+    def is_failing(self, right: Right) -> bool:
+        """Whether the last request that needed *right* failed: another failure says nothing new of the server."""
+        return right in self._failing
 
     def may_try(self, right: Right) -> bool:
-        """Whether a request that needs *right* makes sense now: one every few seconds while it is missing."""
-        if not self._missing:
-            return True
-        denial = self._missing.get(right)
-        if denial is None:
+        """Whether a request that needs *right* makes sense now: one every few seconds while it is closed."""
+        if not self._missing and not self._failing:
             return True
         now = self._now()
-        if now < denial.again_at:
+        failing = self._failing.get(right)
+        closed = self._missing.get(right) or (failing if failing is not None and failing.closes else None)
+        if closed is None:
+            return True
+        if now < closed.again_at:
             return False
-        denial.again_at = now + TRY_AGAIN_S
+        closed.again_at = now + TRY_AGAIN_S
         return True
 
     def due(self, verb: str) -> list[Right]:
-        """Rights to *verb* that should be tried again, those that were refused longest ago first."""
+        """Rights to *verb* that should be tried again, those that were tried longest ago first."""
         now = self._now()
-        found = [right for right, denial in self._missing.items() if denial.again_at <= now]
-        found.sort(key=lambda right: self._missing[right].refused_at)
-        return [right for right in found if right.verb == verb]
+        refused_at = {
+            right: denial.refused_at for right, denial in self._missing.items() if denial.again_at <= now
+        }
+        failed_at = {
+            right: failing.failed_at
+            for right, failing in self._failing.items()
+            if failing.closes and failing.again_at <= now
+        }
+        found = refused_at | failed_at
+        return sorted((right for right in found if right.verb == verb), key=found.__getitem__)
 
     def forget_old(self) -> None:
         """Drop what nothing has asked for in a while."""
         now = self._now()
-        for right in [right for right, denial in self._missing.items() if now - denial.refused_at > FORGET_S]:
+        refused = [right for right, found in self._missing.items() if now - found.refused_at > FORGET_S]
+        failed = [right for right, found in self._failing.items() if now - found.failed_at > FORGET_S]
+        for right in (*refused, *failed):
             self.granted(right)
 
     def failures(self) -> list[str]:
@@ -146,7 +172,7 @@ def _elsewhere(count: int) -> str:
 
 
 async def try_again(denials: Denials, look_at_some: Callable[[str, str], None]) -> None:
-    """Have one object written for each right to patch that is missing, every few seconds, until cancelled."""
+    """Have an object written for each resource that is closed to patches, every few seconds, until cancelled."""
     while True:
         await asyncio.sleep(TRY_AGAIN_S)
         denials.forget_old()

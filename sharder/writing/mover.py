@@ -53,6 +53,8 @@ FEW_OWNERS: Final = 4
 REST: Final = 4
 """So many times as long as a look at everything took, the next one waits: 10 us an object, and membership may change
 many times a second while names are forged."""
+SOME: Final = 8
+"""Objects brought to try a resource again: one of them is written, some may wait for their owners."""
 _GRAIN_S: Final = 0.001
 """Timers are no finer: what is due within this is due."""
 
@@ -64,6 +66,7 @@ class Mover:
         self._duty = duty
         self._keys = duty.keys
         self._waiting = waiting
+        self._rng = rng
         self._agenda = Agenda(waiting, rng=rng)
         self._pace = pace or Pace(clock=duty.clock, rng=rng)
         self._proofs = Proofs(duty, self._agenda, self._pace, few_owners=self._few_owners, rng=rng)
@@ -101,11 +104,14 @@ class Mover:
         return standing in (Standing.UNKNOWN, Standing.CONTESTED)
 
     def look_at_some(self, resource: str, namespace: str) -> None:
-        """Decide about some object of *resource* in *namespace*, if one waits: a right is to be tried again."""
+        """Decide about some objects of *resource* in *namespace*, if any wait: writing is to be tried again.
+
+        Never the same ones: those that came first may be the ones that cannot be written.
+        """
         begins = self._waiting.area(resource, namespace)
-        found = next((name for name in self._waiting.names() if name.startswith(begins)), None)
-        if found is not None:
-            self.look_at_name(found)
+        found = [name for name in self._waiting.names() if name.startswith(begins)]
+        for name in self._rng.sample(found, min(len(found), SOME)):
+            self.look_at_name(name)
 
     def look_at_all(self) -> None:
         """Decide about everything that waits: membership, namespaces or terms changed."""

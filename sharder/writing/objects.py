@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError, NotFound
+from kubeio.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    ServerFailure,
+)
 from kubeio.models import HasMeta
 from kubeio.program.failures import refusal
 from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch, UpdateDrain, reason_of
@@ -55,8 +64,8 @@ class Outcome(StrEnum):
     """What came of a write.
 
     DONE: written. STALE: the object changed, decide anew on a fresh read. GONE: deleted. LATER: try again. DENIED: the
-    right to write this resource is missing, and `Denials` knows when it makes sense to try again. REFUSED: this object
-    may not be changed (policy, webhook, schema), and `Refusals` knows when to try again.
+    right to write this resource is missing, or such writes fail, and `Denials` knows when it makes sense to try again.
+    REFUSED: this object may not be changed (policy, webhook, schema), and `Refusals` knows when to try again.
     """
 
     DONE = "done"
@@ -119,7 +128,8 @@ class ObjectWriter:
             await self._patch(resource, meta, decision)
         except KubeError as error:
             took_s = time.monotonic() - began
-            self.pace.failed(took_s, error)
+            if not (isinstance(error, ServerFailure) and self._denials.is_failing(right)):
+                self.pace.failed(took_s, error)  # else the resource is unwell, not the server
             outcome = self._failed(meta, right, error)
             if isinstance(error, Invalid):
                 outcome = await self._judged(resource, meta, decision)
@@ -200,6 +210,10 @@ class ObjectWriter:
             case Forbidden():
                 self._denials.denied(right._replace(verb=refused_verb(error, right.verb)), error)
                 return Outcome.DENIED
+            case ServerFailure():
+                self._denials.failed(right, error)
+                self._tell(meta, error)
+                return Outcome.LATER
             case _:
                 self._tell(meta, error)
                 return Outcome.LATER

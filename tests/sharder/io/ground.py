@@ -111,9 +111,12 @@ class Ground:
 
     async def install(self) -> None:
         for path in ("manifests/crds/ringleader.dev_controllerrings.yaml", "examples/website/crd.yaml"):
-            await self.client.create(CRDS, yaml.safe_load((ROOT / path).read_text()), type=bytes)
+            await self.define(path)
         for resource in (CONTROLLER_RINGS, WEBSITES):
             await wait_until(lambda r=resource: self._is_served(r))  # type: ignore[misc] # a default binds the loop's value
+
+    async def define(self, path: str) -> None:
+        await self.client.create(CRDS, yaml.safe_load((ROOT / path).read_text()), type=bytes)
 
     async def _is_served(self, resource: Resource) -> bool:
         try:

@@ -21,6 +21,42 @@ RESOURCES = [
 WORDS = "conversion webhook for v1, Kind=Secret failed: connection refused"
 
 
+async def test_a_resource_whose_patches_fail_is_tried_once_in_a_while_and_the_others_go_on(
+    ground: Ground,
+) -> None:
+    await ground.plane.faults.add(
+        Fault(what="error", code=500, user="sharder-1", verb="patch", resource="secrets", message=WORDS)
+    )
+    await ground.ring(resources=RESOURCES)
+    await ground.shard("a")
+    for number in range(100):
+        await make(ground, SECRETS, f"secret-{number}")
+    async with ground.sharder():
+
+        async def told() -> bool:
+            ready = await ground.condition("Ready")
+            message = str(ready["message"]) if ready.get("reason") == "ResourceFails" else ""
+            return "patch secrets in namespace default: " in message and WORDS in message
+
+        await wait_until(told, within_s=25)
+        (before,) = [fault.hits for fault in await ground.plane.faults.active()]
+        await make(ground, WEBSITES, "one")
+
+        async def is_owned() -> bool:
+            return bool((await ground.owners()).get("one"))
+
+        await wait_until(is_owned)
+        (after,) = [fault.hits for fault in await ground.plane.faults.active()]
+        assert after - before <= 3, "one in five seconds"
+        await ground.plane.faults.clear()
+
+        async def healed() -> bool:
+            ready = await ground.condition("Ready")
+            return ready.get("status") == "True" and all((await ground.owners(SECRETS)).values())
+
+        await wait_until(healed, within_s=25)
+
+
 async def test_a_resource_that_cannot_be_listed_stops_neither_take_over_nor_rebalancing(
     ground: Ground,
 ) -> None:

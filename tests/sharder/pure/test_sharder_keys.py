@@ -7,9 +7,13 @@ import pytest
 
 from kubeio.models import Meta, OwnerReference
 from kubeio.resource import Resource
+from sharder.membership.lives import State
+from sharder.planning.decisions import NOTHING
 from sharder.planning.keys import Controlled, Outsider, RingKinds, Root, essential
+from sharder.planning.planner import Subject, Terms, plan
 from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.views import KEYS, make_meta, make_view
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 CLUSTERS = Resource("example.com", "v1", "clusters", "Cluster", namespaced=False)
@@ -233,3 +237,35 @@ def test_a_tree_belongs_to_the_main_resource_at_its_root_where_the_kinds_tell() 
     role = RING.role(CONFIGMAPS, child("example.com/v1", "Website"))
     assert isinstance(role, Controlled)
     assert (role.kind, role.main) == ("configmaps", "websites.example.com")
+
+
+PAGES_OF_TWO = make_spec(
+    resources=(
+        RingResource(named(WEBSITES), (named(CONFIGMAPS),)),
+        RingResource(named(SECRETS), (named(CONFIGMAPS),)),
+    )
+)
+ONLY_SITES = make_spec(resources=(RingResource(named(WEBSITES), (named(CONFIGMAPS),)),))
+WITHOUT_SITES = {named(kind): kind for kind in (SECRETS, CONFIGMAPS)}
+
+
+def test_what_a_kind_that_is_not_served_may_control_is_left_as_it_is() -> None:
+    kinds = RingKinds(PAGES_OF_TWO, WITHOUT_SITES)
+    assert kinds.unserved == (named(WEBSITES),)
+    assert kinds.resources == (SECRETS, CONFIGMAPS)
+    page = kinds.role(CONFIGMAPS, child("example.com/v1", "Website"))
+    assert page == Outsider(unserved=True)
+    view = make_view({"a-1": State.READY, "dead": State.DEAD}, {"a": "a-1"})
+    for shard, drain in ((None, None), ("a-1", None), ("dead", None), ("a-1", "")):
+        subject = Subject(make_meta("c", shard=shard, drain=drain), page)
+        assert plan(subject, view=view, terms=Terms(), keys=KEYS) == NOTHING
+    assert isinstance(kinds.role(CONFIGMAPS, child("v1", "Secret")), Controlled)
+    assert kinds.role(CONFIGMAPS, child("other.io/v1", "Website")) == Outsider()
+
+
+def test_what_only_a_kind_that_is_not_served_controls_is_no_former_resource_until_the_ring_goes() -> None:
+    served, worked = {named(CONFIGMAPS): CONFIGMAPS}, ONLY_SITES.resources
+    assert RingKinds(ONLY_SITES, served, worked=worked).labelled == ()
+    ending = RingKinds(ONLY_SITES, served, worked=worked, releasing=True)
+    assert (ending.unserved, ending.labelled) == ((), (CONFIGMAPS,))
+    assert ending.role(CONFIGMAPS, child("example.com/v1", "Website")) == Outsider()

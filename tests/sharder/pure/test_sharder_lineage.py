@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from kubeio.errors import KubeError, NotFound, ServerFailure
 from kubeio.labels import RingKeys
 from kubeio.models import HasMeta, Meta, OwnerReference
@@ -83,6 +85,19 @@ async def test_what_follows_an_object_that_nobody_of_the_ring_controls_is_none_o
     page = made(CONFIGMAPS, "page")
     seen = await Server(page).seen(kinds(KeyKind.OWNER), made(SECRETS, "s", below=page))
     assert seen.is_outsider
+
+
+async def test_what_stands_below_a_kind_that_is_not_served_is_not_judged_at_any_depth() -> None:
+    children = (named(CONFIGMAPS), named(SECRETS))
+    jobs = Resource("batch", "v1", "jobs", "Job")
+    spec = make_spec(
+        resources=(RingResource(named(SITES), children), RingResource(named(jobs), children)),
+        key=KeyKind.OWNER,
+    )
+    ring = RingKinds(spec, {named(kind): kind for kind in (jobs, CONFIGMAPS, SECRETS)})
+    page = made(CONFIGMAPS, "page", below=made(SITES, "shop"), shard="a-1")
+    with pytest.raises(ServerFailure, match="not served"):
+        await Server(page).seen(ring, made(SECRETS, "s", below=page))
 
 
 async def test_a_controller_that_is_gone_or_a_namesake_is_told() -> None:

@@ -34,7 +34,7 @@ from sharder.ringspec.scope import EVERYWHERE
 from sharder.ringspec.spec import GroupResource, RingResource
 from sharder.unowned.waiting import Lane, Waiting, WorkKey
 from sharder.writing.duty import Duty
-from sharder.writing.mover import FEW_OBJECTS, Mover
+from sharder.writing.mover import FEW_OBJECTS, SOME, Mover
 from sharder.writing.objects import Outcome
 from sharder.writing.pace import Pace
 from sharder.writing.proofs import APART_S, HURRIED_S, VALID_S
@@ -390,6 +390,22 @@ async def test_an_object_that_may_not_be_written_stays_until_it_is_asked_for_aga
         await asyncio.sleep(1)
         assert [sent.name for sent in ring.objects.sent] == ["one", "one"]
         assert len(ring.waiting) == 0
+
+
+async def test_a_closed_resource_is_tried_with_other_objects_each_time() -> None:
+    """Those that came first may be the ones that cannot be written."""
+    names = [f"site-{number}" for number in range(3 * SOME)]
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.objects.answers |= dict.fromkeys(names, Outcome.DENIED)
+        for name in names:
+            ring.shows(ring.objects.put(make_meta(name)))
+        await asyncio.sleep(10)
+        ring.objects.sent.clear()
+        for _ in range(20):
+            ring.mover.look_at_some(WEBSITES.group_resource, "ns")
+            await asyncio.sleep(1)
+        assert len(ring.objects.sent) == 20 * SOME
+        assert {sent.name for sent in ring.objects.sent} == set(names)
 
 
 async def test_a_write_that_met_another_version_is_decided_anew_with_new_evidence() -> None:

@@ -20,7 +20,7 @@ from kubeio.rest.answers import Page
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder, Regarding
 from sharder.membership.lives import State
-from sharder.membership.view import View
+from sharder.membership.view import LifeView, View
 from sharder.metrics import SharderMetrics
 from sharder.moving import rebalance
 from sharder.moving.budget import DrainBudget
@@ -203,7 +203,7 @@ class Ring:
         return WEBSITES if work.resource == WEBSITES.group_resource else CONFIGMAPS
 
     def terms(self) -> Terms:
-        return Terms(paused=self.paused)
+        return Terms(paused=self.paused, releasing=self.releasing)
 
     def has_converged(self) -> bool:
         return self.rebalance.is_converged
@@ -274,6 +274,43 @@ async def test_a_clean_circle_is_convergence_and_nothing_more_is_read() -> None:
         assert ring.has_converged()
         assert ring.rebalance.last_seen == 2
         assert ring.server.circles == 1
+
+
+def with_stranger(view: View) -> View:
+    """*view*, and a name under care that no shard's Lease ever bore."""
+    forged = LifeView("forged", "forged", State.CONTESTED, False, False, 0.0, 15, had_lease=False)
+    return replace(view, lives={**view.lives, "forged": forged})
+
+
+async def test_a_forged_name_keeps_a_ring_neither_from_converging_nor_from_moving_the_others() -> None:
+    ring = Ring(with_stranger(TWO))
+    ring.server.own(OF_A, "forged")
+    ring.server.own(OF_B, "a-1")
+    async with passing(ring):
+        await asyncio.sleep(10)
+        assert ring.server.asked == [(OF_B, "b-1")]
+        ring.acknowledge(OF_B)
+        await asyncio.sleep(60)
+        assert ring.has_converged()
+        assert ring.rebalance.knows(WorkKey(WEBSITES.group_resource, ObjectKey("ns", OF_A))), "the mover's"
+
+
+async def test_a_name_that_lost_its_lease_keeps_a_ring_from_converging() -> None:
+    lost = LifeView("lost", "lost", State.CONTESTED, False, False, 0.0, 15)
+    ring = Ring(replace(TWO, lives={**TWO.lives, "lost": lost}))
+    ring.server.own(OF_A, "lost")
+    async with passing(ring):
+        await asyncio.sleep(60)
+        assert not ring.has_converged()
+
+
+async def test_a_ring_that_is_given_up_is_not_done_while_a_forged_name_stands() -> None:
+    ring = Ring(with_stranger(TWO))
+    ring.releasing = True
+    ring.server.own(OF_A, "forged")
+    async with passing(ring):
+        await asyncio.sleep(60)
+        assert not ring.has_converged()
 
 
 async def test_a_circle_that_found_something_is_no_convergence() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kubeio.errors import Forbidden, Invalid, KubeError
+from kubeio.errors import Forbidden, Invalid, KubeError, ServerFailure
 from kubeio.models import HasMeta, Meta
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
@@ -18,7 +18,7 @@ from sharder.metrics import SharderMetrics
 from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
 from sharder.planning.keys import RingKinds
 from sharder.ringspec.spec import GroupResource
-from sharder.unowned.denials import Denials
+from sharder.unowned.denials import TRY_AGAIN_S, Denials
 from sharder.writing.objects import ObjectWriter, Outcome
 from sharder.writing.refusals import LONGEST_RETRY_S, MOST, TOLD, Refusals
 from tests.sharder.pure.story import make_spec
@@ -28,6 +28,7 @@ from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
 pytestmark = pytest.mark.looptime
 
 SCHEMA = Invalid("PATCH", status=422, reason="Invalid", message='spec.size: Invalid value: "hunter2"')
+WEBHOOK = ServerFailure("PATCH", status=500, reason="InternalError", message="failed calling webhook")
 POLICY = "websites \"x\" is forbidden: ValidatingAdmissionPolicy 'labels' denied request: labels are frozen"
 
 
@@ -56,11 +57,12 @@ class Writing:
         clock = LoopClock()
         spec = make_spec()
         self.told: list[str] = []
+        self.denials = Denials(now=clock.now, on_change=lambda right, missing: self.told.append(str(right)))
         self.writer = ObjectWriter(
             cast(Client, self.server),
             KEYS,
             kinds=RingKinds(spec, {GroupResource("example.com", "websites"): WEBSITES}),
-            denials=Denials(now=clock.now, on_change=lambda right, missing: self.told.append(str(right))),
+            denials=self.denials,
             refusals=Refusals(
                 now=clock.now,
                 rng=random.Random(1),
@@ -131,6 +133,51 @@ async def test_a_policy_that_denies_one_object_is_no_missing_right_of_its_resour
     other = Writing(make_meta("y"))
     other.server.error = None
     assert await other.write(Assign("a-1")) is Outcome.DONE
+
+
+async def test_patches_of_one_resource_that_fail_push_the_limit_of_all_writes_back_once() -> None:
+    writing = Writing(make_meta("x"))
+    first = writing.writer.pace.limit
+    writing.server.error = WEBHOOK
+    for _ in range(600):
+        await writing.write(Assign("a-1"))
+        assert writing.writer.pace.limit >= first // 2
+        await asyncio.sleep(0.1)
+
+
+async def test_a_resource_whose_patches_fail_is_tried_once_in_a_while_and_told_until_one_succeeds() -> None:
+    writing = Writing(make_meta("x"))
+    writing.server.error = WEBHOOK
+    for _ in range(40):
+        assert await writing.write(Assign("a-1")) in (Outcome.LATER, Outcome.DENIED)
+        await asyncio.sleep(0.1)
+    tried = writing.server.patches
+    for _ in range(600):
+        await writing.write(Assign("a-1"))
+        await asyncio.sleep(0.1)
+    assert 60 / TRY_AGAIN_S - 2 <= writing.server.patches - tried <= 60 / TRY_AGAIN_S + 1
+    (told,) = writing.denials.failures()
+    assert told.startswith("patch websites.example.com in namespace ns: ")
+    assert "failed calling webhook" in told
+    elsewhere = msgspec.structs.replace(writing.meta, namespace="elsewhere")
+    writing.server.error = None
+    assert await writing.writer.write(WEBSITES, elsewhere, Assign("a-1")) is Outcome.DONE, "at once"
+    await asyncio.sleep(TRY_AGAIN_S)
+    assert writing.denials.due("patch")
+    assert await writing.write(Assign("a-1")) is Outcome.DONE
+    assert writing.told == ["patch websites.example.com in namespace ns"], "what waits is looked at"
+    assert writing.denials.failures() == []
+
+
+async def test_a_failure_that_lasts_for_a_moment_closes_nothing() -> None:
+    writing = Writing(make_meta("x"))
+    writing.server.error = WEBHOOK
+    for _ in range(20):
+        assert await writing.write(Assign("a-1")) is Outcome.LATER
+        await asyncio.sleep(0.1)
+    writing.server.error = None
+    assert await writing.write(Assign("a-1")) is Outcome.DONE
+    assert writing.told == []
 
 
 async def test_what_is_remembered_of_refusals_is_bounded() -> None:

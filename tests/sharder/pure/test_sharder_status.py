@@ -30,6 +30,16 @@ def condition(kind: str, view: View, progress: Progress = IDLE) -> Condition:
     return next(one for one in plan_conditions(view, progress) if one.type == kind)
 
 
+def test_objects_whose_labels_name_nobody_are_told_and_leave_the_ring_balanced() -> None:
+    forged = replace(IDLE, unassigned=16_000, strangers=16_000)
+    balanced = condition("Balanced", TWO, forged)
+    assert (balanced.status, balanced.reason) == (True, "Converged")
+    assert "16,000 objects wait since their labels name no shard" in balanced.message
+    assert not condition("Balanced", TWO, replace(forged, unassigned=16_001)).status
+    releasing = condition("Releasing", TWO, replace(forged, released=3))
+    assert "16,000 objects wait" in releasing.message
+
+
 def test_a_former_controller_that_leads_beside_the_ring_is_named() -> None:
     ready = condition("Ready", TWO, replace(IDLE, former_holder="old-1"))
     assert (ready.status, ready.reason) == (False, "FormerController")

@@ -109,3 +109,15 @@ def test_a_shard_that_was_only_not_seen_yet_comes_into_the_selector_with_its_lea
     story.join("c-00000001", member="c")
     story.read()
     assert "c-00000001" in story.view().selector_names
+
+
+def test_names_that_no_shard_had_change_no_version_of_the_ring() -> None:
+    """A pass begins anew with each version: names that come and go would keep it from ever ending."""
+    story = ring(max_lease_duration_s=2)
+    before = story.view().ring_version
+    for number in range(5):
+        report(story, 20, first=20 * number)
+        story.labelled.update(story.view().lives)
+        story.run(3)
+        assert story.view().standing(f"forged-{20 * number}") is Standing.DEAD
+    assert story.view().ring_version == before
