@@ -99,9 +99,9 @@ def plan_conditions(view: View, progress: Progress) -> list[Condition]:
     return [*conditions, _releasing(progress)] if is_releasing else conditions
 
 
-def unserved(kind: GroupResource) -> str:
-    """What the condition says of a resource that the server does not serve."""
-    return f"{kind} is not served: create its definition, or take it out of spec.resources"
+def unserved(kind: GroupResource, remedy: str) -> str:
+    """What the condition says of a resource that the server does not serve. *remedy*: what may have been meant."""
+    return f"{str(kind)!r} is not served: {remedy}, or take it out of spec.resources"
 
 
 def refused_conditions(reason: str, message: str) -> list[Condition]:

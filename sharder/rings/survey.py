@@ -16,7 +16,6 @@ from sharder.rings.status import (
     Rebalanced,
     plan_conditions,
     plan_status,
-    unserved,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class Survey:
             is_converged=self._rebalance.is_converged,
             paused=self._duty.spec.paused,
             denied=self._duty.denials.messages(),
-            failing=[*map(unserved, self._duty.kinds.unserved), *self._duty.denials.failures()],
+            failing=[*self._duty.unserved, *self._duty.denials.failures()],
             last=self._last,
             rebalanced=self._rebalanced,
             removed=self._removed(),

@@ -26,7 +26,7 @@ from sharder.moving.rebalance import Rebalance
 from sharder.planning.keys import RingKinds
 from sharder.rings.finalizer import WORKED_AS, keep_ring, let_go, watch_former, watch_former_namespaces
 from sharder.rings.reporter import Reporter
-from sharder.rings.status import IMPLEMENTATION, refused_conditions
+from sharder.rings.status import IMPLEMENTATION, refused_conditions, unserved
 from sharder.rings.survey import Survey
 from sharder.ringspec.config import immutable_changes, parse_ring, worked_as
 from sharder.ringspec.worked import read_worked, united
@@ -99,6 +99,8 @@ class RingWork:
         self._stage = stage
         self._outlets = outlets or Outlets.of(client, clock=clock, rng=rng)
         self._changed = asyncio.Event()
+        self._remedies: dict[GroupResource, str] = {}
+        """What may have been meant by the resources that were not served."""
         self._is_leading = False
         self._worked_as = ""
         self._roster: Roster | None = None
@@ -187,11 +189,11 @@ class RingWork:
         """What the server serves of *entries*."""
         found = {}
         for kind in dict.fromkeys(kind for entry in entries for kind in (entry.main, *entry.controlled)):
-            resource = await self._served(kind)
-            if resource is None:
+            try:
+                found[kind] = await self._discovery.resolve(str(kind))
+            except InputError as error:
                 log.warning("resource is not served", ring=self.name, resource=str(kind))
-            else:
-                found[kind] = resource
+                self._remedies[kind] = error.remedy
         return found
 
     async def _served(self, kind: GroupResource) -> Resource | None:
@@ -330,6 +332,7 @@ class RingWork:
             events=events,
             ring=self._home.regarding,
             clock=self._clock,
+            unserved=[unserved(kind, self._remedies[kind]) for kind in kinds.unserved],
             releasing=releasing,
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sharder.planning.planner import Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kubeio.clock import Clock
     from kubeio.labels import RingKeys
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:
-    """*releasing*: the ring is being deleted, so every object is given up."""
+    """What mover, handoffs and passes of one ring share.
+
+    *unserved*: a sentence for each resource that is not served.
+    *releasing*: the ring is being deleted, so every object is given up.
+    """
 
     spec: RingSpec
     kinds: RingKinds
@@ -45,6 +49,7 @@ class Duty:
     events: EventRecorder
     ring: Regarding
     clock: Clock
+    unserved: Sequence[str] = ()
     releasing: bool = False
 
     @property
