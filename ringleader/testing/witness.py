@@ -248,12 +248,18 @@ def foreign_writes(
 def _foreign_creates(
     writes: Iterable[Write], *, keys: RingKeys, resources: Collection[str], replicas: Collection[str]
 ) -> Iterator[ForeignWrite]:
-    """Creates of replicas that bear another name than their controller bore at that version of the log."""
+    """Creates of replicas that bear another name than their controller bore at that version of the log.
+
+    A controller that is gone has no owner any more: what is created for it is the garbage collector's.
+    """
     label_of: dict[str, str] = {}
     for write in writes:
         if not accepted(write) or write.resource not in resources:
             continue
-        label = (write.labels_after or {}).get(keys.shard, "")
+        if write.labels_after is None:
+            label_of.pop(write.uid, None)
+            continue
+        label = write.labels_after.get(keys.shard, "")
         above = label_of.get(write.controller) if write.controller else None
         if write.verb == "create" and write.user in replicas and above is not None and above != label:
             yield ForeignWrite(write, above)

@@ -80,6 +80,8 @@ class Membership:
         self._forced: set[str] = set()
         self._orphan_checks: dict[str, float] = {}
         self._orphaned: set[str] = set()
+        self._releasing = False
+        self._complete_since = float("inf")
         self._silent_takes: dict[str, float] = {}
         self._flapping = Flapping()
         self._places = Places(settle_s=spec.settle_s)
@@ -97,9 +99,13 @@ class Membership:
 
     # ---- what the API showed ----------------------------------------------------------------------------------
 
-    def configure(self, spec: RingSpec) -> None:
-        """Work under a newer version of the same ring (its domain and lease namespace are immutable)."""
+    def configure(self, spec: RingSpec, *, releasing: bool = False) -> None:
+        """Work under a newer version of the same ring (its domain and lease namespace are immutable).
+
+        *releasing*: the ring is being deleted, so no object gets an owner any more.
+        """
         self._spec = spec
+        self._releasing = releasing
         self._places.settle_s = spec.settle_s
         for name, life in self._lives.items():
             if life.lease is not None:
@@ -248,6 +254,10 @@ class Membership:
             if gap_s > life.patience_s:
                 self._lives[name] = replace(life, counted_from=max(life.counted_from, at))
 
+    def note_watch(self, *, since: float) -> None:
+        """The Lease watch shows every version after the list begun at *since*; infinity: it lists anew."""
+        self._complete_since = since
+
     def note_gap(self) -> None:
         """Our reads failed for a while, for certain: nothing counts until the next fresh one."""
         self._sight.note_gap()
@@ -307,7 +317,14 @@ class Membership:
         lives = {life.name: self._life_view(life) for life in self._lives.values()}
         places = self._places.current()
         fates = {name: standing_of(life.state) for name, life in lives.items() if life.had_lease}
-        content = (fates, frozenset(self._foreign), places, self._ring, self._rings)
+        content = (
+            fates,
+            frozenset(self._foreign),
+            places,
+            self._ring,
+            self._rings,
+            self._unknown_are_dead,
+        )
         if content != self._last_ring_content:
             self._ring_version += 1
             self._last_ring_content = content
@@ -324,6 +341,7 @@ class Membership:
             problems=self._problems(),
             mains=tuple(str(entry.main) for entry in self._spec.resources),
             rings=self._rings,
+            unknown_are_dead=self._unknown_are_dead,
         )
         if self._last is None or replace(self._last, version=0, at=0.0) != replace(view, version=0, at=0.0):
             self._version += 1
@@ -386,6 +404,8 @@ class Membership:
         self._buried = {name: entry for name, entry in self._buried.items() if entry[1] > horizon}
         self._silent_takes = {m: at for m, at in self._silent_takes.items() if at > horizon}
         self._deferred = {name: at for name, at in self._deferred.items() if at > self._now - DEFERRED_S}
+        if self._unknown_are_dead:
+            self._lives = {n: life for n, life in self._lives.items() if life.had_lease or life.lease}
         strangers = [life for life in self._lives.values() if not life.had_lease]
         undead = sum(1 for life in strangers if life.state(self._sight.fresh_at) is not State.DEAD)
         self._admissible = max(0, min(MOST_STRANGERS - undead, MOST_TOMBSTONES - len(strangers)))
@@ -504,6 +524,16 @@ class Membership:
     def _contested_until(self, life: Life) -> float:
         return life.entered_at + max(self._spec.max_lease_duration_s, life.patience_s)
 
+    @property
+    def _every_life_seen_at(self) -> float:
+        """From then on a name that is not known has no process: one whose Lease went before has stopped."""
+        return self._complete_since + self._spec.max_lease_duration_s
+
+    @property
+    def _unknown_are_dead(self) -> bool:
+        """No tombstone is needed: no object gets an owner that a late birth under such a name could meet."""
+        return self._releasing and self._synced and self._now >= self._every_life_seen_at
+
     def _orphan_check_at(self, life: Life) -> float:
         return self._orphan_checks.get(life.name, life.entered_at + ORPHAN_AFTER_S)
 
@@ -568,6 +598,8 @@ class Membership:
         if settles_at is not None:
             yield settles_at
         yield self._sight.unbroken_since + self._spec.start_delay_s
+        if self._releasing:
+            yield self._every_life_seen_at
         for life in self._lives.values():
             if life.is_held:
                 yield from (life.counted_from + n * life.patience_s for n in (1, DURATIONS, DURATIONS + 1))

@@ -8,6 +8,7 @@ their views and their evidence.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from itertools import compress
 from typing import TYPE_CHECKING, Final
@@ -29,7 +30,7 @@ from kubeio.errors import (
 from kubeio.leases.lease import Leases, decode_lease
 from kubeio.resource import LEASES, Resource
 from kubeio.watches.versions import is_older, newest
-from kubeio.watches.watch import Bookmark, Changed, Gap, ListDone, Listed, ListWatch, Removed
+from kubeio.watches.watch import Bookmark, Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed
 from sharder.membership.evidence import Evidence
 from sharder.membership.intents import (
     ClearContested,
@@ -182,11 +183,11 @@ class Roster:
         self._acting = acting
         self._stirred.set()
 
-    def configure(self, spec: RingSpec, resources: Sequence[Resource]) -> None:
-        """Work under a newer spec of the same ring."""
+    def configure(self, spec: RingSpec, resources: Sequence[Resource], *, releasing: bool = False) -> None:
+        """Work under a newer spec of the same ring; *releasing*: it is being deleted."""
         self._spec = spec
         self._orphans.resources = resources
-        self.membership.configure(spec)
+        self.membership.configure(spec, releasing=releasing)
         self._stirred.set()
 
     # ---- loops ------------------------------------------------------------------------------------------------
@@ -194,6 +195,7 @@ class Roster:
     async def run(self) -> None:
         """Read, decide, publish, write; until cancelled. Raises HistoryWentBack, inside a group."""
         self._read_at = self._clock.now()
+        self.membership.note_watch(since=math.inf)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch(), name=f"leases watch {self._spec.name}")
@@ -215,8 +217,12 @@ class Roster:
             clock=self._clock,
             rng=self._rng,
         )
+        list_began_at = math.inf
         async for event in watch.events():
             match event:
+                case ListStarted():
+                    list_began_at = self._clock.now()
+                    self.membership.note_watch(since=math.inf)
                 case Listed(objects=objects):
                     for item in objects:
                         self._observe(decode_lease(item.raw))
@@ -225,12 +231,14 @@ class Roster:
                 case Removed(object=item):
                     self._newest = newest(self._newest, item.meta.resource_version)
                     await self._look_again(item.meta.name)
-                case Bookmark(resource_version=version) | ListDone(resource_version=version):
+                case ListDone(resource_version=version):
+                    self._newest = newest(self._newest, version)
+                    self.membership.note_watch(since=list_began_at)
+                    self._stirred.set()
+                case Bookmark(resource_version=version):
                     self._newest = newest(self._newest, version)
                 case Gap(error=error):
                     log.warning("lease watch interrupted", ring=self._spec.name, error=str(error))
-                case _:
-                    pass
 
     async def _look_again(self, name: str) -> None:
         """A Lease left the watch: deleted, or its ring label was edited away. A GET tells which."""

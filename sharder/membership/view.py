@@ -123,6 +123,8 @@ class View:
     mains: tuple[str, ...] = ()
     rings: Mapping[str, HashRing | None] = field(default_factory=dict)
     """The ring of each main resource that not every member works; None: nobody does. For all others it is `ring`."""
+    unknown_are_dead: bool = False
+    """The ring is being deleted, and no process works under a name that `lives` lacks (protocol, section 7)."""
 
     @property
     def unworked(self) -> tuple[str, ...]:
@@ -203,7 +205,8 @@ class View:
         """What *name* as a shard label means. A value that cannot be a Lease's name is dead."""
         life = self.lives.get(name)
         if life is None:
-            return Standing.DEAD if name in self.foreign or not is_shard_name(name) else Standing.UNKNOWN
+            is_dead = self.unknown_are_dead or name in self.foreign or not is_shard_name(name)
+            return Standing.DEAD if is_dead else Standing.UNKNOWN
         return standing_of(life.state)
 
     def is_stranger(self, name: str) -> bool:

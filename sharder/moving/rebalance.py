@@ -201,7 +201,7 @@ class Rebalance:
             await self._look_at_page(resource, [meta], circle)
 
     async def _go_round(self) -> None:
-        idle, version = 0, self._ring_version
+        idle, stripped, version = 0, 0, self._ring_version
         while True:
             self._nudged.clear()
             if version != self._ring_version:
@@ -220,7 +220,9 @@ class Rebalance:
                 self._converge(circle)
                 await self._wait_for_work(at_most_s=None if circle.whole else LONGEST_RETRY_S)
             else:
-                is_idle = not circle.asked and not len(self._handoffs)
+                was_idle = stripped == self._duty.objects.stripped
+                stripped = self._duty.objects.stripped
+                is_idle = was_idle and not circle.asked and not len(self._handoffs)
                 idle = idle + 1 if is_idle and circle.ring_version == self._ring_version else 0
                 await self._wait_for_progress(circle, idle)
 

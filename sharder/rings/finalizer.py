@@ -113,13 +113,26 @@ async def let_go(
     *withdrawn*: no object can get its label at admission any more.
 
     A contested Lease counts: its process may not have noticed yet, and an assignment that was on its way when the
-    ring was given up would find it at work beside the former controller.
+    ring was given up would find it at work beside the former controller. The Leases are read once more at the end: a
+    shard that was born meanwhile may have found its name on an object.
     """
     await withdrawn.wait()
     while True:
-        if rebalance.is_converged and rebalance.last_seen == 0 and not roster.view.may_be_worked:
+        is_free = rebalance.is_converged and rebalance.last_seen == 0
+        if is_free and await _has_no_worker(roster, name):
             break
         await asyncio.sleep(LOOK_S)
     await activation.give_back()
     await home.leave()
     log.info("ring let go", ring=name)
+
+
+async def _has_no_worker(roster: Roster, ring: str) -> bool:
+    """Whether no process can work on the ring's objects any more."""
+    if roster.view.may_be_worked:
+        return False
+    try:
+        return not (await roster.evidence()).held
+    except KubeError as error:
+        log.warning("leases could not be read", ring=ring, error=str(error))
+        return False

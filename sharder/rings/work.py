@@ -242,7 +242,7 @@ class RingWork:
                 rng=self._rng,
                 objects=self._client,
             )
-        self._roster.configure(spec, kinds.labelled)
+        self._roster.configure(spec, kinds.labelled, releasing=self._is_deleted())
         self._roster.act(self._is_leading and self._is_ours())
         return self._roster
 

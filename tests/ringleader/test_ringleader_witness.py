@@ -56,7 +56,7 @@ def lease(t: float, name: str, holder: str, *, user: str, verb: str = "update", 
 
 
 def patch(t: float, user: str, label: str | None, *, code: int = 200, verb: str = "patch") -> Write:
-    labels = None if label is None else {KEYS.shard: label}
+    labels = {} if label is None else {KEYS.shard: label}
     return Write(
         seq=int(t * 10),
         t=t,
@@ -160,6 +160,7 @@ CREATED = msgspec.structs.replace(
     labels_after={KEYS.shard: "a-1"},
     controller="u1",
 )
+GONE = msgspec.structs.replace(patch(2.5, "b", "b-1", verb="delete"), subresource="", labels_after=None)
 
 
 @pytest.mark.parametrize(
@@ -167,6 +168,7 @@ CREATED = msgspec.structs.replace(
     [
         ([patch(2, "a", "a-1"), CREATED], []),
         ([CREATED], []),  # its controller is not in the log
+        ([patch(2, "b", "b-1"), GONE, CREATED], []),  # its controller is gone
         ([patch(2, "b", "b-1"), CREATED], ["its controller bore the name b-1"]),
         ([patch(2, "s", None), CREATED], ["its controller bore no name"]),
         ([patch(2, "b", "b-1"), msgspec.structs.replace(CREATED, code=409)], []),

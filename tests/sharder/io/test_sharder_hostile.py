@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from devcluster.embedded.faults import Fault
+from kubeio.leases.lease import Leases
 from kubeio.models import HasMeta
 from kubeio.resource import CONTROLLER_RINGS
+from sharder.membership.membership import MOST_STRANGERS
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, wait_until
 from tests.sharder.io.owners import owners_that_pass_on
 from tests.sharder.io.test_sharder_placing import two_shards
@@ -84,3 +88,38 @@ async def test_a_controller_that_cannot_be_read_keeps_no_other_object_from_its_p
         assert not await is_balanced(ground), "one object could not be judged"
         await ground.plane.faults.clear()
         await wait_until(lambda: is_balanced(ground), within_s=40)
+
+
+async def test_forged_names_keep_a_deleted_ring_for_one_lease_duration(ground: Ground) -> None:
+    await ground.ring()
+    for number in range(150):
+        await ground.site(f"forged-{number}", labels={KEYS.shard: f"forged-{number}-0badcafe"})
+    async with ground.sharder():
+        await wait_until(ground.status)
+        await ground.client.delete(CONTROLLER_RINGS, RING)
+
+        async def gone() -> bool:
+            return not await ground.exists(CONTROLLER_RINGS, RING)
+
+        await wait_until(gone, within_s=15)
+    assert set((await ground.owners()).values()) == {""}
+    leases, _ = await Leases(ground.client, "default").list()
+    assert len(leases) < MOST_STRANGERS
+
+
+async def test_a_ring_goes_only_after_a_fresh_read_of_its_leases(ground: Ground) -> None:
+    """A shard that was born unseen may have found its name on an object before the label went."""
+    await ground.ring()
+    async with ground.sharder():
+        await wait_until(ground.status)
+        fault = Fault(what="error", user="sharder-1", verb="list", resource="leases.coordination.k8s.io")
+        await ground.plane.faults.add(fault)
+        await ground.client.delete(CONTROLLER_RINGS, RING)
+        await asyncio.sleep(3)
+        assert await ground.exists(CONTROLLER_RINGS, RING)
+        await ground.plane.faults.clear()
+
+        async def gone() -> bool:
+            return not await ground.exists(CONTROLLER_RINGS, RING)
+
+        await wait_until(gone)

@@ -43,7 +43,11 @@ async def test_an_assignment_under_way_does_not_land_in_a_namespace_that_was_des
     before = await ground.site("waits", namespace="tenant")  # nobody is there to own it
     elsewhere = await ground.site("never-ours")
     async with ground.sharder():
-        await wait_until(ground.status)
+
+        async def is_wanted() -> bool:
+            return (await ground.status()).get("unassigned") == 1
+
+        await wait_until(is_wanted)
         await ground.label_namespace("tenant", {"team": "theirs"})
         await until_touched(ground, before)
         with pytest.raises(Conflict):

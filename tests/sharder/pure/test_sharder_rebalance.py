@@ -91,6 +91,7 @@ class Server:
     """Objects with an owner, listed one page per object and half a second; owners answer when the test says so."""
 
     def __init__(self) -> None:
+        self.stripped = 0
         self.objects: dict[str, Meta] = {}
         self.pages_of_sites: dict[str, Meta] = {}
         self.asked: list[tuple[str, str]] = []

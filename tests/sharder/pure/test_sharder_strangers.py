@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sharder.membership.intents import CreateTombstone
@@ -121,3 +122,68 @@ def test_names_that_no_shard_had_change_no_version_of_the_ring() -> None:
         story.run(3)
         assert story.view().standing(f"forged-{20 * number}") is Standing.DEAD
     assert story.view().ring_version == before
+
+
+NAME = "forged-0"
+"""The first name that `report` reports."""
+
+
+def given_up(**spec: Any) -> Story:
+    """A ring that is being deleted, its Leases watched without a gap from now on."""
+    story = ring(**spec)
+    story.machine.configure(story.spec, releasing=True)
+    story.machine.note_watch(since=story.at)
+    return story
+
+
+def test_a_name_without_a_lease_is_dead_once_a_ring_that_goes_has_seen_every_life() -> None:
+    story = given_up(max_lease_duration_s=20)
+    report(story, 1)
+    story.run(19)
+    assert story.view().standing("never-reported") is Standing.UNKNOWN
+    before = story.view().ring_version
+    story.run(1.5)
+    assert story.view().standing("never-reported") is Standing.DEAD
+    assert story.view().ring_version > before, "every object is looked at again"
+    assert story.view().standing("a-00000001") is Standing.LIVE
+
+
+def test_a_name_without_a_lease_stays_unknown_while_its_ring_stays() -> None:
+    story = ring(max_lease_duration_s=20)
+    story.machine.note_watch(since=story.at)
+    story.run(25)
+    assert story.view().standing(NAME) is Standing.UNKNOWN
+
+
+def test_lives_may_have_been_missed_when_the_watch_lists_anew() -> None:
+    story = given_up(max_lease_duration_s=20)
+    story.run(15)
+    story.machine.note_watch(since=math.inf)
+    story.run(10)
+    assert story.view().standing(NAME) is Standing.UNKNOWN
+    story.machine.note_watch(since=story.at)
+    story.run(15)
+    assert story.view().standing(NAME) is Standing.UNKNOWN
+    story.run(6)
+    assert story.view().standing(NAME) is Standing.DEAD
+
+
+def test_a_lease_deleted_by_hand_is_contested_although_its_ring_goes() -> None:
+    story = given_up(max_lease_duration_s=20)
+    story.run(19)
+    story.delete("a-00000001")
+    story.read()
+    story.run(2)
+    assert story.view().standing("a-00000001") is Standing.CONTESTED
+    assert story.view().standing(NAME) is Standing.DEAD
+
+
+def test_a_tombstone_that_is_refused_does_not_keep_a_ring_that_goes() -> None:
+    story = given_up(max_lease_duration_s=20)
+    story.acting = False
+    report(story, 3)
+    story.machine.tombstone_refused(NAME, why="forbidden")
+    story.run(21)
+    assert story.view().may_be_worked == {"a-00000001", "b-00000001"}
+    assert not story.view().problems
+    assert not story.decide()
