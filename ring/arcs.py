@@ -40,6 +40,16 @@ class ArcTable(NamedTuple):
         page = position >> self.page_shift
         return bisect_left(self.ends, position, self.pages[page], self.pages[page + 1])
 
+    def tokens(self) -> TokenTable:
+        """The tokens of which the arcs were made: the ends of all rows but the cuts."""
+        points, members = array("Q"), array("I")
+        begin = 0
+        for cut in [*sorted(self.cuts), len(self.ends)]:
+            points += self.ends[begin:cut]
+            members += self.owners[begin:cut]
+            begin = cut + 1
+        return TokenTable(points, members)
+
     def token_row(self, row: int) -> int:
         """The first row, from *row* on clockwise, that ends at a token."""
         row %= len(self.ends)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ring.hashing import HASH_SPACE, hash_virtual_nodes
@@ -42,23 +42,49 @@ def member_tokens(member: str, count: int) -> array[int]:
     return array("Q", sorted(hash_virtual_nodes(member, count)))
 
 
-def merge_tokens(tokens_by_member: Sequence[array[int]]) -> TokenTable:
-    """One table of all tokens, ties in order of the members.
+class Kept(NamedTuple):
+    """A table of another ring, some of whose tokens stay."""
+
+    table: TokenTable
+    indices: Sequence[int]
+    """By the member's index in *table*: its index from now on, or `GONE`."""
+
+
+GONE: Final = -1
+
+
+def merge_tokens(tokens_by_member: Mapping[int, array[int]], kept: Kept | None = None) -> TokenTable:
+    """One table of the tokens of each member, by its index, and of those *kept*; ties in order of the members.
 
     Point and index are packed into one int: sorting ints takes a third of the time that sorting pairs takes,
-    and the members' tokens come as sorted runs, which the sort only has to merge. Many tokens are merged in slices
-    of the hash space: packed all at once, a million would take 45 MB.
+    and tokens come as sorted runs, which the sort only has to merge. Many tokens are merged in slices of the
+    hash space: packed all at once, a million would take 45 MB.
     """
     points, indices = array("Q"), array("I")
-    slices = 1 + sum(map(len, tokens_by_member)) // _SLICE
-    begins = [0] * len(tokens_by_member)
+    count = sum(map(len, tokens_by_member.values())) + (len(kept.table.points) if kept else 0)
+    slices = 1 + count // _SLICE
+    begins = dict.fromkeys(tokens_by_member, 0)
+    kept_until = 0
     for number in range(1, slices + 1):
         end = HASH_SPACE * number // slices
         packed: list[int] = []
-        for index, tokens in enumerate(tokens_by_member):
+        if kept is not None:
+            begin, kept_until = kept_until, bisect_left(kept.table.points, end, kept_until)
+            packed += _packed(kept, begin, kept_until)
+        for index, tokens in tokens_by_member.items():
             begin, begins[index] = begins[index], bisect_left(tokens, end, begins[index])
             packed += [point << _INDEX_BITS | index for point in tokens[begin : begins[index]]]
         packed.sort()
         points += array("Q", [item >> _INDEX_BITS for item in packed])
         indices += array("I", [item & _INDEX_MASK for item in packed])
     return TokenTable(points, indices)
+
+
+def _packed(kept: Kept, begin: int, end: int) -> list[int]:
+    """Point and new index of the tokens from *begin* to *end* that stay."""
+    rows = zip(
+        kept.table.points[begin:end],
+        map(kept.indices.__getitem__, kept.table.members[begin:end]),
+        strict=True,
+    )
+    return [point << _INDEX_BITS | index for point, index in rows if index != GONE]

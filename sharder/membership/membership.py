@@ -317,14 +317,9 @@ class Membership:
         lives = {life.name: self._life_view(life) for life in self._lives.values()}
         places = self._places.current()
         fates = {name: standing_of(life.state) for name, life in lives.items() if life.had_lease}
-        content = (
-            fates,
-            frozenset(self._foreign),
-            places,
-            self._ring,
-            self._rings,
-            self._unknown_are_dead,
-        )
+        filled = {member: place for member, place in places.items() if member in (self._ring or ())}
+        rings = (self._ring, self._rings)  # a member that is not on them yet is no object's place
+        content = (fates, frozenset(self._foreign), filled, rings, self._unknown_are_dead)
         if content != self._last_ring_content:
             self._ring_version += 1
             self._last_ring_content = content

@@ -56,6 +56,8 @@ MAX_DEFERRED: Final = 5000
 MAX_DISPLACED: Final = 10_000
 """Roots remembered as not at their place, a megabyte; with more, what they control waits for a later circle."""
 RETRY_S: Final = 1.0
+ANEW_S: Final = 0.1
+"""A circle that the ring changed under is over; the next one begins this much later."""
 MAX_MISLED: Final = 1_000
 """Objects remembered that were passed on to where they do not belong; with more, a circle finds the rest."""
 CORRECT_EVERY_S: Final = 0.5
@@ -219,11 +221,13 @@ class Rebalance:
             if circle.clean and not len(self._handoffs) and circle.ring_version == self._ring_version:
                 self._converge(circle)
                 await self._wait_for_work(at_most_s=None if circle.whole else LONGEST_RETRY_S)
+            elif circle.ring_version != self._ring_version:
+                await asyncio.sleep(ANEW_S)
             else:
                 was_idle = stripped == self._duty.objects.stripped
                 stripped = self._duty.objects.stripped
                 is_idle = was_idle and not circle.asked and not len(self._handoffs)
-                idle = idle + 1 if is_idle and circle.ring_version == self._ring_version else 0
+                idle = idle + 1 if is_idle else 0
                 await self._wait_for_progress(circle, idle)
 
     async def _give_way(self) -> None:

@@ -87,7 +87,7 @@ def test_tokens_follow_the_weight_and_are_at_least_one() -> None:
 
 def test_tied_tokens_stand_in_order_of_their_members() -> None:
     a, b, c = (member_tokens("same", 3) for _ in range(3))
-    table = merge_tokens([a, b, c])
+    table = merge_tokens({0: a, 1: b, 2: c})
     assert list(table.members) == [0, 1, 2] * 3
     assert list(table.points) == sorted([*a, *b, *c])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -326,23 +326,31 @@ async def test_a_roster_whose_reads_stand_still_is_not_alive(server: LeaseServer
 # ---- large rings ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_large_ring_is_made_while_everything_else_goes_on(
-    server: LeaseServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def made_later(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], threading.Event]]:
+    """A ring of so many members is made once the event is set, on another thread."""
     monkeypatch.setattr("sharder.membership.membership.BUILT_AT_ONCE", 100)
-    threads: list[bool] = []
+    gates: dict[int, threading.Event] = {}
     make = RingsWanted.make
-
-    gate = threading.Event()
+    threads: list[bool] = []
 
     def noted(wanted: RingsWanted) -> Rings | FieldProblem:
         if wanted.members:
             threads.append(threading.current_thread() is threading.main_thread())
-        if len(wanted.members) == 19:
+        if gate := gates.get(len(wanted.members)):
             gate.wait(10)
         return make(wanted)
 
     monkeypatch.setattr(RingsWanted, "make", noted)
+    yield lambda members: gates.setdefault(members, threading.Event())
+    assert threads
+    assert not any(threads)
+
+
+async def test_a_large_ring_is_made_while_everything_else_goes_on(
+    server: LeaseServer, made_later: Callable[[int], threading.Event]
+) -> None:
+    gate = made_later(19)
     async with acting(server) as roster:
         await wait_for(lambda: len(roster.view.ring or ()) == 20)
         server.edit(NAMES[0], holder_identity="")
@@ -353,8 +361,24 @@ async def test_a_large_ring_is_made_while_everything_else_goes_on(
         gate.set()
         await wait_for(lambda: len(roster.view.ring or ()) == 19)
         assert roster.view.ring_version > before, "a pass under the last ring has not converged"
-    assert threads
-    assert not any(threads)
+
+
+async def test_a_newcomer_changes_the_ring_s_version_once_its_ring_is_made(
+    server: LeaseServer, made_later: Callable[[int], threading.Event]
+) -> None:
+    gate = made_later(21)
+    async with acting(server) as roster:
+        await wait_for(lambda: len(roster.view.ring or ()) == 20)
+        server.join("m20-00000001")
+        await wait_for(lambda: "m20-00000001" in roster.view.lives)
+        assert "m20" not in roster.view.places
+        before = roster.view.ring_version
+        await wait_for(lambda: "m20" in roster.view.places)
+        await asyncio.sleep(1)
+        assert roster.view.ring_version == before, "under the last ring a pass would find nothing"
+        gate.set()
+        await wait_for(lambda: len(roster.view.ring or ()) == 21)
+        assert roster.view.ring_version > before
 
 
 async def wait_for(holds: Callable[[], bool]) -> None:
