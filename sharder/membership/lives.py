@@ -168,12 +168,12 @@ def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseF
         vouched=own_s is not None and not edited,
         edited=edited,
         synced=meta.annotations.get(keys.synced) == "true",
-        resources=_resources(meta.annotations.get(keys.resources, "")),
+        resources=watched_kinds(meta.annotations.get(keys.resources, "")),
     )
 
 
 @lru_cache(maxsize=256)
-def _resources(written: str) -> frozenset[str] | None:
+def watched_kinds(written: str) -> frozenset[str] | None:
     """The names in `plural.group,plural.group`, one set for all shards that write the same; None if there are none."""
     return frozenset(name for each in written.split(",") if (name := each.strip())) or None
 

@@ -75,3 +75,20 @@ class RingsWanted:
         if not members:
             return None
         return HashRing(members, virtual_nodes=self.spec.virtual_nodes, eps=self.spec.eps, like=like)
+
+
+def mains_by_ring(by_main: Mapping[str, HashRing | None]) -> dict[HashRing | None, list[str]]:
+    """The main resources of each of the rings *by_main*, in their order."""
+    found: dict[HashRing | None, list[str]] = {}
+    for main, ring in by_main.items():
+        found.setdefault(ring, []).append(main)
+    return found
+
+
+def mean_shares(by_main: Mapping[str, HashRing | None]) -> dict[str, float]:
+    """Each member's part of the hash space, as the mean over the rings *by_main*."""
+    total: dict[str, float] = {}
+    for ring, mains in mains_by_ring(by_main).items():
+        for member, share in ring.shares().items() if ring is not None else ():
+            total[member] = total.get(member, 0.0) + float(share) * len(mains) / len(by_main)
+    return total

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubeio.labels import is_shard_name
 from sharder.membership.lives import State
+from sharder.membership.rings import mean_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,16 +132,14 @@ class View:
         """Main resources that nobody on the ring works."""
         return tuple(main for main in self.mains if main in self.rings and self.rings[main] is None)
 
+    @property
+    def by_main(self) -> Mapping[str, HashRing | None]:
+        """The ring of each main resource, in their order; None: nobody on the ring works it."""
+        return {main: self.rings.get(main, self.ring) for main in self.mains or ("",)}
+
     def shares(self) -> Mapping[str, float]:
         """Each member's part of the hash space, as the mean over the main resources."""
-        rings = [self.rings.get(main, self.ring) for main in self.mains or ("",)]
-        if not self.rings:
-            rings = rings[:1]
-        total: dict[str, float] = {}
-        for ring in rings:
-            for member, share in ring.shares().items() if ring is not None else ():
-                total[member] = total.get(member, 0.0) + float(share) / len(rings)
-        return total
+        return mean_shares(self.by_main)
 
     def works(self, name: str, kind: str) -> bool:
         """Whether the shard *name* watches objects of *kind*; of one without a Lease nobody can tell."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
 
 from ring.ring import HashRing
+from sharder.membership.rings import mains_by_ring
 
 SECTORS: Final = 720
 """The ring is drawn as so many equal parts of the hash space: half a degree each."""
@@ -37,11 +39,25 @@ class Handover(msgspec.Struct, frozen=True, rename="camel"):
     late: bool = False
 
 
+class Circle(msgspec.Struct, frozen=True, rename="camel"):
+    """The circle of some main *resources*, those that the same members work.
+
+    *order* names the members that *sectors* number; their *shares* and *ideals* are in that order.
+    """
+
+    resources: list[str]
+    order: list[str] = []
+    sectors: list[int] = []
+    shares: list[float] = []
+    ideals: list[float] = []
+
+
 class RingFacts(msgspec.Struct, frozen=True, rename="camel"):
     """One ring. *note* says why it is not worked as usual, *problem* what is wrong.
 
     *objects* were counted at *counted_at*; what is shown was read at *read_at*, None: it is what the teller knows.
-    *order* names the members that *sectors* number. Instants are seconds since 1970.
+    *order* names the members that *sectors* number, on the circle of the first main resource. *circles*: every circle,
+    if there are several; a member's own share is then the mean. Instants are seconds since 1970.
     """
 
     version: int = 0
@@ -60,6 +76,7 @@ class RingFacts(msgspec.Struct, frozen=True, rename="camel"):
     handovers: list[Handover] = []
     order: list[str] = []
     sectors: list[int] = []
+    circles: list[Circle] = []
     resources: list[str] = []
 
 
@@ -78,6 +95,8 @@ class Found(msgspec.Struct, frozen=True, rename="camel"):
     position: float | None
     is_placed: bool
     story: list[str]
+    main: str = ""
+    """The main resource that the object is or follows, on whose circle *position* is."""
 
 
 class NotFoundHere(Exception):
@@ -88,29 +107,44 @@ class Subject(Protocol):
     """One ring that is shown. `facts` costs no more than a millisecond: it is asked ten times a second."""
 
     def facts(self) -> RingFacts: ...
-    def hash_ring(self) -> HashRing | None: ...
+    def by_main(self) -> Mapping[str, HashRing | None]:
+        """The ring of each main resource, in their order; None: nobody works it."""
+
     async def find(self, resource: str, namespace: str, name: str) -> Found:
         """Raises NotFoundHere, InputError, KubeError."""
 
 
-class Sectors:
-    """Who owns which part of the circle; computed once for each ring."""
+class Circles:
+    """The circles of one ring; computed once for each of its rings."""
 
     def __init__(self) -> None:
-        self._ring: HashRing | None = None
-        self._order: list[str] = []
-        self._sectors: list[int] = []
+        self._made_of: list[tuple[str, HashRing | None]] = []
+        self._circles: list[Circle] = []
 
-    def of(self, ring: HashRing | None) -> tuple[list[str], list[int]]:
-        """Names, and for each sector the number of the one who owns its middle."""
-        if ring is not self._ring:
-            self._ring = ring
-            self._order = list(ring.members) if ring is not None else []
-            self._sectors = _sectors(ring, self._order) if ring is not None and self._order else []
-        return self._order, self._sectors
+    def of(self, by_main: Mapping[str, HashRing | None]) -> list[Circle]:
+        """The circles of the rings *by_main*, that of the first main resource first."""
+        made_of = list(by_main.items())
+        if made_of != self._made_of:
+            self._circles = [_circle(mains, ring) for ring, mains in mains_by_ring(by_main).items()]
+        self._made_of = made_of  # what is the same object is compared in no time
+        return self._circles
 
 
-def _sectors(ring: HashRing, order: list[str]) -> list[int]:
-    index = {name: number for number, name in enumerate(order)}
+def _circle(mains: list[str], ring: HashRing | None) -> Circle:
+    if ring is None or not len(ring):
+        return Circle(mains)
+    order, shares, ideals = list(ring.members), ring.shares(), ring.fair_shares()
+    return Circle(
+        mains,
+        order,
+        sectors_of(ring),
+        [round(float(shares[name]), 6) for name in order],
+        [round(float(ideals[name]), 6) for name in order],
+    )
+
+
+def sectors_of(ring: HashRing) -> list[int]:
+    """For each sector the number of the member, among `ring.members`, that owns its middle."""
+    index = {name: number for number, name in enumerate(ring.members)}
     width = 2**64 // SECTORS
     return [index[ring.owner_of_hash(sector * width + width // 2)] for sector in range(SECTORS)]

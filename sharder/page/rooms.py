@@ -13,9 +13,9 @@ from kubeio.models import HasMeta
 from ring.hashing import HASH_SPACE
 from sharder.membership.lives import State
 from sharder.membership.view import WaitReason
-from sharder.page.facts import ROWS, Found, Handover, MemberFacts, NotFoundHere, RingFacts, Sectors
+from sharder.page.facts import ROWS, Circles, Found, Handover, MemberFacts, NotFoundHere, RingFacts
 from sharder.page.history import History, Move
-from sharder.page.story import owner_story, ring_story
+from sharder.page.story import owner_story, ring_story, unwatched
 from sharder.planning.decisions import Assign, Drain, UpdateDrain
 from sharder.planning.keys import Controlled, Outsider
 from sharder.planning.lineage import read_controller
@@ -60,7 +60,7 @@ class RingRoom:
         client: Client,
         history: History,
         *,
-        sectors: Sectors,
+        circles: Circles,
         clock: Clock,
     ) -> None:
         self._spec = spec
@@ -68,7 +68,7 @@ class RingRoom:
         self._roster = roster
         self._client = client
         self._history = history
-        self._sectors = sectors
+        self._circles = circles
         self._clock = clock
         self._epoch = clock.wall().timestamp() - clock.now()
         """Seconds since 1970 when the monotonic clock stood at 0: instants do not move with the wall clock."""
@@ -121,13 +121,13 @@ class RingRoom:
         target = member_name(view, meta.labels.get(keys.drain, ""))
         self._history.moved(Move("handedOver", f"{work.resource} {work.key}", source, target), at=self._at())
 
-    def hash_ring(self) -> HashRing | None:
-        return self._roster.view.ring
+    def by_main(self) -> Mapping[str, HashRing | None]:
+        return self._roster.view.by_main
 
     def facts(self) -> RingFacts:
         view, rooms = self._roster.view, self._rooms
         in_flight = rooms.handoffs.budget.in_flight() if rooms else {}
-        order, sectors = self._sectors.of(view.ring)
+        circles = self._circles.of(view.by_main)
         return RingFacts(
             version=view.ring_version,
             acting=rooms is not None and self._is_worked,
@@ -142,8 +142,9 @@ class RingRoom:
             late=len(rooms.handoffs.budget.overdue(at=self._clock.now())) if rooms else 0,
             members=members_of(view, in_flight),
             handovers=self._handovers(view, rooms.handoffs) if rooms else [],
-            order=order,
-            sectors=sectors,
+            order=circles[0].order,
+            sectors=circles[0].sectors,
+            circles=circles if len(circles) > 1 else [],
             resources=[resource.group_resource for resource in self._kinds.labelled],
         )
 
@@ -157,7 +158,7 @@ class RingRoom:
         meta = await self._read(kind, namespace, name)
         key, main = await self._key(kind, meta)
         view = self._roster.view
-        ring = view.rings.get(main, view.ring)
+        ring = view.by_main.get(main, view.ring)
         labels, keys = meta.labels, self._spec.keys
         owner, drain = labels.get(keys.shard, ""), labels.get(keys.drain)
         explanation = ring.explain(key) if ring is not None and len(ring) else None
@@ -165,6 +166,7 @@ class RingRoom:
         desired = view.shard_at(member) or "" if member else ""
         life = view.lives.get(owner)
         is_live = life is not None and life.state.is_live
+        is_ignored = life is not None and life.is_held and not view.works(owner, resource)
         return Found(
             object=f"{resource} {meta.key}",
             owner=owner,
@@ -176,8 +178,16 @@ class RingRoom:
             key=key,
             hash=f"{explanation.hash:016x}" if explanation else "",
             position=explanation.hash / HASH_SPACE if explanation else None,
-            is_placed=bool(owner) and owner == desired and drain is None,
-            story=[*ring_story(explanation), *owner_story(owner, desired, drain, is_live=is_live)],
+            is_placed=bool(owner) and owner == desired and drain is None and not is_ignored,
+            story=[
+                *ring_story(explanation, unworked=main if main in view.unworked else ""),
+                *(
+                    [unwatched(owner, resource)]
+                    if is_ignored
+                    else owner_story(owner, desired, drain, is_live=is_live)
+                ),
+            ],
+            main=main,
         )
 
     async def _read(self, kind: Resource, namespace: str, name: str) -> Meta:

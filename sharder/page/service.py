@@ -105,15 +105,17 @@ class LivePage:
         return Reply(200, _JSON, msgspec.json.encode(found))
 
     async def _what_if(self, parts: list[str]) -> Reply:
-        """`RING/MEMBERS`."""
-        if len(parts) != 2 or not (
+        """`RING/MEMBERS`, `RING/MEMBERS/RESOURCE`: of that main resource; of the first one without."""
+        if len(parts) not in (2, 3) or not (
             parts[1].isascii() and parts[1].isdecimal() and 1 <= int(parts[1][:9]) <= MOST
         ):
-            return _problem(400, f"ask for /whatif/RING/MEMBERS, from 1 to {MOST} members")
+            return _problem(400, f"ask for /whatif/RING/MEMBERS[/RESOURCE], from 1 to {MOST} members")
         subject = self.board.subject(parts[0])
-        ring = subject.hash_ring() if subject is not None else None
+        by_main = subject.by_main() if subject is not None else {}
+        ring = by_main.get(parts[2]) if len(parts) == 3 else next(iter(by_main.values()), None)
         if ring is None or not len(ring):
-            return _problem(404, f"ring {parts[0]} has no member, or is not shown here")
+            of = f" that works {parts[2]}" if len(parts) == 3 else ""
+            return _problem(404, f"ring {parts[0]} has no member{of}, or is not shown here")
         return Reply(200, _JSON, msgspec.json.encode(await self._answer(ring, int(parts[1]))))
 
     async def _answer(self, ring: HashRing, members: int) -> WhatIf:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sharder.page.facts import Sectors
+from sharder.page.facts import Circles
 from sharder.page.rooms import RingRoom
 from sharder.page.unworked import Unworked
 
@@ -28,7 +28,7 @@ class Stage:
         self._board = board
         self._client = client
         self._clock = clock
-        self._sectors: dict[str, Sectors] = {}
+        self._circles: dict[str, Circles] = {}
 
     def open(self, spec: RingSpec, kinds: RingKinds, roster: Roster) -> RingRoom:
         """The ring under this spec, on the page from now on."""
@@ -38,7 +38,7 @@ class Stage:
             roster,
             self._client,
             self._board.history(spec.name),
-            sectors=self._sectors.setdefault(spec.name, Sectors()),
+            circles=self._circles.setdefault(spec.name, Circles()),
             clock=self._clock,
         )
         self._board.show(spec.name, room)
@@ -53,5 +53,5 @@ class Stage:
 
     def forget(self, ring: str) -> None:
         """The ring is gone."""
-        self._sectors.pop(ring, None)
+        self._circles.pop(ring, None)
         self._board.forget(ring)

@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from ring.ring import Explanation
 
 
-def ring_story(explanation: Explanation | None) -> list[str]:
-    """How the ring came to its member."""
+def ring_story(explanation: Explanation | None, *, unworked: str = "") -> list[str]:
+    """How the ring came to its member; *unworked*: the object's main resource, if no member works it."""
+    if explanation is None and unworked:
+        return [f"No member of the ring works {unworked}: such objects wait."]
     if explanation is None:
         return ["No member is on the ring: no replica of it is live."]
     first = f"The first token at or after its hash is one of {explanation.token_member}."
@@ -30,3 +32,8 @@ def owner_story(owner: str, desired: str, drain: str | None, *, is_live: bool) -
     if owner != desired:
         return ["Its owner is live but not the desired one: a handoff will be asked for."]
     return ["It is where it belongs."]
+
+
+def unwatched(owner: str, kind: str) -> str:
+    """Why an object of *kind* that bears the name *owner* is not worked on."""
+    return f"{owner} does not watch {kind}: the object waits for the end of that life."

@@ -9,6 +9,8 @@ import msgspec
 from sharder.page.facts import Found, NotFoundHere, RingFacts, Subject
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ring.ring import HashRing
 
 
@@ -28,8 +30,8 @@ class Unworked:
         note = "this ring is not worked"
         return msgspec.structs.replace(seen, acting=False, converged=False, note=note, problem=self._problem)
 
-    def hash_ring(self) -> HashRing | None:
-        return self._before.hash_ring() if self._before is not None else None
+    def by_main(self) -> Mapping[str, HashRing | None]:
+        return self._before.by_main() if self._before is not None else {}
 
     async def find(self, resource: str, namespace: str, name: str) -> Found:
         if self._before is None:

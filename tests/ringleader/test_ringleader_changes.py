@@ -95,6 +95,19 @@ async def test_the_last_member_is_cordoned_only_if_that_is_meant(ground: Ground)
     assert (await changed(ground, "a", cordoned, Order(goes_on=True))).is_written
 
 
+async def test_the_last_member_that_works_a_main_resource_is_cordoned_only_if_that_is_meant(
+    ground: Ground,
+) -> None:
+    await ground.ring(
+        resources=[{"group": "example.com", "resource": "websites"}, {"group": "", "resource": "secrets"}]
+    )
+    await ground.shard("a", duration_s=15, works="websites.example.com")
+    await ground.shard("b", duration_s=15, works="secrets")
+    with pytest.raises(InputError, match="with a place that works secrets"):
+        await changed(ground, "b", cordoned)
+    assert (await changed(ground, "b", cordoned, Order(goes_on=True))).is_written
+
+
 async def test_a_member_that_nobody_knows_is_refused_unless_it_is_still_to_come(ground: Ground) -> None:
     await three(ground)
     with pytest.raises(

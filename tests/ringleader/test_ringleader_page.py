@@ -226,3 +226,26 @@ async def test_weights_and_cordons_count(ground: Ground) -> None:
         await ground.client.patch(CONTROLLER_RINGS, RING, change, type=bytes)
         await reader.look()
         assert facts(board).members["b"].ideal == 0.5
+
+
+async def test_main_resources_that_different_members_work_have_circles_of_their_own(ground: Ground) -> None:
+    await ground.ring(
+        resources=[{"group": "example.com", "resource": "websites"}, {"group": "", "resource": "secrets"}]
+    )
+    for member, works in (("a", "websites.example.com"), ("b", "websites.example.com"), ("c", "secrets")):
+        await ground.shard(member, works=works)
+    site = await ground.site("one")
+    async with reader_of(ground.client) as (reader, board):
+        await looked_until(reader, lambda: facts(board).objects == 1)
+        shown = facts(board)
+        assert [(each.resources, each.order) for each in shown.circles] == [
+            (["websites.example.com"], ["a", "b"]),
+            (["secrets"], ["c"]),
+        ]
+        assert (shown.circles[0].ideals, shown.circles[1].shares) == ([0.5, 0.5], [1.0])
+        assert (shown.order, shown.sectors) == (shown.circles[0].order, shown.circles[0].sectors)
+        assert shown.members["c"].share == 0.5, "the mean over the main resources"
+        subject = board.subject(RING)
+        assert subject is not None
+        found = await subject.find("websites.example.com", "default", site.name)
+        assert found.main == "websites.example.com"

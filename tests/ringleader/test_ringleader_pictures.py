@@ -224,3 +224,45 @@ def test_a_target_is_kind_and_name(text: str) -> None:
 
 def test_forms_are_those_of_kubectl() -> None:
     assert [form.value for form in Form] == ["json", "yaml", "name", "wide"]
+
+
+def two_controllers(works: str, *, owner: str = "") -> tuple[Ring, list[Lease], Target]:
+    """A ring of Websites and Secrets; *a-1* works what *works* says, *b-1* Secrets; a Website of *owner*."""
+    mains = [Distributed("websites", "example.com"), Distributed("secrets")]
+    ring = msgspec.structs.replace(RING, spec=msgspec.structs.replace(RING.spec, resources=mains, members={}))
+    leases = [lease("a-1", "a"), lease("b-1", "b")]
+    leases[0].metadata.annotations[KEYS.resources] = works
+    leases[1].metadata.annotations[KEYS.resources] = "secrets"
+    labels = {KEYS.shard: owner} if owner else {}
+    return ring, leases, Target(WEBSITES, Meta(name="blog", namespace="sites", labels=labels))
+
+
+def test_where_says_that_nobody_works_a_kind() -> None:
+    ring, leases, target = two_controllers("secrets")
+    placement = place(ring, target, Key("k", "", "websites.example.com"), lives(ring, leases, now=NOW))
+    assert placement.why[0] == "no member of ring websites works websites.example.com: such objects wait"
+    assert (placement.desired_shard, placement.is_placed) == ("", False)
+
+
+def test_where_says_that_an_owner_does_not_watch_what_it_owns() -> None:
+    ring, leases, target = two_controllers("websites.example.com", owner="b-1")
+    placement = place(ring, target, Key("k", "", "websites.example.com"), lives(ring, leases, now=NOW))
+    assert (
+        placement.why[-1]
+        == "b-1 does not watch websites.example.com: the object waits for the end of that life"
+    )
+    assert (placement.desired_shard, placement.is_placed) == ("a-1", False)
+
+
+@pytest.mark.parametrize("written", ["", ",", " , ,", " "])
+def test_a_lease_that_names_no_kind_works_all_as_with_the_sharder(written: str) -> None:
+    ring, leases, _ = two_controllers(written)
+    assert lives(ring, leases, now=NOW)[0].resources is None
+
+
+def test_the_ideal_share_counts_main_resources_by_their_objects() -> None:
+    ring, leases, _ = two_controllers("websites.example.com")
+    found = lives(ring, leases, now=NOW)
+    assert ideal_shares(ring, found) == {"a": 0.5, "b": 0.5}
+    assert ideal_shares(ring, found, {"websites.example.com": 90, "secrets": 10}) == {"a": 0.9, "b": 0.1}
+    assert ideal_shares(ring, found, {"websites.example.com": 99}) == {"a": 0.99, "b": 0.01}

@@ -7,6 +7,7 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from kubeio.access.cluster import load_cluster
 from kubeio.models import Meta
 from ring import HashRing
 from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
-from ringleader.inspect.cluster.rings import Ring, RingFields
+from ringleader.inspect.cluster.rings import Distributed, Life, Ring, RingFields
 from ringleader.inspect.report.command import own_versions, read_report
 from ringleader.inspect.report.doctor import Finding
 from ringleader.inspect.report.html import Report, RingPart, render
@@ -33,9 +34,8 @@ def report(name: str = "web-0", findings: Sequence[Finding] = ()) -> Report:
         status={"conditions": [{"type": "Ready", "status": "True", "message": name}]},
     )
     shown = RingPicture("websites", "True", "True", 10, 0, 0, [member])
-    return Report(
-        "now", "https://server", {"Python": "3"}, [RingPart(ring, {name: 1.0}, shown)], list(findings)
-    )
+    lives = [Life(f"{name}-1", name, "ready", 3.0, is_live=True, fills_place=True)]
+    return Report("now", "https://server", {"Python": "3"}, [RingPart(ring, lives, shown)], list(findings))
 
 
 def test_names_are_text() -> None:
@@ -62,10 +62,24 @@ def test_what_the_doctor_found_is_a_table() -> None:
 
 def test_a_ring_that_cannot_be_read_does_not_keep_the_others_out() -> None:
     good = report().rings[0]
-    bad = RingPart(good.ring, {}, None, problem="may not list websites")
+    bad = RingPart(good.ring, [], None, problem="may not list websites")
     text = render(Report("now", "s", {}, [bad, good]))
     assert "could not be read: may not list websites" in text
     assert text.count("<svg") == 2
+
+
+def test_main_resources_that_different_members_work_have_plots_of_their_own() -> None:
+    part = report().rings[0]
+    spec = RingFields(resources=[Distributed("websites", "example.com"), Distributed("secrets")])
+    works = {"web-0": "websites.example.com", "sum-0": "secrets", "sum-1": "secrets"}
+    lives = [
+        Life(f"{name}-1", name, "ready", 3.0, is_live=True, fills_place=True, resources=frozenset({kind}))
+        for name, kind in works.items()
+    ]
+    text = render(Report("now", "s", {}, [replace(part, ring=Ring(part.ring.metadata, spec), lives=lives)]))
+    assert text.count("<svg") == 4
+    assert "The ring of websites.example.com: outside the hash space" in text
+    assert "Share of the hash space of secrets (bar), what the weight asks for" in text
 
 
 @pytest.mark.parametrize("count", [1, 3, 16, 100])

@@ -75,14 +75,17 @@ async def read_happenings(
     wanted: Callable[[Happening], bool],
     namespace: str = "",
     about: str = "",
+    reason: str = "",
     most: int,
     timeout_s: float,
 ) -> list[Happening]:
-    """The *most* newest Events that are *wanted*, newest first; only those *about* an object of that name if given.
+    """The *most* newest Events that are *wanted*, newest first.
 
-    Memory follows *most*, not the number of Events. Raises KubeError.
+    If given, only those *about* an object of that name, or with that *reason*; *wanted* says the same, for servers that
+    cannot select. Memory follows *most*, not the number of Events. Raises KubeError.
     """
-    selector = f"regarding.name={about}" if about else ""
+    named = {"regarding.name": about, "reason": reason}
+    selector = ",".join(f"{field}={value}" for field, value in named.items() if value)
     try:
         return await _read(client, wanted, namespace, selector, most=most, timeout_s=timeout_s)
     except BadRequest:

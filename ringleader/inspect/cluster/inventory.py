@@ -45,6 +45,7 @@ class _Group(NamedTuple):
     owner: str
     is_leaving: bool
     member: str
+    main: str
 
 
 Hear = Callable[[str, ObjectKey, Seen | None, Seen | None], None]
@@ -70,17 +71,16 @@ class Inventory:
         self._rings: Rings | None = None
 
     @property
-    def hashed(self) -> HashRing | None:
-        """The ring of all members as the Leases show it; None before `take`."""
-        return self._rings.whole if self._rings is not None else None
+    def by_main(self) -> Mapping[str, HashRing]:
+        """The ring of each main resource as the Leases show it; empty before `take`."""
+        return self._rings.by_main if self._rings is not None else {}
 
     def take(self, ring: Ring, found: Sequence[Life]) -> None:
         """The ring and its lives as they are now: where objects belong may change."""
         self._members |= {life.shard: life.member for life in found}
         self._filling = {life.member: life.shard for life in found if life.fills_place}
-        mains = [each.kind.name for each in ring.spec.resources]
-        weights = [dict(ring_weights(ring, found, main)) for main in ("", *mains)]
-        recipe = weights, mains, ring.spec.virtual_nodes, ring.spec.eps
+        weights = [dict(ring_weights(ring, found, main)) for main in ("", *ring.mains)]
+        recipe = weights, ring.mains, ring.spec.virtual_nodes, ring.spec.eps
         if recipe != self._recipe:
             self._recipe = recipe
             self._rings = Rings(ring, found)
@@ -95,7 +95,9 @@ class Inventory:
         for group, number in self._groups.items():
             if selection.selects(group.namespace) or group.owner:
                 desired = self._filling.get(group.member, "")
-                count.add(group.owner, is_leaving=group.is_leaving, desired=desired, number=number)
+                count.add(
+                    group.owner, is_leaving=group.is_leaving, desired=desired, main=group.main, number=number
+                )
         return count
 
     @property
@@ -200,4 +202,4 @@ class Inventory:
 
 
 def _group(key: ObjectKey, seen: Seen) -> _Group:
-    return _Group(sys.intern(key.namespace), seen.owner, seen.drain is not None, seen.member)
+    return _Group(sys.intern(key.namespace), seen.owner, seen.drain is not None, seen.member, seen.main)

@@ -6,12 +6,15 @@ Owns the picture (`RingPicture`, also the JSON document of `ringleader status`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
 from ringleader.inspect.cluster.rings import Life, Ring, ring_weights
+
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class MemberPicture(msgspec.Struct, rename="camel"):
@@ -68,10 +71,15 @@ class Count(msgspec.Struct):
     leaving: Counter[str] = msgspec.field(default_factory=Counter)
     away: Counter[str] = msgspec.field(default_factory=Counter)
     """Objects by the shard that has them although they belong to another one."""
+    mains: Counter[str] = msgspec.field(default_factory=Counter)
+    """Objects by the main resource that they are or follow; empty: only a controller tells."""
 
-    def add(self, owner: str, *, is_leaving: bool, desired: str = "", number: int = 1) -> None:
+    def add(
+        self, owner: str, *, is_leaving: bool, desired: str = "", main: str = "", number: int = 1
+    ) -> None:
         """*number* objects of the shard *owner*; *desired*: the one they belong to, empty: not known, or nobody."""
         self.owners[owner] += number
+        self.mains[main] += number
         if is_leaving:
             self.leaving[owner] += number
         if desired and owner != desired:
@@ -82,7 +90,7 @@ def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:
     """What is shown of *ring*; an object is unowned if it bears no name, or that of a life that is not live."""
     live = {life.shard for life in found if life.is_live}
     total = count.owners.total()
-    ideal = ideal_shares(ring, found)
+    ideal = ideal_shares(ring, found, count.mains)
     releasing = ring.metadata.deletion_timestamp is not None
     return RingPicture(
         name=ring.name,
@@ -118,13 +126,16 @@ def _last_convergence(ring: Ring) -> dict[str, Any]:
     return {"converged_at": last.get("time"), "converged_after_seconds": last.get("durationSeconds")}
 
 
-def ideal_shares(ring: Ring, found: Sequence[Life]) -> dict[str, float]:
-    """Each member's share by weight alone: what perfect balance would give it, as the mean over the main resources."""
-    mains = [each.kind.name for each in ring.spec.resources] or [""]
+def ideal_shares(ring: Ring, found: Sequence[Life], objects: Mapping[str, int] = _NONE) -> dict[str, float]:
+    """Each member's share by weight alone: what perfect balance would give it, over all main resources.
+
+    Each of these counts by its *objects*, and by one at least.
+    """
+    parts = {main: max(1, objects.get(main, 0)) for main in ring.mains or [""]}
     ideal: dict[str, float] = {}
-    for main in mains:
+    for main, part in parts.items():
         weights = ring_weights(ring, found, main)
-        total = sum(weights.values()) * len(mains)
+        total = sum(weights.values()) * sum(parts.values())
         for member, weight in weights.items():
-            ideal[member] = ideal.get(member, 0.0) + weight / total
+            ideal[member] = ideal.get(member, 0.0) + part * weight / total
     return ideal

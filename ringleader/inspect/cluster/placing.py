@@ -110,7 +110,7 @@ class Placer:
             drain,
             member,
             desired,
-            bool(shard) and shard == desired and drain is None,
+            bool(shard) and shard == desired and drain is None and not (owner and owner.ignores(resource)),
             key,
             f"{found.hash:016x}" if found else "",
             f"{found.token:016x}" if found else "",

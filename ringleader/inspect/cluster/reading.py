@@ -42,6 +42,19 @@ def named_ring(rings: list[Ring], name: str) -> Ring:
     raise InputError("RING", name, "is not a ring of this cluster", f"name another: {known}")
 
 
+def named_main(ring: Ring, name: str) -> str:
+    """The main resource of *ring* that *name* means: `plural.group`, or the plural. Raises: InputError."""
+    fitting = (
+        [name] if name in ring.mains else [main for main in ring.mains if main.partition(".")[0] == name]
+    )
+    if len(fitting) == 1:
+        return fitting[0]
+    problem = "is ambiguous" if fitting else "is not a main resource"
+    raise InputError(
+        "--resource", name, f"{problem} of ring {ring.name}", f"name one of {', '.join(ring.mains)}"
+    )
+
+
 async def read_lives(client: Client, ring: Ring) -> list[Life]:
     """Every life of *ring*, from a consistent read of its Leases."""
     from kubeio.leases.lease import Leases

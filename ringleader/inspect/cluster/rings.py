@@ -6,7 +6,7 @@ Called by `status` and `where`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,6 +16,7 @@ import msgspec
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys
 from kubeio.models import Lease, Meta
 from ring import HashRing
+from sharder.membership.lives import watched_kinds
 from sharder.ringspec.spec import KeyKind
 
 SILENT: Final = ("expired", "uncertain")
@@ -77,6 +78,11 @@ class Ring(msgspec.Struct, frozen=True):
     def keys(self) -> RingKeys:
         return RingKeys(self.name, self.spec.label_domain)
 
+    @property
+    def mains(self) -> list[str]:
+        """Its main resources as `plural.group`, in their order."""
+        return [each.kind.name for each in self.spec.resources]
+
     def condition(self, kind: str) -> str:
         """Status of the condition *kind*: True, False or Unknown."""
         for condition in self.status.get("conditions") or []:
@@ -102,8 +108,16 @@ class Life:
     resources: frozenset[str] | None = None
     """What it watches with its name; None: its Lease does not say, so everything."""
 
-    def works(self, main: str) -> bool:
-        return self.resources is None or not main or main in self.resources
+    is_held: bool = False
+    """Whether its Lease is held by itself: neither released nor taken."""
+
+    def works(self, kind: str) -> bool:
+        """Whether it watches objects of *kind*, a main resource or a controlled one; empty: of any."""
+        return self.resources is None or not kind or kind in self.resources
+
+    def ignores(self, kind: str) -> bool:
+        """Whether it holds its Lease and does not watch objects of *kind*: those that bear its name wait."""
+        return self.is_held and not self.works(kind)
 
     @property
     def is_silent(self) -> bool:
@@ -135,10 +149,10 @@ def _life(keys: RingKeys, lease: Lease, now: datetime) -> Life:
         state=lease.metadata.labels.get(keys.state, own),
         age_s=_age_s(lease.spec.renew_time, now),
         is_live=own != "taken" or keys.contested in lease.metadata.annotations,
+        is_held=own == "held",
         field_manager=lease.metadata.annotations.get(keys.field_manager, ""),
         duration_s=float(lease.spec.lease_duration_seconds or DEFAULT_DURATION_S),
-        resources=frozenset(filter(None, lease.metadata.annotations.get(keys.resources, "").split(",")))
-        or None,
+        resources=watched_kinds(lease.metadata.annotations.get(keys.resources, "")),
     )
 
 
@@ -174,18 +188,9 @@ class Rings:
     """The hash rings of *ring*, one for all main resources that the same members work."""
 
     def __init__(self, ring: Ring, found: Sequence[Life]) -> None:
-        self._by_weights: dict[tuple[tuple[str, float], ...], HashRing] = {}
-        self._by_main = {
-            name: self._built(ring, ring_weights(ring, found, name))
-            for name in ("", *(each.kind.name for each in ring.spec.resources))
-        }
-
-    def _built(self, ring: Ring, weights: Mapping[str, float]) -> HashRing:
-        made_of = tuple(weights.items())
-        if made_of not in self._by_weights:
-            nodes, eps = ring.spec.virtual_nodes, ring.spec.eps
-            self._by_weights[made_of] = HashRing(weights, virtual_nodes=nodes, eps=eps)
-        return self._by_weights[made_of]
+        nodes, eps = ring.spec.virtual_nodes, ring.spec.eps
+        weights = {main: ring_weights(ring, found, main) for main in ("", *ring.mains)}
+        self._by_main = by_weights(weights, lambda each: HashRing(each, virtual_nodes=nodes, eps=eps))
 
     @property
     def whole(self) -> HashRing:
@@ -195,3 +200,22 @@ class Rings:
     def of(self, main: str) -> HashRing:
         """The ring of those that work *main*."""
         return self._by_main.get(main, self.whole)
+
+    @property
+    def by_main(self) -> Mapping[str, HashRing]:
+        """The ring of each main resource, in their order; the same one for those that the same members work."""
+        return {main: ring for main, ring in self._by_main.items() if main} or self._by_main
+
+
+def by_weights(
+    weights: Mapping[str, Mapping[str, float]], make: Callable[[Mapping[str, float]], HashRing]
+) -> dict[str, HashRing]:
+    """What *make* makes of the weights of each name, made once for those that are the same."""
+    made: dict[tuple[tuple[str, float], ...], HashRing] = {}
+    found = {}
+    for name, each in weights.items():
+        made_of = tuple(sorted(each.items()))
+        if made_of not in made:
+            made[made_of] = make(each)
+        found[name] = made[made_of]
+    return found

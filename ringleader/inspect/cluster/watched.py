@@ -56,7 +56,6 @@ class WatchedRing:
         self._clock = SystemClock()
         self._began = self._clock.now()
         self.objects = Inventory(kinds, ring.keys, heard=heard)
-        distributed = {each.kind.name for each in ring.spec.resources}
         self._sessions = [
             ListWatch(
                 client,
@@ -68,7 +67,7 @@ class WatchedRing:
                 rng=random.Random(),  # noqa: S311
             )
             for resource in kinds.resources
-            if resource.group_resource in distributed
+            if resource.group_resource in ring.mains
         ]
         self._unlisted = len(self._sessions)
         self._tasks: list[asyncio.Task[None]] = []

@@ -88,11 +88,13 @@ async def change_member(client: Client, name: str, edit: Edit, order: Order, *, 
         told = _member_change(ring, changed, found, name, before=before, after=after)
         if not told.is_changed:
             return told
-        if not order.goes_on and not order.is_dry and _is_emptied(ring, changed, found):
+        emptied = _emptied(ring, changed, found)
+        if not order.goes_on and not order.is_dry and emptied:
+            works = f" that works {', '.join(emptied)}" if ring_weights(changed, found) else ""
             raise InputError(
                 "MEMBER",
                 name,
-                f"is the last member of ring {ring.name} with a place",
+                f"is the last member of ring {ring.name} with a place{works}",
                 "uncordon another one first, or add --yes: its objects then stay, and new ones wait",
             )
         if order.is_dry:
@@ -155,13 +157,17 @@ def _member_change(
     )
 
 
-def _is_emptied(ring: Ring, changed: Ring, found: Sequence[Life]) -> bool:
-    return bool(ring_weights(ring, found)) and not ring_weights(changed, found)
+def _emptied(ring: Ring, changed: Ring, found: Sequence[Life]) -> list[str]:
+    """Main resources that some member with a place works now, and none after the change."""
+    mains = ring.mains or [""]
+    return [
+        main for main in mains if ring_weights(ring, found, main) and not ring_weights(changed, found, main)
+    ]
 
 
 def _flows(ring: Ring, changed: Ring, found: Sequence[Life]) -> list[Flow]:
     """What share of the keys goes where, as the mean over the main resources; nothing where a ring has no member."""
-    mains = [each.kind.name for each in ring.spec.resources] or [""]
+    mains = ring.mains or [""]
     before, after = Rings(ring, found), Rings(changed, found)
     shares: dict[tuple[str, str], float] = {}
     for old, new in ((before.of(main), after.of(main)) for main in mains):

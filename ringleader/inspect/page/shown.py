@@ -16,7 +16,8 @@ from ringleader.inspect.cluster.reading import read_lives
 from ringleader.inspect.cluster.rings import Life, Ring
 from ringleader.inspect.cluster.terms import read_selection
 from ringleader.inspect.where.one import find
-from sharder.page.facts import ROWS, Found, Handover, MemberFacts, RingFacts, Sectors
+from sharder.membership.rings import mean_shares
+from sharder.page.facts import ROWS, Circles, Found, Handover, MemberFacts, RingFacts
 from sharder.page.history import Move
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class ShownRing:
         self._picture: RingPicture | None = None
         self._read_at: float | None = None
         self._handovers: dict[str, Handover] = {}
-        self._sectors = Sectors()
+        self._circles = Circles()
         self.problem = ""
         """Why nothing newer can be shown."""
 
@@ -78,11 +79,11 @@ class ShownRing:
         self._history.saw(self._members(), at=self._read_at)
         watched.check()
 
-    def hash_ring(self) -> HashRing | None:
-        return self._watched.objects.hashed if self._watched is not None else None
+    def by_main(self) -> Mapping[str, HashRing]:
+        return self._watched.objects.by_main if self._watched is not None else {}
 
     def facts(self) -> RingFacts:
-        order, sectors = self._sectors.of(self.hash_ring())
+        circles = self._circles.of(self.by_main())
         status, shown = self._ring.status, self._picture
         return RingFacts(
             version=_number(status, "ringVersion") or 0,
@@ -97,8 +98,9 @@ class ShownRing:
             in_flight=len(self._handovers),
             members=self._members(),
             handovers=list(self._handovers.values())[:ROWS],
-            order=order,
-            sectors=sectors,
+            order=circles[0].order if circles else [],
+            sectors=circles[0].sectors if circles else [],
+            circles=circles if len(circles) > 1 else [],
             resources=_resources(self._ring),
         )
 
@@ -121,6 +123,7 @@ class ShownRing:
             position=int(placement.hash, 16) / HASH_SPACE if placement.hash else None,
             is_placed=placement.is_placed,
             story=placement.why,
+            main=placement.main,
         )
 
     def _heard(self, resource: str, key: ObjectKey, before: Seen | None, after: Seen | None) -> None:
@@ -149,9 +152,9 @@ class ShownRing:
         return self._watched.objects.member_of(shard) if self._watched is not None else shard
 
     def _members(self) -> dict[str, MemberFacts]:
-        ring = self.hash_ring()
-        weights = ring.weights if ring is not None else {}
-        shares = ring.shares() if ring is not None else {}
+        by_main = self.by_main()
+        weights = {name: weight for ring in by_main.values() for name, weight in ring.weights.items()}
+        shares = mean_shares(by_main)
         ideal = ideal_shares(self._ring, self._lives)
         objects = {each.shard: each.objects for each in self._picture.members} if self._picture else {}
         leaving = Counter(each.source for each in self._handovers.values())
@@ -192,6 +195,5 @@ def _note(ring: Ring) -> str:
 
 
 def _resources(ring: Ring) -> list[str]:
-    mains = [each.kind.name for each in ring.spec.resources]
     controlled = [kind.name for each in ring.spec.resources for kind in each.controlled_resources]
-    return list(dict.fromkeys([*mains, *controlled]))
+    return list(dict.fromkeys([*ring.mains, *controlled]))

@@ -20,7 +20,6 @@ from kubeio.errors import InputError, KubeError
 from kubeio.program.failures import failure
 from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.rings import ring_weights
 from ringleader.inspect.report.doctor import diagnose
 from ringleader.inspect.report.html import Report, RingPart, render
 from ringleader.options import Connection, connected
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
-    from ringleader.inspect.cluster.rings import Ring
+    from ringleader.inspect.cluster.rings import Life, Ring
 
 STDOUT: Final = Path("-")
 _PACKAGES: Final = ("ringleader", "kubernetes", "msgspec", "mmh3", "httptools", "uvloop", "typer")
@@ -84,14 +83,14 @@ async def read_report(client: Client, cluster: Cluster, name: str | None, *, tim
 
 
 async def _part(client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float) -> RingPart:
-    weights: dict[str, float] = {}
+    lives: list[Life] = []
     try:
-        weights = dict(ring_weights(ring, await read_lives(client, ring)))
+        lives = await read_lives(client, ring)
         async with Following(client, discovery, ring.name, timeout_s=timeout_s) as following:
             (shown,) = await following.look()
     except KubeError as error:
-        return RingPart(ring=ring, weights=weights, picture=None, problem=failure(error).message)
-    return RingPart(ring=ring, weights=weights, picture=shown)
+        return RingPart(ring=ring, lives=lives, picture=None, problem=failure(error).message)
+    return RingPart(ring=ring, lives=lives, picture=shown)
 
 
 async def _server_versions(client: Client, *, timeout_s: float) -> dict[str, str]:

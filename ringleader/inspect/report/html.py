@@ -6,7 +6,7 @@ Owns its looks, with `report.css`; the pictures in it are `plots`'. Called by `c
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -17,10 +17,11 @@ import yaml
 
 from ring import HashRing, RingError
 from ringleader.inspect.cluster.picture import RingPicture
-from ringleader.inspect.cluster.rings import Ring
+from ringleader.inspect.cluster.rings import Life, Ring, Rings
 from ringleader.inspect.report.doctor import Finding
 from ringleader.inspect.report.plots import as_text, ring_plot, shares_plot
 from ringleader.output import age
+from sharder.membership.rings import mains_by_ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class RingPart:
     """One ring; *picture* is None if it could not be read, and *problem* says why."""
 
     ring: Ring
-    weights: dict[str, float]
+    lives: Sequence[Life]
     picture: RingPicture | None
     problem: str = ""
 
@@ -86,20 +87,30 @@ def _numbers(shown: RingPicture) -> str:
 
 
 def _plots(part: RingPart) -> str:
+    """A circle and bars for each ring that main resources have."""
     try:
-        spec = part.ring.spec
-        ring = HashRing(part.weights, virtual_nodes=spec.virtual_nodes, eps=spec.eps)
+        by_ring = mains_by_ring(Rings(part.ring, part.lives).by_main)
     except RingError as error:
         return f'<p class="bad">The ring cannot be drawn: {as_text(str(error))}</p>'
-    if not len(ring) or part.picture is None:
-        return "<p>No member is on the ring: there is nothing to draw.</p>"
+    if part.picture is None:
+        return ""
+    if len(by_ring) > 1:
+        return "".join(_plot(ring, {}, of=f" of {', '.join(mains)}") for ring, mains in by_ring.items())
     counted = {member.member: member.share for member in part.picture.members if member.ideal > 0}
-    circle = ring_plot(ring)
-    bars = shares_plot(ring, counted if part.picture.objects else {})
+    return "".join(_plot(ring, counted if part.picture.objects else {}) for ring in by_ring)
+
+
+def _plot(ring: HashRing | None, counted: Mapping[str, float], *, of: str = "") -> str:
+    """*of*: whose ring it is, where there are several; objects are then not told by ring."""
+    of = as_text(of)
+    if ring is None or not len(ring):
+        return f"<p>No member is on the ring{of}: there is nothing to draw.</p>"
+    dot = ", of the objects (dot)" if counted else ""
     return (
-        f'<div class="plots"><figure>{circle}<figcaption>Outside the hash space, inside what each member has of '
-        f"it.</figcaption></figure><figure>{bars}<figcaption>Share of the hash space (bar), of the objects (dot), "
-        "what the weight asks for (thin line) and the bound (thick line).</figcaption></figure></div>"
+        f'<div class="plots"><figure>{ring_plot(ring)}<figcaption>The ring{of}: outside the hash space, inside what '
+        f"each member has of it.</figcaption></figure><figure>{shares_plot(ring, counted)}<figcaption>Share of the "
+        f"hash space{of} (bar){dot}, what the weight asks for (thin line) and the bound (thick line).</figcaption>"
+        "</figure></div>"
     )
 
 

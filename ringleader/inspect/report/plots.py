@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from ring import HashRing
-from sharder.page.facts import SECTORS, Sectors
+from sharder.page.facts import SECTORS, sectors_of
 from sharder.page.whatif import in_order
 
 _FIRST: Final = ("#3e8ede", "#e69f00", "#00a383", "#cc79a7", "#d55e00", "#7a6ad8", "#56b4e9", "#a8991f")
@@ -48,8 +48,8 @@ def ring_plot(ring: HashRing) -> str:
     """The circle: who owns which part of the hash space, and what that is together."""
     order = in_order(ring.members)
     paint = {name: colour(index) for index, name in enumerate(order)}
-    names, sectors = Sectors().of(ring)
-    parts = [_band(*_OUTER, start, end, paint[names[owner]]) for owner, start, end in _runs(sectors)]
+    names = ring.members
+    parts = [_band(*_OUTER, start, end, paint[names[owner]]) for owner, start, end in _runs(sectors_of(ring))]
     shares, at = ring.shares(), 0.0
     labels = []
     for name in order:

@@ -19,6 +19,7 @@ from kubeio.resource import Resource
 from ring import Explanation
 from ringleader.inspect.cluster.dates import DatedMeta, HasDatedMeta
 from ringleader.inspect.cluster.keys import Key, Target, read_key
+from ringleader.inspect.cluster.kinds import unwatched, unworked
 from ringleader.inspect.cluster.reading import read_lives, read_rings
 from ringleader.inspect.cluster.rings import Kind, Life, Ring, Rings
 from ringleader.options import Connection, connected
@@ -47,6 +48,8 @@ class Placement(msgspec.Struct, rename="camel"):
     hash: str
     token: str
     why: list[str]
+    main: str = ""
+    """The main resource that the object is or follows: the ring is that of its members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,8 @@ def place(ring: Ring, target: Target, key: Key, found: Sequence[Life]) -> Placem
     explanation = hashed.explain(key.text) if len(hashed) else None
     member = explanation.owner if explanation else ""
     desired = next((life.shard for life in found if life.fills_place and life.member == member), "")
+    kind = target.resource.group_resource
+    is_ignored = owner is not None and owner.ignores(kind)
     return Placement(
         object=str(target),
         ring=ring.name,
@@ -216,12 +221,20 @@ def place(ring: Ring, target: Target, key: Key, found: Sequence[Life]) -> Placem
         drain_to=labels.get(keys.drain),
         desired_member=member,
         desired_shard=desired,
-        is_placed=bool(shard) and shard == desired and keys.drain not in labels,
+        is_placed=bool(shard) and shard == desired and keys.drain not in labels and not is_ignored,
         key=key.text,
         key_from=key.source,
         hash=f"{explanation.hash:016x}" if explanation else "",
         token=f"{explanation.token:016x}" if explanation else "",
-        why=[*_why_member(explanation), *_why_owner(shard, owner, desired, labels.get(keys.drain))],
+        why=[
+            *_why_member(explanation, ring, found, key.main),
+            *(
+                [unwatched(shard, kind)]
+                if is_ignored
+                else _why_owner(shard, owner, desired, labels.get(keys.drain))
+            ),
+        ],
+        main=key.main,
     )
 
 
@@ -231,9 +244,12 @@ def _state(owner: Life | None, shard: str) -> str:
     return f"{owner.state}, Lease renewed {age(owner.age_s)} ago"
 
 
-def _why_member(explanation: Explanation | None) -> list[str]:
-    """How the ring came to its member."""
+def _why_member(explanation: Explanation | None, ring: Ring, found: Sequence[Life], main: str) -> list[str]:
+    """How the *ring* of the main resource *main* came to its member."""
     if explanation is None:
+        places = [life for life in found if life.fills_place]
+        if places and not any(life.works(main) for life in places):
+            return [f"{unworked(ring.name, main)}: such objects wait"]
         return ["no member is on the ring: no shard of it is live"]
     first = f"the first token at or after the hash is one of {explanation.token_member}"
     if not explanation.passed:

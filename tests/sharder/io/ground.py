@@ -45,9 +45,10 @@ class HandMadeShard:
         self._duration_s = duration_s
         self._renewing: asyncio.Task[None] | None = None
 
-    async def join(self, *, protocol: str = "v1", fills: bool = True) -> HandMadeShard:
+    async def join(self, *, protocol: str = "v1", fills: bool = True, works: str = "") -> HandMadeShard:
+        """*works*: the kinds that its Lease says it watches; empty: it does not say."""
         now = micro_time(SystemClock().wall())
-        annotations = {KEYS.member: self.member}
+        annotations = {KEYS.member: self.member} | ({KEYS.resources: works} if works else {})
         if protocol:
             annotations |= {KEYS.protocol: protocol, KEYS.duration: str(self._duration_s)}
         lease = Lease(
@@ -176,10 +177,11 @@ class Ground:
         duration_s: int = 1,
         protocol: str = "v1",
         fills: bool = True,
+        works: str = "",
     ) -> HandMadeShard:
         shard = HandMadeShard(self.leases, f"{member}-{life}", member, duration_s)
         self.shards.append(shard)
-        return await shard.join(protocol=protocol, fills=fills)
+        return await shard.join(protocol=protocol, fills=fills, works=works)
 
     async def sites(self, count: int, *, labels: dict[str, str] | None = None, first: int = 0) -> None:
         for number in range(first, first + count):

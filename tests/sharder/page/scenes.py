@@ -12,7 +12,7 @@ from kubeio.rest.reviews import User
 from ring.hashing import HASH_SPACE
 from ring.ring import HashRing
 from sharder.page.board import Board
-from sharder.page.facts import ROWS, Found, Handover, MemberFacts, NotFoundHere, RingFacts, Sectors
+from sharder.page.facts import ROWS, Circles, Found, Handover, MemberFacts, NotFoundHere, RingFacts
 from sharder.page.history import History, Move
 from sharder.page.service import LivePage
 
@@ -39,7 +39,9 @@ class Scene:
         self.flights: dict[str, Handover] = {}
         self.note = ""
         self.version = 0
-        self._sectors = Sectors()
+        self._circles = Circles()
+        self.others: dict[str, HashRing] = {}
+        """Rings of further main resources."""
         self.members = list(members)
         self.change(members)
 
@@ -49,11 +51,12 @@ class Scene:
         self.ring = HashRing(self.members)
         self.version += 1
 
-    def hash_ring(self) -> HashRing:
-        return self.ring
+    def by_main(self) -> dict[str, HashRing]:
+        return {self.resource: self.ring, **self.others}
 
     def facts(self) -> RingFacts:
-        order, sectors = self._sectors.of(self.ring)
+        circles = self._circles.of(self.by_main())
+        order = circles[0].order
         shares = self.ring.shares()
         leaving: dict[str, int] = {}
         for flight in self.flights.values():
@@ -75,11 +78,18 @@ class Scene:
                     in_flight=leaving.get(name, 0),
                 )
                 for name in order
+            }
+            | {
+                name: MemberFacts(place="filled", shard=f"{name}-8f03c2aa", state="ready")
+                for ring in self.others.values()
+                for name in ring.members
+                if name not in order
             },
             handovers=list(self.flights.values())[:ROWS],
             order=order,
-            sectors=sectors,
-            resources=[self.resource],
+            sectors=circles[0].sectors,
+            circles=circles if len(circles) > 1 else [],
+            resources=[self.resource, *self.others],
         )
 
     async def find(self, resource: str, namespace: str, name: str) -> Found:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ring.ring import HashRing
 from sharder.page.facts import Handover
 from sharder.page.history import Move
 from sharder.page.service import LivePage
@@ -356,3 +357,29 @@ async def _p95_ms(page: Page, seconds: float) -> float:
     await page.bring_to_front()
     took: list[float] = sorted(await page.evaluate(FRAMES, seconds))
     return took[int(len(took) * 0.95)]
+
+
+async def test_the_circle_of_a_main_resource_is_chosen(browser: Browser) -> None:
+    scene = scene_of(3)
+    async with shown(websites=scene) as served, opened(browser, served.url) as page:
+        await page.locator("#members tr").nth(2).wait_for()
+        assert await page.locator("#circle-label").is_hidden()
+        bases = HashRing(["base-0", "base-1"])
+        scene.others = {"databases.example.com": bases}
+        await page.locator("#circle-label").wait_for(timeout=2000)
+        await page.locator("#members tr", has_text="base-1").wait_for()
+        assert await page.locator("#circle-kind option").all_inner_texts() == [
+            "websites.example.com",
+            "databases.example.com",
+        ]
+        assert (await page.get_attribute("#ring", "aria-label") or "").startswith("Ring of 3 members: web-0")
+        await page.select_option("#circle-kind", "databases.example.com")
+        await page.locator("#ring[aria-label^='Ring of 2 members: base-0']").wait_for(timeout=2000)
+        share = f"{float(bases.shares()['base-0']):.1%}".removesuffix("%")
+        await page.locator("#members tr", has_text="base-0").get_by_text(share).wait_for(timeout=2000)
+        assert "–" in await page.locator("#members tr", has_text="web-0").inner_text()
+        assert "Shares are those of databases.example.com." in await page.inner_text("#members-sub")
+        assert await page.input_value("#if-range") == "2"
+        await page.fill("#if-range", "3")
+        await page.locator("#if-answer", has_text="base-2").wait_for()
+        assert await page.evaluate(NAMELESS) == []

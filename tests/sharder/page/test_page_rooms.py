@@ -26,8 +26,10 @@ from sharder.page.board import Board
 from sharder.page.service import LivePage
 from sharder.page.stage import Stage
 from sharder.rings.cluster import Rings
-from tests.sharder.io.ground import RING, Ground, is_balanced, open_ground, wait_until
+from tests.sharder.io.ground import KEYS, RING, Ground, is_balanced, open_ground, wait_until
 from tests.sharder.page.streams import Events, ask, listening
+
+MAINS = [{"group": "example.com", "resource": "websites"}, {"group": "", "resource": "secrets"}]
 
 
 @pytest.fixture
@@ -260,3 +262,44 @@ async def test_a_ring_that_is_gone_leaves_the_page(ground: Ground) -> None:
             CONTROLLER_RINGS, RING, MergePatch({"metadata": {"finalizers": None}}), type=bytes
         )
         await wait_until(lambda: page.board.subject(RING) is None)
+
+
+async def test_main_resources_that_different_members_work_have_circles_of_their_own(ground: Ground) -> None:
+    await ground.ring(resources=MAINS)
+    await ground.shard("a", works="websites.example.com")
+    await ground.shard("b", works="secrets")
+    await ground.shard("c", works="secrets")
+    await ground.site("blog", labels={KEYS.shard: "b-00000001"})
+    async with served(ground) as page:
+        wanted = [(["websites.example.com"], ["a"]), (["secrets"], ["b", "c"])]
+
+        def are_shown() -> bool:
+            circles = page.board.now().get(RING, {}).get("circles", [])
+            return [(each["resources"], each["order"]) for each in circles] == wanted
+
+        await wait_until(are_shown)
+        _, first = await ask(page, f"/whatif/{RING}/2")
+        assert first["joined"] == ["new-1"]
+        _, second = await ask(page, f"/whatif/{RING}/1/secrets")
+        assert second["left"] == ["c"]
+        assert (await ask(page, f"/whatif/{RING}/1/pages"))[0] == 404
+        _, found = await ask(page, f"/where/{RING}/websites.example.com/default/blog")
+        assert found["story"][-1] == (
+            "b-00000001 does not watch websites.example.com: the object waits for the end of that life."
+        )
+        assert (found["desiredMember"], found["main"], found["isPlaced"]) == (
+            "a",
+            "websites.example.com",
+            False,
+        )
+
+
+async def test_a_kind_that_no_member_works_is_the_story_of_its_objects(ground: Ground) -> None:
+    await ground.ring(resources=MAINS)
+    await ground.shard("b", works="secrets")
+    await ground.site("blog")
+    async with served(ground) as page:
+        await wait_until(lambda: page.board.now().get(RING, {}).get("circles"))
+        _, found = await ask(page, f"/where/{RING}/websites.example.com/default/blog")
+        assert found["story"][0] == "No member of the ring works websites.example.com: such objects wait."
+        assert found["desiredMember"] == ""

@@ -6,7 +6,7 @@ import pytest
 
 from ring.movement import movement
 from ring.ring import HashRing
-from sharder.page.facts import SECTORS, Sectors
+from sharder.page.facts import SECTORS, Circle, Circles, sectors_of
 from sharder.page.whatif import in_order, new_names, what_if
 
 THREE = HashRing(["web-0", "web-1", "web-2"])
@@ -48,15 +48,26 @@ def test_order_is_that_of_numbers() -> None:
 
 
 def test_sectors_are_the_owners_of_their_middles() -> None:
-    names, sectors = Sectors().of(THREE)
+    names, sectors = THREE.members, sectors_of(THREE)
     assert len(sectors) == SECTORS
-    assert names == ["web-0", "web-1", "web-2"]
+    assert names == ("web-0", "web-1", "web-2")
     middle = (2 * 100 + 1) * (2**64 // SECTORS) // 2
     assert names[sectors[100]] == THREE.owner_of_hash(middle)
     for index, name in enumerate(names):
         assert sectors.count(index) / SECTORS == pytest.approx(float(THREE.shares()[name]), abs=0.08)
 
 
-def test_an_empty_ring_has_no_sectors() -> None:
-    assert Sectors().of(None) == ([], [])
-    assert Sectors().of(HashRing([])) == ([], [])
+@pytest.mark.parametrize("ring", [None, HashRing([])])
+def test_an_empty_ring_has_no_sectors(ring: HashRing | None) -> None:
+    assert Circles().of({"websites": ring}) == [Circle(["websites"])]
+
+
+def test_main_resources_that_the_same_members_work_share_a_circle() -> None:
+    two, circles = HashRing(["base-0", "base-1"]), Circles()
+    found = circles.of({"websites": THREE, "databases": two, "caches": two})
+    assert [each.resources for each in found] == [["websites"], ["databases", "caches"]]
+    assert found[1].order == ["base-0", "base-1"]
+    assert found[1].shares == [round(float(share), 6) for share in two.shares().values()]
+    assert found[1].ideals == [0.5, 0.5]
+    assert circles.of({"websites": THREE, "databases": two, "caches": two}) is found
+    assert circles.of({"websites": THREE, "databases": THREE, "caches": two}) is not found
