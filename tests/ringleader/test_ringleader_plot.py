@@ -71,7 +71,7 @@ def shares_picture(count: int, kind: str) -> Any:
 
 def moves_picture(count: int, kind: str) -> Any:
     change = apply_change(dict.fromkeys(members(count, kind), 1.0), ["+2", "+new=3"])
-    tally = Tally(HashRing(change.before), HashRing(change.after))
+    tally = Tally({"": HashRing(change.before)}, {"": HashRing(change.after)})
     for batch in invented(20_000):
         tally.add(batch)
     return draw_moves(conclude(NAMES[kind](0), change, tally, rate=None))
@@ -434,3 +434,27 @@ async def test_ring_and_shares_are_the_cluster_s(ground: Ground, tmp_path: Path)
     code, _, err = await ended(ground, "ring", "website")
     assert (code, err.count("\n")) == (2, 1)
     assert "did you mean websites" in err
+
+
+async def test_where_main_resources_have_rings_of_their_own_one_is_drawn_and_told(
+    ground: Ground, tmp_path: Path
+) -> None:
+    await ground.ring(
+        resources=[{"group": "example.com", "resource": "websites"}, {"group": "", "resource": "secrets"}]
+    )
+    await ground.shard("site-0", works="websites.example.com")
+    await ground.shard("sum-0", works="secrets")
+    await ground.sites(3)
+    for words, drawn, absent in (([], "site-0", "sum-0"), (["--resource", "secrets"], "sum-0", "site-0")):
+        for kind in ("ring", "shares"):
+            path = tmp_path / f"{kind}.svg"
+            code, out, err = await ended(ground, kind, *words, "-o", str(path))
+            assert (code, out) == (0, f"{path}\n"), err
+            text = path.read_text()
+            assert f"<!-- {drawn}" in text
+            assert f"<!-- {absent}" not in text
+        assert (
+            "note: the ring of websites.example.com is shown; left out: secrets (other members" in err
+        ) == (not words)
+    code, _, err = await ended(ground, "ring", "--members", "3", "--resource", "secrets")
+    assert (code, "--resource: 'secrets' says nothing without a ring" in err) == (2, True)

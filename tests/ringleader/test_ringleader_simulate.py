@@ -9,6 +9,7 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ from ringleader.__main__ import main
 from ringleader.inspect.cluster.rings import Ring, RingFields
 from ringleader.inspect.simulate.change import apply_change, in_order, last_names, next_names, parse_members
 from ringleader.inspect.simulate.command import duration, parse_rate, simulated, summary
-from ringleader.inspect.simulate.premises import Premises, chosen_ring, measured_rate
+from ringleader.inspect.simulate.premises import Ground as Premise
+from ringleader.inspect.simulate.premises import Members, Premises, chosen_ring, measured_rate
 from ringleader.inspect.simulate.simulation import Batch, Rate, Simulation, Tally, conclude
 from ringleader.inspect.simulate.stock import invented, listed, parse_objects
 from tests.sharder.io.ground import CONFIGMAPS, WEBSITES, Ground
@@ -35,7 +37,7 @@ def outcome(
     before: dict[str, float], *words: str, batches: list[Batch], rate: Rate | None = None
 ) -> Simulation:
     change = apply_change(before, words)
-    tally = Tally(HashRing(change.before), HashRing(change.after))
+    tally = Tally({"": HashRing(change.before)}, {"": HashRing(change.after)})
     for batch in batches:
         tally.add(batch)
     return conclude("websites", change, tally, rate=rate)
@@ -405,3 +407,127 @@ async def test_what_is_controlled_moves_with_its_root(ground: Ground, key: dict[
         {"=acme"} if key["key"] == "Label" else {f"example.com_default_{n}" for n in ("one", "two", "three")}
     )
     assert set(out.split()) == acme
+
+
+# ---- main resources that different members work ---------------------------------------------------------------
+
+TWO = {"websites": PODS, "databases": {"base-0": 1.0, "base-1": 1.0}}
+
+
+async def _unread() -> AsyncGenerator[Batch, None]:
+    yield Batch([])
+
+
+def two_rings(*words: str, batches: list[Batch]) -> Simulation:
+    """Three members work websites, two others databases; who joins works both."""
+    known = {"web-0": "websites", "web-1": "websites", "web-2": "websites"}
+    kinds = {name: frozenset({known.get(name, "databases")}) for each in TWO.values() for name in each}
+    members = Members({**PODS, **TWO["databases"]}, list(TWO), kinds)
+    ground = Premise("both", members, 1000, 0.05, None, _unread)
+    change = apply_change(members.weights, words)
+    tally = Tally(ground.rings(change.before), ground.rings(change.after))
+    for batch in batches:
+        tally.add(batch)
+    return conclude("both", change, tally, rate=None)
+
+
+def test_each_main_resource_moves_on_the_ring_of_those_that_work_it() -> None:
+    keys = [key for batch in invented(3000) for key in batch.keys]
+    batches = [Batch(keys, main="websites"), Batch(keys[:600], main="databases")]
+    found = two_rings("+both-0", batches=batches)
+    expected: Counter[tuple[str, str]] = Counter()
+    for kind, number in (("websites", 3000), ("databases", 600)):
+        old = HashRing(TWO[kind])
+        moved = moved_keys(old, old.with_member("both-0"), keys[:number])
+        expected.update((each.old, each.new) for each in moved)
+    assert {(flow.from_member, flow.to_member): flow.objects for flow in found.flows} == expected
+    assert [(part.resources, part.members_before, part.members_after) for part in found.parts] == [
+        (["websites"], 3, 4),
+        (["databases"], 2, 3),
+    ]
+    assert sum(part.moved for part in found.parts) == found.moved == expected.total()
+    assert (found.members_before, found.members_after) == (5, 6)
+    assert sum(each.share_after for each in found.members) == pytest.approx(1)
+    assert found.least_fraction == pytest.approx((3000 / 4 + 600 / 3) / 3600)
+    assert "of 600 of databases (2 members before, 3 after)" in "\n".join(summary(found))
+
+
+def test_main_resources_that_the_same_members_work_are_one_part() -> None:
+    ring, bigger = HashRing(PODS), HashRing({**PODS, "web-3": 1})
+    tally = Tally({"a": ring, "b": HashRing(PODS)}, {"a": bigger, "b": bigger})
+    assert [part.mains for part in tally.parts] == [["a", "b"]]
+
+
+MAINS = [
+    {"group": "example.com", "resource": "websites"},
+    {"group": "", "resource": "secrets"},
+]
+
+
+async def two_controllers(ground: Ground) -> None:
+    """Two members work websites, one works secrets; ten objects of each."""
+    await ground.ring(resources=MAINS, virtualNodes=50)
+    for member, works in (
+        ("site-0", "websites.example.com"),
+        ("site-1", "websites.example.com"),
+        ("sum-0", "secrets"),
+    ):
+        await ground.shard(member, works=works)
+    await ground.sites(10)
+    for number in range(10):
+        await make(ground, SECRETS, f"secret-{number}")
+
+
+async def test_a_ring_of_two_controllers_is_simulated(ground: Ground) -> None:
+    await two_controllers(ground)
+    code, out, err = await ended(ground, "simulate", "--change", "+both", "-o", "json")
+    assert code == 0, err
+    found = json.loads(out)
+    old = HashRing(["site-0", "site-1"], virtual_nodes=50)
+    sites = moved_keys(old, old.with_member("both"), [f"example.com_default_site-{n}" for n in range(10)])
+    one = HashRing(["sum-0"], virtual_nodes=50)
+    secrets = moved_keys(one, one.with_member("both"), [f"_default_secret-{n}" for n in range(10)])
+    assert [(part["resources"], part["objects"], part["moved"]) for part in found["parts"]] == [
+        (["websites.example.com"], 10, len(sites)),
+        (["secrets"], 10, len(secrets)),
+    ]
+    assert found["leftOut"] == []
+
+
+async def test_one_main_resource_is_chosen_with_its_members_and_objects(ground: Ground) -> None:
+    await two_controllers(ground)
+    code, out, err = await ended(ground, "simulate", "--resource", "websites", "--change", "+1", "-o", "json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["change"] == ["site-2 joins"]
+    assert {each["member"] for each in found["members"]} == {"site-0", "site-1", "site-2"}
+    assert (found["objects"], found["leftOut"]) == (10, ["secrets (not asked for)"])
+    code, _, err = await ended(ground, "simulate", "--resource", "pages", "--change", "+1")
+    assert code == 2
+    assert "is not a main resource of ring websites; name one of websites.example.com, secrets" in err
+
+
+async def test_invented_objects_are_of_the_first_main_resource_and_that_is_told(ground: Ground) -> None:
+    await two_controllers(ground)
+    code, out, err = await ended(ground, "simulate", "--objects", "1000", "--change", "+1")
+    assert code == 0, err
+    assert "resource websites.example.com\n" in out
+    assert "left out secrets (other members work it: --resource chooses)\n" in out
+    assert "members  2 before, 3 after" in out
+
+
+async def test_a_main_resource_that_nobody_works_is_left_out_and_one_is_not_emptied(ground: Ground) -> None:
+    await ground.ring(resources=MAINS)
+    await ground.shard("site-0", works="websites.example.com")
+    await ground.shard("site-1", works="websites.example.com")
+    await ground.sites(3)
+    code, out, err = await ended(ground, "simulate", "--change", "-site-1", "-o", "json")
+    assert code == 0, err
+    assert json.loads(out)["leftOut"] == ["secrets (no member works it)"]
+    code, _, err = await ended(ground, "simulate", "--resource", "secrets", "--change", "+1")
+    assert code == 2
+    assert "--resource: 'secrets' is worked by no member of ring websites" in err
+    await ground.shard("sum-0", works="secrets")
+    code, _, err = await ended(ground, "simulate", "--change", "-sum-0")
+    assert code == 2
+    assert "leaves no member that works secrets" in err

@@ -30,6 +30,22 @@ Change = Annotated[
         help="+2, -1, +NAME, +NAME=WEIGHT, -NAME or NAME=WEIGHT (0: cordoned); repeatable, or with commas.",
     ),
 ]
+Resource = Annotated[
+    str | None,
+    typer.Option(
+        "--resource",
+        metavar="RESOURCE",
+        help="Only this main resource of the ring: its objects, and the members that work it.",
+    ),
+]
+OneResource = Annotated[
+    str | None,
+    typer.Option(
+        "--resource",
+        metavar="RESOURCE",
+        help="Of this main resource; without it of the first one, where different members work them.",
+    ),
+]
 Members = Annotated[
     str | None,
     typer.Option(
@@ -39,7 +55,10 @@ Members = Annotated[
 Objects = Annotated[
     str | None,
     typer.Option(
-        "--objects", metavar="N|FILE", help="Objects instead of the cluster's: a number, or a file of keys."
+        "--objects",
+        metavar="N|FILE",
+        help="Objects instead of the cluster's: a number, or a file of keys. They are of --resource, or else of the "
+        "first main resource.",
     ),
 ]
 VirtualNodes = Annotated[
@@ -54,6 +73,7 @@ Eps = Annotated[
 def simulate(
     *,
     ring: Ring = None,
+    resource: Resource = None,
     change: Change = None,
     members: Members = None,
     objects: Objects = None,
@@ -75,16 +95,19 @@ def simulate(
     """What would move if members came or went. From where to where, shares, writes, time; changes nothing.
 
     Members and objects are the cluster's unless given; with both given and no RING it needs no cluster.
+    Each main resource moves on the ring of the members that work it; members that join work all of them.
     -o name prints the keys that would move. Exit codes: 0 done, 1 the cluster did not answer, 2 bad input.
     """
     from ringleader.inspect.simulate.command import run_simulate
 
-    premises = _premises(ring, members, objects, virtual_nodes, eps, (kubeconfig, context, request_timeout))
+    premises = _premises(
+        (ring, resource), members, objects, virtual_nodes, eps, (kubeconfig, context, request_timeout)
+    )
     return run_simulate(premises, change=change or [], rate=rate, form=output)
 
 
 def _premises(  # noqa: PLR0917 - the flags in their order
-    ring: str | None,
+    named: tuple[str | None, str | None],
     members: str | None,
     objects: str | None,
     virtual_nodes: int | None,
@@ -94,7 +117,8 @@ def _premises(  # noqa: PLR0917 - the flags in their order
     from ringleader.inspect.simulate.premises import Premises
 
     return Premises(
-        ring=ring,
+        ring=named[0],
+        resource=named[1],
         members=members,
         objects=objects,
         virtual_nodes=virtual_nodes,
@@ -130,6 +154,7 @@ def _plot() -> None:
 def plot_ring(
     *,
     ring: Ring = None,
+    resource: OneResource = None,
     members: Members = None,
     output: Picture = None,
     virtual_nodes: VirtualNodes = None,
@@ -142,13 +167,14 @@ def plot_ring(
     from ringleader.inspect.plot.command import plot_ring as draw
 
     where = (kubeconfig, context, request_timeout)
-    return draw(_premises(ring, members, None, virtual_nodes, eps, where), output=output)
+    return draw(_premises((ring, resource), members, None, virtual_nodes, eps, where), output=output)
 
 
 @plot.command("shares")
 def plot_shares(
     *,
     ring: Ring = None,
+    resource: OneResource = None,
     members: Members = None,
     objects: Objects = None,
     output: Picture = None,
@@ -162,13 +188,14 @@ def plot_shares(
     from ringleader.inspect.plot.command import plot_shares as draw
 
     where = (kubeconfig, context, request_timeout)
-    return draw(_premises(ring, members, objects, virtual_nodes, eps, where), output=output)
+    return draw(_premises((ring, resource), members, objects, virtual_nodes, eps, where), output=output)
 
 
 @plot.command("moves")
 def plot_moves(
     *,
     ring: Ring = None,
+    resource: Resource = None,
     change: Change = None,
     members: Members = None,
     objects: Objects = None,
@@ -183,7 +210,7 @@ def plot_moves(
     from ringleader.inspect.plot.command import plot_moves as draw
 
     where = (kubeconfig, context, request_timeout)
-    premises = _premises(ring, members, objects, virtual_nodes, eps, where)
+    premises = _premises((ring, resource), members, objects, virtual_nodes, eps, where)
     return draw(premises, change=change or [], output=output)
 
 

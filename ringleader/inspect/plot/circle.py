@@ -39,8 +39,8 @@ class _Disc:
         return self.x + reach * self.radius * math.cos(angle), self.y + reach * self.radius * math.sin(angle)
 
 
-def draw_ring(ring: HashRing, *, name: str = "") -> Figure:
-    """The picture of *ring*, which has members."""
+def draw_ring(ring: HashRing, *, name: str = "", of: str = "") -> Figure:
+    """The picture of *ring*, which has members; *of*: of which main resources, if there are other rings."""
     shares = {member: float(share) for member, share in ring.shares().items()}
     members = in_order(list(shares))
     named = set(sorted(members, key=lambda member: -shares[member])[:MOST_NAMED])
@@ -51,7 +51,11 @@ def draw_ring(ring: HashRing, *, name: str = "") -> Figure:
     radius = (height - 1.35) / 2
     width = 2 * (radius + beside)
     figure = paper(width, height)
-    title(figure, f"Ring {short(name)}" if name else "Ring", _remark(ring, len(members) - len(named)))
+    title(
+        figure,
+        f"Ring {short(name)}" if name else "Ring",
+        _remark(ring, len(members) - len(named)) + (f"; of {short(of)}" if of else ""),
+    )
     axes = sheet(figure)
     disc = _Disc(width / 2, radius + 0.3, radius)
     paint = colours(members)

@@ -5,6 +5,7 @@ Owns the order of things: input is checked, and matplotlib looked for, before an
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -29,11 +30,11 @@ def plot_ring(premises: Premises, *, output: str | None) -> int:
     from ringleader.inspect.plot.circle import draw_ring
 
     def draw() -> Figure:
-        async def work(ground: Ground) -> tuple[str, HashRing]:
-            return ground.name, ground.ring(ground.weights)
+        async def work(ground: Ground) -> tuple[Ground, HashRing]:
+            return ground, _only_ring(ground)
 
-        name, ring = on_ground(premises, work, needs_objects=False)
-        return draw_ring(ring, name=name)
+        ground, ring = on_ground(premises, work, needs_objects=False, is_single=True)
+        return draw_ring(ring, name=ground.name, of=ground.resource)
 
     return _drawn(draw, output, kind="ring", ring=premises.ring)
 
@@ -43,14 +44,23 @@ def plot_shares(premises: Premises, *, output: str | None) -> int:
     from ringleader.inspect.plot.shares import draw_shares
 
     def draw() -> Figure:
-        async def work(ground: Ground) -> tuple[str, HashRing, Counter[str]]:
-            ring = ground.ring(ground.weights)
-            return ground.name, ring, await _objects(ground, ring)
+        async def work(ground: Ground) -> tuple[Ground, HashRing, Counter[str]]:
+            ring = _only_ring(ground)
+            return ground, ring, await _objects(ground, ring)
 
-        name, ring, objects = on_ground(premises, work, needs_objects=False)
-        return draw_shares(ring, objects, name=name)
+        ground, ring, objects = on_ground(premises, work, needs_objects=False, is_single=True)
+        return draw_shares(ring, objects, name=ground.name, of=ground.resource)
 
     return _drawn(draw, output, kind="shares", ring=premises.ring)
+
+
+def _only_ring(ground: Ground) -> HashRing:
+    """The ring that is shown; where there are others, it is told on stderr which."""
+    if ground.resource:
+        sys.stderr.write(
+            f"note: the ring of {ground.resource} is shown; left out: {', '.join(ground.left_out)}\n"
+        )
+    return next(iter(ground.rings(ground.members.weights).values()))
 
 
 async def _objects(ground: Ground, ring: HashRing) -> Counter[str]:

@@ -25,8 +25,11 @@ MOST_SHOWN: Final = 400
 _PANEL: Final = 3.4
 
 
-def draw_shares(ring: HashRing, objects: Mapping[str, int], *, name: str = "") -> Figure:
-    """The picture of *ring*'s shares, and of the *objects* that each member has; both may differ a little by chance."""
+def draw_shares(ring: HashRing, objects: Mapping[str, int], *, name: str = "", of: str = "") -> Figure:
+    """The picture of *ring*'s shares, and of the *objects* that each member has; both may differ a little by chance.
+
+    *of*: of which main resources it is, if there are other rings.
+    """
     members = in_order(list(ring.members))
     shown = _most_telling(ring, members)
     columns = math.ceil(len(shown) / MOST_ROWS)
@@ -39,7 +42,8 @@ def draw_shares(ring: HashRing, objects: Mapping[str, int], *, name: str = "") -
     title(
         figure,
         f"Shares of ring {short(name)}" if name else "Shares",
-        _remark(ring, len(members) - len(shown), has_objects=bool(objects)),
+        _remark(ring, len(members) - len(shown), has_objects=bool(objects))
+        + (f"; of {short(of)}" if of else ""),
     )
     paint = colours(members)
     limit = _limit(ring, objects)

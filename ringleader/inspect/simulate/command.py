@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from kubeio.errors import InputError
-from ringleader.inspect.simulate.change import apply_change
+from ring import HashRing
+from ringleader.inspect.simulate.change import Change, apply_change
 from ringleader.inspect.simulate.premises import Ground, Premises, on_ground
-from ringleader.inspect.simulate.simulation import MOST_FLOWS, Rate, Simulation, Tally, conclude
+from ringleader.inspect.simulate.simulation import MOST_FLOWS, Part, Rate, Simulation, Tally, conclude
 from ringleader.output import Form, Table, print_document, print_line, print_table
 
 _MOST_CHANGES_TOLD = 6
@@ -43,14 +44,27 @@ def simulated(
     given = parse_rate(rate) if rate is not None else None
 
     async def work(ground: Ground) -> Simulation:
-        changed = apply_change(ground.weights, change)
-        tally = Tally(ground.ring(changed.before), ground.ring(changed.after))
+        changed = apply_change(ground.members.weights, change)
+        tally = Tally(ground.rings(changed.before), _rings_after(ground, changed))
         async with aclosing(ground.stock()) as batches:
             async for batch in batches:
                 moving(tally.add(batch))
-        return conclude(ground.name, changed, tally, rate=given or ground.measured)
+        rate = given or ground.measured
+        return conclude(ground.name, changed, tally, rate=rate, left_out=ground.left_out)
 
     return on_ground(premises, work, needs_objects=True)
+
+
+def _rings_after(ground: Ground, changed: Change) -> dict[str, HashRing]:
+    """The rings after a change. Raises: InputError if nobody works one of the main resources then."""
+    rings = ground.rings(changed.after)
+    for main, ring in rings.items():
+        if not len(ring):
+            remedy = "leave at least one; --resource simulates another main resource"
+            raise InputError(
+                "--change", ", ".join(changed.told), f"leaves no member that works {main}", remedy
+            )
+    return rings
 
 
 def parse_rate(text: str) -> Rate:
@@ -90,14 +104,24 @@ def summary(found: Simulation) -> list[str]:
     if more:
         told.append(f"and {more} more")
     rows = [("ring", found.ring)] if found.ring else []
+    if found.left_out:
+        rows.append(("resource", ", ".join(main for part in found.parts for main in part.resources)))
+        rows.append(("left out", ", ".join(found.left_out)))
     rows += [
         ("change", ", ".join(told)),
         ("members", f"{found.members_before:,} before, {found.members_after:,} after"),
         ("moves", _moves(found)),
-        ("writes", f"{found.writes:,}{_writes(found)}"),
-        ("time", _time(found)),
     ]
+    if len(found.parts) > 1:
+        rows += [("", _part(part)) for part in found.parts]
+    rows += [("writes", f"{found.writes:,}{_writes(found)}"), ("time", _time(found))]
     return [f"{name:<9}{text}" for name, text in rows]
+
+
+def _part(part: Part) -> str:
+    """What moves on one of several rings."""
+    members = f"{part.members_before:,} members before, {part.members_after:,} after"
+    return f"{part.moved:,} of {part.objects:,} of {', '.join(part.resources)} ({members})"
 
 
 def _moves(found: Simulation) -> str:

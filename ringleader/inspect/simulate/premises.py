@@ -7,15 +7,15 @@ only. Called by `simulate` and by plots.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kubeio.errors import InputError
 from ring import HashRing
-from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.rings import Ring, RingFields, ring_weights
+from ringleader.inspect.cluster.reading import named_main, named_ring, read_lives, read_rings
+from ringleader.inspect.cluster.rings import Life, Ring, RingFields, by_weights, ring_weights
 from ringleader.inspect.simulate.change import Weights, parse_members, ring_of
 from ringleader.inspect.simulate.simulation import Batch, Rate
 from ringleader.inspect.simulate.stock import invented, listed, parse_objects, read_stock, tell_on_stderr
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Stock = AsyncGenerator[Batch, None]
+NOT_ASKED: Final = "not asked for"
+OF_OTHERS: Final = "other members work it: --resource chooses"
 FEWEST_FOR_A_RATE: Final = 100
 """Objects that moved in a rebalance: of fewer, its time is that of waiting, not of moving."""
 
@@ -36,6 +38,7 @@ class Premises:
     """The flags that name ring, members and objects, as they were written; None where they were not."""
 
     ring: str | None = None
+    resource: str | None = None
     members: str | None = None
     objects: str | None = None
     virtual_nodes: int | None = None
@@ -44,52 +47,125 @@ class Premises:
 
 
 @dataclass(frozen=True, slots=True)
+class Members:
+    """Members by weight, and who of them works what. *left_out*: further main resources of the ring, and why."""
+
+    weights: Weights
+    mains: Sequence[str] = ("",)
+    kinds: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    """What each member works; one that is not here, or has None, works everything."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, main: str, weights: Weights) -> Weights:
+        """Those of *weights* that work *main*."""
+        return {name: weight for name, weight in weights.items() if self._works(name, main)}
+
+    def _works(self, name: str, main: str) -> bool:
+        kinds = self.kinds.get(name)
+        return kinds is None or not main or main in kinds
+
+
+@dataclass(frozen=True, slots=True)
 class Ground:
     """A ring at its beginning. *name* is empty if no cluster was asked."""
 
     name: str
-    weights: Weights
+    members: Members
     virtual_nodes: int
     eps: float
     measured: Rate | None
     stock: Callable[[], Stock]
     """The objects in batches, read while they are asked for; close it."""
 
-    def ring(self, weights: Weights) -> HashRing:
-        """The ring of these members. Raises: InputError."""
-        return ring_of(weights, virtual_nodes=self.virtual_nodes, eps=self.eps)
+    def rings(self, weights: Weights) -> dict[str, HashRing]:
+        """The ring of each main resource, these being the members. Raises: InputError."""
+        each = {main: self.members.of(main, weights) for main in self.members.mains}
+        return by_weights(each, lambda part: ring_of(part, virtual_nodes=self.virtual_nodes, eps=self.eps))
+
+    @property
+    def resource(self) -> str:
+        """The main resources whose ring it is, if the ring has others."""
+        return ", ".join(self.members.mains) if self.members.left_out else ""
+
+    @property
+    def left_out(self) -> list[str]:
+        """The others, each with its reason."""
+        return [f"{main} ({why})" for main, why in self.members.left_out.items()]
 
 
 def on_ground(
-    premises: Premises, work: Callable[[Ground], Coroutine[Any, Any, T]], *, needs_objects: bool
+    premises: Premises,
+    work: Callable[[Ground], Coroutine[Any, Any, T]],
+    *,
+    needs_objects: bool,
+    is_single: bool = False,
 ) -> T:
-    """What the coroutine *work* makes of the ground that *premises* name. Raises: InputError, FailedAt."""
-    members = parse_members(premises.members) if premises.members is not None else None
+    """What the coroutine *work* makes of the ground that *premises* name; *is_single*: one ring is to be shown.
+
+    Raises: InputError, FailedAt.
+    """
+    weights = parse_members(premises.members) if premises.members is not None else None
     given = parse_objects(premises.objects) if premises.objects is not None else None
     stock = _given_stock(given) if given is not None else None
-    if premises.ring is None and members is not None and (stock is not None or not needs_objects):
-        fields = RingFields()
-        ground = _ground("", members, fields, premises, None, stock or _nothing)
-        return asyncio.run(work(ground))
+    if premises.ring is None and weights is not None and (stock is not None or not needs_objects):
+        if premises.resource is not None:
+            remedy = "name RING, or leave --resource out"
+            raise InputError("--resource", premises.resource, "says nothing without a ring", remedy)
+        return asyncio.run(
+            work(_ground("", Members(weights), RingFields(), premises, None, stock or _nothing))
+        )
     where = premises.connection()
 
     async def ask(client: Client, _: object) -> T:
         from kubeio.rest.discovery import Discovery
 
         ring = chosen_ring(await read_rings(client, timeout_s=where.timeout_s), premises.ring)
-        weights = members if members is not None else await _weights(client, ring)
+        main = named_main(ring, premises.resource) if premises.resource is not None else None
+        if weights is not None:
+            others = {each: NOT_ASKED for each in ring.mains if main not in (None, each)}
+            members = Members(weights, [main] if main else ring.mains, left_out=others)
+        else:
+            lives = await read_lives(client, ring)
+            members = worked_members(ring, lives, main=main, is_single=is_single or stock is not None)
 
         async def read() -> Stock:
             discovery = Discovery(client)
             with progress(f"objects of ring {ring.name}", None) as done:
-                async for batch in read_stock(client, discovery, ring, timeout_s=where.timeout_s):
+                async for batch in read_stock(
+                    client, discovery, ring, mains=members.mains, timeout_s=where.timeout_s
+                ):
                     yield batch
                     done(len(batch.keys))
 
         rate = measured_rate(ring)
-        return await work(_ground(ring.name, weights, ring.spec, premises, rate, stock or read))
+        return await work(_ground(ring.name, members, ring.spec, premises, rate, stock or read))
 
     return connected(where, ask)
+
+
+def worked_members(ring: Ring, lives: Sequence[Life], *, main: str | None, is_single: bool) -> Members:
+    """The members of *ring* as its Leases show them; of the main resource *main* only, if one is given.
+
+    *is_single*: of the first one that members work, unless the same members work all. Raises: InputError.
+    """
+    by_main = {each: ring_weights(ring, lives, each) for each in ring.mains}
+    worked = [each for each, weights in by_main.items() if weights]
+    if not worked:
+        remedy = "start a replica (ringleader status shows their state), or give --members"
+        raise InputError("RING", ring.name, "has no member with a place on the ring", remedy)
+    if main is not None and main not in worked:
+        remedy = f"start a replica of its controller, or name another: {', '.join(worked)}"
+        raise InputError("--resource", main, f"is worked by no member of ring {ring.name}", remedy)
+    left_out = {each: "no member works it" for each in ring.mains if each not in worked}
+    if main is not None:
+        left_out |= {each: NOT_ASKED for each in worked if each != main}
+        worked = [main]
+    elif is_single and any(by_main[each] != by_main[worked[0]] for each in worked):
+        left_out |= dict.fromkeys(worked[1:], OF_OTHERS)
+        worked = worked[:1]
+    weights = {name: weight for each in worked for name, weight in by_main[each].items()}
+    kinds = {life.member: life.resources for life in lives if life.fills_place}
+    return Members(weights, worked, kinds, left_out)
 
 
 def chosen_ring(rings: list[Ring], name: str | None) -> Ring:
@@ -117,30 +193,14 @@ def measured_rate(ring: Ring) -> Rate | None:
 
 def _ground(  # noqa: PLR0917 - what a Ground is made of
     name: str,
-    weights: Weights,
+    members: Members,
     fields: RingFields,
     premises: Premises,
     rate: Rate | None,
     stock: Callable[[], Stock],
 ) -> Ground:
     nodes = fields.virtual_nodes if premises.virtual_nodes is None else premises.virtual_nodes
-    return Ground(name, weights, nodes, fields.eps if premises.eps is None else premises.eps, rate, stock)
-
-
-async def _weights(client: Client, ring: Ring) -> Weights:
-    found = await read_lives(client, ring)
-    weights = ring_weights(ring, found)
-    if any(ring_weights(ring, found, each.kind.name) != weights for each in ring.spec.resources):
-        raise InputError(
-            "RING",
-            ring.name,
-            "has main resources that different members work, so its parts move on rings of their own",
-            "simulate one of them: give its members with --members",
-        )
-    if not weights:
-        remedy = "start a replica (ringleader status shows their state), or give --members"
-        raise InputError("RING", ring.name, "has no member with a place on the ring", remedy)
-    return weights
+    return Ground(name, members, nodes, fields.eps if premises.eps is None else premises.eps, rate, stock)
 
 
 def _given_stock(given: int | Path) -> Callable[[], Stock]:

@@ -6,8 +6,8 @@ number of them takes the same memory. Called by `simulate` and by plots.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -27,12 +27,14 @@ MOST_FLOWS: Final = 10
 class Batch(msgspec.Struct, frozen=True):
     """Keys in the order in which they came; *roots* and *controlled*: how many objects each stands for.
 
-    Without *roots* each stands for one object, without *controlled* nothing follows it.
+    Without *roots* each stands for one object, without *controlled* nothing follows it. *main*: the main resource that
+    these objects are or follow; empty where nobody told it.
     """
 
     keys: Sequence[str]
     roots: Sequence[int] | None = None
     controlled: Sequence[int] | None = None
+    main: str = ""
 
 
 class Flow(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,8 +66,22 @@ class Rate(msgspec.Struct, frozen=True):
     source: str
 
 
+class Part(msgspec.Struct, frozen=True, rename="camel"):
+    """What would move on the ring of some main *resources*, those that the same members work."""
+
+    resources: list[str]
+    members_before: int
+    members_after: int
+    objects: int
+    moved: int
+
+
 class Simulation(msgspec.Struct, frozen=True, rename="camel"):
-    """What would move. *objects* and *moved* count controlled objects too; fractions are of the hash space."""
+    """What would move. *objects* and *moved* count controlled objects too; fractions are of the hash space.
+
+    With several *parts* shares and fractions are means: each ring counts by its objects, or by its main resources if
+    there are none.
+    """
 
     ring: str
     change: list[str]
@@ -82,17 +98,68 @@ class Simulation(msgspec.Struct, frozen=True, rename="camel"):
     rate: Rate | None
     members: list[MemberChange]
     flows: list[Flow]
+    parts: list[Part]
+    left_out: list[str] = []
+    """Main resources of the ring that are not simulated, each with its reason."""
 
 
 class Tally:
-    """Objects by the pair (owner before, owner after), counted while they come."""
+    """Objects by the pair (owner before, owner after), counted while they come.
+
+    *before* and *after*: the ring of each main resource; all of them have members.
+    """
+
+    def __init__(self, before: Mapping[str, HashRing], after: Mapping[str, HashRing]) -> None:
+        made: dict[tuple[HashRing, HashRing], RingTally] = {}
+        self._by_main: dict[str, RingTally] = {}
+        for main in before:
+            pair = before[main], after[main]
+            if pair not in made:
+                made[pair] = RingTally(*pair)
+            made[pair].mains.append(main)
+            self._by_main[main] = made[pair]
+        self.parts = list(made.values())
+
+    def add(self, batch: Batch) -> list[str]:
+        """Count *batch*. Its keys that move, in their order."""
+        return self._by_main.get(batch.main, self.parts[0]).add(batch)
+
+    def sums(self) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+        """Roots and controlled objects, over all rings."""
+        roots: Counter[tuple[str, str]] = Counter()
+        controlled: Counter[tuple[str, str]] = Counter()
+        for part in self.parts:
+            roots.update(part.roots)
+            controlled.update(part.controlled)
+        return roots, controlled
+
+    def weighed(self) -> list[tuple[RingTally, float]]:
+        """The rings with what each counts in a mean."""
+        numbers = [part.objects for part in self.parts]
+        if not any(numbers):
+            numbers = [len(part.mains) for part in self.parts]
+        return [(part, number / sum(numbers)) for part, number in zip(self.parts, numbers, strict=True)]
+
+
+class RingTally:
+    """Those of the main resources *mains*, which have one ring."""
 
     def __init__(self, before: HashRing, after: HashRing) -> None:
+        self.mains: list[str] = []
         self.before = before
         self.after = after
         self.roots: Counter[tuple[str, str]] = Counter()
         self.controlled: Counter[tuple[str, str]] = Counter()
         self._transition = Transition(before, after)
+
+    @property
+    def objects(self) -> int:
+        return self.roots.total() + self.controlled.total()
+
+    @property
+    def moved(self) -> int:
+        counts = (*self.roots.items(), *self.controlled.items())
+        return sum(number for (old, new), number in counts if old != new)
 
     def add(self, batch: Batch) -> list[str]:
         """Count *batch*. Its keys that move, in their order."""
@@ -114,36 +181,46 @@ def _count(
             counter[pair] += number
 
 
-def conclude(name: str, change: Change, tally: Tally, *, rate: Rate | None) -> Simulation:
+def conclude(
+    name: str, change: Change, tally: Tally, *, rate: Rate | None, left_out: Sequence[str] = ()
+) -> Simulation:
     """What *tally* adds up to."""
-    moved = movement(tally.before, tally.after)
-    flows = _flows(change, tally)
+    roots, controlled = tally.sums()
+    flows = _flows(change, roots, controlled)
     total = sum(flow.objects for flow in flows)
     followers = sum(flow.controlled for flow in flows)
+    movements = [(movement(part.before, part.after), weight) for part, weight in tally.weighed()]
     return Simulation(
         ring=name,
         change=list(change.told),
-        members_before=len(tally.before),
-        members_after=len(tally.after),
-        objects=tally.roots.total() + tally.controlled.total(),
-        controlled=tally.controlled.total(),
+        members_before=len({member for part in tally.parts for member in part.before.members}),
+        members_after=len({member for part in tally.parts for member in part.after.members}),
+        objects=roots.total() + controlled.total(),
+        controlled=controlled.total(),
         moved=total,
         moved_controlled=followers,
-        moved_fraction=float(moved.moved),
-        least_fraction=float(moved.ideal),
+        moved_fraction=sum(float(moved.moved) * weight for moved, weight in movements),
+        least_fraction=sum(float(moved.ideal) * weight for moved, weight in movements),
         writes=sum(flow.writes for flow in flows),
         seconds=(total - followers) / rate.objects_per_second if rate else None,
         rate=rate,
-        members=_members(tally, flows),
+        members=_members(tally, roots + controlled, flows),
         flows=flows,
+        parts=[
+            Part(part.mains, len(part.before), len(part.after), part.objects, part.moved)
+            for part in tally.parts
+        ],
+        left_out=list(left_out),
     )
 
 
-def _flows(change: Change, tally: Tally) -> list[Flow]:
+def _flows(
+    change: Change, roots: Counter[tuple[str, str]], controlled: Counter[tuple[str, str]]
+) -> list[Flow]:
     """Every pair between which something moves, the largest first."""
-    pairs = [pair for pair in tally.roots | tally.controlled if pair[0] != pair[1]]
+    pairs = [pair for pair in roots | controlled if pair[0] != pair[1]]
     flows = [
-        _flow(old, new, tally.roots[old, new], tally.controlled[old, new], is_gone=old in change.leaving)
+        _flow(old, new, roots[old, new], controlled[old, new], is_gone=old in change.leaving)
         for old, new in pairs
     ]
     return sorted(flows, key=lambda flow: (-flow.objects, flow.from_member, flow.to_member))
@@ -158,14 +235,18 @@ def _flow(old: str, new: str, roots: int, controlled: int, *, is_gone: bool) -> 
     )
 
 
-def _members(tally: Tally, flows: Sequence[Flow]) -> list[MemberChange]:
-    before, after = tally.before.shares(), tally.after.shares()
+def _members(tally: Tally, objects: Counter[tuple[str, str]], flows: Sequence[Flow]) -> list[MemberChange]:
+    before: defaultdict[str, float] = defaultdict(float)
+    after: defaultdict[str, float] = defaultdict(float)
+    for part, weight in tally.weighed():
+        for shares, ring in ((before, part.before), (after, part.after)):
+            for member, share in ring.shares().items():
+                shares[member] += float(share) * weight
     had: Counter[str] = Counter()
     has: Counter[str] = Counter()
-    for counter in (tally.roots, tally.controlled):
-        for (old, new), number in counter.items():
-            had[old] += number
-            has[new] += number
+    for (old, new), number in objects.items():
+        had[old] += number
+        has[new] += number
     gives: Counter[str] = Counter()
     gets: Counter[str] = Counter()
     for flow in flows:
@@ -174,8 +255,8 @@ def _members(tally: Tally, flows: Sequence[Flow]) -> list[MemberChange]:
     return [
         MemberChange(
             member=member,
-            share_before=float(before.get(member, 0)),
-            share_after=float(after.get(member, 0)),
+            share_before=before[member],
+            share_after=after[member],
             objects_before=had[member],
             objects_after=has[member],
             gives=gives[member],

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from kubeio.errors import InputError
 from ringleader.inspect.cluster.keys import ring_kinds
@@ -125,31 +126,44 @@ def tell_on_stderr(line: str) -> None:
 
 
 async def read_stock(
-    client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float
+    client: Client, discovery: Discovery, ring: Ring, *, mains: Collection[str], timeout_s: float
 ) -> AsyncIterator[Batch]:
-    """Every object of *ring* in the cluster, one batch per page; what controls comes before what is controlled.
+    """Every object of *ring* that is of one of *mains* or follows it; what controls comes before what is controlled.
 
-    Objects of namespaces that the ring does not select count too, as in `ringleader status`.
+    A batch for each page and main resource. Objects of namespaces that the ring does not select count too, as in
+    `ringleader status`.
     """
     kinds = await ring_kinds(discovery, ring)
     keys = _Keys(client, ring, kinds)
     for resource in kinds.labelled:
+        is_other = kinds.is_main(resource) and resource.group_resource not in mains
+        if is_other and not kinds.may_be_controlled(resource):
+            continue
         async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
-            yield await keys.batch(resource, [obj.meta for obj in page.objects])
+            for batch in await keys.batches(resource, [obj.meta for obj in page.objects]):
+                if not batch.main or batch.main in mains:
+                    yield batch
 
 
 @dataclass(slots=True)
 class _Found:
     """The entries of one batch."""
 
-    keys: list[str]
-    roots: list[int]
-    controlled: list[int]
+    keys: list[str] = field(default_factory=list)
+    roots: list[int] = field(default_factory=list)
+    controlled: list[int] = field(default_factory=list)
 
     def add(self, key: str, *, is_root: bool) -> None:
         self.keys.append(key)
         self.roots.append(int(is_root))
         self.controlled.append(int(not is_root))
+
+
+class _Place(NamedTuple):
+    """What an object is placed by: its key, and the main resource that it is or follows."""
+
+    key: str
+    main: str
 
 
 class _Keys:
@@ -159,44 +173,45 @@ class _Keys:
         self._client = client
         self._ring = ring
         self._kinds = kinds
-        self._of_controller: dict[str, str | None] = {}
+        self._of_controller: dict[str, _Place | None] = {}
         self._remembers = ring.spec.key in (KeyKind.LABEL, KeyKind.OWNER)
         """Under the other keys an object's own metadata tells its key."""
 
-    async def batch(self, resource: Resource, objects: Iterable[Meta]) -> Batch:
+    async def batches(self, resource: Resource, objects: Iterable[Meta]) -> list[Batch]:
+        """*objects* of *resource*, those of each main resource in a batch of their own."""
         from sharder.planning.keys import Controlled, Root
 
-        found = _Found([], [], [])
+        found: defaultdict[str, _Found] = defaultdict(_Found)
         for meta in objects:
             match self._kinds.role(resource, meta):
-                case Root(key=key):
-                    self._remember(resource, meta, key)
-                    found.add(key, is_root=True)
-                case Controlled(key=key, controller=controller):
-                    key = key if key is not None else await self._followed(controller)
-                    if key is not None:
-                        self._remember(resource, meta, key)
-                        found.add(key, is_root=False)
+                case Root(key=key, main=main):
+                    self._remember(resource, meta, _Place(key, main))
+                    found[main].add(key, is_root=True)
+                case Controlled(key=key, controller=controller, main=main):
+                    place = _Place(key, main) if key is not None else await self._followed(controller, main)
+                    if place is not None:
+                        self._remember(resource, meta, place)
+                        found[place.main].add(place.key, is_root=False)
                 case _:
                     pass
-        return Batch(found.keys, found.roots, found.controlled)
+        return [Batch(each.keys, each.roots, each.controlled, main) for main, each in found.items()]
 
-    def _remember(self, resource: Resource, meta: Meta, key: str | None) -> None:
+    def _remember(self, resource: Resource, meta: Meta, place: _Place | None) -> None:
         if (
             self._remembers
             and self._kinds.may_control(resource)
             and len(self._of_controller) < MOST_REMEMBERED
         ):
-            self._of_controller[meta.uid] = key
+            self._of_controller[meta.uid] = place
 
-    async def _followed(self, controller: ControllerName) -> str | None:
-        """The key that *controller* gives to what it controls; None if that is not the ring's."""
+    async def _followed(self, controller: ControllerName, main: str) -> _Place | None:
+        """What *controller* gives to what it controls; None if that is not the ring's."""
         from sharder.planning.lineage import read_controller
 
         if controller.uid not in self._of_controller:
             seen = await read_controller(self._client, controller, kinds=self._kinds, keys=self._ring.keys)
-            key = None if seen.is_outsider else seen.key or controller.key
+            place = None if seen.is_outsider else _Place(seen.key or controller.key, seen.main or main)
             if len(self._of_controller) >= MOST_REMEMBERED:
-                return key
-            self._of_controller[controller.uid] = key
+                return place
+            self._of_controller[controller.uid] = place
         return self._of_controller[controller.uid]
