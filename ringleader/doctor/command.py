@@ -67,6 +67,7 @@ async def diagnose(client: Client, wanted: Wanted) -> Report:
     from ringleader.doctor.hooks import read_hooks
     from ringleader.doctor.reader import Reader
     from ringleader.doctor.surroundings import find_accounts, read_installation, read_rights, read_server
+    from ringleader.doctor.unfit import read_unfit
     from ringleader.inspect.cluster.reading import named_ring
 
     seen = Seen(SystemClock().wall(), managers=wanted.managers)
@@ -79,6 +80,7 @@ async def diagnose(client: Client, wanted: Wanted) -> Report:
             named_ring(list(rings), wanted.ring)
             rings = [ring for ring in rings if ring.name == wanted.ring]
         await look(reader, rings, Discovery(client), Pace(wanted.again_s, shown))
+        await read_unfit(reader)
         await find_accounts(reader, wanted.accounts)
         await read_rights(reader)
         await read_hooks(reader)

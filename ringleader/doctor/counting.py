@@ -22,6 +22,7 @@ from ringleader.doctor.seen import (
     named,
 )
 from ringleader.inspect.cluster.writers import is_tool
+from sharder.membership.lives import watched_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -70,7 +71,8 @@ def _sort(tally: Tally, item: Item, seen: RingSeen) -> None:
     counted = owner if owner in tally.owners or len(tally.owners) < MAX_NAMES else OTHER_NAMES
     tally.owners[counted] += 1
     tally.one_of.setdefault(counted, named(tally.resource, meta))
-    trouble = trouble_of(owner, drain, seen.ring, seen.shards[owner].first if owner in seen.shards else None)
+    lease = seen.shards[owner].first if owner in seen.shards else None
+    trouble = trouble_of(owner, drain, seen.ring, lease, kind=tally.resource.group_resource)
     if trouble is None:
         return
     group = tally.groups.setdefault((trouble, counted), Group())
@@ -81,8 +83,10 @@ def _sort(tally: Tally, item: Item, seen: RingSeen) -> None:
         group.samples.append(Sample(tally.resource, slim, owner, trouble, drain, since))
 
 
-def trouble_of(owner: str, drain: str | None, ring: Ring, lease: Lease | None) -> Trouble | None:
-    """What is wrong with an object of *owner*, whose Lease is *lease*; an object in a handoff is one, too."""
+def trouble_of(
+    owner: str, drain: str | None, ring: Ring, lease: Lease | None, *, kind: str
+) -> Trouble | None:
+    """What is wrong with an object of *kind* and *owner*, whose Lease is *lease*; one in a handoff is one, too."""
     if not owner:
         return Trouble.UNOWNED
     if lease is None:
@@ -90,6 +94,9 @@ def trouble_of(owner: str, drain: str | None, ring: Ring, lease: Lease | None) -
     if lease.spec.holder_identity not in ("", None, owner):
         is_contested = ring.keys.contested in lease.metadata.annotations
         return Trouble.CONTESTED if is_contested else Trouble.DEAD
+    watched = watched_kinds(lease.metadata.annotations.get(ring.keys.resources, ""))
+    if lease.spec.holder_identity == owner and watched is not None and kind not in watched:
+        return Trouble.UNWATCHED  # whatever is asked of that owner
     return Trouble.LEAVING if drain is not None else None
 
 

@@ -279,7 +279,8 @@ async def _persists(reader: Reader, ring: RingSeen, sample: Sample) -> bool:
     labels, keys = found.metadata.labels, ring.ring.keys
     owner, drain = labels.get(keys.shard, ""), labels.get(keys.drain)
     shard = ring.shards.get(owner)
-    trouble = trouble_of(owner, drain, ring.ring, shard.now if shard else None)
+    kind = sample.resource.group_resource
+    trouble = trouble_of(owner, drain, ring.ring, shard.now if shard else None, kind=kind)
     if sample.trouble is Trouble.UNKNOWN and trouble is Trouble.CONTESTED:
         return False  # the sharder has found the name meanwhile
     return trouble is sample.trouble and owner == sample.owner and drain == sample.drain

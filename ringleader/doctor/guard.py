@@ -13,6 +13,7 @@ from ringleader.doctor.checks import Check, Told, counted, error, some, warning
 from ringleader.doctor.seen import RingSeen, Seen
 
 _INSTALL: Final = "have a release of the chart bring the ring (rings), with labelGuard.mode: Enforce"
+_UPGRADE: Final = "upgrade the release that brings the ring, with"
 
 
 def labels_policy(ring: str) -> str:
@@ -51,19 +52,19 @@ def _absent(seen: Seen, ring: RingSeen) -> Iterator[Told]:
     for name, what in ((labels_policy(ring.name), "labels"), (leases_policy(ring.name), "Leases")):
         if name not in policies or name not in bindings:
             lacking = "policy" if name not in policies else "policybinding"
-            yield warning(
+            yield _gap(
+                ring,
+                f"controllerring/{ring.name}",
                 f"the {what} of ring {ring.name} are not guarded: there is no validatingadmission{lacking}/{name}, and "
                 f"whoever may write {'its objects' if what == 'labels' else 'Leases there'} may forge them",
-                ring=ring.name,
-                about=f"controllerring/{ring.name}",
                 remedy=_INSTALL,
             )
         elif "Deny" not in (actions := _spec(bindings[name]).get("validationActions") or []):
-            yield warning(
+            yield _gap(
+                ring,
+                f"validatingadmissionpolicybinding/{name}",
                 f"the guard of the {what} of ring {ring.name} refuses nothing (labelGuard.mode: Warn)",
-                ring=ring.name,
-                about=f"validatingadmissionpolicybinding/{name}",
-                evidence=[f"validationActions: {', '.join(actions)}"],
+                f"validationActions: {', '.join(actions)}",
                 remedy="mend what the audit log names under validation_failure, then labelGuard.mode: Enforce",
             )
 
@@ -73,36 +74,37 @@ def _outdated(seen: Seen, ring: RingSeen) -> Iterator[Told]:
     name = labels_policy(ring.name)
     policy = _spec((seen.policies or {}).get(name, {}))
     kinds = [tally.resource for tally in ring.tallies]
-    lacking = [
-        f"{kind.plural}.{kind.group}" if kind.group else kind.plural
-        for kind in kinds
-        if not _covers(policy, kind)
-    ]
+    lacking = [kind.group_resource for kind in kinds if not _covers(policy, kind)]
     if policy and lacking:
-        yield warning(
+        yield _gap(
+            ring,
+            f"validatingadmissionpolicy/{name}",
             f"the guard of ring {ring.name} does not know {some(lacking)}: their labels can be forged",
-            ring=ring.name,
-            about=f"validatingadmissionpolicy/{name}",
-            evidence=[f"missing in its resourceRules: {', '.join(lacking)}"],
-            remedy="upgrade the release that brings the ring, with the ring's present resources in rings",
+            f"missing in its resourceRules: {', '.join(lacking)}",
+            remedy=f"{_UPGRADE} the ring's present resources in rings",
         )
     elif policy and ring.ring.keys.shard not in str(policy.get("matchConditions")):
-        yield warning(
+        yield _gap(
+            ring,
+            f"validatingadmissionpolicy/{name}",
             f"the guard of ring {ring.name} keeps other labels than {ring.ring.keys.shard}",
-            ring=ring.name,
-            about=f"validatingadmissionpolicy/{name}",
-            remedy="upgrade the release that brings the ring, with its spec.labelDomain",
+            remedy=f"{_UPGRADE} its spec.labelDomain",
         )
     binding = seen.policy_bindings.get(leases_policy(ring.name))
     if binding is not None and (where := ring.ring.spec.lease_namespace) not in str(
         _spec(binding).get("matchResources")
     ):
-        yield warning(
+        yield _gap(
+            ring,
+            f"validatingadmissionpolicybinding/{leases_policy(ring.name)}",
             f"the guard of the Leases of ring {ring.name} is bound to another namespace than {where}",
-            ring=ring.name,
-            about=f"validatingadmissionpolicybinding/{leases_policy(ring.name)}",
-            remedy="upgrade the release that brings the ring, with its spec.leaseNamespace",
+            remedy=f"{_UPGRADE} its spec.leaseNamespace",
         )
+
+
+def _gap(ring: RingSeen, about: str, summary: str, *evidence: str, remedy: str) -> Told:
+    """What strangers may write of *ring*."""
+    return warning(summary, ring=ring.name, about=about, evidence=evidence, remedy=remedy)
 
 
 def _spec(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ringleader.doctor.checks import Check, Told, counted, error, warning
 from ringleader.doctor.seen import ELECTION_LEASE, Seen, duration_s, instant
+from ringleader.inspect.cluster.kinds import START
 from ringleader.output import age
 
 if TYPE_CHECKING:
     from kubeio.models import Lease
+
+_REMEDIES: Final = {
+    "FormerController": "scale the former controller to zero: it works beside the replicas",
+    "KindUnworked": START,
+}
 
 
 def leader_of(seen: Seen) -> str:
@@ -65,9 +71,9 @@ def judge_rings(seen: Seen) -> Iterator[Told]:
                 f"{where} is not Ready: {reason}: {message}",
                 ring=found.name,
                 about=where,
-                remedy="scale the former controller to zero: it works beside the replicas"
-                if reason == "FormerController"
-                else f"mend what the message names: kubectl edit controllerring {found.name}",
+                remedy=_REMEDIES.get(
+                    reason, f"mend what the message names: kubectl edit controllerring {found.name}"
+                ),
             )
         if ring.condition("MembersUncertain") == "True":
             reason, message = ring.why_not("MembersUncertain")

@@ -35,8 +35,7 @@ def judge_members(seen: Seen) -> Iterator[Told]:
             continue
         for name in sorted(one.shards.keys() & other.shards.keys()):
             yield error(
-                f"lease/{name} -n {one.ring.spec.lease_namespace} and lease/{name} -n "
-                f"{other.ring.spec.lease_namespace} are one name in two rings, {one.name} and {other.name}",
+                f"{one.lease(name)} and {other.lease(name)} are one name in two rings, {one.name} and {other.name}",
                 about=f"lease/{name}",
                 remedy="a name lives once: have every life make a fresh name",
             )
@@ -49,7 +48,7 @@ def _two_lives(ring: RingSeen, member: str, found: list[Shard]) -> Told:
     return error(
         f"member {member} of ring {ring.name} runs {len(names)} times at once: {' and '.join(names)}",
         ring=ring.name,
-        about=f"lease/{names[0]} -n {ring.ring.spec.lease_namespace}",
+        about=ring.lease(names[0]),
         evidence=[f"every one of these Leases is being renewed; {counts}", f"{names[-1]} fills the place"],
         remedy=f"stop all processes but one that run with --member {member}, or give them different names",
     )
@@ -58,7 +57,6 @@ def _two_lives(ring: RingSeen, member: str, found: list[Shard]) -> Told:
 def judge_silent(seen: Seen) -> Iterator[Told]:
     """Replicas that do not renew, and replicas that renew and do not work."""
     for ring in seen.rings:
-        where = ring.ring.spec.lease_namespace
         for shard in ring.held():
             name, count = shard.now.metadata.name, ring.objects_of(shard.now.metadata.name)
             if ring.is_silent(shard):
@@ -68,15 +66,15 @@ def judge_silent(seen: Seen) -> Iterator[Told]:
                 yield error(
                     f"shard {name} (member {ring.member(shard.now)}) has not renewed its Lease for {age(since)}{mine}",
                     ring=ring.name,
-                    about=f"lease/{name} -n {where}",
+                    about=ring.lease(name),
                     evidence=[f"its duration is {duration_s(shard.now):g} s"],
                     remedy="look at its pod and log; the sharder takes its objects away after two durations",
                 )
-            elif told := _idle(ring, shard, name, where):
+            elif told := _idle(ring, shard, name):
                 yield told
 
 
-def _idle(ring: RingSeen, shard: Shard, name: str, where: str) -> Told | None:
+def _idle(ring: RingSeen, shard: Shard, name: str) -> Told | None:
     found = ring.behind.get(name)
     if found is None or not found.is_told or not found.looked_at:
         return None
@@ -90,7 +88,7 @@ def _idle(ring: RingSeen, shard: Shard, name: str, where: str) -> Told | None:
         evidence=[
             f"of {found.looked_at} of its {found.resource.group_resource}, {len(found.behind)} have a status behind "
             "their spec (observedGeneration), in two looks",
-            f"lease/{name} -n {where} is held",
+            f"{ring.lease(name)} is held",
         ],
         remedy="look at the replica's log, and at /debug/queue for reconciles that do not end",
     )
@@ -127,7 +125,7 @@ def judge_clocks(seen: Seen) -> Iterator[Told]:
                 yield warning(
                     f"the clock of shard {name} (member {ring.member(shard.now)}) is {abs(skew_s):.0f} s {way}",
                     ring=ring.name,
-                    about=f"lease/{name} -n {ring.ring.spec.lease_namespace}",
+                    about=ring.lease(name),
                     evidence=[f"its Lease was renewed at {shard.now.spec.renew_time} by its own clock"],
                     remedy="set the clock of its node (NTP); no decision of the sharder depends on it, but ages that "
                     "people read and certificates do",
@@ -161,7 +159,7 @@ def judge_overlaps(seen: Seen) -> Iterator[Told]:
     for one, other in combinations(seen.rings, 2):
         if one.ring.spec.label_domain != other.ring.spec.label_domain:
             continue
-        mains = {each.kind.name for each in one.ring.spec.resources}
+        mains = set(one.ring.mains)
         for each in other.ring.spec.resources:
             kind = each.kind.name
             if kind not in mains or not _meet(seen, one, other):

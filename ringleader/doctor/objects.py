@@ -13,7 +13,8 @@ from kubeio.labels import is_shard_name
 from ringleader.doctor.checks import Check, Told, counted, error, some, warning
 from ringleader.doctor.leading import leader_of, why_nobody_leads
 from ringleader.doctor.seen import Group, RingSeen, Sample, Seen, Tally, Trouble
-from ringleader.inspect.cluster.rings import is_tombstone, lives
+from ringleader.inspect.cluster.kinds import ROLL, START, unworked
+from ringleader.inspect.cluster.rings import is_tombstone
 from ringleader.inspect.cluster.writers import writers_of
 from ringleader.output import age
 
@@ -29,13 +30,13 @@ def lasting(group: Group) -> Sample | None:
     return next((sample for sample in group.samples if sample.persists), None)
 
 
-def why_waiting(seen: Seen, ring: RingSeen) -> tuple[str, str]:
-    """Why objects of *ring* without a living owner get none, and what to do."""
+def why_waiting(seen: Seen, ring: RingSeen, tally: Tally) -> tuple[str, str]:
+    """Why objects of *ring* that *tally* counts get no living owner, and what to do."""
     if nobody := why_nobody_leads(seen):
         return nobody, "start a sharder, or look at the log of those that run; a standby takes over by itself"
     if ring.ring.condition("Ready") == "False":
         reason, message = ring.ring.why_not("Ready")
-        if not (reason == "Waiting" and not ring.working()):
+        if reason != "KindUnworked" and not (reason == "Waiting" and not ring.working()):
             return (
                 f"ring {ring.name} is not Ready: {reason}: {message}",
                 f"mend what the message names: kubectl edit controllerring {ring.name}",
@@ -54,10 +55,20 @@ def why_waiting(seen: Seen, ring: RingSeen) -> tuple[str, str]:
             f"{len(ring.working())}",
             "start more replicas, or lower spec.minMembers",
         )
+    if main := ring.unworked(tally):
+        return unworked(ring.name, main), START
+    if lacking := _lacking(ring, tally):
+        return f"{some(lacking)} may be to have it and do not watch {tally.resource.group_resource}", ROLL
     return (
         f"{leader_of(seen) or 'the sharder'} leads and has not assigned it",
         "read the log of the sharder that leads; its /metrics show ringleader_unowned_objects",
     )
+
+
+def _lacking(ring: RingSeen, tally: Tally) -> list[str]:
+    """Shards that work a main resource that controls these objects, and do not watch them."""
+    mains, kind = ring.mains_of(tally), tally.resource.group_resource
+    return [each.shard for each in ring.lives() if each.ignores(kind) and any(map(each.works, mains))]
 
 
 def judge_owners(seen: Seen) -> Iterator[Told]:
@@ -74,12 +85,12 @@ def judge_owners(seen: Seen) -> Iterator[Told]:
 def _unowned(seen: Seen, ring: RingSeen, tally: Tally) -> Iterator[Told]:
     for group in tally.trouble(Trouble.UNOWNED).values():
         if sample := lasting(group):
-            cause, remedy = why_waiting(seen, ring)
+            cause, remedy = why_waiting(seen, ring, tally)
             yield error(
                 f"{sample.named} has no owner: {cause}",
                 ring=ring.name,
                 about=sample.named,
-                evidence=[_so_many(group, tally, "have no owner")],
+                evidence=[so_many(group, tally, "have no owner")],
                 remedy=remedy,
             )
 
@@ -87,13 +98,13 @@ def _unowned(seen: Seen, ring: RingSeen, tally: Tally) -> Iterator[Told]:
 def _dead(seen: Seen, ring: RingSeen, tally: Tally) -> Iterator[Told]:
     for name, group in tally.trouble(Trouble.DEAD).items():
         if sample := lasting(group):
-            cause, remedy = why_waiting(seen, ring)
+            cause, remedy = why_waiting(seen, ring, tally)
             yield error(
                 f"{sample.named} belongs to {name}, which is dead: {cause}",
                 ring=ring.name,
                 about=sample.named,
                 evidence=[
-                    _so_many(group, tally, f"name {name}"),
+                    so_many(group, tally, f"name {name}"),
                     f"the Lease {name} is held by {_holder(ring, name)}",
                 ],
                 remedy=remedy,
@@ -111,7 +122,7 @@ def _contested(ring: RingSeen, tally: Tally) -> Iterator[Told]:
                 f"{ring.ring.spec.max_lease_duration_seconds:g} s",
                 ring=ring.name,
                 about=sample.named,
-                evidence=[_so_many(group, tally, f"name {name}")],
+                evidence=[so_many(group, tally, f"name {name}")],
                 remedy="wait; look at the replica's log for why it did not hand over",
             )
 
@@ -132,7 +143,7 @@ def judge_names(seen: Seen) -> Iterator[Told]:
 
 def _unknown(seen: Seen, ring: RingSeen, tally: Tally, group: Group, sample: Sample) -> Told:
     name = sample.owner
-    cause, remedy = why_waiting(seen, ring)
+    cause, remedy = why_waiting(seen, ring, tally)
     stranger = ring.strangers.get(name)
     if not is_shard_name(name):
         what = "which cannot be the name of a Lease"
@@ -146,7 +157,7 @@ def _unknown(seen: Seen, ring: RingSeen, tally: Tally, group: Group, sample: Sam
         f"{sample.named} names {name}, {what}: {cause}",
         ring=ring.name,
         about=sample.named,
-        evidence=[_so_many(group, tally, f"name {name}")],
+        evidence=[so_many(group, tally, f"name {name}")],
         remedy=f"{remedy}; keep the label {ring.ring.keys.shard} out of git and manifests",
     )
 
@@ -161,7 +172,7 @@ def _tombstoned(ring: RingSeen, tally: Tally, group: Group, sample: Sample, shar
         ring=ring.name,
         about=sample.named,
         evidence=[
-            _so_many(group, tally, f"name {name}"),
+            so_many(group, tally, f"name {name}"),
             f"the sharder made a tombstone for the name at {since or 'an unknown time'}",
         ],
         remedy=f"wait: it is assigned {wait_s:g} s after that (maxLeaseDurationSeconds); do not delete Leases, and "
@@ -189,7 +200,7 @@ def judge_drains(seen: Seen) -> Iterator[Told]:
                     ring=ring.name,
                     about=sample.named,
                     evidence=[
-                        _so_many(group, tally, f"of {name} wait for their handoff"),
+                        so_many(group, tally, f"of {name} wait for their handoff"),
                         *([f"condition DrainStuck: {reason}: {message}"] if is_told else []),
                     ],
                     remedy="look at the owner's longest reconcile (/debug/queue) and its log; delete its pod, or set "
@@ -205,9 +216,7 @@ def judge_writers(seen: Seen) -> Iterator[Told]:
     """Field managers that write like a controller, to objects of several shards, and are none of the ring's."""
     for ring in seen.rings:
         ours = {manager for tally in ring.tallies for manager in tally.ours} | seen.managers
-        ours |= writers_of(
-            ring.ring, lives(ring.ring, (shard.now for shard in ring.shards.values()), now=seen.now)
-        )
+        ours |= writers_of(ring.ring, ring.lives())
         for tally in ring.tallies:
             for manager, hand in sorted(tally.hands.items()):
                 if manager in ours:
@@ -235,7 +244,8 @@ def _holder(ring: RingSeen, name: str) -> str:
     return (shard.now.spec.holder_identity if shard else "") or "nobody"
 
 
-def _so_many(group: Group, tally: Tally, what: str) -> str:
+def so_many(group: Group, tally: Tally, what: str) -> str:
+    """How many of the objects that *tally* counts are in the trouble of *group*."""
     return f"{group.count:,} of {tally.objects:,} {tally.resource.group_resource} {what}"
 
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringleader.doctor import guard, installation, leading, leases, objects, rights, server, sizes
+from ringleader.doctor import (
+    guard,
+    installation,
+    kinds,
+    leading,
+    leases,
+    objects,
+    rights,
+    server,
+    sizes,
+    unfit,
+)
 from ringleader.doctor.checks import Check, Finding
 
 if TYPE_CHECKING:
@@ -14,7 +25,10 @@ CHECKS: tuple[Check, ...] = (
     *objects.CHECKS[:2],
     leases.MEMBERS,
     objects.CHECKS[2],
-    *leases.CHECKS,
+    kinds.CHECK,
+    *leases.CHECKS[:1],
+    unfit.CHECK,
+    *leases.CHECKS[1:],
     *leading.CHECKS,
     *rights.CHECKS,
     *installation.CHECKS,

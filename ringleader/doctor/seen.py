@@ -16,7 +16,7 @@ import msgspec
 
 from kubeio.models import Lease, Meta
 from kubeio.resource import Resource
-from ringleader.inspect.cluster.rings import Ring, RingFields
+from ringleader.inspect.cluster.rings import Life, Ring, RingFields, lives, ring_weights
 
 if TYPE_CHECKING:
     from sharder.ringspec.spec import LabelSelector
@@ -80,6 +80,7 @@ class Trouble(StrEnum):
     DEAD = "names a dead shard"
     CONTESTED = "names a contested shard"
     UNKNOWN = "names nobody"
+    UNWATCHED = "is not watched by its owner"
     LEAVING = "is being handed over"
 
 
@@ -192,6 +193,29 @@ class RingSeen:
     def member(self, lease: Lease) -> str:
         return lease.metadata.annotations.get(self.ring.keys.member, lease.metadata.name)
 
+    def lease(self, name: str) -> str:
+        """The Lease *name* of this ring, in the words that kubectl takes."""
+        return f"lease/{name} -n {self.ring.spec.lease_namespace}"
+
+    def lives(self) -> list[Life]:
+        """The lives of the second look."""
+        return lives(self.ring, (shard.now for shard in self.shards.values()), now=self.second_at)
+
+    def mains_of(self, tally: Tally) -> list[str]:
+        """The main resource that *tally* counts, or those that may control what it counts."""
+        if tally.is_main:
+            return [tally.resource.group_resource]
+        mains = (each.resource for each in self.tallies if each.is_main)
+        return [each.group_resource for each in mains if (each.group, each.kind) in tally.controllers]
+
+    def unworked(self, tally: Tally) -> str:
+        """The main resource of what *tally* counts, if the ring has members and none of them works it; else empty."""
+        found = self.lives()
+        if not ring_weights(self.ring, found):
+            return ""
+        mains = self.mains_of(tally)
+        return mains[0] if mains and not any(ring_weights(self.ring, found, main) for main in mains) else ""
+
     def held(self) -> list[Shard]:
         """The shards whose Leases are held by their own names, by name."""
         return [shard for name, shard in sorted(self.shards.items()) if is_held(shard.now)]
@@ -252,6 +276,17 @@ class Hook:
     certificate: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """An object that a replica could not decode as its controller's model, and the report of it."""
+
+    named: str
+    ring: str
+    note: str
+    reporter: str
+    reported_at: datetime | None
+
+
 @dataclass(slots=True)
 class Seen:
     """Everything."""
@@ -272,6 +307,7 @@ class Seen:
     accounts: dict[str, list[str]] = field(default_factory=dict)
     """`sharder` and `shard`: the accounts that were asked about."""
     hooks: list[Hook] = field(default_factory=list)
+    unfit: list[Unfit] = field(default_factory=list)
     flow_schemas: list[dict[str, Any]] | None = None
     """None: the server does not serve them."""
     policies: dict[str, dict[str, Any]] | None = None

@@ -46,7 +46,7 @@ def _of_shards(ring: RingSeen, tally: Tally, *, shard_count: int) -> Iterator[To
     yield warning(
         f"shard {name} of ring {ring.name} has {most:,} {kind}{shown}: it lists them all before it works",
         ring=ring.name,
-        about=f"lease/{name} -n {ring.ring.spec.lease_namespace}",
+        about=ring.lease(name),
         evidence=[
             f"more than {OBJECTS_PER_SHARD:,} objects or {BYTES_PER_SHARD // 1024**2} MiB for one replica"
         ],

@@ -522,3 +522,74 @@ async def conditioned(ground: Ground, *conditions: Mapping[str, object]) -> None
     dated = [{"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Told", **each} for each in conditions]
     patch = MergePatch({"status": {"conditions": dated}})
     await ground.client.patch(CONTROLLER_RINGS, RING, patch, subresource="status", type=bytes)
+
+
+# ---- kinds that nobody works, owners that do not watch what they own ------------------------------------------
+
+MAINS = [
+    {
+        "group": "example.com",
+        "resource": "websites",
+        "controlledResources": [{"group": "", "resource": "configmaps"}],
+    },
+    {"group": "", "resource": "secrets"},
+]
+
+
+async def test_a_kind_that_no_member_works_is_the_cause_with_the_remedy(ground: Ground) -> None:
+    await ground.ring(resources=MAINS)
+    await leads(ground)
+    await ground.shard("sum", duration_s=15, works="secrets")
+    await ground.site("blog")
+    found = await told(ground)
+    assert found.finding.cause == f"has no owner: no member of ring {RING} works websites.example.com"
+    assert found.finding.do.startswith(
+        "start replicas of the controller that works it, or take the resource out"
+    )
+    assert found.placement.why[0].startswith(f"no member of ring {RING} works websites.example.com")
+
+
+async def test_a_kind_that_is_worked_waits_for_no_other(ground: Ground) -> None:
+    await ground.ring(resources=MAINS)
+    await leads(ground)
+    await ground.shard("site", duration_s=15, works="configmaps,websites.example.com")
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "KindUnworked",
+        "message": "no member works secrets",
+    }
+    patch = MergePatch({"status": {"conditions": [{**ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
+    await ground.client.patch(CONTROLLER_RINGS, RING, patch, subresource="status", type=bytes)
+    await ground.site("blog")
+    assert (await told(ground)).finding.cause.startswith("is new: the sharder gives it an owner")
+
+
+async def test_an_owner_that_does_not_watch_the_kind_is_the_cause(ground: Ground) -> None:
+    await ground.ring(resources=MAINS)
+    await leads(ground)
+    await ground.shard("site", duration_s=15, works="configmaps,websites.example.com")
+    await ground.shard("sum", duration_s=15, works="secrets")
+    await ground.site("blog", labels={KEYS.shard: "sum-00000001", KEYS.drain: "site-00000001"})
+    found = await told(ground)
+    assert found.finding.cause == (
+        "is not worked on: sum-00000001 does not watch websites.example.com: the object waits for the end of that life"
+    )
+    assert found.finding.do.startswith("delete pod sum, or wait for its end")
+    assert found.placement.why[-1] in found.finding.cause
+
+
+async def test_a_controlled_kind_that_was_added_meanwhile_asks_for_new_replicas(ground: Ground) -> None:
+    await ground.ring(resources=MAINS)
+    await leads(ground)
+    await ground.shard("site", duration_s=15, works="websites.example.com")
+    site = await ground.site("blog", labels={KEYS.shard: "site-00000001"})
+    await ground.page(site)
+    unowned = (await told(ground, "configmap")).finding
+    assert unowned.cause == "has no owner: site-00000001, which is to have it, does not watch configmaps"
+    assert unowned.do == "roll the replicas: they learn at their start what the ring controls"
+    patch = MergePatch({"metadata": {"labels": {KEYS.shard: "site-00000001"}}})
+    await ground.client.patch(CONFIGMAPS, "blog", patch, namespace="default", type=bytes)
+    owned_ = (await told(ground, "configmap")).finding
+    assert owned_.cause.startswith("is not worked on: site-00000001 does not watch configmaps")
+    assert owned_.do == unowned.do

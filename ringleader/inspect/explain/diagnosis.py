@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubeio.labels import is_shard_name
 from ringleader.inspect.cluster.dates import seconds_since
+from ringleader.inspect.cluster.kinds import ROLL, give_up, unwatched
 from ringleader.inspect.cluster.rings import is_tombstone
 from ringleader.inspect.explain import diagnosis_work
 from ringleader.inspect.explain.diagnosis_sharder import no_sharder, sharder_runs, silence, why_nobody_gets_it
@@ -26,7 +27,7 @@ NEW_S: Final = 10.0
 
 def diagnose(facts: Facts) -> Finding:
     """The one cause that explains the object's state; that all is well, if nothing is off."""
-    for question in (_unwanted, _unowned, _dead_owner, _silent_owner, _on_its_way, _elsewhere):
+    for question in (_unwanted, _unowned, _dead_owner, _silent_owner, _not_watched, _on_its_way, _elsewhere):
         found = question(facts)
         if found is not None:
             return found
@@ -175,6 +176,21 @@ def _silent_owner(facts: Facts) -> Finding | None:
     if owner.is_silent:
         return silence(facts, owner, "its owner")
     return None
+
+
+def _not_watched(facts: Facts) -> Finding | None:
+    """Its owner lives and works, but on other kinds: nothing is asked of it."""
+    owner = facts.owner
+    if owner is None or not owner.ignores(facts.kind):
+        return None
+    is_new_kind = facts.above is not None and owner.works(
+        facts.main
+    )  # the ring controls it since after that start
+    return Finding(
+        f"is not worked on: {unwatched(owner.shard, facts.kind)}",
+        since_seconds=_shard_age(facts),
+        do=ROLL if is_new_kind else give_up(owner.member, facts.ring.keys.shard),
+    )
 
 
 # ---- is it where it belongs -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ringleader.inspect.cluster.dates import seconds_since
+from ringleader.inspect.cluster.kinds import ROLL, START, unworked
 from ringleader.inspect.explain.finding import Finding
 
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ def why_nobody_gets_it(facts: Facts) -> Finding | None:
             since_seconds=since if ready.get("status") == "False" else None,
             do="start replicas, or look at their logs: why do they not join?",
         )
+    if not any(life.works(facts.main) for life in places):
+        return Finding(
+            unworked(ring, facts.main),
+            since_seconds=since if ready.get("reason") == "KindUnworked" else None,
+            do=START,
+        )
     if not facts.placement.desired_member:
         return Finding(f"every member of ring {ring} is cordoned", do="ringleader uncordon MEMBER")
     if len(places) < spec.min_members:
@@ -51,12 +58,25 @@ def why_nobody_gets_it(facts: Facts) -> Finding | None:
             since_seconds=since,
             do="start more replicas, or lower spec.minMembers",
         )
-    if ready.get("status") == "False":
+    # a kind that nobody works is another one than the object's
+    if ready.get("status") == "False" and ready.get("reason") != "KindUnworked":
         return Finding(f"ring {ring} is not ready: {ready.get('message')}", since_seconds=since, do=_SEE_RING)
+    return _not_taken(facts)
+
+
+def _not_taken(facts: Facts) -> Finding | None:
+    """Why the shard that is to have the object does not get it: it is silent, or does not watch its kind.
+
+    A controlled object goes to its controller's owner while that one lives.
+    """
     desired = facts.life(facts.placement.desired_shard)
     if desired is not None and desired.is_silent:
         return silence(facts, desired, "the shard at its place,")
-    return None
+    with_parent = facts.life(facts.above.owner) if facts.above is not None else None
+    next_owner = with_parent or facts.life(facts.placement.desired_shard)
+    if next_owner is None or not next_owner.ignores(facts.kind):
+        return None
+    return Finding(f"{next_owner.shard}, which is to have it, does not watch {facts.kind}", do=ROLL)
 
 
 def no_sharder(facts: Facts) -> Finding:

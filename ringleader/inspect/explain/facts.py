@@ -55,6 +55,8 @@ class Facts:
     lives: Sequence[Life]
     sharders: Sharders
     now: datetime
+    kind: str = ""
+    """The object's resource, as `plural.group`."""
     main: str = ""
     """The main resource that the object is or follows."""
     owner_lease: Lease | None = None
@@ -112,6 +114,7 @@ async def read_facts(
         lives=sighting.lives,
         sharders=await read_sharders(client, now=now, timeout_s=timeout_s),
         now=now,
+        kind=sighting.target.resource.group_resource,
         main=sighting.key.main,
         owner_lease=await reader.lease(placement.owner),
         former_holder=await reader.former_holder(terms),

@@ -38,7 +38,7 @@ async def test_a_healthy_plane_ends_with_0_and_a_line_for_every_check(ward: Ward
     ended = await doctor(ward, *ACCOUNTS)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0] == "nothing is wrong: 18 checks of 1 ring"
+    assert lines[0] == "nothing is wrong: 20 checks of 1 ring"
     assert lines[2].split() == ["CHECK", "STATE", "FOUND"]
     assert [line.split("  ")[0] for line in lines[3:6]] == ["owners", "names", "members"]
     assert all(" OK " in line for line in lines[3:])
@@ -48,7 +48,7 @@ async def test_a_healthy_plane_ends_with_0_and_a_line_for_every_check(ward: Ward
 async def test_what_could_not_be_checked_is_no_failure_but_is_told(ward: Ward) -> None:
     ended = await doctor(ward)
     assert ended.code == 0
-    assert ended.out.startswith("nothing is wrong: 18 checks of 1 ring, 2 could not be made\n")
+    assert ended.out.startswith("nothing is wrong: 20 checks of 1 ring, 2 could not be made\n")
     (rights,) = [line for line in ended.out.splitlines() if line.startswith("rights ")]
     assert "not checked" in rights
     assert "name it: --shard-account NAMESPACE/NAME" in rights

@@ -115,6 +115,7 @@ class Ward:
         skew_s: float = 0.0,
         renewed: bool = True,
         writes_as: str = "",
+        works: str = "",
     ) -> None:
         """A replica's Lease, renewed until the end; *skew_s*: by how much its clock is ahead."""
         keys = RingKeys(ring)
@@ -126,6 +127,8 @@ class Ward:
         }
         if writes_as:
             annotations[keys.field_manager] = writes_as
+        if works:
+            annotations[keys.resources] = works
         lease = Lease(
             Meta(name=name, labels={keys.ring_label: ring}, annotations=annotations),
             LeaseSpec(name, 2, now, now, 0),
@@ -150,6 +153,15 @@ class Ward:
         await self.fall_silent(name)
         at = micro_time(SystemClock().wall() - timedelta(seconds=seconds))
         await self.edit_lease(name, namespace=namespace, renew_time=at)
+
+    async def watch(self, name: str, works: str) -> None:
+        """Have the replica say that it watches the kinds *works*: its next life, as it were."""
+        await self.fall_silent(name)
+        leases = Leases(self.client, "rings")
+        lease = await leases.get(name)
+        lease.metadata.annotations[KEYS.resources] = works
+        made = await leases.swap(lease)
+        self._renewing[name] = asyncio.create_task(_renew(leases, made, 0.0), name=f"renew {name}")
 
     async def edit_lease(self, name: str, *, namespace: str = "rings", **fields: Any) -> None:
         leases = Leases(self.client, namespace)
