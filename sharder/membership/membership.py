@@ -12,6 +12,7 @@ a deletion to `gone`, a bookmark of the Lease watch to `note_fresh`. Read the Le
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -80,8 +81,8 @@ class Membership:
         self._forced: set[str] = set()
         self._orphan_checks: dict[str, float] = {}
         self._orphaned: set[str] = set()
-        self._releasing = False
-        self._complete_since = float("inf")
+        self._releasing_since = math.inf
+        self._complete_since = math.inf
         self._silent_takes: dict[str, float] = {}
         self._flapping = Flapping()
         self._places = Places(settle_s=spec.settle_s)
@@ -99,13 +100,13 @@ class Membership:
 
     # ---- what the API showed ----------------------------------------------------------------------------------
 
-    def configure(self, spec: RingSpec, *, releasing: bool = False) -> None:
+    def configure(self, spec: RingSpec, *, releasing_at: float | None = None) -> None:
         """Work under a newer version of the same ring (its domain and lease namespace are immutable).
 
-        *releasing*: the ring is being deleted, so no object gets an owner any more.
+        *releasing_at*: now, if the ring is being deleted; the first such call counts.
         """
         self._spec = spec
-        self._releasing = releasing
+        self._releasing_since = math.inf if releasing_at is None else min(self._releasing_since, releasing_at)
         self._places.settle_s = spec.settle_s
         for name, life in self._lives.items():
             if life.lease is not None:
@@ -521,13 +522,17 @@ class Membership:
 
     @property
     def _every_life_seen_at(self) -> float:
-        """From then on a name that is not known has no process: one whose Lease went before has stopped."""
-        return self._complete_since + self._spec.max_lease_duration_s
+        """From then on a name that is not known has no process: one whose Lease went before has stopped.
+
+        By then each sharder that still acts knows of the deletion too, and gives no object that a late birth may have
+        found under its name to another shard.
+        """
+        return max(self._complete_since, self._releasing_since) + self._spec.max_lease_duration_s
 
     @property
     def _unknown_are_dead(self) -> bool:
         """No tombstone is needed: no object gets an owner that a late birth under such a name could meet."""
-        return self._releasing and self._synced and self._now >= self._every_life_seen_at
+        return self._synced and self._now >= self._every_life_seen_at
 
     def _orphan_check_at(self, life: Life) -> float:
         return self._orphan_checks.get(life.name, life.entered_at + ORPHAN_AFTER_S)
@@ -593,7 +598,7 @@ class Membership:
         if settles_at is not None:
             yield settles_at
         yield self._sight.unbroken_since + self._spec.start_delay_s
-        if self._releasing:
+        if self._releasing_since < math.inf:
             yield self._every_life_seen_at
         for life in self._lives.values():
             if life.is_held:

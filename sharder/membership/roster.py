@@ -187,7 +187,7 @@ class Roster:
         """Work under a newer spec of the same ring; *releasing*: it is being deleted."""
         self._spec = spec
         self._orphans.resources = resources
-        self.membership.configure(spec, releasing=releasing)
+        self.membership.configure(spec, releasing_at=self._clock.now() if releasing else None)
         self._stirred.set()
 
     # ---- loops ------------------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ NAME = "forged-0"
 def given_up(**spec: Any) -> Story:
     """A ring that is being deleted, its Leases watched without a gap from now on."""
     story = ring(**spec)
-    story.machine.configure(story.spec, releasing=True)
+    story.machine.configure(story.spec, releasing_at=story.at)
     story.machine.note_watch(since=story.at)
     return story
 
@@ -146,6 +146,19 @@ def test_a_name_without_a_lease_is_dead_once_a_ring_that_goes_has_seen_every_lif
     assert story.view().standing("never-reported") is Standing.DEAD
     assert story.view().ring_version > before, "every object is looked at again"
     assert story.view().standing("a-00000001") is Standing.LIVE
+
+
+def test_a_name_without_a_lease_waits_from_the_deletion_however_long_the_leases_were_watched() -> None:
+    """A second sharder that does not know of the deletion yet would give the object to another shard."""
+    story = ring(max_lease_duration_s=20)
+    story.machine.note_watch(since=story.at)
+    story.run(3600)
+    for _ in range(19):
+        story.machine.configure(story.spec, releasing_at=story.at)
+        story.run(1)
+    assert story.view().standing(NAME) is Standing.UNKNOWN
+    story.run(1.5)
+    assert story.view().standing(NAME) is Standing.DEAD
 
 
 def test_a_name_without_a_lease_stays_unknown_while_its_ring_stays() -> None:
