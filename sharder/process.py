@@ -6,7 +6,6 @@ line that a person reads when a flag cannot be used.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 from pathlib import Path
@@ -22,16 +21,11 @@ if TYPE_CHECKING:
 DEFAULT_NAMESPACE: Final = "ringleader-system"
 KEPT_OUT: Final = ("rich", "greenlet")
 """Imported by structlog where they are installed, for tracebacks in colour and for gevent: 6 MB for nothing."""
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-LARGE_BYTES: Final = 1 << 20
-"""Blocks from this size on go back to the system when they are freed."""
 
 
 def main(word: str) -> int:
     """Run the sharder that *word* (`Flags.encode`) describes; the exit code."""
     keep_out()
-    give_large_blocks_back()
     from kubeio.program.runtime import BAD_INPUT, run
     from sharder.app import run as run_sharder
 
@@ -50,17 +44,6 @@ def keep_out() -> None:
     """Have the optional imports of our packages fail as if they were not installed."""
     for name in KEPT_OUT:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type] # None: "there is no such module"
-
-
-def give_large_blocks_back() -> None:
-    """Fix the threshold that glibc raises with each large block it frees.
-
-    The arrays of a ring of 1,000 members, 8 MB each, would stay in the heap among small blocks: 12 MB of 52.
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # not in musl
-        libc.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2 * LARGE_BYTES)
 
 
 def read_settings(flags: Flags) -> Settings:
