@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.sharder.model.lives import fault_steps, letter_steps, life_steps
-from tests.sharder.model.sharders import lease_steps, sharder_steps
+from tests.sharder.model.sharders import is_let_go, lease_steps, sharder_steps
 from tests.sharder.model.world import (
     NONE,
     Object,
@@ -132,9 +132,8 @@ def _all_steps(world: World, *, setting: Setting, rules: Rules) -> Iterator[tupl
         for label in _labels_at_birth(world, setting):
             what = "the object is deleted and created again"
             yield what if label == NONE else f"{what} as {label}'s", with_object(less, Object(2, label, NONE))
-    if less := struck(world, "release"):
-        yield "the ring is given up", less._replace(releasing=True)
-    if world.releasing and world.object.shard == NONE and not world.outsider:
-        may_work = any(lease in ("held", "missing", "contested") for lease in world.leases)
-        if not may_work or not rules.given_back_after_the_last_life:
-            yield "the former controller works", world._replace(outsider=True)
+    for fault, given_up in (("release", "ring"), ("deselect", "namespace"), ("remove", "resource")):
+        if not world.given_up and (less := struck(world, fault)):
+            yield f"the {given_up} is given up", less._replace(given_up=given_up)
+    if not world.outsider and any(is_let_go(world, sharder, rules=rules) for sharder in world.sharders):
+        yield "another controller works", world._replace(outsider=True)

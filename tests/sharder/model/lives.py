@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tests.sharder.model.world import (
     ANY,
+    HELD,
     NONE,
     NOTHING,
     Letter,
@@ -29,11 +30,8 @@ def life_steps(world: World, life: int, *, setting: Setting, rules: Rules) -> It
     """Everything that the life number *life* can do next, or that time does to it."""
     name, process, lease = setting.lives[life], world.processes[life], world.leases[life]
     match process.mode:
-        case "absent" if not world.releasing:
-            yield f"{name} joins", with_process(with_lease(world, life, "held"), life, Process("up"))
-            if less := struck(world, "lose_birth"):
-                created = with_process(with_lease(less, life, "held"), life, Process("unborn"))
-                yield f"{name} does not hear that it joined", created
+        case "absent" if lease in ("absent", "missing"):
+            yield from _birth(world, life, setting=setting)
         case "unborn":
             is_its_own = lease == "held" or not rules.birth_adopts_what_it_holds
             yield f"{name} hears", with_process(world, life, Process("up" if is_its_own else "gone"))
@@ -58,6 +56,20 @@ def life_steps(world: World, life: int, *, setting: Setting, rules: Rules) -> It
             yield from _succession(world, life, setting=setting, rules=rules)
         case _:
             pass
+
+
+def _birth(world: World, life: int, *, setting: Setting) -> Iterator[Step]:
+    """Its CREATE arrives. Of a ring that is deleted only one that was on its way matters: the object bears its name."""
+    name = setting.lives[life]
+    if world.given_up == "ring" and world.object.shard != name:
+        return
+    yield f"{name} joins", with_process(with_lease(world, life, "held"), life, Process("up"))
+    for fault, said, lease, mode in (
+        ("lose_birth", "does not hear that it joined", "held", "unborn"),
+        ("never_full", "joins, and its caches never become full", "filling", "filling"),
+    ):
+        if less := struck(world, fault):
+            yield f"{name} {said}", with_process(with_lease(less, life, lease), life, Process(mode))
 
 
 def _stopped(process: Process, mode: str) -> Process:
@@ -91,7 +103,7 @@ def _active(world: World, life: int, *, setting: Setting, rules: Rules) -> Itera
     seen = item if item.shard == name else NOTHING
     if seen != process.seen or (seen is not NOTHING and not process.newest):
         yield f"{name} sees", with_process(world, life, _seeing(process, seen))
-    if world.releasing and process.seen is NOTHING and may_stop(world, life, rules=rules):
+    if world.given_up == "ring" and process.seen is NOTHING and may_stop(world, life, rules=rules):
         yield f"{name} stops, as the ring is given up", stopped(world, life)
     if process.working:
         rest = frozenset(k for k in world.letters if k.sender != life or k.patch is not None)
@@ -143,7 +155,7 @@ def _acknowledgement(world: World, life: int, *, setting: Setting, rules: Rules)
     elif not rules.acknowledgement_has_evidence:
         to = drain
     elif not process.target:
-        held = world.leases[setting.lives.index(drain)] == "held"
+        held = world.leases[setting.lives.index(drain)] in HELD
         asked = process._replace(target="held" if held else "no")
         yield f"{name} reads the Lease of {drain}", with_process(world, life, asked)
         return

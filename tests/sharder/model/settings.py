@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tests.sharder.model.world import Setting
+from tests.sharder.model.world import NONE, Setting
 
 _NEXT_LIFE: Final = ("a-1", "a-2", "b-1")
 """The second life is the next one of the first one's member."""
@@ -26,6 +26,15 @@ def _worn(**faults: int) -> Setting:
 
 def _unanswered(**faults: int) -> Setting:
     return Setting(faults, has_unanswered=True)
+
+
+def _unowned(**faults: int) -> Setting:
+    return Setting(faults, owner=NONE)
+
+
+def _forged(**faults: int) -> Setting:
+    """The label names a life whose CREATE is on its way."""
+    return Setting(faults, owner="c-1")
 
 
 SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
@@ -63,6 +72,13 @@ SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
         "a Lease whose duration is edited, a suspension": _of(edit=1, suspend=1),
         "a birth that is not heard of": _of(lose_birth=1),
         "a birth that is not heard of, a crash": _of(lose_birth=1, crash=1),
+        "a life whose caches never become full": _of(never_full=1),
+        "a namespace deselected, an unowned object": _unowned(deselect=1),
+        "a namespace deselected, the owner dies": _of(deselect=1, crash=1),
+        "a resource removed, a sharder ends": _unowned(remove=1, end_sharder=1),
+        "a label forged, the CREATE of its name on its way": _forged(),
+        "the ring given up, a label forged": _forged(release=1),
+        "the ring given up, a Lease deleted by hand": _of(release=1, delete=1),
     }
 )
 
@@ -87,9 +103,24 @@ BREAKING: Final[Mapping[str, Setting]] = MappingProxyType(
         "given_back_after_the_last_life": _of(release=1, crash=1),
         "edited_take_is_contested": _of(edit=1),
         "birth_adopts_what_it_holds": _of(lose_birth=1),
+        "deselected_is_touched": _unowned(deselect=1),
+        "unshown_name_waits": _of(release=1, delete=1),
+        "unshown_wait_begins_with_the_deletion": _forged(release=1),
+        "given_back_on_evidence": _forged(release=1),
     }
 )
-"""For every rule: without it, this setting has a run that breaks something."""
+"""For each of these rules: without it, this setting has a run that breaks something."""
+
+STRANDING: Final[Mapping[str, Setting]] = MappingProxyType({"place_waits_for_full_caches": _of(never_full=1)})
+"""For each of these rules: without it, this setting has a run after which the object is never worked on again."""
+
+HOLES: Final[Mapping[str, Setting]] = MappingProxyType(
+    {
+        "a sharder ends between the change of a namespace and its touch": _unowned(deselect=1, end_sharder=1),
+        "a second sharder sees the touched object before it sees the change": _unowned(deselect=1, lag=1),
+    }
+)
+"""What is known to break, with every rule (docs/protocol.md, section 10)."""
 
 BEHIND_THE_TURN: Final = frozenset({"assign_has_evidence", "acknowledgement_has_evidence"})
 """Rules that keep late writes out where no turn is tested: their sharder gave the objects none."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.sharder.model.document import read_rows
 from tests.sharder.model.exploration import explore
-from tests.sharder.model.settings import BEHIND_THE_TURN, BREAKING, SETTINGS
+from tests.sharder.model.settings import BEHIND_THE_TURN, BREAKING, HOLES, SETTINGS, STRANDING
 from tests.sharder.model.world import Rules, Setting
 
 pytestmark = pytest.mark.timeout(
@@ -21,6 +21,10 @@ WHOLE = {
     "two lost answers, a stale list": 1_000,
     "the object created anew, a lost answer": 5_000,
     "a crash": 50_000,
+    "a life whose caches never become full": 250,
+    "a namespace deselected, an unowned object": 10_000,
+    "a resource removed, a sharder ends": 10_000,
+    "a label forged, the CREATE of its name on its way": 100,
 }
 """Small enough for every day, and how many worlds there are at least."""
 BEGINNING = 8_000
@@ -49,8 +53,30 @@ def test_without_one_rule_some_order_of_events_breaks_something(rule: str, setti
     assert explore(setting, Rules(**dict.fromkeys(off, False))).broken is not None
 
 
+@pytest.mark.parametrize(("rule", "setting"), STRANDING.items(), ids=list(STRANDING))
+def test_without_one_rule_some_order_of_events_leaves_the_object_without_work(
+    rule: str, setting: Setting
+) -> None:
+    explored = explore(setting, Rules(**{rule: False}), backwards=True)
+    assert explored.broken is None, explored.tell()
+    assert explored.stuck() is not None
+
+
+def test_a_ring_that_goes_while_a_lease_is_held_meets_a_life_whose_name_was_forged() -> None:
+    forged = SETTINGS["the ring given up, a label forged"]
+    explored = explore(forged, Rules(given_back_after_the_last_life=False))
+    assert explored.broken is not None
+
+
 def test_every_rule_of_the_model_is_switched_off_once() -> None:
-    assert {field.name for field in fields(Rules)} == BREAKING.keys()
+    assert {field.name for field in fields(Rules)} == BREAKING.keys() | STRANDING.keys()
+
+
+@pytest.mark.parametrize("setting", HOLES.values(), ids=list(HOLES))
+def test_the_holes_that_the_document_names_are_found(setting: Setting) -> None:
+    broken = explore(setting).broken
+    assert broken is not None
+    assert broken.outsider
 
 
 def test_the_document_shows_every_setting_and_that_nothing_broke() -> None:

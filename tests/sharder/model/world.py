@@ -21,6 +21,8 @@ NONE = "-"
 """No label. A drain label may be empty: the object is to be given up."""
 ANY = "*"
 """Not tested."""
+HELD = ("held", "filling")
+"""States of a Lease that its shard holds; `filling`: it has not said yet that its caches are full."""
 
 
 class Object(NamedTuple):
@@ -37,7 +39,8 @@ NOTHING = Object(0, NONE, NONE)
 class Process(NamedTuple):
     """One life.
 
-    `mode`: absent; unborn: its Lease is there, and it does not know; up: works and renews; expired: stopped for lack of
+    `mode`: absent; unborn: its Lease is there, and it does not know; filling: it renews, and its caches never become
+    full; up: works and renews; expired: stopped for lack of
     renewals; frozen: suspended within its Lease's duration, lapsed: beyond it; gone: ended. `working`: the uid that it
     works on, or 0. `seen`: the last version with its own name in it; `newest`: that is the newest version. `knew`:
     it saw an older one without a drain label. `acked`: it has sent an acknowledgement since. `target`: what a read
@@ -71,6 +74,11 @@ class Patch(NamedTuple):
     shard: str
     drain: str
 
+    @property
+    def is_assignment(self) -> bool:
+        """Whether it gives an object without an owner one."""
+        return self.versioned and self.owner == ANY and self.shard != NONE
+
 
 class Letter(NamedTuple):
     """Something of a life on its way. `patch` is an acknowledgement; None: a fenced write of a reconcile.
@@ -88,17 +96,19 @@ class Letter(NamedTuple):
 
 
 class Sharder(NamedTuple):
-    """`view` of the Leases, whose contest it watched from its begin to its end, what it has on its way; and whether
-    it knows that the ring is being given up."""
+    """`view` of the Leases; `watched`: those whose wait, contested or missing, it saw from begin to end; `order`: what
+    it has on its way; `knows`: that the object is given up; `touches`: it has yet to write the object for that."""
 
     view: tuple[str, ...]
     watched: tuple[int, ...] = ()
     order: tuple[Patch, ...] = ()
-    releasing: bool = False
+    knows: bool = False
+    touches: bool = False
 
 
 class World(NamedTuple):
-    """`faults` that are left, by kind; `outsider`: another controller works on the object, which was given up."""
+    """`faults` that are left, by kind; `given_up`: the object, with its ring, namespace or resource; `outsider`:
+    another controller works on it since."""
 
     object: Object
     leases: tuple[str, ...]
@@ -106,7 +116,7 @@ class World(NamedTuple):
     sharders: tuple[Sharder, Sharder]
     letters: frozenset[Letter]
     faults: tuple[int, ...]
-    releasing: bool = False
+    given_up: str = ""
     outsider: bool = False
     broken: str = ""
 
@@ -124,12 +134,20 @@ FAULTS = (
     "release",
     "edit",
     "lose_birth",
+    "deselect",
+    "remove",
+    "end_sharder",
+    "lag",
+    "never_full",
 )
 """crash: a process ends; cut: it cannot renew; suspend: it stands still; delete: its Lease is deleted by hand; force:
 its Lease is taken by policy; lose_answer: of an acknowledgement that still arrives some time; stale_list: an old
 version is seen again; recreate: the object is deleted and created again; stop: a process stops in good order;
-release: the ring is given up; edit: a Lease's duration is edited, so that its silence is misjudged; lose_birth: a
-Lease is created and its shard does not hear of it."""
+release: the ring is deleted; edit: a Lease's duration is edited, so that its silence is misjudged; lose_birth: a
+Lease is created and its shard does not hear of it; deselect, remove: the ring goes on without the object's namespace,
+without its resource; end_sharder: a sharder ends, and another one begins to act; lag: a sharder assigns the object in a
+version that was made when it had been given up, which that sharder does not know; never_full: a life renews, and its
+caches never become full."""
 
 
 @dataclass(frozen=True)
@@ -155,16 +173,22 @@ class Rules:
     given_back_after_the_last_life: bool = True
     edited_take_is_contested: bool = True
     birth_adopts_what_it_holds: bool = True
+    deselected_is_touched: bool = True
+    place_waits_for_full_caches: bool = True
+    unshown_name_waits: bool = True
+    unshown_wait_begins_with_the_deletion: bool = True
+    given_back_on_evidence: bool = True
 
 
 @dataclass(frozen=True)
 class Setting:
     """Who is there. The object belongs to the first life, and its place on the ring is the last one's member.
 
-    `present`: how many lives are up at first; the others may come. `wears_again`: the next life of a member may take
-    over the Lease that the one before released. `is_born_labelled`: an object that is created anew may carry any name
-    whose Lease was there once: the answer of an admission webhook, stored however late. `has_unanswered`: a write of
-    the first life, which does not work any more, is still on its way.
+    `owner`: whom the object's label names at first instead, `NONE` or a life that is not there yet. `present`: how many
+    lives are up at first; the others may come. `wears_again`: the next life of a member may take over the Lease that
+    the one before released. `is_born_labelled`: an object that is created anew may carry any name whose Lease was there
+    once: the answer of an admission webhook, stored however late. `has_unanswered`: a write of the first life, which
+    does not work any more, is still on its way.
     """
 
     faults: Mapping[str, int] = field(default_factory=dict)
@@ -173,13 +197,15 @@ class Setting:
     wears_again: bool = False
     is_born_labelled: bool = False
     has_unanswered: bool = False
+    owner: str = ""
 
     def begin(self) -> World:
-        """The first life owns the object and has seen it; nothing is on its way."""
-        owned = Object(1, self.lives[0], NONE)
+        """The first life owns the object and has seen it, unless it has another `owner`; nothing is on its way."""
+        owned = Object(1, self.owner or self.lives[0], NONE)
         up = Process("up")
         processes = [up if k < self.present else Process() for k in range(len(self.lives))]
-        processes[0] = up._replace(seen=owned, newest=True, knew=True)
+        if not self.owner:
+            processes[0] = up._replace(seen=owned, newest=True, knew=True)
         leases = tuple("held" if k < self.present else "absent" for k in range(len(self.lives)))
         sharder = Sharder(leases)
         faults = tuple(self.faults.get(kind, 0) for kind in FAULTS)
@@ -188,10 +214,11 @@ class Setting:
 
 
 def with_lease(world: World, life: int, state: str) -> World:
-    """A Lease changed: whoever watched its contest has to begin anew."""
+    """A Lease changed: whoever watched its wait has to begin anew. A late CREATE shows only when a sharder looks."""
     leases = tuple(state if k == life else lease for k, lease in enumerate(world.leases))
     sharders = world.sharders
-    if any(life in sharder.watched for sharder in sharders):
+    is_created = (world.leases[life], state) == ("missing", "held")
+    if not is_created and any(life in sharder.watched for sharder in sharders):
         first, second = (
             sharder._replace(watched=tuple(k for k in sharder.watched if k != life)) for sharder in sharders
         )
@@ -205,9 +232,11 @@ def with_process(world: World, life: int, process: Process) -> World:
 
 
 def with_object(world: World, changed: Object) -> World:
-    """A write was applied: what was decided for the version before can never apply now."""
+    """A write was applied: what was decided for the version before can never apply now, and no touch is needed."""
     first, second = (
-        sharder._replace(order=()) if sharder.order and sharder.order[0].versioned else sharder
+        sharder._replace(order=tuple(k for k in sharder.order if not k.versioned), touches=False)
+        if sharder.order or sharder.touches
+        else sharder
         for sharder in world.sharders
     )
     return world._replace(
@@ -255,7 +284,7 @@ def trouble(world: World) -> str:
 
 def is_attended(world: World, names: tuple[str, ...]) -> bool:
     """The object's owner is at work on it; or it was given up, as it should be."""
-    if world.releasing:
+    if world.given_up:
         return world.object.shard == NONE
     return any(
         process.is_executing == world.object.uid and world.object.shard == name and world.object.drain == NONE
@@ -265,7 +294,7 @@ def is_attended(world: World, names: tuple[str, ...]) -> bool:
 
 def may_recover(world: World) -> bool:
     """Whether some life is there, or can still come, that could own the object without another fault."""
-    return world.releasing or any(
+    return bool(world.given_up) or any(
         lease == "absent" or (lease == "held" and process.mode != "gone")
         for lease, process in zip(world.leases, world.processes, strict=True)
     )
