@@ -95,6 +95,7 @@ def controller_manager_command(binary: Path, layout: Layout) -> list[str]:
         "namespace-controller",
         "serviceaccount-controller",
         "clusterrole-aggregation-controller",
+        "validatingadmissionpolicy-status-controller",
     )
     return [
         str(binary),

@@ -71,6 +71,8 @@ class Desk:
             return Left.GENERATED_NAME  # the key cannot be known
         if self.spec.keys.shard in asked.meta.labels:
             return Left.ALREADY_LABELLED
+        if asked.may_bring(self.spec.keys):
+            return Left.MAY_BRING_KEYS
         if not self.namespaces.synced.is_set() or not self.namespaces.selects(asked.meta.namespace):
             return Left.NOT_SELECTED
         try:

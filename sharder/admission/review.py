@@ -36,6 +36,7 @@ class Left(StrEnum):
     NOT_A_CREATE = "not a create"
     GENERATED_NAME = "name not known yet"
     ALREADY_LABELLED = "already labelled"
+    MAY_BRING_KEYS = "came with keys of the ring, or managedFields do not tell"
     NOT_SELECTED = "namespace not selected"
     NOT_OURS = "not distributed"
     WAITS = "may not be assigned now"
@@ -56,13 +57,26 @@ Verdict = Labelled | Left
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request. *resource* is `websites.example.com`; *meta* is None if the object's metadata cannot be read."""
+    """One request. *resource* is `websites.example.com`; *meta* is None if the object's metadata cannot be read.
+
+    *managed*: its managedFields; None if they are missing, too many, or may be dropped for the object's size.
+    """
 
     uid: str
     operation: str
     resource: str
     subresource: str
     meta: Meta | None
+    managed: bytes | None = None
+
+    def may_bring(self, keys: RingKeys) -> bool:
+        """Whether the guard could take keys of the ring on this object for its creator's (docs/adr/0035).
+
+        The API server lists in managedFields what a request brings, before it calls webhooks.
+        """
+        managed = self.managed
+        ours = (keys.shard, keys.drain, keys.turn)
+        return managed is None or any(f'"f:{key}"'.encode() in managed for key in ours)
 
 
 class _GroupResource(msgspec.Struct, gc=False):
@@ -79,12 +93,26 @@ class _Request(msgspec.Struct, gc=False, rename="camel"):
     object: msgspec.Raw = msgspec.Raw(b"null")
 
 
+class _Managed(msgspec.Struct, gc=False):
+    managed_fields: list[msgspec.Raw] = msgspec.field(default_factory=list, name="managedFields")
+
+
+class _HasManaged(msgspec.Struct, gc=False):
+    metadata: _Managed
+
+
 class _Review(msgspec.Struct, gc=False, rename="camel"):
     api_version: str
     kind: str
     request: _Request
 
 
+MAX_MANAGED: Final = 100
+"""Entries of managedFields that the guard reads; an object that is new has one."""
+MAX_TRACKED_BYTES: Final = 1 << 20
+"""The API server drops managedFields of an object that etcd finds too large with them (by default above 1.5 MiB)."""
+
+_managed_fields = msgspec.json.Decoder(_HasManaged).decode
 _review = msgspec.json.Decoder(_Review)
 _encode = msgspec.json.Encoder().encode
 
@@ -100,7 +128,8 @@ def read_review(body: bytes) -> Asked:
     request = review.request
     kind = request.resource
     name = f"{kind.resource}.{kind.group}" if kind.group else kind.resource
-    return Asked(request.uid, request.operation, name, request.sub_resource, _meta(request))
+    subresource = request.sub_resource
+    return Asked(request.uid, request.operation, name, subresource, _meta(request), _managed(request))
 
 
 def _meta(request: _Request) -> Meta | None:
@@ -110,6 +139,16 @@ def _meta(request: _Request) -> Meta | None:
         return None
     # a body without a namespace gets the one of the request's path
     return msgspec.structs.replace(meta, namespace=request.namespace)
+
+
+def _managed(request: _Request) -> bytes | None:
+    raw = bytes(request.object)
+    try:
+        entries = decode_pruned(_managed_fields, raw).metadata.managed_fields
+    except UNREADABLE:
+        return None
+    is_told = 0 < len(entries) <= MAX_MANAGED and len(raw) <= MAX_TRACKED_BYTES
+    return b",".join(map(bytes, entries)) if is_told else None
 
 
 def write_answer(asked: Asked, verdict: Verdict, *, keys: RingKeys) -> bytes:
@@ -122,14 +161,11 @@ def write_answer(asked: Asked, verdict: Verdict, *, keys: RingKeys) -> bytes:
 
 
 def label_patch(meta: Meta, to: str, *, keys: RingKeys) -> JsonPatch:
-    """Gives the object *to* as its owner, and the first turn; a drain label that came with it is removed."""
+    """Gives the object *to* as its owner, and the first turn."""
     if not meta.annotations:
         patch = JsonPatch().add("/metadata/annotations", {keys.turn: FIRST_TURN})
     else:
         patch = JsonPatch().add(json_pointer("metadata", "annotations", keys.turn), FIRST_TURN)
     if not meta.labels:
         return patch.add("/metadata/labels", {keys.shard: to})
-    patch = patch.add(json_pointer("metadata", "labels", keys.shard), to)
-    if keys.drain in meta.labels:
-        patch = patch.remove(json_pointer("metadata", "labels", keys.drain))
-    return patch
+    return patch.add(json_pointer("metadata", "labels", keys.shard), to)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import yaml
 
+from devcluster.real import kubernetes_recipe
 from devcluster.real.real_plane import RealPlane
 from kubeio.labels import RingKeys
 from kubeio.resource import CRDS, LEASES, NAMESPACES, Resource
@@ -43,6 +44,8 @@ POLICIES = Resource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "P", namespaced=False
 )
 WITHIN_S = 60.0
+IS_MENDED = tuple(map(int, kubernetes_recipe().version.split(".")[:2])) >= (1, 36)
+"""Whether the API server has mutating policies."""
 RING_VALUES: Doc = {
     "name": RING,
     "spec": {
@@ -198,6 +201,17 @@ async def in_force(guarded: Guarded) -> None:
             partial(tenant.delete, LEASES, obj["metadata"]["name"], namespace=namespace),
         )
     await tenant.delete(WEBSITES, "probe", namespace=SITES)
+
+
+async def type_warnings(admin: IndependentClient) -> list[Doc]:
+    """What the server's type checker says of the expressions of each policy."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            statuses = [policy.get("status", {}) for policy in await admin.list_all(POLICIES)]
+            if all("typeChecking" in status for status in statuses):
+                break
+            await asyncio.sleep(0.1)
+    return [one for status in statuses for one in status["typeChecking"].get("expressionWarnings", [])]
 
 
 def website(name: str, **meta: object) -> Doc:

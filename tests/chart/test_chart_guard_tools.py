@@ -21,6 +21,7 @@ from kubeio.resource import LEASES, NAMESPACES
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.guarded import (
     CONFIGMAPS,
+    IS_MENDED,
     KEYS,
     LEASE_NAMESPACE,
     SITES,
@@ -43,7 +44,6 @@ pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 A, B = "web-0-aaaaaaaa", "web-1-bbbbbbbb"
 OURS = {KEYS.shard: A, "app": "x"}
 SENTENCE = "leave them out of what you apply"
-IS_MENDED = tuple(map(int, kubernetes_recipe().version.split(".")[:2])) >= (1, 36)
 
 
 class Said(NamedTuple):

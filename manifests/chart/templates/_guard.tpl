@@ -51,6 +51,20 @@ authorizer.group('ringleader.dev').resource('controllerrings'){{ with .ring }}.n
     (variables.pod.size() > 54 ? variables.pod.substring(0, 54) : variables.pod).find('^.*[a-z0-9]') + '-'
 {{- end }}
 
+{{/* Whether a create's keys of the ring were added by a webhook. The server lists in managedFields what a request brings,
+     whatever the request says there itself, before it calls webhooks; what they add it does not list. It leaves the list out
+     for an object that it cannot type, or that is too large with it. sharder/admission/review.py leaves such objects alone. */}}
+{{- define "ringleader.guard.added" -}}
+- name: listed
+  expression: object.?metadata.?managedFields.orValue([])
+- name: added
+  expression: >-
+    variables.listed.size() > 0 && variables.listed.size() <= 100 && !variables.listed.exists(m,
+    m.?fieldsV1[?'f:metadata'][?'f:labels'][?'f:{{ .shard }}'].hasValue()
+    || m.?fieldsV1[?'f:metadata'][?'f:labels'][?'f:{{ .drain }}'].hasValue()
+    || m.?fieldsV1[?'f:metadata'][?'f:annotations'][?'f:{{ .turn }}'].hasValue())
+{{- end }}
+
 {{/* Those of the CEL list `names` that are lives of the writer's pod; a shard of the reference is called like its pod. */}}
 {{- define "ringleader.guard.lives" -}}
 {{ . }}.filter(n, n == variables.pod || (n.startsWith(variables.prefix) && n.substring(variables.prefix.size()).matches('^[0-9a-f]{8}$')))

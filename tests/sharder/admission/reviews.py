@@ -30,7 +30,7 @@ def review(
         "name": obj["metadata"].get("name", ""),
         "operation": operation,
         "userInfo": {"username": "ada", "groups": ["system:authenticated"]},
-        "object": obj,
+        "object": tracked(obj),
         "oldObject": None,
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
@@ -40,6 +40,22 @@ def review(
     return json.dumps(
         {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked}
     ).encode()
+
+
+def tracked(obj: Doc) -> Doc:
+    """*obj* with the managedFields that the API server gives it, unless it has some."""
+    meta = obj["metadata"]
+    if "managedFields" in meta:
+        return obj
+    maps = {f"f:{kind}": meta.get(kind) or {} for kind in ("labels", "annotations")}
+    fields: Doc = {kind: {".": {}, **{f"f:{key}": {} for key in keys}} for kind, keys in maps.items() if keys}
+    return {**obj, "metadata": {**meta, "managedFields": [managed({"f:metadata": fields, "f:spec": {}})]}}
+
+
+def managed(fields: Doc, *, manager: str = "x", operation: str = "Update") -> Doc:
+    """An entry of managedFields."""
+    kind = {"apiVersion": "example.com/v1", "fieldsType": "FieldsV1"}
+    return {**kind, "manager": manager, "operation": operation, "fieldsV1": fields}
 
 
 def website(name: str, **metadata: Any) -> Doc:

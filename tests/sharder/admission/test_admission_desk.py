@@ -18,7 +18,14 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.resource import Resource
 from sharder.admission.desk import Desk
 from sharder.admission.lease_reads import LeaseReads
-from sharder.admission.review import Asked, Labelled, Left, read_review
+from sharder.admission.review import (
+    MAX_MANAGED,
+    MAX_TRACKED_BYTES,
+    Asked,
+    Labelled,
+    Left,
+    read_review,
+)
 from sharder.membership.lives import State
 from sharder.membership.roster import Roster
 from sharder.membership.view import Hold, View, WaitReason
@@ -26,7 +33,7 @@ from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen
 from sharder.ringspec.spec import GroupResource, KeyKind, LeaseRef, RingResource
 from sharder.unowned.namespaces import Namespaces
-from tests.sharder.admission.reviews import Doc, child, review, website
+from tests.sharder.admission.reviews import Doc, child, managed, review, website
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, make_view, name_for
 
@@ -125,6 +132,36 @@ async def test_a_generated_name_is_not_known_yet_so_there_is_no_key() -> None:
 async def test_a_label_that_is_there_is_left_as_it_is() -> None:
     obj = website("blog", labels={KEYS.shard: "b-1"})
     assert await World().created(obj) is Left.ALREADY_LABELLED
+
+
+def naming(kind: str, key: str) -> Doc:
+    return managed({"f:metadata": {f"f:{kind}": {f"f:{key}": {}}}})
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"managedFields": []},
+        {"managedFields": None},
+        {"managedFields": [managed({"f:spec": {}})] * (MAX_MANAGED + 1)},
+        {"managedFields": [managed({"f:spec": {}}), naming("labels", KEYS.shard)]},
+        {"managedFields": [naming("labels", KEYS.drain)]},
+        {"managedFields": [naming("annotations", KEYS.turn)]},
+        {"labels": {KEYS.drain: "a-1"}},
+        {"annotations": {KEYS.turn: "0", "large": "x"}},
+        {"annotations": {"large": "x" * MAX_TRACKED_BYTES}},
+    ],
+)
+async def test_what_may_have_come_with_keys_of_the_ring_is_left_to_the_watch(meta: Doc) -> None:
+    """The guard tells by managedFields who wrote the keys: the object's creator, or this webhook (ADR 35)."""
+    assert await World().created(website("blog", **meta)) is Left.MAY_BRING_KEYS
+
+
+async def test_managed_fields_tell_however_deep_the_object_is_nested() -> None:
+    world = World()
+    obj = website(name_for(world.view, "a"))
+    body = review(obj).replace(b'"html": "x"', b'"html": ' + b"[" * 5_000 + b"]" * 5_000)
+    assert await world.asked(read_review(body)) == Labelled("a-1")
 
 
 @pytest.mark.parametrize(

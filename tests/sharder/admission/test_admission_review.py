@@ -24,11 +24,6 @@ def test_labels_that_are_there_stay(labels: dict[str, str]) -> None:
     assert stored(obj, answer(obj))["metadata"]["labels"] == {**labels, KEYS.shard: "shard-a"}
 
 
-def test_a_drain_label_that_came_with_a_copy_is_removed() -> None:
-    obj = website("blog", labels={KEYS.drain: "shard-z", "app": "x"})
-    assert stored(obj, answer(obj))["metadata"]["labels"] == {"app": "x", KEYS.shard: "shard-a"}
-
-
 @pytest.mark.parametrize("left", list(Left))
 def test_whatever_it_is_left_alone_for_it_is_allowed_as_it_is(left: Left) -> None:
     obj = website("blog")
