@@ -9,28 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from kubeio.errors import KubeError
 from kubeio.leases.lease import Leases
 from kubeio.patch import MergePatch
-from kubeio.program import runtime
 from kubeio.rest.client import Client
 from loadtest.measuring.command import Benchmark, Format, PlaneName, run_benchmark
-from loadtest.measuring.document import Document
+from loadtest.measuring.document import Beginning, Document
 from loadtest.measuring.goals import Figure, Goal, Wanted
-from loadtest.measuring.machine import command_line, read_machine, read_versions
+from loadtest.measuring.machine import read_versions
 from loadtest.measuring.meter import Meter
-from loadtest.measuring.processes import Cores, ForeignWork, family
+from loadtest.measuring.processes import Cores, family
 from loadtest.measuring.rows import Row
 from loadtest.measuring.sightings import NotSeen, wait_for
 from loadtest.measuring.stock import document as object_document
@@ -86,23 +82,19 @@ def bench_forged(
     options = Options(
         forged=forged, per_s=per_s, honest=honest, honest_per_s=honest_per_s, is_real=plane is PlaneName.REAL
     )
-    runtime.configure_logging(format="auto", level="error")
-    benchmark = Benchmark[Document](
+    Benchmark[Document](
         run=lambda folder, meter, save: measure(options, folder, meter, save),
-        tables=lambda document: [document.table()],
-        draw=lambda document, path: document.draw([], path),
         out=out,
         output=output,
         strict=strict,
-    )
-    raise typer.Exit(runtime.run(benchmark.measure(Console(stderr=True))))
+    ).exit()
 
 
 async def measure(
     options: Options, directory: Path, meter: Meter, save: Callable[[Document], object]
 ) -> Document:
     """Raises: BinariesMissing, and what makes the run impossible."""
-    began, wall, machine, foreign = time.monotonic(), datetime.now(UTC), read_machine(), ForeignWork()
+    began = Beginning(module="loadtest.bench_forged", is_real=options.is_real, objects=options.forged)
     peaks = Peaks()
     async with open_ground(directory, is_real=options.is_real, objects=options.forged, lease_s=15) as ground:
         versions = await read_versions(ground.plane, ground.client)
@@ -114,18 +106,7 @@ async def measure(
                 await ground.stock.give(_forged_names(ground), tick)
             row = await _measure_honest(ground, meter, options, sharder)
         figures = [*row.figures, _figure("peak", max(peaks.by_row.values()))]
-        document = Document(
-            command=command_line("loadtest.bench_forged"),
-            started_at=wall.strftime("%Y-%m-%d %H:%M UTC"),
-            took_s=round(time.monotonic() - began, 1),
-            plane="real" if options.is_real else "embedded",
-            objects=options.forged,
-            machine=machine,
-            foreign_cores=foreign.cores(),
-            versions=versions,
-            rows=[row],
-            figures=figures,
-        )
+        document = began.document(Document, [row], figures, versions=versions)
         save(document)
         return document
 

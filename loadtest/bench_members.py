@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
-from kubeio.program import runtime
 from loadtest.measuring.command import Benchmark, Format, PlaneName, run_benchmark
-from loadtest.measuring.document import Document
+from loadtest.measuring.document import Beginning, Document
 from loadtest.measuring.goals import Figure, Goal, Wanted
-from loadtest.measuring.machine import command_line, read_machine, read_versions
+from loadtest.measuring.machine import read_versions
 from loadtest.measuring.meter import Meter
-from loadtest.measuring.processes import Cores, ForeignWork, family, rss_mb
+from loadtest.measuring.processes import Cores, family, rss_mb
 from loadtest.measuring.rows import Row
 from loadtest.measuring.sightings import wait_for
 from loadtest.sharder_bench.fleet import Sharder, owners_on, sharding
@@ -75,23 +71,19 @@ def bench_members(
         rest_s=rest_s,
         is_real=plane is PlaneName.REAL,
     )
-    runtime.configure_logging(format="auto", level="error")
-    benchmark = Benchmark[Document](
+    Benchmark[Document](
         run=lambda folder, meter, save: measure(options, folder, meter, save),
-        tables=lambda document: [document.table()],
-        draw=lambda document, path: document.draw([], path),
         out=out,
         output=output,
         strict=strict,
-    )
-    raise typer.Exit(runtime.run(benchmark.measure(Console(stderr=True))))
+    ).exit()
 
 
 async def measure(
     options: Options, directory: Path, meter: Meter, save: Callable[[Document], object]
 ) -> Document:
     """Raises: BinariesMissing, and what makes the run impossible."""
-    began, wall, machine, foreign = time.monotonic(), datetime.now(UTC), read_machine(), ForeignWork()
+    began = Beginning(module="loadtest.bench_members", is_real=options.is_real, objects=options.objects)
     peaks = Peaks()
     async with open_ground(
         directory,
@@ -111,18 +103,7 @@ async def measure(
             rows = [await measure_rest(ground, meter, options, sharder), await measure_join(ground, sharder)]
         figures = [one for row in rows for one in row.figures]
         figures.append(_figure("peak", max(peaks.by_row.values())))
-        document = Document(
-            command=command_line("loadtest.bench_members"),
-            started_at=wall.strftime("%Y-%m-%d %H:%M UTC"),
-            took_s=round(time.monotonic() - began, 1),
-            plane="real" if options.is_real else "embedded",
-            objects=options.objects,
-            machine=machine,
-            foreign_cores=foreign.cores(),
-            versions=versions,
-            rows=rows,
-            figures=figures,
-        )
+        document = began.document(Document, rows, figures, versions=versions)
         save(document)
         return document
 

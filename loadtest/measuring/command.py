@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from rich.table import Table
 from devcluster.real import BinariesMissing
 from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError
+from kubeio.program import runtime
 from kubeio.program.command_line import run_command
 from loadtest.measuring.document import Document
 from loadtest.measuring.goals import Figure, Verdict
@@ -46,11 +47,16 @@ class Benchmark(Generic[D]):
     """A benchmark from its flags to its files: what it runs, and what it shows of that."""
 
     run: Callable[[Path, Meter, Save[D]], Awaitable[D]]
-    tables: Callable[[D], Sequence[Table]]
-    draw: Callable[[D, Path], bool]
     out: Path
     output: Format
     strict: bool
+    tables: Callable[[D], Sequence[Table]] = lambda document: [document.table()]
+    draw: Callable[[D, Path], bool] = lambda document, path: False
+
+    def exit(self) -> NoReturn:
+        """Measure; log errors only. Raises: InputError, and typer.Exit with the exit code."""
+        runtime.configure_logging(format="auto", level="error")
+        raise typer.Exit(runtime.run(self.measure(Console(stderr=True))))
 
     async def measure(self, console: Console) -> int:
         """The exit code. Raises: InputError."""

@@ -5,15 +5,19 @@ Decides nothing. Filled by the benchmarks' runs, shown by their reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from rich.table import Table
 
 from loadtest.measuring.goals import Figure
-from loadtest.measuring.machine import Machine
+from loadtest.measuring.machine import Machine, command_line, read_machine
+from loadtest.measuring.processes import ForeignWork
 from loadtest.measuring.rows import Row, Series
 from loadtest.measuring.table import figures_table
 
@@ -74,6 +78,46 @@ class Document(msgspec.Struct, kw_only=True):
         figure.savefig(path, dpi=120)
         pyplot.close(figure)
         return True
+
+
+D = TypeVar("D", bound=Document)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """When the run of *module* began, and on what."""
+
+    module: str
+    is_real: bool
+    objects: int
+    at: float = field(default_factory=time.monotonic)
+    wall: datetime = field(default_factory=lambda: datetime.now(UTC))
+    machine: Machine = field(default_factory=read_machine)
+    foreign: ForeignWork = field(default_factory=ForeignWork)
+
+    def document(
+        self,
+        kind: type[D],
+        rows: Sequence[Row],
+        figures: Sequence[Figure],
+        *,
+        versions: Mapping[str, str],
+        **more: Any,
+    ) -> D:
+        """What is known by now; *more* are fields that *kind* has beside those of `Document`."""
+        return kind(
+            command=command_line(self.module),
+            started_at=self.wall.strftime("%Y-%m-%d %H:%M UTC"),
+            took_s=round(time.monotonic() - self.at, 1),
+            plane="real" if self.is_real else "embedded",
+            objects=self.objects,
+            machine=self.machine,
+            foreign_cores=self.foreign.cores(),
+            versions=dict(versions),
+            rows=list(rows),
+            figures=list(figures),
+            **more,
+        )
 
 
 _COLOURS: Final = {"drain labels": OTHER}

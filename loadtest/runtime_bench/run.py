@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from loadtest.measuring.document import Document
+from loadtest.measuring.document import Beginning, Document
 from loadtest.measuring.failures import told
 from loadtest.measuring.goals import Figure
-from loadtest.measuring.machine import Machine, command_line, read_machine, read_versions
+from loadtest.measuring.machine import read_versions
 from loadtest.measuring.meter import Meter
-from loadtest.measuring.processes import ForeignWork
 from loadtest.measuring.rows import Row
 from loadtest.runtime_bench import contestants
 from loadtest.runtime_bench.contestants import Contestant
@@ -31,16 +28,6 @@ from loadtest.runtime_bench.writing import measure_writes
 MODULE: Final = "loadtest.runtime_bench"
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """When the run began, and on what."""
-
-    at: float
-    wall: datetime
-    machine: Machine
-    foreign: ForeignWork
-
-
 async def run(
     options: Options,
     directory: Path,
@@ -52,7 +39,7 @@ async def run(
 
     Raises: BinariesMissing of the control plane, and what makes every row impossible.
     """
-    began = Beginning(time.monotonic(), datetime.now(UTC), read_machine(), ForeignWork())
+    began = Beginning(module=MODULE, is_real=options.is_real, objects=options.objects)
     async with open_ground(
         directory, is_real=options.is_real, objects=options.objects, lease_s=options.lease_s
     ) as ground:
@@ -60,18 +47,7 @@ async def run(
         versions["controller-runtime"] = contestants.go_version()
 
         def document() -> Document:
-            return Document(
-                command=command_line(MODULE),
-                started_at=began.wall.strftime("%Y-%m-%d %H:%M UTC"),
-                took_s=round(time.monotonic() - began.at, 1),
-                plane="real" if options.is_real else "embedded",
-                objects=options.objects,
-                machine=began.machine,
-                foreign_cores=began.foreign.cores(),
-                versions=versions,
-                rows=bench.rows,
-                figures=bench.figures(),
-            )
+            return began.document(Document, bench.rows, bench.figures(), versions=versions)
 
         bench = Bench(ground, meter, options, go, on_row=lambda: save(document()))
         await bench.make_objects()

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from kubeio.errors import InputError
-from kubeio.program import runtime
 from loadtest.measuring.command import Benchmark, Format, PlaneName, choose_rows, run_benchmark
 from loadtest.measuring.wrk import find_wrk
 from loadtest.sharder_bench.report import Document, draw
@@ -59,16 +57,13 @@ def bench_sharder(
         samples=samples,
         rest_sizes=parse_sizes(rest_sizes),
     )
-    runtime.configure_logging(format="auto", level="error")
-    benchmark = Benchmark[Document](
+    Benchmark[Document](
         run=lambda folder, meter, save: run(options, folder, meter, save),
-        tables=lambda document: [document.table()],
         draw=draw,
         out=out,
         output=output,
         strict=strict,
-    )
-    raise typer.Exit(runtime.run(benchmark.measure(Console(stderr=True))))
+    ).exit()
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from loadtest.measuring.document import Beginning
 from loadtest.measuring.failures import told
 from loadtest.measuring.goals import Figure
 from loadtest.measuring.limit import Limit
-from loadtest.measuring.machine import Machine, command_line, read_machine, read_versions
+from loadtest.measuring.machine import read_versions
 from loadtest.measuring.meter import Meter
-from loadtest.measuring.processes import ForeignWork
 from loadtest.measuring.rows import Row
 from loadtest.sharder_bench.failures import measure_leader
 from loadtest.sharder_bench.fleet import owners_on, replicas_of, sharding
@@ -56,7 +54,7 @@ async def run(
 
     Raises: BinariesMissing, and what makes every row impossible.
     """
-    began = Beginning(time.monotonic(), datetime.now(UTC), read_machine(), ForeignWork())
+    began = Beginning(module="loadtest.sharder_bench", is_real=options.is_real, objects=options.objects)
     async with open_ground(
         directory,
         is_real=options.is_real,
@@ -67,39 +65,14 @@ async def run(
         versions = await read_versions(ground.plane, ground.client)
 
         def document() -> Document:
-            return _document(options, began, versions, bench)
+            peaks = {row: round(mb, 1) for row, mb in bench.peaks.by_row.items()}
+            return began.document(Document, bench.rows, bench.figures(), versions=versions, peak_rss_mb=peaks)
 
         bench = Bench(ground, meter, options, on_row=lambda: save(document()))
         await bench.make_objects()
         await bench.with_stand_ins()
         await bench.with_replicas()
         return document()
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """When the run began, and on what."""
-
-    at: float
-    wall: datetime
-    machine: Machine
-    foreign: ForeignWork
-
-
-def _document(options: Options, began: Beginning, versions: dict[str, str], bench: Bench) -> Document:
-    return Document(
-        command=command_line("loadtest.sharder_bench"),
-        started_at=began.wall.strftime("%Y-%m-%d %H:%M UTC"),
-        took_s=round(time.monotonic() - began.at, 1),
-        plane="real" if options.is_real else "embedded",
-        objects=options.objects,
-        machine=began.machine,
-        foreign_cores=began.foreign.cores(),
-        versions=versions,
-        rows=bench.rows,
-        peak_rss_mb={row: round(mb, 1) for row, mb in bench.peaks.by_row.items()},
-        figures=bench.figures(),
-    )
 
 
 class Bench:
