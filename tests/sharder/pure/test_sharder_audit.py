@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import msgspec
@@ -26,8 +27,10 @@ from sharder.ringspec.scope import EVERYWHERE
 from sharder.ringspec.spec import GroupResource
 from sharder.unowned.waiting import WorkKey
 from sharder.writing.duty import Duty
+from tests.kubeio.virtual import LoopClock
+from tests.sharder.pure.duties import Everything
 from tests.sharder.pure.story import make_spec
-from tests.sharder.pure.test_sharder_rebalance import Everything, LoopClock, Roster
+from tests.sharder.pure.test_sharder_rebalance import Roster
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta, make_view, name_for
 
 pytestmark = pytest.mark.looptime
@@ -235,6 +238,6 @@ def test_a_410_carries_the_token_that_goes_on() -> None:
         "metadata": {"continue": "t"},
     }
     answer = Answer(410, [], msgspec.json.encode(body))
-    error = failure("LIST", answer, now=LoopClock().wall())
+    error = failure("LIST", answer, now=datetime(2026, 1, 1, tzinfo=UTC))
     assert isinstance(error, Expired)
     assert error.continue_ == "t"

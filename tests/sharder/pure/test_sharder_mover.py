@@ -10,54 +10,36 @@ import random
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import cast
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from kubeio.errors import ServerFailure, TooManyRequests
 from kubeio.models import Meta, ObjectKey
 from kubeio.resource import Resource
-from kubeio.rest.client import Client
-from kubeio.rest.events import EventRecorder, Regarding
 from sharder.membership.evidence import Evidence
 from sharder.membership.lives import State
 from sharder.membership.view import View
-from sharder.metrics import SharderMetrics
 from sharder.planning.decisions import Assign
-from sharder.planning.keys import ControllerName, RingKinds
+from sharder.planning.keys import ControllerName
 from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
-from sharder.ringspec.scope import EVERYWHERE
-from sharder.ringspec.spec import GroupResource, RingResource
 from sharder.unowned.waiting import Lane, Waiting, WorkKey
 from sharder.writing.duty import Duty
 from sharder.writing.mover import FEW_OBJECTS, SOME, Mover
 from sharder.writing.objects import Outcome
 from sharder.writing.pace import Pace
 from sharder.writing.proofs import APART_S, HURRIED_S, VALID_S
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.duties import SitesDuty
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
 
 pytestmark = pytest.mark.looptime
 
-SPEC = make_spec(
-    resources=(RingResource(GroupResource("example.com", "websites"), (GroupResource("", "configmaps"),)),)
-)
 TWO = make_view({"a-1": State.READY, "b-1": State.READY, "c-dead": State.DEAD}, {"a": "a-1", "b": "b-1"})
 READ_S = 0.02
 OF_A = name_for(TWO, "a")
 OF_B = name_for(TWO, "b")
-
-
-class LoopClock:
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def wall(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Roster:
@@ -139,43 +121,16 @@ class Objects:
         return ControllerSeen(found.labels.get(KEYS.shard)) if found else ControllerSeen(exists=False)
 
 
-class Everything:
-    """Namespaces of a ring that selects all."""
-
-    def selects(self, namespace: str) -> bool:
-        return True
-
-
-class Ring:
+class Ring(SitesDuty):
     """What a mover knows of its ring: the part of `sharder.writing.duty.Duty` that it reads."""
 
     def __init__(self, roster: Roster) -> None:
-        self.spec = SPEC
-        self.keys = KEYS
-        self.kinds = RingKinds(
-            SPEC,
-            {GroupResource("example.com", "websites"): WEBSITES, GroupResource("", "configmaps"): CONFIGMAPS},
-        )
+        super().__init__()
         self.roster = roster
-        self.namespaces = Everything()
         self.objects = Objects()
-        self.metrics = SharderMetrics(CollectorRegistry())
-        self.clock = LoopClock()
-        self.scope = EVERYWHERE
-        self.ring = Regarding("ringleader.dev/v1alpha1", "ControllerRing", SPEC.name)
-        self.events = EventRecorder(
-            cast(Client, None),  # nothing is written before `run`
-            reporter="test",
-            instance="test",
-            clock=self.clock,
-            rng=random.Random(1),
-        )
         self.waiting = Waiting()
         self.pace = Pace(clock=self.clock, rng=random.Random(1))
         self.mover = Mover(cast(Duty, self), self.waiting, rng=random.Random(1), pace=self.pace)
-
-    def resource(self, work: WorkKey) -> Resource:
-        return WEBSITES if work.resource == WEBSITES.group_resource else CONFIGMAPS
 
     def terms(self) -> Terms:
         return Terms()

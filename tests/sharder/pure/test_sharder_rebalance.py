@@ -7,54 +7,36 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import cast
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.resource import Resource
 from kubeio.rest.answers import Page
-from kubeio.rest.client import Client
-from kubeio.rest.events import EventRecorder, Regarding
 from sharder.membership.lives import State
 from sharder.membership.view import LifeView, View
-from sharder.metrics import SharderMetrics
 from sharder.moving import rebalance
 from sharder.moving.budget import DrainBudget
 from sharder.moving.handoffs import Handoffs
 from sharder.moving.rebalance import GIVES_WAY_S, Rebalance
 from sharder.planning.decisions import Drain
-from sharder.planning.keys import ControllerName, RingKinds
+from sharder.planning.keys import ControllerName
 from sharder.planning.planner import ControllerSeen, Terms
-from sharder.ringspec.scope import EVERYWHERE
-from sharder.ringspec.spec import GroupResource, RingResource
 from sharder.unowned.denials import Denials
 from sharder.unowned.waiting import Waiting, WorkKey
 from sharder.writing.duty import Duty
 from sharder.writing.mover import Mover
 from sharder.writing.objects import Outcome
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.duties import SitesDuty
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
 
 pytestmark = pytest.mark.looptime
 
-SPEC = make_spec(
-    resources=(RingResource(GroupResource("example.com", "websites"), (GroupResource("", "configmaps"),)),)
-)
 LIVES = {"a-1": State.READY, "b-1": State.READY}
 ONE, TWO = make_view(LIVES, {"a": "a-1"}), make_view(LIVES, {"a": "a-1", "b": "b-1"})
 OF_A, OF_B = name_for(TWO, "a"), name_for(TWO, "b")
-
-
-class LoopClock:
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def wall(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Roster:
@@ -74,17 +56,6 @@ class Roster:
         async with self._changed:
             await self._changed.wait_for(lambda: self.view.version > version)
             return self.view
-
-
-class Everything:
-    """Namespaces of a ring that selects all."""
-
-    def __init__(self) -> None:
-        self.synced = asyncio.Event()
-        self.synced.set()
-
-    def selects(self, namespace: str) -> bool:
-        return True
 
 
 class Server:
@@ -166,31 +137,14 @@ class InFlight:
         await asyncio.sleep(at_most_s or 0.1)
 
 
-class Ring:
+class Ring(SitesDuty):
     """What a pass knows of its ring: the part of `sharder.writing.duty.Duty` that it reads."""
 
     def __init__(self, view: View) -> None:
-        self.spec = SPEC
-        self.keys = KEYS
-        self.kinds = RingKinds(
-            SPEC,
-            {GroupResource("example.com", "websites"): WEBSITES, GroupResource("", "configmaps"): CONFIGMAPS},
-        )
+        super().__init__()
         self.roster = Roster(view)
-        self.namespaces = Everything()
         self.server = self.client = self.objects = Server()
-        self.metrics = SharderMetrics(CollectorRegistry())
-        self.clock = LoopClock()
-        self.scope = EVERYWHERE
         self.denials = Denials(now=self.clock.now, on_change=lambda _, __: None)
-        self.ring = Regarding("ringleader.dev/v1alpha1", "ControllerRing", SPEC.name)
-        self.events = EventRecorder(
-            cast(Client, None),  # nothing is written before `run`
-            reporter="test",
-            instance="test",
-            clock=self.clock,
-            rng=random.Random(1),
-        )
         self.releasing = False
         self.paused = False
         self.handoffs = InFlight()
@@ -199,9 +153,6 @@ class Ring:
         mover = Mover(duty, waiting, rng=random.Random(1))
         mover.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
         self.rebalance = Rebalance(duty, cast(Handoffs, self.handoffs), waiting, mover)
-
-    def resource(self, work: WorkKey) -> Resource:
-        return WEBSITES if work.resource == WEBSITES.group_resource else CONFIGMAPS
 
     def terms(self) -> Terms:
         return Terms(paused=self.paused, releasing=self.releasing)

@@ -21,8 +21,8 @@ from sharder.ringspec.spec import GroupResource
 from sharder.unowned.denials import TRY_AGAIN_S, Denials
 from sharder.writing.objects import ObjectWriter, Outcome
 from sharder.writing.refusals import LONGEST_RETRY_S, MOST, TOLD, Refusals
+from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.story import make_spec
-from tests.sharder.pure.test_sharder_rebalance import LoopClock
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
 
 pytestmark = pytest.mark.looptime
