@@ -21,6 +21,7 @@ def read_everything(raw: bytes) -> None:
     from kubeio.rest.answers import Unexpected, decode_page
     from kubeio.watches.events import decode_line
     from kubeio.watches.forms import without_managed_fields
+    from sharder.admission.review import BadReview, read_review
     from sharder.membership.lives import read_lease
     from tests.sharder.pure.story import make_spec
 
@@ -28,6 +29,8 @@ def read_everything(raw: bytes) -> None:
         decode_page(raw)
     with contextlib.suppress(ApiError, Unreachable):
         decode_line(raw, "WATCH")
+    with contextlib.suppress(BadReview):
+        read_review(raw)
     with contextlib.suppress(*UNREADABLE):
         without_managed_fields(object_from(raw).raw)
         read_lease(decode_lease(raw), keys=make_spec().keys, max_duration_s=60)

@@ -5,33 +5,43 @@ Sixty inputs each in the everyday suite; `make fuzz` tries RINGLEADER_FUZZ of th
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubeio.decoding import UNREADABLE, object_from
-from kubeio.errors import ApiError, Unreachable
+from kubeio.errors import ApiError, NotFound, Unreachable
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import decode_lease
-from kubeio.models import Lease, LeaseSpec, Meta, OwnerReference
+from kubeio.models import HasMeta, Lease, LeaseSpec, Meta, OwnerReference
 from kubeio.resource import Resource
 from kubeio.rest.answers import Unexpected, decode, decode_page
+from kubeio.rest.client import Client
 from kubeio.watches.events import Changed, Removed, decode_line
 from kubeio.watches.forms import COMPRESSED, PLAIN, RAW
 from kubeio.watches.store import Store
 from shard_controller.declared import Resource as Declared
 from shard_controller.fence import ShardFence
-from sharder.membership.lives import read_lease
+from sharder.admission.review import BadReview, read_review
+from sharder.membership.lives import State, read_lease
 from sharder.membership.membership import Membership
-from sharder.planning.keys import RingKinds
+from sharder.membership.view import Hold, Standing, View, WaitReason
+from sharder.planning.decisions import Assign, Drain, NeedController, Nothing, ReportUnknown, Strip, Wait
+from sharder.planning.keys import Controlled, RingKinds
+from sharder.planning.lineage import read_controller
+from sharder.planning.patches import patch_of
+from sharder.planning.planner import Subject, Terms, may_be_left_behind, plan
 from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.views import make_view
 
 EXAMPLES = int(os.environ.get("RINGLEADER_FUZZ", "60"))
 fuzzed = settings(
@@ -80,6 +90,10 @@ WORDS = [
         "٣",
     ),
 ]
+REVIEW = (
+    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",'
+    b'"request":{"uid":"u","operation":"CREATE","resource":{"resource":"configmaps"},"object":%b}}'
+)
 texts = st.sampled_from(WORDS) | st.text(max_size=20)
 scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(width=32) | texts
 values = st.recursive(
@@ -152,6 +166,8 @@ def test_no_json_brings_a_reader_of_objects_down(raw: bytes, other: bytes) -> No
     for body in (raw, b'{"metadata":{"resourceVersion":"1"},"items":[%b,%b]}' % (raw, other)):
         with contextlib.suppress(Unexpected):
             decode_page(body)
+    with contextlib.suppress(BadReview):
+        read_review(REVIEW % raw).may_bring(KEYS)
     for said in (b"ADDED", b"MODIFIED", b"DELETED", b"BOOKMARK", b"ERROR", b"x"):
         for line in (
             b'{"type":"%b","object":%b}' % (said, raw),
@@ -213,13 +229,87 @@ SITES, PAGES = (
     Resource("example.com", "v1", "websites", "Website"),
     Resource("", "v1", "configmaps", "ConfigMap"),
 )
+HELD, GONE = ("a-1", "b-1"), ("c-dead", "c-contested", "c-expired")
+owners = st.sampled_from([*HELD, *GONE, "unknown-1", "foreign-1", ""]) | texts
+references = st.builds(
+    OwnerReference,
+    api_version=st.sampled_from(["example.com/v1", "v1"]) | texts,
+    kind=st.sampled_from(["Website", "ConfigMap"]) | texts,
+    name=texts,
+    uid=st.sampled_from(["u-1", "u-2"]) | texts,
+    controller=st.booleans() | st.just(value=True),
+)
+
+
+@st.composite
+def ring_objects(draw: st.DrawFn) -> Meta:
+    """Metadata with whatever somebody may write of a ring's keys, and controllers of the ring's kinds and of others."""
+    meta: Meta = draw(metas)
+    ours = draw(st.dictionaries(st.sampled_from([KEYS.shard, KEYS.drain]), owners, max_size=2))
+    return msgspec.structs.replace(
+        meta,
+        uid=draw(st.sampled_from(["u-1", "u-2"]) | texts),
+        labels={**meta.labels, **ours},
+        owner_references=draw(st.lists(references, max_size=2)),
+    )
+
+
+@st.composite
+def ring_views(draw: st.DrawFn) -> View:
+    states = st.sampled_from(State)
+    lives = {name: draw(states | st.just(State.READY)) for name in (*HELD, *GONE)}
+    places = draw(st.dictionaries(st.sampled_from("abc"), st.sampled_from([*HELD, None]), max_size=3))
+    holds = st.none() | st.sampled_from(WaitReason).map(Hold)
+    return make_view(lives, places, hold=draw(holds), foreign=frozenset({"foreign-1"}))
+
+
+class Cluster:
+    """Answers GETs with the next of *objects*, 404 at the end."""
+
+    def __init__(self, objects: Iterable[Meta]) -> None:
+        self._objects = iter(objects)
+
+    async def get(self, resource: Resource, name: str, *, namespace: str, **_: object) -> HasMeta:
+        resource.path(namespace=namespace, name=name)
+        for meta in self._objects:
+            return HasMeta(meta)
+        raise NotFound("GET", status=404)
 
 
 @fuzzed
-@given(metas, st.sampled_from(KeyKind), texts)
-def test_no_labels_and_no_owner_reference_bring_the_roles_down(meta: Meta, key: KeyKind, label: str) -> None:
+@given(
+    st.sampled_from([SITES, PAGES]),
+    ring_objects(),
+    st.lists(ring_objects(), max_size=3),
+    ring_views(),
+    st.builds(Terms, *[st.booleans()] * 4),
+    st.sampled_from(KeyKind),
+    texts,
+)
+def test_no_object_brings_the_planner_down_or_leaves_a_live_owner_otherwise_than_by_its_hand(
+    kind: Resource, meta: Meta, above: list[Meta], view: View, terms: Terms, key: KeyKind, label: str
+) -> None:
     sites, pages = (GroupResource(kind.group, kind.plural) for kind in (SITES, PAGES))
     spec = make_spec(resources=(RingResource(sites, (pages,)),), key=key, key_label=label)
     kinds = RingKinds(spec, {sites: SITES, pages: PAGES})
-    for kind in (SITES, PAGES):
-        kinds.role(kind, meta)
+    subject = Subject(meta, kinds.role(kind, meta))
+    if isinstance(subject.role, Controlled):
+        cluster = cast(Client, Cluster(above))
+        seen = asyncio.run(read_controller(cluster, subject.role.controller, kinds=kinds, keys=KEYS))
+        may_be_left_behind(subject, view=view, terms=terms, keys=KEYS)
+        plan(subject, view=view, terms=terms, keys=KEYS)
+        subject = msgspec.structs.replace(subject, controller=seen)
+    decision = plan(subject, view=view, terms=terms, keys=KEYS)
+    owner = meta.labels.get(KEYS.shard)
+    is_kept = owner is not None and view.standing(owner) is not Standing.DEAD
+    match decision:
+        case Assign(to=to):
+            assert view.holds(to)
+            assert not is_kept
+        case Drain(to=to):
+            assert view.may_receive(to)
+        case Strip():
+            assert not is_kept
+        case Wait() | ReportUnknown() | NeedController() | Nothing():
+            return
+    patch_of(decision, meta, keys=KEYS).encode()
