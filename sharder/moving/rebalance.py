@@ -219,11 +219,11 @@ class Rebalance:
                 log.warning("pass interrupted", ring=self._duty.spec.name, error=str(group.exceptions[0]))
                 circle = Circle(self._ring_version, clean=False, whole=False)
             self._note_former(circle)
-            if circle.clean and not len(self._handoffs) and circle.ring_version == self._ring_version:
+            if circle.ring_version != self._ring_version:
+                await asyncio.sleep(ANEW_S)
+            elif circle.clean and not len(self._handoffs):
                 self._converge(circle)
                 await self._wait_for_work(at_most_s=None if circle.whole else LONGEST_RETRY_S)
-            elif circle.ring_version != self._ring_version:
-                await asyncio.sleep(ANEW_S)
             else:
                 was_idle = stripped == self._duty.objects.stripped
                 stripped = self._duty.objects.stripped
