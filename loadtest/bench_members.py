@@ -30,7 +30,7 @@ from loadtest.sharder_bench.rows import Peaks
 GOALS: Final = {
     "rest-cpu": Wanted("sharder at rest beside renewals", Goal(most=10, unit="% of a core")),
     "rest-rss": Wanted("the same, RSS", Goal(most=80, unit="MB")),
-    "renewal": Wanted("the same, CPU for each renewal", Goal(most=0.5, unit="ms")),
+    "renewal": Wanted("the same, CPU for each renewal", Goal(most=0.3, unit="ms")),
     "join": Wanted("one more member: from its Lease to the last object of its share", Goal(most=5, unit="s")),
     "peak": Wanted("peak RSS of the sharder", Goal(unit="MB")),
 }

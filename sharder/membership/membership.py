@@ -42,7 +42,7 @@ from sharder.membership.lives import (
 from sharder.membership.places import Candidate, Places, Wanted, plan_filler
 from sharder.membership.rings import BUILT_AT_ONCE, Rings, RingsWanted
 from sharder.membership.silence import DURATIONS, NEVER, Sight, failing_members
-from sharder.membership.view import Hold, LifeView, Unplaced, View, WaitReason, standing_of
+from sharder.membership.view import Hold, LifeView, Standing, Unplaced, View, WaitReason, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -317,9 +317,10 @@ class Membership:
     def _view(self, at: float) -> View:
         lives = {life.name: self._life_view(life) for life in self._lives.values()}
         places = self._places.current()
-        fates = {name: standing_of(life.state) for name, life in lives.items() if life.had_lease}
+        known = {name: standing_of(life.state) for name, life in lives.items() if life.had_lease}
+        fates = {name: standing for name, standing in known.items() if standing is not Standing.LIVE}
         filled = {member: place for member, place in places.items() if member in (self._ring or ())}
-        rings = (self._ring, self._rings)  # a member that is not on them yet is no object's place
+        rings = (self._ring, self._rings)  # who is born, or on its way to them, has no object to move
         content = (fates, frozenset(self._foreign), filled, rings, self._unknown_are_dead)
         if content != self._last_ring_content:
             self._ring_version += 1
