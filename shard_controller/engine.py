@@ -106,7 +106,7 @@ class Engine:
         return all(informer.synced.is_set() for informer in self._informers)
 
     async def wait_synced(self) -> None:
-        """Return once every cache has its first picture."""
+        """Return once every cache has its first list."""
         for informer in self._informers:
             await informer.synced.wait()
 

@@ -1,6 +1,6 @@
 """How every process of ours logs: structlog to stderr, one JSON document per line or columns for people.
 
-Who logs never waits: a thread writes, and drops what nobody reads (`kubeio.program.log_writer`). Called once per
+Logging never waits: a thread writes, and drops what is not read in time (`kubeio.program.log_writer`). Called once per
 process by `kubeio.program.runtime` or by a command's own set-up.
 """
 

@@ -1,6 +1,6 @@
 """Writes each object without an owner once when the ring gives it up: an assignment decided before cannot land after.
 
-A namespace or a resource that is deselected is handed to somebody else. Owned objects get a new version by their
+Another controller may work on a namespace or a resource that is deselected. Owned objects get a new version by their
 release. Others would keep the version that an assignment may test which is still on its way; so they are given an
 empty drain label, which the mover takes off again. Run by `sharder.moving.rebalance`.
 """

@@ -106,7 +106,7 @@ class RingKinds:
         self._key_label = spec.key_label
         named = dict.fromkeys(kind for entry in spec.resources for kind in (entry.main, *entry.controlled))
         self.unserved = () if releasing else tuple(kind for kind in named if kind not in resolved)
-        """What the ring names and the server does not serve: it is told, and the others go on."""
+        """What the ring names and the server does not serve: it is reported, and the others go on."""
         self._unserved_above = self._groups_above(spec, resolved) if self.unserved else {}
         served = [entry for entry in spec.resources if entry.main in resolved]
         self._mains = {entry.main: resolved[entry.main] for entry in served}

@@ -109,7 +109,7 @@ class Survey:
         )
 
     def _count_strangers(self, now: float) -> int:
-        """Objects that wait for a name of nobody; counted every few seconds, a microsecond each."""
+        """Objects that wait because no shard has the name on them; counted every few seconds, a microsecond each."""
         roster, shard = self._duty.roster, self._duty.keys.shard
         if now >= self._count_at:
             view = roster.view

@@ -47,7 +47,7 @@ log = structlog.get_logger("sharder")
 PAGE: Final = 1000
 """Objects in a page: large pages cost the server less in all, small ones need less memory here."""
 GIVES_UP_S: Final = 10.0
-"""A first list that failed for so long holds nobody up any more; it is tried on."""
+"""A first list that failed for so long delays no other resource any more; it is retried."""
 _FINAL: Final = (InputError, NotFound, Unauthorized)
 """A first list that fails like this ends the ring's work: what is served, or who we are, has to be asked anew."""
 
@@ -129,7 +129,7 @@ class Picture:
                     await self._back_off(error)
 
     def _failed(self, error: KubeError) -> None:
-        """The server cannot list this resource: told, and tried again; the others wait for it a while at most."""
+        """The server cannot list this resource: reported and retried. Other resources wait for it a while at most."""
         self._denials.failed(self._right("list"), error)
         if self._clock.now() - self._made_at >= GIVES_UP_S:
             self._count_as_listed()

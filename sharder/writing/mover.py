@@ -90,7 +90,7 @@ class Mover:
             self._proofs.stir()
 
     def _waits_for_its_owner(self, name: str) -> bool:
-        """Whether the object names somebody whose Lease has to be judged first: nothing can be written before.
+        """Whether the object names a shard whose Lease has to be judged first: nothing can be written before.
 
         Anybody may write such a name: it costs no turn and no evidence.
         """
