@@ -5,14 +5,17 @@ Two replicas under a sharder. The pills: a Website, a controlled Sheet and a wat
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 import yaml
 
+from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing
 from kubeio.access.cluster import load_cluster
@@ -169,6 +172,25 @@ async def test_deep_objects_are_handed_over_and_listed_at_a_start(fleet: Fleet, 
     assert all(not exits.code for place in fleet.members.values() for exits in place.exits)
 
 
+async def unfit(fleet: Fleet) -> set[str]:
+    """The objects that `ringleader doctor` names as unfit; a process of its own, with Python's own recursion limit."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "ringleader", "doctor", "--look-again", "1s", "-o", "json"),
+        *("--kubeconfig", str(fleet.plane.kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    findings = msgspec.json.decode(out)["findings"]
+    return {each["object"] for each in findings if (each["check"], each["level"]) == ("unfit", "error")}
+
+
+async def test_the_doctor_names_deep_objects(fleet: Fleet) -> None:
+    async def are_named() -> bool:
+        return await unfit(fleet) == {"website/pill-list -n sites", "website/pill-map -n sites"}
+
+    await fleet.wait_for(are_named, "both pills to be named by the doctor", within_s=30)
+
+
 async def test_an_object_that_is_no_longer_deep_is_reconciled(fleet: Fleet, client: Client) -> None:
     for shape in ("list", "map"):
         await client.request(
@@ -186,3 +208,9 @@ async def test_an_object_that_is_no_longer_deep_is_reconciled(fleet: Fleet, clie
     assert (
         await client.get(WEBSITES, "pill-map", namespace="sites", type=HasMeta)
     ).metadata.name == "pill-map"
+    if not isinstance(fleet.plane, EmbeddedPlane):  # which does not note in managedFields that it was changed
+
+        async def are_well() -> bool:
+            return await unfit(fleet) == set()
+
+        await fleet.wait_for(are_well, "the doctor to find nothing unfit", within_s=30)

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from kubeio.resource import Resource
+from ringleader.doctor.checks import Finding, Level
+from ringleader.doctor.command import Wanted, diagnose
 from tests.sharder.io.ground import CONFIGMAPS, RING, ROOT, WEBSITES, Ground, open_ground, wait_until
 
 pytestmark = [pytest.mark.fleet]
@@ -62,6 +64,13 @@ async def make_objects(ground: Ground, prefix: str, count: int) -> set[str]:
     return names | {f"{name}-checksum" for name in names}
 
 
+async def kinds(ground: Ground) -> list[Finding]:
+    """What the doctor finds wrong about kinds."""
+    wanted = Wanted(ring=RING, accounts={}, managers=frozenset(), again_s=1.0, timeout_s=20)
+    report = await diagnose(ground.client, wanted)
+    return [each for each in report.findings if (each.check, each.level) == ("kinds", Level.ERROR)]
+
+
 async def is_ready(ground: Ground, reason: str) -> bool:
     return (await ground.condition("Ready")).get("reason") == reason
 
@@ -84,6 +93,9 @@ async def test_with_two_controllers_on_one_ring_every_object_is_worked_by_its_ow
             assert {owner.partition("-")[0] for owner in (await ground.owners(SECRETS)).values()} == {"sum"}
         await wait_until(lambda: is_ready(ground, "KindUnworked"), within_s=60)
         assert "secrets" in str((await ground.condition("Ready"))["message"])
+        assert [each.summary for each in await kinds(ground)] == [
+            f"no member of ring {RING} works secrets: its 10 objects wait"
+        ]
         wanted = {name for name in await make_objects(ground, "second", 3) if "checksum" not in name}
         await wait_until(all_worked, within_s=60)
         assert {owner for name, owner in (await ground.owners(SECRETS)).items() if "second" in name} == {""}
@@ -91,3 +103,4 @@ async def test_with_two_controllers_on_one_ring_every_object_is_worked_by_its_ow
             wanted = {f"second-{number}-checksum" for number in range(3)}
             await wait_until(all_worked, within_s=60)
             await wait_until(lambda: is_ready(ground, "Working"), within_s=60)
+            assert await kinds(ground) == []
