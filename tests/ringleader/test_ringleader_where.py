@@ -6,8 +6,11 @@ import pytest
 
 from kubeio.errors import InputError
 from kubeio.models import ObjectKey
+from kubeio.rest.discovery import Discovery
+from ringleader.inspect.cluster.reading import read_rings
+from ringleader.inspect.where.many import ring_rows
 from ringleader.inspect.where.one import Placement, find
-from tests.sharder.io.ground import CONFIGMAPS, WEBSITES, Ground
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground
 from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
 
 
@@ -53,3 +56,16 @@ async def test_an_object_that_nobody_of_the_ring_controls_is_told(ground: Ground
     await make(ground, SECRETS, "one", above=(CONFIGMAPS, page))
     with pytest.raises(InputError, match="has no controller"):
         await asked(ground, "secret")
+
+
+async def test_of_many_objects_one_whose_owner_does_not_watch_its_kind_is_not_placed(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a", works="websites.example.com")
+    mine = {KEYS.shard: "a-00000001"}
+    await ground.page(await ground.site("one", labels=mine), labels=mine)
+    (ring,) = await read_rings(ground.client, timeout_s=5)
+    pages = ring_rows(
+        ground.client, Discovery(ground.client), ring, namespace="", controlled=True, timeout_s=5
+    )
+    placed = {row.resource: row.is_placed async for rows in pages for row in rows}
+    assert placed == {"websites.example.com": True, "configmaps": False}
