@@ -158,6 +158,11 @@ class Roster:
         held = frozenset(lease.metadata.name for lease in leases if shows_held(lease, keys=self._keys))
         return Evidence(held, begun_at)
 
+    async def may_be_worked(self) -> frozenset[str]:
+        """`View.may_be_worked` after a consistent read of the Leases begun after this call. Raises KubeError."""
+        await self._read(self._clock.now())
+        return self.membership.view(at=self._clock.now()).may_be_worked
+
     async def evidence_of(self, names: Collection[str]) -> Evidence:
         """`evidence` of some *names* only: a GET for each, at once.
 

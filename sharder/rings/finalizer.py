@@ -132,7 +132,7 @@ async def _has_no_worker(roster: Roster, ring: str) -> bool:
     if roster.view.may_be_worked:
         return False
     try:
-        return not (await roster.evidence()).held
+        return not await roster.may_be_worked()
     except KubeError as error:
         log.warning("leases could not be read", ring=ring, error=str(error))
         return False
