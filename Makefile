@@ -84,7 +84,7 @@ model: setup ## every order of events of the protocol's model, to the end (long;
 mutants: setup ## break each protocol rule in a copy: the named test must turn red
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
-fuzz: setup ## strange objects and Leases at random into all that reads them: five minutes (atheris too, where it is installed)
+fuzz: setup ## strange objects and Leases at random into all that reads them: ten minutes (atheris too, where it is installed)
 	@RINGLEADER_FUZZ=5000 $(BIN)/python -m pytest -q --timeout 600 tests/fuzz $(ARGS)
 	@PYTHONPATH=. $(BIN)/python scripts/fuzz.py
 

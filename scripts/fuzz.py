@@ -10,8 +10,27 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import sys
+import tempfile
+from pathlib import Path
 
 SECONDS = 120
+META = (
+    b'"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"shard.ringleader.dev/r":"a-1"},'
+    b'"annotations":{"turn.ringleader.dev/r":"5"},"managedFields":[{"fieldsV1":{"f:spec":{}}}],"ownerReferences":'
+    b'[{"apiVersion":"example.com/v1","kind":"Website","name":"b","uid":"v","controller":true}]}'
+)
+OBJECT = b'{"apiVersion":"v1","kind":"ConfigMap",%b,"data":{"a":"b"}}' % META
+SEEDS = (
+    OBJECT,
+    b'{"metadata":{"resourceVersion":"9","continue":"t"},"items":[%b,%b]}' % (OBJECT, OBJECT),
+    b'{"type":"MODIFIED","object":%b}' % OBJECT,
+    b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"old"}}',
+    b'{%b,"spec":{"holderIdentity":"a","leaseDurationSeconds":15,"renewTime":"2026-01-01T00:00:00.000000Z"}}'
+    % META,
+    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE",'
+    b'"resource":{"group":"","version":"v1","resource":"configmaps"},"namespace":"n","object":%b}}' % OBJECT,
+)
+"""Random bytes are no JSON: what is changed at random are documents that the readers take."""
 
 
 def read_everything(raw: bytes) -> None:
@@ -23,7 +42,9 @@ def read_everything(raw: bytes) -> None:
     from kubeio.watches.forms import without_managed_fields
     from sharder.admission.review import BadReview, read_review
     from sharder.membership.lives import read_lease
-    from tests.sharder.pure.story import make_spec
+    from sharder.planning.planner import Subject, Terms, plan
+    from tests.sharder.pure.duties import KINDS, SPEC
+    from tests.sharder.pure.views import CONFIGMAPS, make_view
 
     with contextlib.suppress(Unexpected):
         decode_page(raw)
@@ -32,8 +53,11 @@ def read_everything(raw: bytes) -> None:
     with contextlib.suppress(BadReview):
         read_review(raw)
     with contextlib.suppress(*UNREADABLE):
-        without_managed_fields(object_from(raw).raw)
-        read_lease(decode_lease(raw), keys=make_spec().keys, max_duration_s=60)
+        found = object_from(raw)
+        without_managed_fields(found.raw)
+        subject = Subject(found.meta, KINDS.role(CONFIGMAPS, found.meta))
+        plan(subject, view=make_view({}, {}), terms=Terms(), keys=SPEC.keys)
+        read_lease(decode_lease(raw), keys=SPEC.keys, max_duration_s=60)
 
 
 def main() -> int:
@@ -43,9 +67,13 @@ def main() -> int:
     import atheris
 
     with atheris.instrument_imports(include=["kubeio", "sharder"]):
-        read_everything(b"{}")
-    atheris.Setup([sys.argv[0], f"-max_total_time={SECONDS}", *sys.argv[1:]], read_everything)
-    atheris.Fuzz()
+        for seed in SEEDS:
+            read_everything(seed)
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, seed in enumerate(SEEDS):
+            Path(corpus, str(number)).write_bytes(seed)
+        atheris.Setup([sys.argv[0], f"-max_total_time={SECONDS}", *sys.argv[1:], corpus], read_everything)
+        atheris.Fuzz()
     return 0
 
 

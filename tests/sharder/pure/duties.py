@@ -22,6 +22,7 @@ from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
 
 SITES, PAGES = GroupResource("example.com", "websites"), GroupResource("", "configmaps")
 SPEC = make_spec(resources=(RingResource(SITES, (PAGES,)),))
+KINDS = RingKinds(SPEC, {SITES: WEBSITES, PAGES: CONFIGMAPS})
 
 
 class Everything:
@@ -41,7 +42,7 @@ class SitesDuty:
     def __init__(self) -> None:
         self.spec = SPEC
         self.keys = KEYS
-        self.kinds = RingKinds(SPEC, {SITES: WEBSITES, PAGES: CONFIGMAPS})
+        self.kinds = KINDS
         self.namespaces = Everything()
         self.metrics = SharderMetrics(CollectorRegistry())
         self.clock = LoopClock()
