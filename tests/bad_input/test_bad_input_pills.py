@@ -69,7 +69,7 @@ async def fleet(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
         controller=f"{CONTROLLER}:websites",
         controlled=(SHEETS,),
         definitions=tuple(definition(folder, kind) for kind in (WEBSITES, SHEETS, BOXES)),
-        lease_s=2,
+        lease_s=6,  # a server that reads such an object is slow for everybody
         sharders=1,
     )
     async with held(open_fleet(plane, folder / "fleet", spec=spec)) as fleet:
