@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress, count
 from typing import NamedTuple
 
 from ring.hashing import HASH_SPACE
@@ -111,16 +112,14 @@ def _arcs_of_full(
     tokens: TokenTable, capacities: Sequence[int], sizes: Sequence[int]
 ) -> Mapping[int, dict[int, int]]:
     """For each member over its capacity: the lengths of its arcs, by index of their token."""
-    lengths: dict[int, dict[int, int]] = {
-        member: {} for member, size in enumerate(sizes) if size > capacities[member]
-    }
+    is_full = [size > capacity for size, capacity in zip(sizes, capacities, strict=True)]
+    lengths: dict[int, dict[int, int]] = {member: {} for member in compress(count(), is_full)}
     if not lengths:
         return lengths
-    points = tokens.points
-    for token, member in enumerate(tokens.members):
-        if member in lengths:
-            before = points[token - 1] if token else points[-1] - HASH_SPACE
-            lengths[member][token] = points[token] - before
+    points, members = tokens
+    for token in compress(count(), map(is_full.__getitem__, members)):
+        before = points[token - 1] if token else points[-1] - HASH_SPACE
+        lengths[members[token]][token] = points[token] - before
     return lengths
 
 

@@ -15,7 +15,16 @@ from types import MappingProxyType
 from ring.arcs import ArcTable, bound_arcs
 from ring.errors import EmptyRingError, InvalidRing
 from ring.hashing import HASH_SPACE, hash_key, hash_keys
-from ring.tokens import GONE, WEIGHT_UNIT, Kept, TokenTable, member_tokens, merge_tokens, token_count
+from ring.tokens import (
+    GONE,
+    WEIGHT_UNIT,
+    TokenTable,
+    inserted,
+    member_tokens,
+    merge_tokens,
+    renumbered,
+    token_count,
+)
 from ring.values import (
     EPS_UNIT,
     Number,
@@ -260,8 +269,10 @@ def _token_table(counts: Mapping[str, int], like: HashRing | None) -> TokenTable
     indices = {name: index for index, name in enumerate(counts)}
     before = like._token_counts() if like is not None else {}
     stay = {name for name, count in before.items() if counts.get(name) == count}
-    kept = None
-    if like is not None and like._arcs is not None:
-        kept = Kept(like._arcs.tokens(), [indices[name] if name in stay else GONE for name in before])
-    new = {index: member_tokens(name, counts[name]) for name, index in indices.items() if name not in stay}
-    return merge_tokens(new, kept)
+    new = merge_tokens(
+        {i: member_tokens(name, counts[name]) for name, i in indices.items() if name not in stay}
+    )
+    if like is None or like._arcs is None:
+        return new
+    kept = renumbered(like._arcs.tokens(), [indices[name] if name in stay else GONE for name in before])
+    return inserted(kept, new)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Final, NamedTuple
 
 from ring.hashing import HASH_SPACE, hash_virtual_nodes
@@ -42,35 +43,22 @@ def member_tokens(member: str, count: int) -> array[int]:
     return array("Q", sorted(hash_virtual_nodes(member, count)))
 
 
-class Kept(NamedTuple):
-    """A table of another ring, some of whose tokens stay."""
-
-    table: TokenTable
-    indices: Sequence[int]
-    """By the member's index in *table*: its index from now on, or `GONE`."""
-
-
 GONE: Final = -1
 
 
-def merge_tokens(tokens_by_member: Mapping[int, array[int]], kept: Kept | None = None) -> TokenTable:
-    """One table of the tokens of each member, by its index, and of those *kept*; ties in order of the members.
+def merge_tokens(tokens_by_member: Mapping[int, array[int]]) -> TokenTable:
+    """One table of the tokens of each member, by its index; ties in order of the members.
 
     Point and index are packed into one int: sorting ints takes a third of the time that sorting pairs takes,
-    and tokens come as sorted runs, which the sort only has to merge. Many tokens are merged in slices of the
-    hash space: packed all at once, a million would take 45 MB.
+    and the members' tokens come as sorted runs, which the sort only has to merge. Many tokens are merged in slices
+    of the hash space: packed all at once, a million would take 45 MB.
     """
     points, indices = array("Q"), array("I")
-    count = sum(map(len, tokens_by_member.values())) + (len(kept.table.points) if kept else 0)
-    slices = 1 + count // _SLICE
+    slices = 1 + sum(map(len, tokens_by_member.values())) // _SLICE
     begins = dict.fromkeys(tokens_by_member, 0)
-    kept_until = 0
     for number in range(1, slices + 1):
         end = HASH_SPACE * number // slices
         packed: list[int] = []
-        if kept is not None:
-            begin, kept_until = kept_until, bisect_left(kept.table.points, end, kept_until)
-            packed += _packed(kept, begin, kept_until)
         for index, tokens in tokens_by_member.items():
             begin, begins[index] = begins[index], bisect_left(tokens, end, begins[index])
             packed += [point << _INDEX_BITS | index for point in tokens[begin : begins[index]]]
@@ -80,11 +68,30 @@ def merge_tokens(tokens_by_member: Mapping[int, array[int]], kept: Kept | None =
     return TokenTable(points, indices)
 
 
-def _packed(kept: Kept, begin: int, end: int) -> list[int]:
-    """Point and new index of the tokens from *begin* to *end* that stay."""
-    rows = zip(
-        kept.table.points[begin:end],
-        map(kept.indices.__getitem__, kept.table.members[begin:end]),
-        strict=True,
-    )
-    return [point << _INDEX_BITS | index for point, index in rows if index != GONE]
+def renumbered(table: TokenTable, indices: Sequence[int]) -> TokenTable:
+    """*table* with *indices* of its members, by what they were; without the tokens of members that are `GONE`."""
+    if GONE in indices:
+        stays = [index != GONE for index in indices]
+        mask = bytearray(map(stays.__getitem__, table.members))
+        table = TokenTable(
+            array("Q", compress(table.points, mask)), array("I", compress(table.members, mask))
+        )
+    return TokenTable(table.points, array("I", map(indices.__getitem__, table.members)))
+
+
+def inserted(table: TokenTable, new: TokenTable) -> TokenTable:
+    """Both in one table; cost: a copy of *table*, and a search for each token of *new*."""
+    points, members, done = array("Q"), array("I"), 0
+    old_points, old_members = table
+    for point, member in zip(new.points, new.members, strict=True):
+        here = bisect_left(old_points, point, done)
+        while here < len(old_points) and old_points[here] == point and old_members[here] < member:
+            here += 1
+        points += old_points[done:here]
+        members += old_members[done:here]
+        points.append(point)
+        members.append(member)
+        done = here
+    points += old_points[done:]
+    members += old_members[done:]
+    return TokenTable(points, members)

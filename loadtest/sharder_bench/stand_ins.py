@@ -55,6 +55,8 @@ class StandIns:
         """When each Lease is renewed next: a third of its duration after the last time, so that births spread them."""
         self.shards: dict[str, str] = {}
         """Shard by member, of those that live."""
+        self.is_paused = False
+        """Whether no Lease is renewed for now."""
 
     async def join(self, members: Sequence[str]) -> None:
         """Let each of *members* live, unless it does."""
@@ -101,7 +103,7 @@ class StandIns:
         while True:
             await asyncio.sleep(_GRAIN_S)
             now = self._clock.now()
-            for name in [name for name, at in self._due.items() if at <= now]:
+            for name in [name for name, at in self._due.items() if at <= now and not self.is_paused]:
                 self._due[name] = math.inf
                 tasks.create_task(self._renew_one(name), name=f"renew {name}")
 

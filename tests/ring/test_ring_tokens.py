@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 
 from ring.arcs import bound_arcs
 from ring.hashing import HASH_SPACE
 from ring.ring import HashRing
-from ring.tokens import member_tokens, merge_tokens
+from ring.tokens import GONE, inserted, member_tokens, merge_tokens, renumbered
 
 
 @pytest.mark.parametrize("tokens_at_once", [1, 7, 100, 10_000])
@@ -40,3 +42,18 @@ def test_the_tokens_of_a_ring_are_read_from_its_arcs() -> None:
     arcs = bound_arcs(table, [HASH_SPACE * 21 // 60] * 3)
     assert arcs.cuts
     assert arcs.tokens() == table
+
+
+def test_tokens_are_inserted_in_order_and_ties_in_order_of_the_members() -> None:
+    table = merge_tokens({0: array("Q", [5, 9]), 2: array("Q", [5, 7])})
+    new = merge_tokens({1: array("Q", [5, 5, 6, 11]), 3: array("Q", [0, 5])})
+    both = inserted(table, new)
+    assert list(zip(both.points, both.members, strict=True)) == sorted(
+        [(5, 0), (9, 0), (5, 2), (7, 2), (5, 1), (5, 1), (6, 1), (11, 1), (0, 3), (5, 3)]
+    )
+
+
+def test_the_tokens_of_members_that_are_gone_are_left_out() -> None:
+    table = merge_tokens({0: array("Q", [5, 9]), 1: array("Q", [6]), 2: array("Q", [5, 7])})
+    kept = renumbered(table, [3, GONE, 4])
+    assert list(zip(kept.points, kept.members, strict=True)) == [(5, 3), (5, 4), (7, 4), (9, 3)]
