@@ -14,7 +14,7 @@ from kubeio.errors import AlreadyExists, Conflict, NotFound, Unreachable
 from kubeio.labels import RingKeys, is_label_value
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
-from shard_controller.life import Birth, Life, begin_life, fresh_name
+from shard_controller.life import Birth, Life, begin_life, fresh_name, member_hash
 from shard_controller.process import Identity
 
 KEYS = RingKeys("websites")
@@ -199,8 +199,13 @@ async def test_an_ended_life_is_released_for_its_successor_without_its_hold() ->
 
 
 async def test_the_ended_life_of_another_member_is_not_ours_to_release() -> None:
+    """Not even one whose label has our member's hash: hashes collide, and labels can be edited."""
     server = LeaseServer()
     older_life(server, "web-1-0000000a", birth(member="web-1", identity=DEAD))
+    lease = server.leases["web-1-0000000a"]
+    labels = {**lease.metadata.labels, KEYS.member_hash: member_hash("web-0")}
+    meta: Meta = msgspec.structs.replace(lease.metadata, labels=labels)
+    server.store(msgspec.structs.replace(lease, metadata=meta))
     await begin(server)
     assert server.leases["web-1-0000000a"].spec.holder_identity == "web-1-0000000a"
 
