@@ -217,15 +217,15 @@ async def test_every_policy_refuses_what_it_cannot_judge(guarded: Guarded) -> No
 
 
 async def test_an_object_with_20000_labels_costs_what_one_with_five_does(guarded: Guarded) -> None:
-    """Time that the server's own clock counts for the policy, of writes that change a label of the ring."""
+    """Time that the server's own clock counts for the policy, of a stranger's edit of another label."""
     took_s = {}
     for labels in (5, 20_000):
         name = f"labels-{labels}"
         many = {f"label-{number}": "x" for number in range(labels)}
         await guarded.admin.create(WEBSITES, website(name, labels=many), namespace=SITES)
         before = await policy_time_s(guarded)
-        patch = {"metadata": {"labels": {KEYS.shard: A}}}
-        await guarded.by("sharder").merge(WEBSITES, name, patch, namespace=SITES)
+        patch = {"metadata": {"labels": {"label-0": "y"}}}
+        await guarded.admin.merge(WEBSITES, name, patch, namespace=SITES)
         took_s[labels] = await policy_time_s(guarded) - before
     assert took_s[5] > 0
     assert took_s[20_000] < 0.02, took_s

@@ -11,12 +11,12 @@ from tests.sharder.io.test_sharder_moving import belonging_to
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 RESOURCES = [
+    {"group": "", "resource": "secrets"},
     {
         "group": "example.com",
         "resource": "websites",
         "controlledResources": [{"group": "", "resource": "configmaps"}],
     },
-    {"group": "", "resource": "secrets"},
 ]
 WORDS = "conversion webhook for v1, Kind=Secret failed: connection refused"
 
