@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kubeio.watches.forms import without_managed_fields
@@ -81,6 +81,7 @@ def test_managed_fields_of_what_an_object_contains_stay() -> None:
 
 
 @settings(max_examples=300)
+@example({"a": {"managedFields": [1], "b": 1}, "metadata": {"managedFields": [1]}}, (",", ":"), True)
 @given(DOCUMENTS, st.sampled_from([(",", ":"), (", ", ": ")]), st.booleans())
 def test_whatever_the_object_only_its_own_managed_fields_go(
     document: dict[str, Any], separators: tuple[str, str], ascii_only: bool
