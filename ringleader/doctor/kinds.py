@@ -57,7 +57,7 @@ def _unwatched(ring: RingSeen, tally: Tally, group: Group, sample: Sample) -> To
 
 CHECK = Check(
     "kinds",
-    "kinds that nobody works, owners that do not watch what they own",
+    "kinds that no shard works, owners that do not watch what they own",
     judge_kinds,
     lambda seen: "every main resource has members that work it, and every owner watches what it owns",
     needs=("rings", "leases", "objects"),

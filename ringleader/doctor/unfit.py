@@ -1,7 +1,7 @@
 """Check of objects that replicas report as unfit for their controller's model: an Event each (docs/errors.md).
 
 Owns the reading and the judgement: an object that was changed after the report is not told, for its owner reports it
-again if it still does not fit. Events last as long as the API server keeps them: an hour, unless it is told otherwise.
+again if it still does not fit. Events last as long as the API server keeps them: an hour by default.
 """
 
 from __future__ import annotations

@@ -524,7 +524,7 @@ async def conditioned(ground: Ground, *conditions: Mapping[str, object]) -> None
     await ground.client.patch(CONTROLLER_RINGS, RING, patch, subresource="status", type=bytes)
 
 
-# ---- kinds that nobody works, owners that do not watch what they own ------------------------------------------
+# ---- kinds that no shard works, owners that do not watch what they own ------------------------------------------
 
 MAINS = [
     {
