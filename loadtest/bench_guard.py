@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from kubeio.labels import RingKeys
 from kubeio.patch import MergePatch
 from kubeio.resource import CRDS, LEASES, NAMESPACES, Resource
 from kubeio.rest.client import Client
-from loadtest.measuring.guard import POLICIES, Binding, install_guard
+from loadtest.measuring.guard import install_guard, order_of_turns, switch_guard
 from loadtest.measuring.planes import make_account
 from ringleader.assets import ring_crd, website_crd
 
@@ -47,7 +47,7 @@ RING: Final = {
 OBJECTS: Final = 64
 AT_ONCE: Final = 8
 SETTLE_S: Final = 2.0
-"""Until a binding that came or went is known to the server."""
+"""Until a resource that came is served."""
 GOAL_PERCENT: Final = 2.0
 
 Send = Callable[[int], Awaitable[object]]
@@ -101,9 +101,8 @@ async def measure(rounds: int, requests: int) -> list[Kind]:
             admin, RING, namespace=NAMESPACE, templates=("labels", "leases", "mutating")
         )
         for number in range(rounds):
-            order = (False, True) if number % 2 == 0 else (True, False)
-            for is_on in order:
-                await switch(admin, bindings, is_on=is_on)
+            for is_on in order_of_turns(number):
+                await switch_guard(admin, bindings, is_on=is_on, namespace=NAMESPACE)
                 for kind in kinds:
                     await run(plane, kind, requests, is_on=is_on)
     return kinds
@@ -166,18 +165,6 @@ def site(number: int) -> str:
 def life(number: int) -> str:
     """A life of the one pod that the replica's token is of."""
     return f"web-0-{number % OBJECTS:08x}"
-
-
-async def switch(admin: Client, bindings: Sequence[Binding], *, is_on: bool) -> None:
-    """Bind the policies to what the chart binds them to, or to namespaces that do not exist."""
-    nowhere = {"namespaceSelector": {"matchLabels": {"bench.ringleader.dev/nowhere": "true"}}}
-    for kind, name in bindings:
-        everywhere: dict[str, object] = {"namespaceSelector": None}
-        if "leases" in name:
-            everywhere = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}}
-        patch = MergePatch({"spec": {"matchResources": everywhere if is_on else nowhere}})
-        await admin.patch(POLICIES[kind], name, patch, type=bytes)
-    await asyncio.sleep(SETTLE_S)
 
 
 async def run(plane: RealPlane, kind: Kind, requests: int, *, is_on: bool) -> None:

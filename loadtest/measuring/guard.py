@@ -9,13 +9,14 @@ import asyncio
 import json
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
 
 from devcluster.real.binaries import ensure_binaries, helm_recipe
+from kubeio.patch import MergePatch
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from ringleader.assets import asset
@@ -30,6 +31,9 @@ POLICIES: Final = {
         ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
     )
 }
+_NOWHERE: Final = {"namespaceSelector": {"matchLabels": {"bench.ringleader.dev/nowhere": "true"}}}
+_SETTLE_S: Final = 2.0
+"""Until the server knows that a binding came or went."""
 
 
 class Binding(NamedTuple):
@@ -55,6 +59,25 @@ async def install_guard(
         await client.create(POLICIES[document["kind"]], document, type=bytes)
     found = [Binding(document["kind"], document["metadata"]["name"]) for document in documents]
     return [binding for binding in found if binding.kind.endswith("Binding")]
+
+
+async def switch_guard(client: Client, bindings: Sequence[Binding], *, is_on: bool, namespace: str) -> None:
+    """Bind the policies to what the chart binds them to, or to namespaces that do not exist.
+
+    *namespace*: that of the Leases.
+    """
+    for kind, name in bindings:
+        everywhere: dict[str, object] = {"namespaceSelector": None}
+        if "leases" in name:
+            everywhere = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+        patch = MergePatch({"spec": {"matchResources": everywhere if is_on else _NOWHERE}})
+        await client.patch(POLICIES[kind], name, patch, type=bytes)
+    await asyncio.sleep(_SETTLE_S)
+
+
+def order_of_turns(round_number: int) -> tuple[bool, bool]:
+    """Whether the guard is on in the first and in the second turn: what drifts meets both alike."""
+    return (False, True) if round_number % 2 == 0 else (True, False)
 
 
 def _rendered(ring: Mapping[str, Any], namespace: str, templates: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -23,10 +23,10 @@ def bench_sharder(
         str, typer.Option(help=f"Rows to measure, with commas between them: {', '.join(ROWS)}.")
     ] = "",
     plane: Annotated[PlaneName, typer.Option(help="Control plane to measure on.")] = PlaneName.REAL,
-    guard: Annotated[
-        bool, typer.Option("--guard", help="Install the chart's admission policies about labels first.")
-    ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Times that sharder and wrk take turns.")] = 2,
+    guard_rounds: Annotated[
+        int, typer.Option(min=1, help="Times that the sharder works without and under the guard.")
+    ] = 8,
     limit_s: Annotated[float, typer.Option(min=1, help="Longest run of wrk, in seconds.")] = 25.0,
     connections: Annotated[int, typer.Option(min=2, help="Connections of wrk.")] = 64,
     samples: Annotated[int, typer.Option(min=10, help="New objects on an idle ring.")] = 200,
@@ -42,16 +42,14 @@ def bench_sharder(
     Exit codes: 0 measured, 1 a row could not be measured (with --strict: or missed its goal), 2 bad input.
     """
     rows = choose_rows(only, ROWS)
-    if guard and plane is not PlaneName.REAL:
-        raise InputError("--guard", "true", "needs admission policies", "measure with --plane=real")
     if NEED_WRK.intersection(rows):
         find_wrk()
     options = Options(
         objects=objects,
         rows=rows,
         is_real=plane is PlaneName.REAL,
-        is_guarded=guard,
         rounds=rounds,
+        guard_rounds=guard_rounds,
         limit_s=limit_s,
         connections=connections,
         samples=samples,

@@ -20,7 +20,6 @@ from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.resource import LEASES, Resource
 from kubeio.rest.client import Client
-from loadtest.measuring.guard import install_guard
 from loadtest.measuring.planes import Account, make_account, open_plane, writer_for
 from loadtest.measuring.sightings import LeaseSightings, Sightings
 from loadtest.measuring.stock import Marker, Stock
@@ -35,7 +34,6 @@ OBJECTS_IN: Final = "bench-objects"
 LEASES_IN: Final = "bench-leases"
 MEMBERS: Final = ("stand-in-1", "stand-in-2", "stand-in-3")
 STAND_IN_LEASE_S: Final = 5
-GUARDED: Final = {"group": "example.com", "resource": "websites"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,6 @@ async def open_ground(
     objects: int,
     lease_s: int,
     stand_in_lease_s: int = STAND_IN_LEASE_S,
-    is_guarded: bool = False,
 ) -> AsyncIterator[Ground]:
     """A control plane with a ring and no shards, ended with the block. Raises: BinariesMissing."""
     spec = FleetSpec(
@@ -99,9 +96,6 @@ async def open_ground(
         await prepare_ring(administrator, spec=spec)
         cluster = load_cluster(kubeconfig=str(plane.kubeconfig))
         client = await stack.enter_async_context(Client(cluster, user_agent="ringleader-bench"))
-        if is_guarded:
-            ring = {"name": RING, "spec": {"resources": [GUARDED]}}
-            await install_guard(client, ring, namespace=LEASES_IN)
         sightings = Sightings(client, spec.resource, keys=spec.keys, clock=clock)
         leases = LeaseSightings(client, LEASES_IN, clock=clock)
         stand_ins = StandIns(

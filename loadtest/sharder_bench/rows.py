@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-ROWS: Final = ("assign", "new", "leader", "cpu", "takeover", "rest", "join", "term", "restart")
+ROWS: Final = ("assign", "guard", "new", "leader", "cpu", "takeover", "rest", "join", "term", "restart")
 """In the order in which they run."""
 NEED_WRK: Final = frozenset({"assign", "takeover", "join"})
 
@@ -17,10 +17,10 @@ class Options:
     objects: int = 100_000
     rows: tuple[str, ...] = ROWS
     is_real: bool = True
-    is_guarded: bool = False
-    """Under the chart's admission policies about labels."""
     rounds: int = 2
     """How often sharder and wrk alternate in the first assignment."""
+    guard_rounds: int = 8
+    """How often the sharder assigns without and under the chart's admission policies."""
     limit_s: float = 25.0
     """Longest run of wrk."""
     connections: int = 64

@@ -23,6 +23,7 @@ from loadtest.sharder_bench.failures import measure_leader
 from loadtest.sharder_bench.fleet import owners_on, replicas_of, sharding
 from loadtest.sharder_bench.goals import GOALS, figure
 from loadtest.sharder_bench.ground import Ground, forget_shards, open_ground
+from loadtest.sharder_bench.guarded import measure_guard
 from loadtest.sharder_bench.latency import measure_new_objects
 from loadtest.sharder_bench.limit import limit_names, measure_limit
 from loadtest.sharder_bench.replicas import Join, join_row, measure_restart, measure_term, own_all, watch_join
@@ -33,6 +34,7 @@ from loadtest.sharder_bench.throughput import measure_assignment, measure_takeov
 
 LINES: Final = {
     "assign": ("assign",),
+    "guard": ("guard",),
     "new": ("new-p50", "new-p99"),
     "leader": ("leader-kill", "leader-term"),
     "cpu": ("cpu",),
@@ -58,7 +60,6 @@ async def run(
     async with open_ground(
         directory,
         is_real=options.is_real,
-        is_guarded=options.is_guarded,
         objects=options.objects,
         lease_s=options.lease_s,
     ) as ground:
@@ -106,6 +107,7 @@ class Bench:
         """The rows whose shards only hold Leases."""
         ground, meter, options, peaks = self._ground, self._meter, self._options, self.peaks
         await self._row("assign", lambda: measure_assignment(ground, meter, options, peaks))
+        await self._row("guard", lambda: measure_guard(ground, meter, options, peaks))
         await self._row("new", lambda: measure_new_objects(ground, meter, options, peaks))
         await self._row("leader", lambda: measure_leader(ground, meter, options, peaks))
         await self._row("cpu", lambda: measure_cpu(ground, meter, options, peaks))

@@ -75,7 +75,7 @@ async def measure_assignment(ground: Ground, meter: Meter, options: Options, pea
         limits.append(await measure_limit(ground, meter, options, owners, limit_names(ground, options)))
         await set_owners(ground, meter, {})
         async with sharding(ground, peaks, row="assign") as sharder:
-            runs.append(await _assign_all(ground, meter, sharder))
+            runs.append(await assign_all(ground, meter, sharder))
             await sharder.wait_idle()
             rests.append(round(rss_mb(sharder.running.pid), 1))
         row.series += [limits[-1].series(f"wrk {number + 1}"), runs[-1].series(f"sharder {number + 1}")]
@@ -91,7 +91,8 @@ async def measure_assignment(ground: Ground, meter: Meter, options: Options, pea
     return row
 
 
-async def _assign_all(ground: Ground, meter: Meter, sharder: Sharder) -> Stretch:
+async def assign_all(ground: Ground, meter: Meter, sharder: Sharder) -> Stretch:
+    """Wait until every object has an owner."""
     seen = ground.sightings
     cores = cores_of(ground, sharder)
     await meter.follow(
