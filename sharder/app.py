@@ -25,7 +25,7 @@ from kubeio.program.server import ProbeServer, write_port
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from kubeio.rest.metrics import ClientMetrics
-from sharder.metrics import PaceMetrics, SharderMetrics
+from sharder.metrics import LimiterMetrics, SharderMetrics
 from sharder.rings.cluster import Rings
 from sharder.rings.file import FileRing, RingFile
 from sharder.ringspec.scope import EVERYWHERE, Scope
@@ -101,7 +101,7 @@ async def run(settings: Settings) -> None:
     ):
         outlets = Outlets.of(client, clock=clock, rng=rng, leases=leases)
         watch_dropped(registry)
-        PaceMetrics(registry, outlets.pace)
+        LimiterMetrics(registry, outlets.limiter)
         rings = _rings(
             settings,
             client,

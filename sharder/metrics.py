@@ -6,27 +6,41 @@ docs/metrics.md has every one of them. Filled by the rooms; what a ring left beh
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from sharder.ringspec.spec import Pace
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from sharder.writing.pace import Pace
+    from sharder.writing.limiter import WriteLimiter
 
 _PATCH_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ASSIGN_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
-class PaceMetrics:
-    """What the process lets itself send: the writes of all its rings share one *pace*. Read when scraped."""
+class LimiterMetrics:
+    """Gauges of the limiter of label patches, which all rings of a process share. Computed on each scrape."""
 
-    def __init__(self, registry: CollectorRegistry, pace: Pace) -> None:
+    def __init__(self, registry: CollectorRegistry, limiter: WriteLimiter) -> None:
+        limit = Gauge(
+            "ringleader_write_limit",
+            "Label patches that may be under way at once, by pace.",
+            ["pace"],
+            registry=registry,
+        )
+        for pace in Pace:
+            limit.labels(pace=pace.value).set_function(partial(limiter.allowed, pace))
         for name, text, read in (
-            ("write_limit", "Label writes that may be under way at once.", lambda: pace.limit),
-            ("writes_in_flight", "Label writes under way.", lambda: pace.in_flight),
-            ("write_pause_seconds", "How long no write may begin, as the API server asked.", pace.paused_s),
+            ("writes_in_flight", "Label patches under way.", lambda: limiter.in_flight),
+            (
+                "write_pause_seconds",
+                "Seconds until a patch may begin, as the API server asked.",
+                limiter.paused_s,
+            ),
         ):
             Gauge(f"ringleader_{name}", text, registry=registry).set_function(read)
 

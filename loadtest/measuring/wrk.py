@@ -21,6 +21,7 @@ import msgspec
 from kubeio.errors import InputError
 
 THREADS: Final = 2
+"""At most; one connection has one thread."""
 FILLER: Final = "/livez"
 """What a thread asks for when its patches are used up, until it is stopped."""
 
@@ -136,10 +137,10 @@ async def sending(
 ) -> AsyncIterator[Wrk]:
     """wrk at work on *requests*, each sent once; it is gone when the block ends."""
     program = find_wrk()
-    stem = directory / "patches"
-    _write(stem, requests, headers)
+    stem, threads = directory / "patches", min(THREADS, connections)
+    _write(stem, requests, headers, threads)
     process = await asyncio.create_subprocess_exec(
-        *(program, "-t", str(THREADS), "-c", str(max(connections, THREADS)), "-d", f"{at_most_s:.0f}s"),
+        *(program, "-t", str(threads), "-c", str(connections), "-d", f"{at_most_s:.0f}s"),
         *("--timeout", "30s", "-s", str(stem.with_suffix(".lua")), url, "--", str(stem)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -153,15 +154,15 @@ async def sending(
             await process.wait()
 
 
-def _write(stem: Path, requests: Iterable[Request], headers: Mapping[str, str]) -> None:
+def _write(stem: Path, requests: Iterable[Request], headers: Mapping[str, str], threads: int) -> None:
     """The script, the headers, and one file of requests for each thread."""
     stem.with_suffix(".lua").write_text(SCRIPT)
     header_file = stem.with_suffix(".headers")
     header_file.touch(mode=0o600)  # it holds a token
     header_file.write_text("".join(f"{name}: {value}\n" for name, value in headers.items()))
-    shares: list[list[bytes]] = [[] for _ in range(THREADS)]
+    shares: list[list[bytes]] = [[] for _ in range(threads)]
     for index, request in enumerate(requests):
-        shares[index % THREADS].append(request.path.encode() + b"\t" + request.body + b"\n")
+        shares[index % threads].append(request.path.encode() + b"\t" + request.body + b"\n")
     for number, share in enumerate(shares):
         # wrk asks the first thread for one request that it never sends: an empty line is given away
         stem.with_suffix(f".{number}").write_bytes(b"\n" + b"".join(share))

@@ -320,13 +320,13 @@ class RingWork:
             activation=activation,
             objects=ObjectWriter(
                 self._client,
-                spec.keys,
+                spec,
                 kinds=kinds,
                 denials=denials,
                 refusals=Refusals(now=self._clock.now, rng=self._rng, on_refused=self._refusals_to(events)),
                 metrics=self._metrics,
                 clock=self._clock,
-                pace=self._outlets.pace,
+                limiter=self._outlets.limiter,
             ),
             metrics=self._metrics,
             events=events,
@@ -336,7 +336,7 @@ class RingWork:
             releasing=releasing,
         )
 
-        mover = Mover(duty, waiting, rng=self._rng, pace=self._outlets.pace)
+        mover = Mover(duty, waiting, rng=self._rng, limiter=self._outlets.limiter)
         unowned = Unowned(
             self._client,
             kinds.resources,

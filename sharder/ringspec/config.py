@@ -22,6 +22,7 @@ from sharder.ringspec.spec import (
     LabelSelector,
     LeaseRef,
     MemberSpec,
+    Pace,
     Requirement,
     RingResource,
     RingSpec,
@@ -41,6 +42,7 @@ _NO_RIGHTS: Final = ("kubernetes.io", "k8s.io")
 _OWN: Final = frozenset(
     {GroupResource("coordination.k8s.io", "leases"), GroupResource("ringleader.dev", "controllerrings")}
 )
+_PACES: Final = dict.fromkeys((pace.value for pace in Pace), "")
 _KEYS: Final = dict.fromkeys((kind.value for kind in KeyKind), "")
 
 
@@ -128,6 +130,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         drain_policy=DrainPolicy(spec.choice("drainPolicy", "Wait", of={"Wait": "", "Force": ""})),
         audit_interval_s=spec.number("auditIntervalSeconds", 3600, least=1, most=7 * _DAY_S),
         paused=spec.boolean("paused"),
+        pace=Pace(spec.choice("pace", "", of=_PACES)) if "pace" in spec else None,
         assign_at_admission=spec.boolean("assignAtAdmission"),
         activation=_activation(spec),
     )

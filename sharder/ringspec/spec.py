@@ -48,6 +48,14 @@ class DrainPolicy(StrEnum):
     FORCE = "Force"
 
 
+class Pace(StrEnum):
+    """How many label patches may be under way: the more, the sooner the work is done, and the longer others wait."""
+
+    BACKGROUND = "Background"
+    NORMAL = "Normal"
+    URGENT = "Urgent"
+
+
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
     """What a person says about one member: its share relative to the others, and whether it may have any."""
@@ -130,6 +138,8 @@ class RingSpec:
     drain_policy: DrainPolicy = DrainPolicy.WAIT
     audit_interval_s: float = 3600.0
     paused: bool = False
+    pace: Pace | None = None
+    """Of every label patch of the ring; None: urgent for objects that nobody works, background for all others."""
     assign_at_admission: bool = False
     activation: LeaseRef | None = None
 

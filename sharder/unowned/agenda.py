@@ -1,9 +1,10 @@
 """In which order what waits is looked at. Pure: one owner, sync methods, time passed in.
 
 What people feel first goes first: new objects, then those of dead shards, then the backlog of a first assignment
-(`sharder.unowned.waiting.Lane`); in a lane, first come, first served. No lane starves: while lower lanes have work,
-every eighth turn is theirs. An object is in one place: it has a turn coming, is being worked, or is due later. Used
-by `sharder.writing.mover`; like client-go's work queue, but of short strings, and it knows what evidence covers.
+(`sharder.unowned.waiting.Lane`); in a lane, first come, first served. No lane starves: every eighth turn of new
+objects goes to those of dead shards; the backlog has turns of its own (`sharder.writing.limiter`). An object is in one
+place: it has a turn coming, is being worked, or is due later. Used by `sharder.writing.mover`; like client-go's work
+queue, but of short strings, and it knows what evidence covers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from sharder.unowned.waiting import Waiting
 
 SHARE: Final = 8
-"""Every so many turns of a lane, one goes to the lanes below it."""
+"""Every so many turns of new objects, one goes to those of dead shards."""
 FIRST_RETRY_S: Final = 0.05
 LONGEST_RETRY_S: Final = 10.0
 _JITTER: Final = 0.2
@@ -81,17 +82,17 @@ class Agenda:
         counts = [given + len(lane) for given, lane in zip(self._given, self._lanes, strict=True)]
         return Covered(self._waiting.begin_proof(), tuple(counts))
 
-    def covers(self, covered: Covered, *, up_to: Lane = Lane.BACKLOG) -> bool:
-        """Whether *covered* has something to give out in the lanes *up_to*."""
+    def covers(self, covered: Covered, lanes: tuple[Lane, ...] = tuple(Lane)) -> bool:
+        """Whether *covered* has something to give out in *lanes*."""
         given, counts = self._given, covered.counts
-        for lane in range(up_to + 1):  # noqa: SIM110 - asked for every write: a generator costs more
+        for lane in lanes:  # noqa: SIM110 - asked for every write: a generator costs more
             if self._lanes[lane] and given[lane] < counts[lane]:
                 return True
         return False
 
-    def take(self, covered: Covered) -> str | None:
-        """The next of *covered*; it is being worked until `done`. None: nothing else is covered."""
-        while (lane := self._next_lane(covered)) is not None:
+    def take(self, covered: Covered, lanes: tuple[Lane, ...] = tuple(Lane)) -> str | None:
+        """The next of *covered* in *lanes*; it is being worked until `done`. None: nothing else is covered."""
+        while (lane := self._next_lane(covered, lanes)) is not None:
             name = self._lanes[lane].popleft()
             self._given[lane] += 1
             if not self._waiting.is_proven(name, covered.proof):
@@ -146,12 +147,12 @@ class Agenda:
             self._due[name] = due_at
             heapq.heappush(self._later, (due_at, name))
 
-    def _next_lane(self, covered: Covered) -> int | None:
-        """The lane whose turn it is among those that have something covered."""
+    def _next_lane(self, covered: Covered, lanes: tuple[Lane, ...]) -> Lane | None:
+        """The lane whose turn it is among those of *lanes* that have something covered."""
         given, counts = self._given, covered.counts
         chosen = None
-        for lane, names in enumerate(self._lanes):
-            if not names or given[lane] >= counts[lane]:
+        for lane in lanes:
+            if not self._lanes[lane] or given[lane] >= counts[lane]:
                 continue
             if chosen is not None:
                 self._turns[chosen] += 1

@@ -1,134 +1,157 @@
-"""How many writes the API server takes at once, found from its answers. Pure: time is passed in.
+"""Adaptive limit on label patches under way at the API server. Pure: time is passed in.
 
-Two things push the limit back: latency (by how far it is above what an unhurried write takes) and refusals (429,
-5xx, no answer at all). Answers in time push it up, as long as it is the limit that holds the writes back. What an
-unhurried write takes is measured anew every few seconds: when the limit has been in use all that time it is lowered
-for a moment, else our own queue at the server would soon pass for its usual latency. Asked by `sharder.writing.pace`.
+The *knee* is the number of writes that the server carries without queueing them. By Little's law it is the rate of
+answers times what a write takes alone; both are measured all the time. A pace allows a multiple of the knee: a higher
+one writes more per second, and other clients of the server wait longer (docs/benchmarks.md has both for each pace).
+
+A few writes go out one at a time whenever the limit has held writes back for some seconds: else our own queue would
+pass for the server's usual latency. Refusals (429, 5xx, no answer) set a ceiling at half of what was allowed; the
+ceiling rises by one for each round of answers.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final
+import statistics
+from typing import Final, NamedTuple
 
-FEW: Final = 4
-"""In flight while the unhurried latency is measured; latency alone never pushes the limit lower."""
-MOST: Final = 8
-"""Until the limit finds the knee by itself. On two cores a stranger's GET takes 9 ms beside 4 writes under way, 14 ms
-beside 8 and 47 ms beside 46 (p99: 34, 52, 143); the sharder writes 517, 546 and 590 labels a second."""
-FIRST: Final = 8
-PATIENCE: Final = 40.0
-"""Writes may take this many times as long as unhurried ones: the more a server has queued, the more it batches."""
-SOON_S: Final = 0.025
-"""Latency below this is no reason to send less, however quick the server could be."""
-MEASURE_EVERY_S: Final = 30.0
-MEASURED_WRITES: Final = 6
+from sharder.ringspec.spec import Pace
+
+MOST: Final = 64
+"""Writes under way at any pace: what the chart's priority level queues without a refusal (docs/operate.md)."""
+MEASURE_EVERY_S: Final = 5.0
+MEASURED: Final = 12
+"""Writes, one at a time, of which the mean is what a write takes alone."""
+OUTLIER: Final = 3.0
+"""A write that took longer than so many times their median counts as that: the server collected garbage."""
+MEASURE_PART: Final = 0.03
+"""Part of the time that may be spent on them: on a slow server they come more rarely."""
+LONGEST_MEASURE_S: Final = 1.0
+"""A measurement ends then with what it has."""
+MEMORY: Final = 0.5
+"""Weight of what was known before, in the mean of measurements: two of them are half forgotten after two more."""
+ROUND_AT_LEAST: Final = 16
+"""Answers in a round, however low the limit is."""
+STEP: Final = 0.3
+"""Weight of a round in the knee."""
 
 
-class Limit:
-    """The limit of one API server, between 1 and *most*."""
+class Allowance(NamedTuple):
+    """Writes under way: *times* the knee, and *more*."""
 
-    def __init__(self, *, first: int = FIRST, most: int = MOST) -> None:
+    times: float
+    more: float
+
+
+ALLOWANCES: Final = {
+    Pace.BACKGROUND: Allowance(1.2, 0.5),
+    Pace.NORMAL: Allowance(1.8, 0.5),
+    Pace.URGENT: Allowance(2.5, 1.0),
+}
+
+
+class AdaptiveLimit:
+    """The limit of one API server, between 1 and *most* for each pace."""
+
+    def __init__(self, *, most: int = MOST) -> None:
         self._most = most
-        self._limit = float(min(first, most))
-        self._rush_until = float(most)
-        """Below this the limit doubles, above it goes up by one (a round each)."""
+        self._knee = 1.0
+        self._ceiling = float(most)
         self._cut_at = -math.inf
         self._round = _Round()
-        self._unhurried = _Unhurried()
+        self._alone = _Alone()
 
-    @property
-    def value(self) -> int:
-        """Writes that may be under way now."""
-        return min(FEW, int(self._limit)) if self._unhurried.is_measuring else int(self._limit)
+    def allowed(self, pace: Pace) -> int:
+        """Writes that may be under way when one of *pace* is to begin."""
+        if self._alone.is_measuring:
+            return 1
+        return max(1, int(min(self._wanted(pace), self._ceiling) + 0.5))
 
-    def answered(self, *, at: float, took_s: float, in_flight: int) -> None:
-        """A write was answered; *in_flight* counts those under way before the answer came, this one included."""
-        begun_at = at - took_s
-        was_full = in_flight >= self.value
-        self._unhurried.note(at=at, begun_at=begun_at, in_flight=in_flight, is_full=was_full)
-        if self._unhurried.is_measuring or begun_at < self._cut_at:
+    def answered(self, *, at: float, took_s: float, in_flight: int, held_back: bool) -> None:
+        """A write was answered.
+
+        *in_flight*: writes under way before the answer came, this one included; *held_back*: others wait for the limit.
+        """
+        self._alone.note(at=at, took_s=took_s, held_back=held_back)
+        if self._alone.is_measuring or at - took_s < max(self._cut_at, self._alone.measured_at):
             return  # tells of another limit than the present one
-        self._round.note(took_s, was_full=was_full)
-        if self._round.answers >= self._limit:
+        self._round.note(took_s, in_flight=in_flight, held_back=held_back)
+        if self._round.answers >= max(ROUND_AT_LEAST, in_flight):
             self._end_round()
 
     def refused(self, *, at: float, took_s: float) -> None:
-        """The server refused a write, failed, or did not answer in time: half of what was sent is enough."""
+        """The server refused a write, failed, or did not answer in time: half of what was allowed is enough."""
         if at - took_s < self._cut_at:
             return  # sent before the last cut: the same refusal once more
-        self._limit = max(1.0, self._limit / 2)
-        self._rush_until = self._limit
+        self._ceiling = max(1.0, min(self._ceiling, self._wanted(Pace.URGENT)) / 2)
         self._cut_at = at
         self._round = _Round()
 
+    def _wanted(self, pace: Pace) -> float:
+        allowance = ALLOWANCES[pace]
+        return allowance.times * self._knee + allowance.more
+
     def _end_round(self) -> None:
         ended, self._round = self._round, _Round()
-        allowed_s = max(SOON_S, PATIENCE * self._unhurried.latency_s)
-        if ended.mean_s > allowed_s:
-            back = max(0.5, allowed_s / ended.mean_s)
-            self._limit = max(min(FEW, self._limit), self._limit * back)
-            self._rush_until = self._limit
-        elif ended.was_full:
-            step = self._limit if self._limit < self._rush_until else 1.0
-            self._limit = min(self._limit + step, self._most)
+        if not ended.held_back:
+            return  # fewer than allowed were wanted: nothing is learned about more
+        self._ceiling = min(self._ceiling + 1, self._most)
+        carried = ended.in_flight * min(1.0, self._alone.latency_s / ended.mean_s)
+        self._knee = max(1.0, self._knee + STEP * (carried - self._knee))
 
 
 class _Round:
-    """As many answers as the limit lets be under way: what the limit does to the latency shows after that."""
+    """Answers of one limit: what it does to the latency."""
 
     def __init__(self) -> None:
         self.answers = 0
-        self.was_full = False
+        self.held_back = False
         self._sum_s = 0.0
+        self._sum_in_flight = 0
 
-    def note(self, took_s: float, *, was_full: bool) -> None:
+    def note(self, took_s: float, *, in_flight: int, held_back: bool) -> None:
         self.answers += 1
-        self.was_full |= was_full
+        self.held_back |= held_back
         self._sum_s += took_s
+        self._sum_in_flight += in_flight
 
     @property
     def mean_s(self) -> float:
         return self._sum_s / self.answers
 
+    @property
+    def in_flight(self) -> float:
+        """Mean number of writes under way."""
+        return self._sum_in_flight / self.answers
 
-class _Unhurried:
-    """What a write takes when few are under way: the least of the last two periods."""
+
+class _Alone:
+    """What a write takes while no other of ours is under way, measured from time to time."""
 
     def __init__(self) -> None:
         self.is_measuring = False
-        self._least_s = self._least_before_s = math.inf
-        self._period_ends_at: float | None = None
-        self._few_since: float | None = None
-        self._measured = 0
+        self.measured_at = -math.inf
+        """When the last measurement ended."""
+        self.latency_s = math.inf
+        """Infinite before the first measurement."""
+        self._began_at = 0.0
+        self._next_at = -math.inf
+        self._found: list[float] = []
 
-    @property
-    def latency_s(self) -> float:
-        """Infinite before the first answer."""
-        return min(self._least_s, self._least_before_s)
+    def note(self, *, at: float, took_s: float, held_back: bool) -> None:
+        """A write was answered; the next measurement begins when it is due and the limit is in use."""
+        if self.is_measuring:
+            if at - took_s >= self._began_at:
+                self._found.append(took_s)
+            if self._found and (len(self._found) >= MEASURED or at - self._began_at >= LONGEST_MEASURE_S):
+                self._end(at)
+        elif held_back and at >= self._next_at:
+            self.is_measuring, self._began_at, self._found = True, at, []
 
-    def note(self, *, at: float, begun_at: float, in_flight: int, is_full: bool) -> None:
-        if self._period_ends_at is None:
-            self._period_ends_at = at + MEASURE_EVERY_S
-        was_unhurried = self._was_unhurried(begun_at=begun_at, at=at, in_flight=in_flight)
-        self._least_s = min(self._least_s, at - begun_at)
-        self._measured += was_unhurried
-        if self.is_measuring and self._measured >= MEASURED_WRITES:
-            self.is_measuring = False
-        if at >= self._period_ends_at:
-            self._begin_period(at=at, must_measure=is_full and self._measured < MEASURED_WRITES)
-
-    def _was_unhurried(self, *, begun_at: float, at: float, in_flight: int) -> bool:
-        """Whether few were under way as long as this write was."""
-        if in_flight > FEW:
-            self._few_since = None
-            return False
-        if self._few_since is None:
-            self._few_since = at
-        return begun_at >= self._few_since
-
-    def _begin_period(self, *, at: float, must_measure: bool) -> None:
-        self._least_before_s, self._least_s = self._least_s, math.inf
-        self._period_ends_at = at + MEASURE_EVERY_S
-        self._measured = 0
-        self.is_measuring = must_measure
+    def _end(self, at: float) -> None:
+        longest_s = OUTLIER * statistics.median(self._found)
+        found_s = statistics.fmean(min(took_s, longest_s) for took_s in self._found)
+        known_s = found_s if math.isinf(self.latency_s) else self.latency_s
+        self.latency_s = MEMORY * known_s + (1 - MEMORY) * found_s
+        self.is_measuring, self.measured_at = False, at
+        self._next_at = at + max(MEASURE_EVERY_S, (at - self._began_at) / MEASURE_PART)

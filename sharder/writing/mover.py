@@ -2,8 +2,8 @@
 
 Owns the path of an object from its turn on the agenda to the answer of the server. What to write is
 `sharder.planning.planner`'s decision, whose turn it is `sharder.unowned.agenda`'s, how many at once
-`sharder.writing.pace`'s, and on which evidence `sharder.writing.proofs`'. A write that met another version is decided
-anew on a fresh read and with fresh evidence.
+`sharder.writing.limiter`'s, and on which evidence `sharder.writing.proofs`'. A write that met another version is
+decided anew on a fresh read and with fresh evidence.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from sharder.planning.decisions import (
 )
 from sharder.planning.keys import Controlled
 from sharder.planning.planner import ControllerSeen, Subject, plan
+from sharder.ringspec.spec import Pace
 from sharder.unowned.agenda import Agenda
-from sharder.unowned.waiting import WaitingObject, WorkKey
+from sharder.unowned.waiting import Lane, WaitingObject, WorkKey
+from sharder.writing.limiter import WriteLimiter
 from sharder.writing.objects import Outcome
-from sharder.writing.pace import Pace
 from sharder.writing.proofs import Proof, Proofs
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("sharder")
 
+UNATTENDED: Final = (Lane.NEW, Lane.ORPHANED)
+"""Objects without a worker that somebody misses; of the backlog of a first assignment none was ever worked."""
 LOOK_AGAIN_S: Final = 0.5
 FEW_OBJECTS: Final = 16
 FEW_OWNERS: Final = 4
@@ -62,14 +65,16 @@ _GRAIN_S: Final = 0.001
 class Mover:
     """Works off *waiting* until cancelled. Inside, objects go by their names in *waiting*."""
 
-    def __init__(self, duty: Duty, waiting: Waiting, *, rng: random.Random, pace: Pace | None = None) -> None:
+    def __init__(
+        self, duty: Duty, waiting: Waiting, *, rng: random.Random, limiter: WriteLimiter | None = None
+    ) -> None:
         self._duty = duty
         self._keys = duty.keys
         self._waiting = waiting
         self._rng = rng
         self._agenda = Agenda(waiting, rng=rng)
-        self._pace = pace or Pace(clock=duty.clock, rng=rng)
-        self._proofs = Proofs(duty, self._agenda, self._pace, few_owners=self._few_owners, rng=rng)
+        self._limiter = limiter or WriteLimiter(clock=duty.clock, rng=rng)
+        self._proofs = Proofs(duty, self._agenda, self._limiter, few_owners=self._few_owners, rng=rng)
         self._due_changed = asyncio.Event()
         self._waited_s = duty.metrics.assign_s.labels(ring=duty.spec.name)
         self._idle: list[asyncio.Future[tuple[str, Proof]]] = []
@@ -123,17 +128,23 @@ class Mover:
             tasks.create_task(self._follow_views(), name="replan on view")
             tasks.create_task(self._proofs.run(), name="evidence")
             tasks.create_task(self._wake_when_due(), name="look again")
-            while True:
-                await self._proofs.next()
-                await self._pace.enter()
-                proof = self._proofs.current  # the turn may have come late
-                name = self._agenda.take(proof.covered) if proof is not None else None
-                if proof is None or name is None:
-                    self._pace.leave()
-                elif self._idle:
-                    self._idle.pop().set_result((name, proof))
-                else:
-                    tasks.create_task(self._work((name, proof)), name="assign")
+            tasks.create_task(self._assign(UNATTENDED, Pace.URGENT, tasks), name="unattended objects")
+            tasks.create_task(self._assign((Lane.BACKLOG,), Pace.BACKGROUND, tasks), name="backlog")
+
+    async def _assign(self, lanes: tuple[Lane, ...], pace: Pace, tasks: asyncio.TaskGroup) -> None:
+        """Take the objects of *lanes* one after the other, at the ring's own pace if it names one."""
+        pace, ahead = self._duty.spec.pace or pace, lanes == UNATTENDED
+        while True:
+            await self._proofs.next(lanes)
+            await self._limiter.enter(pace, ahead=ahead)
+            proof = self._proofs.current(lanes)  # the turn may have come late
+            name = self._agenda.take(proof.covered, lanes) if proof is not None else None
+            if proof is None or name is None:
+                self._limiter.leave()
+            elif self._idle:
+                self._idle.pop().set_result((name, proof))
+            else:
+                tasks.create_task(self._work((name, proof)), name="assign")
 
     async def _follow_views(self) -> None:
         version = self._duty.roster.view.version
@@ -165,7 +176,7 @@ class Mover:
             try:
                 await self._work_one(*taken)
             finally:
-                self._pace.leave()
+                self._limiter.leave()
             idle: asyncio.Future[tuple[str, Proof]] = asyncio.get_running_loop().create_future()
             self._idle.append(idle)
             taken = await idle

@@ -1,6 +1,6 @@
 """Writes to objects: one patch per decision, and what its answer means for the one who decided.
 
-Every write takes a turn of the process's `Pace`, which learns from its answer.
+Every write takes a turn of the process's `WriteLimiter`, which learns from its answer.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch
 from sharder.planning.keys import Controlled
 from sharder.planning.lineage import read_controller
 from sharder.planning.patches import patch_of
+from sharder.ringspec.spec import Pace
 from sharder.unowned.denials import Right, is_missing_right, refused_verb
 from sharder.unowned.waiting import WorkKey
+from sharder.writing.limiter import WriteLimiter
 from sharder.writing.moves import Moves
-from sharder.writing.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from sharder.planning.decisions import Write
     from sharder.planning.keys import ControllerName, RingKinds
     from sharder.planning.planner import ControllerSeen
+    from sharder.ringspec.spec import RingSpec
     from sharder.unowned.denials import Denials
     from sharder.writing.refusals import Refusals
 
@@ -82,41 +84,45 @@ class ObjectWriter:
     def __init__(
         self,
         client: Client,
-        keys: RingKeys,
+        spec: RingSpec,
         *,
         kinds: RingKinds,
         denials: Denials,
         refusals: Refusals,
         metrics: SharderMetrics,
         clock: Clock,
-        pace: Pace | None = None,
+        limiter: WriteLimiter | None = None,
     ) -> None:
         self._client = client
-        self._keys = keys
+        self._keys = spec.keys
+        self._pace = spec.pace or Pace.BACKGROUND
         self._kinds = kinds
         self._denials = denials
         self.refusals = refusals
-        self._tally = _Tally(metrics, keys.ring)
+        self._tally = _Tally(metrics, spec.name)
         self._clock = clock
         self.moves = Moves()
         self.stripped = 0
         """Objects, without what they control, whose labels were taken off though nobody was asked to give them up."""
-        self.pace = pace or Pace(clock=clock, rng=random.Random())  # noqa: S311 - jitter, no secret
+        self.limiter = limiter or WriteLimiter(clock=clock, rng=random.Random())  # noqa: S311 - jitter, no secret
         self._told_at = -TELL_EVERY_S
         self._untold = 0
         self.on_done: Callable[[Resource, Meta, Write], None] | None = None
         """Called with what was written: the live page shows it."""
 
     async def write(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
-        """Carry out *decision* on the version of the object that *meta* is, when its turn comes."""
-        await self.pace.enter()
+        """Carry out *decision* on the version of the object that *meta* is, when its turn comes.
+
+        A move, a release, a repair: the object has a worker, so the default pace is the polite one.
+        """
+        await self.limiter.enter(self._pace)
         try:
             return await self.write_in_turn(resource, meta, decision)
         finally:
-            self.pace.leave()
+            self.limiter.leave()
 
     async def write_in_turn(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
-        """`write` for one who has a turn of `pace` already."""
+        """`write` for a caller that has a turn of `limiter` already."""
         right = Right("patch", resource.group_resource, meta.namespace)
         if not self._denials.may_try(right):
             return Outcome.DENIED
@@ -129,7 +135,7 @@ class ObjectWriter:
         except KubeError as error:
             took_s = time.monotonic() - began
             if not (isinstance(error, ServerFailure) and self._denials.is_failing(right)):
-                self.pace.failed(took_s, error)  # else the resource is unwell, not the server
+                self.limiter.failed(took_s, error)  # else the resource is unwell, not the server
             outcome = self._failed(meta, right, error)
             if isinstance(error, Invalid):
                 outcome = await self._judged(resource, meta, decision)
@@ -137,7 +143,7 @@ class ObjectWriter:
                 self.refusals.refused(resource, meta, refusal(error))
         else:
             took_s = time.monotonic() - began
-            self.pace.answered(took_s)
+            self.limiter.answered(took_s)
             self._denials.granted(right)
             outcome = Outcome.DONE
         self._tally.note(decision, outcome, took_s)

@@ -1,7 +1,7 @@
 """The ways out of one sharder process: what all its rings share towards the API server.
 
 Leases have connections of their own, so that reading, taking and evidence never queue behind label patches; patches
-share one `Pace`, because it is one server that has to carry them. Made by `app`, used by `ringwork`.
+share one `WriteLimiter`, because it is one server that has to carry them. Made by `app`, used by `ringwork`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sharder.writing.pace import Pace
+from sharder.writing.limiter import WriteLimiter
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
@@ -23,9 +23,9 @@ class Outlets:
 
     client: Client
     leases: Client
-    pace: Pace
+    limiter: WriteLimiter
 
     @classmethod
     def of(cls, client: Client, *, clock: Clock, rng: random.Random, leases: Client | None = None) -> Outlets:
         """Outlets over *client*, which serves for Leases too if there is none for them."""
-        return cls(client, leases or client, Pace(clock=clock, rng=rng))
+        return cls(client, leases or client, WriteLimiter(clock=clock, rng=rng))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sharder.membership.evidence import Evidence
     from sharder.unowned.agenda import Agenda, Covered
     from sharder.writing.duty import Duty
-    from sharder.writing.pace import Pace
+    from sharder.writing.limiter import WriteLimiter
 
 log = structlog.get_logger("sharder")
 
@@ -76,11 +76,11 @@ class Proofs:
     """
 
     def __init__(
-        self, duty: Duty, agenda: Agenda, pace: Pace, *, few_owners: FewOwners, rng: random.Random
+        self, duty: Duty, agenda: Agenda, limiter: WriteLimiter, *, few_owners: FewOwners, rng: random.Random
     ) -> None:
         self._duty = duty
         self._agenda = agenda
-        self._pace = pace
+        self._limiter = limiter
         self._few_owners = few_owners
         self._backoff = Backoff(base_s=0.1, max_s=5.0, healthy_s=10.0, rng=rng)
         self._read_s = 0.0
@@ -97,21 +97,20 @@ class Proofs:
         if not self._is_due_soon:
             self._stirred.set()
 
-    @property
-    def current(self) -> Proof | None:
-        """What the next object may be written on; None if nothing on the agenda is covered now."""
+    def current(self, lanes: tuple[Lane, ...]) -> Proof | None:
+        """What the next object of *lanes* may be written on; None if nothing in them is covered now."""
         proof = self._current
         if (
             proof is None
             or not proof.is_valid(self._duty.clock.now())
-            or not self._agenda.covers(proof.covered)
+            or not self._agenda.covers(proof.covered, lanes)
         ):
             return None
         return proof
 
-    async def next(self) -> Proof:
+    async def next(self, lanes: tuple[Lane, ...]) -> Proof:
         """`current`, as soon as there is one."""
-        while (proof := self.current) is None:
+        while (proof := self.current(lanes)) is None:
             self._came.clear()
             self._stirred.set()
             await self._came.wait()
@@ -162,7 +161,7 @@ class Proofs:
         """None: not before something stirs."""
         if not len(self._agenda) or len(self._under_way) >= _MOST_READS:
             return None
-        if (paused_s := self._pace.paused_s()) > 0:
+        if (paused_s := self._limiter.paused_s()) > 0:
             return paused_s  # nobody may write: evidence would only grow old
         left_s = max(self._wanted_at(), self._resumes_at) - self._duty.clock.now()
         return left_s if left_s > _GRAIN_S else 0.0
@@ -181,5 +180,5 @@ class Proofs:
 
     def _lacks(self, covered: Covered) -> bool:
         """Whether something waits for another read than the one that covers *covered*: a new object, or everything."""
-        is_new = self._agenda.has(Lane.NEW) and not self._agenda.covers(covered, up_to=Lane.NEW)
+        is_new = self._agenda.has(Lane.NEW) and not self._agenda.covers(covered, (Lane.NEW,))
         return is_new or not self._agenda.covers(covered)

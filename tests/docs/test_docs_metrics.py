@@ -18,8 +18,8 @@ from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.metrics import ClientMetrics
 from shard_controller.metrics import ControllerMetrics
 from sharder.admission.metrics import AdmissionMetrics
-from sharder.metrics import PaceMetrics, SharderMetrics
-from sharder.writing.pace import Pace
+from sharder.metrics import LimiterMetrics, SharderMetrics
+from sharder.writing.limiter import WriteLimiter
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `(?P<name>[a-z_]+)` \| (?P<labels>[a-z_, ]*?) ?\| .+ \|$", re.MULTILINE)
@@ -36,7 +36,7 @@ def offered() -> dict[str, list[str]]:
     """Labels of each metric that a sharder or a replica registers, under the name that is scraped."""
     registry = CollectorRegistry()
     SharderMetrics(registry)
-    PaceMetrics(registry, Pace(clock=SystemClock(), rng=random.Random(1)))
+    LimiterMetrics(registry, WriteLimiter(clock=SystemClock(), rng=random.Random(1)))
     AdmissionMetrics(registry)
     ControllerMetrics(registry, controller="websites", workers=1)
     QueueCollectors(registry)

@@ -48,7 +48,7 @@ async def test_a_lease_is_taken_while_every_patch_has_to_pause(ground: Ground) -
             dying = await ground.shard("a")
             await ground.site("before")
             await wait_until(lambda: _owner(ground, "before"))
-            outlets.pace.failed(0.01, TooManyRequests("PATCH", status=429, retry_after_s=60.0))
+            outlets.limiter.failed(0.01, TooManyRequests("PATCH", status=429, retry_after_s=60.0))
             await ground.site("meanwhile")
             await dying.fall_silent()
             await wait_until(lambda: _taken(ground, dying.name))

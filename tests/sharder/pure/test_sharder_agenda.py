@@ -101,7 +101,7 @@ def test_a_read_covers_what_was_on_the_agenda_when_it_began_and_nothing_later() 
     desk.see("b", lane=Lane.BACKLOG)
     desk.see("c")
     assert desk.agenda.covers(covered)
-    assert not desk.agenda.covers(covered, up_to=Lane.NEW)
+    assert not desk.agenda.covers(covered, (Lane.NEW,))
     assert desk.agenda.take(covered) == desk.name("a")
     assert not desk.agenda.covers(covered)
     assert desk.agenda.take(covered) is None

@@ -25,11 +25,12 @@ from sharder.membership.view import View
 from sharder.planning.decisions import Assign
 from sharder.planning.keys import ControllerName
 from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
+from sharder.ringspec.spec import Pace
 from sharder.unowned.waiting import Lane, Waiting, WorkKey
 from sharder.writing.duty import Duty
+from sharder.writing.limiter import WriteLimiter
 from sharder.writing.mover import FEW_OBJECTS, SOME, Mover
 from sharder.writing.objects import Outcome
-from sharder.writing.pace import Pace
 from sharder.writing.proofs import APART_S, HURRIED_S, VALID_S
 from tests.sharder.pure.duties import SitesDuty
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
@@ -129,8 +130,8 @@ class Ring(SitesDuty):
         self.roster = roster
         self.objects = Objects()
         self.waiting = Waiting()
-        self.pace = Pace(clock=self.clock, rng=random.Random(1))
-        self.mover = Mover(cast(Duty, self), self.waiting, rng=random.Random(1), pace=self.pace)
+        self.limiter = WriteLimiter(clock=self.clock, rng=random.Random(1))
+        self.mover = Mover(cast(Duty, self), self.waiting, rng=random.Random(1), limiter=self.limiter)
 
     def terms(self) -> Terms:
         return Terms()
@@ -228,9 +229,10 @@ async def test_objects_that_come_one_after_the_other_share_reads() -> None:
 async def busy(ring: Ring, count: int) -> list[float]:
     """Have *count* objects written by a server that takes 20 ms for each; the instants of the writes."""
     ring.objects.takes_s = 0.02
+    limit = ring.limiter.allowed(Pace.URGENT)
     for number in range(count):
         ring.shows(ring.objects.put(make_meta(f"site-{number}")))
-    await asyncio.sleep(count / 8 * 0.02 + 1)
+    await asyncio.sleep(count / limit * 0.02 + 1)
     assert len(ring.objects.sent) == count
     return [sent.at for sent in ring.objects.sent]
 
@@ -324,7 +326,7 @@ async def test_nothing_is_read_while_nothing_is_to_be_written() -> None:
 
 async def test_while_the_server_wants_a_pause_nothing_is_written_and_no_evidence_gathered() -> None:
     async with moving(Roster(TWO, "a-1", "b-1")) as ring:
-        ring.pace.failed(0.01, TooManyRequests("PATCH", status=429, retry_after_s=20.0))
+        ring.limiter.failed(0.01, TooManyRequests("PATCH", status=429, retry_after_s=20.0))
         ring.shows(ring.objects.put(make_meta("one")))
         await asyncio.sleep(19)
         assert (ring.roster.reads, ring.objects.sent) == ([], [])

@@ -17,7 +17,7 @@ from kubeio.rest.client import Client
 from sharder.metrics import SharderMetrics
 from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
 from sharder.planning.keys import RingKinds
-from sharder.ringspec.spec import GroupResource
+from sharder.ringspec.spec import GroupResource, Pace
 from sharder.unowned.denials import TRY_AGAIN_S, Denials
 from sharder.writing.objects import ObjectWriter, Outcome
 from sharder.writing.refusals import LONGEST_RETRY_S, MOST, TOLD, Refusals
@@ -60,7 +60,7 @@ class Writing:
         self.denials = Denials(now=clock.now, on_change=lambda right, missing: self.told.append(str(right)))
         self.writer = ObjectWriter(
             cast(Client, self.server),
-            KEYS,
+            spec,
             kinds=RingKinds(spec, {GroupResource("example.com", "websites"): WEBSITES}),
             denials=self.denials,
             refusals=Refusals(
@@ -137,11 +137,11 @@ async def test_a_policy_that_denies_one_object_is_no_missing_right_of_its_resour
 
 async def test_patches_of_one_resource_that_fail_push_the_limit_of_all_writes_back_once() -> None:
     writing = Writing(make_meta("x"))
-    first = writing.writer.pace.limit
+    first = writing.writer.limiter.allowed(Pace.URGENT)
     writing.server.error = WEBHOOK
     for _ in range(600):
         await writing.write(Assign("a-1"))
-        assert writing.writer.pace.limit >= first // 2
+        assert writing.writer.limiter.allowed(Pace.URGENT) >= first // 2
         await asyncio.sleep(0.1)
 
 
