@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 ARGS ?=
 VERSION ?= 1.36
+SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-forged loadtest failover endurance model mutants fuzz wheel-test lock clean bench-guard
@@ -68,8 +69,8 @@ bench-runtime: setup ## the runtime at 100,000 objects beside kopf, the kubernet
 bench-forged: setup ## honest objects beside 16,000 forged labels and 270 new ones a second, on a real API server: 5 minutes
 	@$(BIN)/python -m loadtest.bench_forged $(ARGS)
 
-loadtest: setup ## one minute of load on the embedded control plane
-	@$(BIN)/python -m loadtest $(ARGS)
+loadtest: setup ## one minute of load on an own fleet (SCENARIO=join, ARGS="--plane real --objects 100000")
+	@$(BIN)/ringleader loadtest $(SCENARIO) $(ARGS)
 
 failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,000 objects; all are away for ten minutes
 	@RINGLEADER_FAILOVER_OBJECTS=20000 $(BIN)/python -m pytest -q tests/sharder/io/test_sharder_failover.py

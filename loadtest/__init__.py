@@ -1,4 +1,4 @@
-"""Load on a fleet, and benchmarks: how fast a ring, a client, a fleet really are.
+"""The load test of a fleet (`ringleader loadtest`), and the benchmarks of this project beside it.
 
-Top floor: imports everything, nobody imports it.
+The load test: `command`, `session`, `run`, `load`, `locustfile`, `inputs/`, `targets/`, `observing/`, `reporting/`.
 """

@@ -30,7 +30,7 @@ from loadtest.measuring.processes import Cores, family
 from loadtest.measuring.rows import Row
 from loadtest.measuring.sightings import NotSeen, wait_for
 from loadtest.measuring.stock import document as object_document
-from loadtest.report import percentile
+from loadtest.quantiles import percentile
 from loadtest.sharder_bench.fleet import Sharder, sharding
 from loadtest.sharder_bench.ground import LEASES_IN, MEMBERS, Ground, open_ground
 from loadtest.sharder_bench.rows import Peaks

@@ -25,6 +25,7 @@ from ringleader.options import (
 )
 from ringleader.output import print_line
 from ringleader.overview import Overview
+from ringleader.plugins import LOADTEST, load_app
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -110,14 +111,15 @@ def demo(
     )
 
 
-@app.command(
-    add_help_option=False,
-    context_settings={
-        "ignore_unknown_options": True,
-        "allow_extra_args": True,
-        "allow_interspersed_args": False,
-    },
-)
+_PASSED_ON = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "allow_interspersed_args": False,
+}
+"""Settings of a command whose words belong to another program."""
+
+
+@app.command(add_help_option=False, context_settings=_PASSED_ON)
 def sharder(context: typer.Context) -> int:
     """Run a sharder, as `python -m sharder` does."""
     from sharder.__main__ import sharder as run_sharder
@@ -129,6 +131,16 @@ def sharder(context: typer.Context) -> int:
         context_settings=_SETTINGS,
     )
     inner.command()(run_sharder)
+    return _pass_on(inner, context)
+
+
+@app.command(add_help_option=False, context_settings=_PASSED_ON)
+def loadtest(context: typer.Context) -> int:
+    """Load a fleet and judge it. While replicas join, roll and die; with an own fleet or in a cluster."""
+    return _pass_on(load_app(LOADTEST), context)
+
+
+def _pass_on(inner: typer.Typer, context: typer.Context) -> int:
     command = typer.main.get_command(inner)
     code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
     return code if isinstance(code, int) else 0

@@ -17,7 +17,7 @@ PURPOSES: Final = {
     "Look into rings": ("status", "where", "explain", "drains", "events", "top", "doctor"),
     "Show them": ("page", "plot", "report"),
     "Plan and change": ("simulate", "cordon", "uncordon", "weight", "pause", "resume", "release"),
-    "Begin": ("demo", "new", "crds", "chart", "sharder", "devcluster", "migrate"),
+    "Begin": ("demo", "new", "crds", "chart", "sharder", "devcluster", "migrate", "loadtest"),
 }
 """Every command once."""
 _FIRST: Final = [

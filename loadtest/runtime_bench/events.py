@@ -23,7 +23,7 @@ from loadtest.measuring.meter import Meter
 from loadtest.measuring.processes import running
 from loadtest.measuring.rows import Row
 from loadtest.measuring.sightings import wait_for
-from loadtest.report import percentile
+from loadtest.quantiles import percentile
 from loadtest.runtime_bench.contestants import ours
 from loadtest.runtime_bench.goals import figure
 from loadtest.runtime_bench.ground import Ground

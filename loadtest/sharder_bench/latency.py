@@ -11,7 +11,7 @@ from loadtest.measuring.meter import Meter
 from loadtest.measuring.rows import Row
 from loadtest.measuring.sightings import wait_for
 from loadtest.measuring.stock import document
-from loadtest.report import percentile
+from loadtest.quantiles import percentile
 from loadtest.sharder_bench.fleet import sharding
 from loadtest.sharder_bench.goals import figure
 from loadtest.sharder_bench.ground import Ground

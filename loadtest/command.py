@@ -1,0 +1,209 @@
+"""`ringleader loadtest`: its words and flags. What they mean is `loadtest.session`'s.
+
+`ringleader loadtest SCENARIO` is short for `ringleader loadtest run SCENARIO`. Heavy modules are imported when a
+command runs, so that help stays quick.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from kubeio.errors import InputError
+from ringleader.options import Context, Kubeconfig, Namespace, Output, duration_s
+from ringleader.output import Form, Table, print_document, print_line, print_table
+
+if TYPE_CHECKING:
+    from typer._click import Context as ClickContext
+
+_RUN: Final = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z")
+_OWN_NAMESPACE: Final = "load"
+
+
+class _RunByDefault(TyperGroup):
+    """A group whose first word may be left out if it is `run`."""
+
+    def parse_args(self, ctx: ClickContext, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    name="loadtest",
+    cls=_RunByDefault,
+    help="Load a fleet and judge what was measured. `ringleader loadtest steady` needs no cluster.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+TemplateFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--template", metavar="FILE", help="Manifest of the objects. Default: the example's Website."
+    ),
+]
+
+
+@app.command()
+def run(
+    *,
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A built-in scenario, or a YAML file with one.")
+    ],
+    objects: Annotated[
+        int, typer.Option("--objects", min=1, max=1_000_000, help="Objects that exist before the load.")
+    ] = 500,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0.1, help="Operations per second, of all users together.")
+    ] = 40.0,
+    duration: Annotated[
+        str, typer.Option("--duration", metavar="TIME", help="Length of the load: 60s, 4h.")
+    ] = "60s",
+    plane: Annotated[
+        Literal["embedded", "real"], typer.Option("--plane", help="Control plane of the own fleet.")
+    ] = "embedded",
+    replicas: Annotated[
+        int, typer.Option("--replicas", min=1, max=64, help="Replicas of the own fleet.")
+    ] = 3,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Reconciles at a time in each replica of the own fleet.")
+    ] = 8,
+    controller: Annotated[
+        str, typer.Option("--controller", metavar="FILE.py:NAME", help="Controller of the own fleet.")
+    ] = "",
+    template: TemplateFile = None,
+    slo: Annotated[
+        Path | None, typer.Option("--slo", metavar="FILE", help="Service level. Default: see docs.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    ring: Annotated[str, typer.Option("--ring", help="Ring that distributes the objects.")] = "websites",
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path(
+        "build/loadtest"
+    ),
+    output: Output = None,
+    processes: Annotated[
+        int, typer.Option("--processes", min=0, help="Locust processes on this machine; 0: one for all.")
+    ] = 0,
+    expect_workers: Annotated[
+        int, typer.Option("--expect-workers", min=0, help="Locust workers that join from other machines.")
+    ] = 0,
+    web_port: Annotated[
+        int, typer.Option("--web-port", min=0, max=65535, help="Port of locust's web page; 0: none.")
+    ] = 0,
+) -> int:
+    """Run a scenario against an own fleet, or against the cluster that --kubeconfig or --context names.
+
+    Exit codes: 0 the service level was held, 1 it was not, 2 bad input.
+    """
+    from kubeio.program import runtime
+    from loadtest.inputs.scenario import read_scenario
+    from loadtest.inputs.slo import read_slo
+    from loadtest.inputs.template import read_template
+    from loadtest.load import LocustOptions
+    from loadtest.session import Session, prepare_folder, run_session
+    from loadtest.targets.cluster import ClusterOptions
+    from loadtest.targets.own import OwnOptions
+
+    schedule = read_scenario(scenario).schedule(duration_s=duration_s("--duration", duration), rate=rate)
+    manifest, limits = read_template(template), read_slo(slo)
+    if processes and expect_workers:
+        raise InputError(
+            "--processes",
+            processes,
+            "stands beside --expect-workers",
+            "use one of the two; locust's workers do the rest",
+        )
+    if kubeconfig is None and context is None:
+        target: OwnOptions | ClusterOptions = OwnOptions(
+            real=plane == "real",
+            replicas=replicas,
+            workers=workers,
+            namespace=namespace or _OWN_NAMESPACE,
+            ring=ring,
+            controller=controller,
+            group=manifest.api_version.rpartition("/")[0],
+        )
+    else:
+        if controller:
+            raise InputError(
+                "--controller",
+                controller,
+                "is for an own fleet",
+                "deploy it in the cluster, and leave this out",
+            )
+        target = ClusterOptions(
+            kubeconfig=kubeconfig or "", context=context or "", namespace=namespace or "", ring=ring
+        )
+    target.refuse(schedule.fleet_actions)
+    if isinstance(target, OwnOptions):
+        target.refuse_template(manifest)
+    prepare_folder(out)
+    session = Session(
+        run=secrets.token_hex(4),
+        target=target,
+        schedule=schedule,
+        template=manifest,
+        limits=limits,
+        objects=objects,
+        locust=LocustOptions(out=out, processes=processes, workers=expect_workers, web_port=web_port),
+        template_path=str(template or ""),
+        form=output,
+    )
+    runtime.configure_logging(format="auto", level="error")
+    return runtime.run(run_session(session))
+
+
+@app.command()
+def scenarios(*, output: Output = None) -> int:
+    """List the built-in scenarios."""
+    from loadtest.inputs.scenario import built_in, read_scenario
+
+    found = [read_scenario(name) for name in built_in()]
+    if output in (Form.JSON, Form.YAML):
+        rows = [{"name": each.name, "description": each.description} for each in found]
+        print_document({"scenarios": rows}, form=output)
+        return 0
+    if output is Form.NAME:
+        for each in found:
+            print_line(each.name)
+        return 0
+    print_table(
+        Table(("NAME", "DESCRIPTION"), [(each.name, each.description) for each in found]), form=output
+    )
+    return 0
+
+
+@app.command()
+def teardown(
+    *,
+    run_id: Annotated[str, typer.Option("--run", metavar="ID", help="The run, as it said at its start.")],
+    template: TemplateFile = None,
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> int:
+    """Delete what a run left behind: the objects with its label, and nothing else."""
+    from kubeio.program import runtime
+    from loadtest.inputs.template import read_template
+    from loadtest.progress import Console
+    from loadtest.session import removed
+    from loadtest.teardown import Leftovers
+
+    if _RUN.match(run_id) is None:
+        raise InputError(
+            "--run", run_id, "is not the id of a run", "take the one that the run said at its start"
+        )
+    left = Leftovers(run_id, namespace or "", str(template or ""), kubeconfig or "", context or "")
+    runtime.configure_logging(format="auto", level="error")
+    return runtime.run(removed(left, read_template(template), Console()))

@@ -1,0 +1,336 @@
+"""One run from its target to its outcome: objects, observer, fleet, load, actions, settling, final audit.
+
+Owns the order of these; each of them is a module of its own. Prints progress on stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kubeio.clock import Clock
+from kubeio.errors import Forbidden, KubeError
+from kubeio.program.failures import failure
+from kubeio.resource import NAMESPACES, Resource
+from kubeio.rest.client import Client
+from loadtest.inputs.scenario import Action, Schedule
+from loadtest.inputs.template import Template
+from loadtest.load import LoadFailed, Locust, LocustOptions, start_locust
+from loadtest.objects import RunObjects
+from loadtest.observing.histograms import ApiPage
+from loadtest.observing.observer import Observer, Wait
+from loadtest.observing.sampler import Sampler, read_api_metrics
+from loadtest.plan import LoadPlan
+from loadtest.progress import Console
+from loadtest.targets.target import ActionFailed, Target, Testimony
+from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
+
+_POLL_S: Final = 0.2
+_BATCH_S: Final = 0.25
+_STALLED_S: Final = 90.0
+"""How long the fleet may make no progress with what existed before the load."""
+_SETTLE_S: Final = 60.0
+"""How long the fleet may make no progress with what the load asked for, after the load."""
+_SILENT_S: Final = 20.0
+"""How long assigned objects may say nothing of readiness until the kind counts as one that never does."""
+_RING_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What is asked of a run."""
+
+    run: str
+    objects: int
+    schedule: Schedule
+    template: Template
+    locust: LocustOptions
+
+
+@dataclass(slots=True)
+class Happened:
+    """An action, when it began and ended, in seconds of load, and what was done or went wrong."""
+
+    action: str
+    began_s: float
+    ended_s: float
+    text: str
+    has_failed: bool = False
+
+
+@dataclass(slots=True)
+class Found:
+    """Everything that a run found, for verdict and report. Instants are those of the clock."""
+
+    resource: Resource
+    started_at: float = 0.0
+    load_ended_at: float = 0.0
+    ended_at: float = 0.0
+    prefill_s: float = 0.0
+    first_assigned_s: float | None = None
+    first_ready_s: float | None = None
+    measures_ready: bool = True
+    happened: list[Happened] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    requests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unowned: int = 0
+    unready: int = 0
+    objects_at_end: int = 0
+    testimony: Testimony = field(default_factory=Testimony)
+    api: tuple[ApiPage, ApiPage] | None = None
+    api_reason: str = ""
+
+
+class Run:
+    """One run on *target*."""
+
+    def __init__(
+        self, options: RunOptions, target: Target, client: Client, *, clock: Clock, console: Console
+    ) -> None:
+        self.options = options
+        self.target = target
+        self.sampler = Sampler(target, clock)
+        self.locust: Locust | None = None
+        self._client = client
+        self._clock = clock
+        self._console = console
+        self._observer: Observer | None = None
+        self._waiting: list[Wait] = []
+
+    @property
+    def observer(self) -> Observer:
+        if self._observer is None:
+            raise RuntimeError("the run has not begun")
+        return self._observer
+
+    async def run(self, removal: AbstractAsyncContextManager[None]) -> Found:
+        """The whole run. *removal* is entered before the first object is created, and left after the last use.
+
+        Raises: InputError, KubeError, LoadFailed and what keeps the fleet from starting."""
+        options, target = self.options, self.target
+        resource = await target.resolve(self._client, options.template)
+        await self._check_namespace(resource)
+        found = Found(resource)
+        objects = RunObjects(self._client, resource, namespace=target.namespace, run=options.run)
+        async with removal:
+            await self._fill(objects, found)
+            self._observer = await self._new_observer(resource, objects.selector)
+            async with _beside(self._observer.run(), "observer") as watching:
+                await _first(self._observer.listed.wait(), watching)
+                await self._start_fleet(found, watching)
+                await self._load(found, watching)
+                await self._audit(found)
+        return found
+
+    async def _check_namespace(self, resource: Resource) -> None:
+        if resource.namespaced:
+            with contextlib.suppress(Forbidden):  # it may be there all the same
+                await self._client.get(NAMESPACES, self.target.namespace, type=bytes)
+
+    async def _fill(self, objects: RunObjects, found: Found) -> None:
+        began = self._clock.now()
+        with self._console.counting("creating objects", self.options.objects) as tick:
+            await objects.create(self.options.template, self.options.objects, tick=tick)
+        found.prefill_s = self._clock.now() - began
+        rate = self.options.objects / max(found.prefill_s, 1e-9)
+        self._console.say(f"{self.options.objects:,} objects in {found.prefill_s:.1f} s, {rate:.0f} a second")
+
+    async def _new_observer(self, resource: Resource, selector: str) -> Observer:
+        return Observer(
+            self._client,
+            resource,
+            namespace=self.target.namespace,
+            selector=selector,
+            shard_label=await self._shard_label(),
+            clock=self._clock,
+        )
+
+    async def _shard_label(self) -> str:
+        from kubeio.labels import RingKeys
+
+        rings = await read_rings(self._client, timeout_s=_RING_TIMEOUT_S)
+        known = [ring for ring in rings if ring.name == self.target.ring]
+        return known[0].keys.shard if known else RingKeys(self.target.ring).shard
+
+    # -- the fleet before the load --------------------------------------------------------------------------
+
+    async def _start_fleet(self, found: Found, watching: asyncio.Task[None]) -> None:
+        """Wait until the fleet has every object of before assigned and ready."""
+        observer, began = self.observer, self._clock.now()
+        await self.target.start()
+        total = len(observer)
+        with self._console.counting("assigned by the fleet", total) as tick:
+            await self._wait_for(lambda: total - observer.unassigned, total, tick, watching)
+        found.first_assigned_s = self._clock.now() - began
+        await self._wait_says_ready(found, watching)
+        if not found.measures_ready:
+            self._console.say(
+                f"{found.resource.kind} shows neither status.observedGeneration nor a Ready condition:"
+                " only assignment is measured"
+            )
+            return
+        with self._console.counting("ready", total) as tick:
+            await self._wait_for(lambda: total - observer.unready, total, tick, watching)
+        found.first_ready_s = self._clock.now() - began
+        self._console.say(
+            f"all assigned after {found.first_assigned_s:.1f} s, ready after {found.first_ready_s:.1f} s"
+        )
+
+    async def _wait_says_ready(self, found: Found, watching: asyncio.Task[None]) -> None:
+        deadline = self._clock.now() + _SILENT_S
+        while not self.observer.says_ready:
+            if watching.done():
+                watching.result()
+            if self._clock.now() > deadline:
+                found.measures_ready = False
+                return
+            await asyncio.sleep(_POLL_S)
+
+    async def _wait_for(
+        self, done: Callable[[], int], total: int, tick: Callable[[int], None], watching: asyncio.Task[None]
+    ) -> None:
+        """Wait until *done* gives *total*. Raises: LoadFailed when it stands still."""
+        reached, moved_at = 0, self._clock.now()
+        while (now_done := done()) < total:
+            if watching.done():
+                watching.result()
+            if now_done != reached:
+                tick(now_done - reached)
+                reached, moved_at = now_done, self._clock.now()
+            elif self._clock.now() - moved_at > _STALLED_S:
+                raise LoadFailed(
+                    f"{total - now_done} of {total} objects are not done, and nothing changed for"
+                    f" {_STALLED_S:.0f} s: does a sharder lead, do replicas run? (ringleader doctor)"
+                )
+            await asyncio.sleep(_POLL_S)
+        tick(total - reached)
+
+    # -- the load -------------------------------------------------------------------------------------------
+
+    async def _load(self, found: Found, watching: asyncio.Task[None]) -> None:
+        options, resource = self.options, found.resource
+        plan = LoadPlan(
+            options.run,
+            resource.path(namespace=self.target.namespace if resource.namespaced else ""),
+            options.template.document(),
+            options.objects,
+            options.schedule,
+        )
+        api_before, found.api_reason = await read_api_metrics(self._client)
+        async with start_locust(plan, options.locust) as locust:
+            self.locust = locust
+            found.started_at = await locust.wait_started(within_s=600 if options.locust.workers else 60)
+            self.observer.start_over()
+            await self.sampler.begin()
+            self._console.say(f"load began: {options.schedule.scenario}, {options.schedule.duration_s:g} s")
+            async with (
+                _beside(self.sampler.run(), "sampler"),
+                _beside(self._forward(locust), "waits"),
+                asyncio.TaskGroup() as actions,
+            ):
+                for action in options.schedule.fleet_actions:
+                    actions.create_task(self._act(action, found), name=action.do)
+                await self._until_load_ends(found, locust, watching)
+            found.load_ended_at = self._clock.now()
+            await self._settle(found, watching)
+            self._forward_once(locust)
+            found.requests = await locust.finish()
+            found.notices += locust.seen.notices
+        api_after, _ = await read_api_metrics(self._client)
+        if api_before is not None and api_after is not None:
+            found.api = api_before, api_after
+
+    async def _until_load_ends(self, found: Found, locust: Locust, watching: asyncio.Task[None]) -> None:
+        duration_s = self.options.schedule.duration_s
+        with self._console.counting("seconds of load", int(duration_s)) as tick:
+            shown = 0
+            while (passed_s := self._clock.now() - found.started_at) < duration_s:
+                locust.check()
+                if watching.done():
+                    watching.result()
+                tick(int(passed_s) - shown)
+                shown = int(passed_s)
+                await asyncio.sleep(_POLL_S)
+
+    async def _act(self, action: Action, found: Found) -> None:
+        await asyncio.sleep(max(0.0, found.started_at + action.at - self._clock.now()))
+        happened = Happened(action.do, self._clock.now() - found.started_at, 0.0, "under way")
+        found.happened.append(happened)
+        try:
+            happened.text = await self.target.act(action)
+        except (ActionFailed, KubeError) as error:
+            happened.text = failure(error).message if isinstance(error, KubeError) else str(error)
+            happened.has_failed = True
+        happened.ended_s = self._clock.now() - found.started_at
+        self._console.say(f"{happened.began_s:.0f} s: {action.do}: {happened.text}")
+
+    async def _settle(self, found: Found, watching: asyncio.Task[None]) -> None:
+        """Give the fleet time to finish what it was asked for, as long as it makes progress."""
+        observer = self.observer
+
+        def behind() -> int:
+            return observer.unassigned + (observer.unready if found.measures_ready else 0)
+
+        left, moved_at = behind(), self._clock.now()
+        while left and self._clock.now() - moved_at < _SETTLE_S:
+            if watching.done():
+                watching.result()
+            await asyncio.sleep(_POLL_S)
+            if (now_left := behind()) != left:
+                left, moved_at = now_left, self._clock.now()
+        found.ended_at = self._clock.now()
+
+    async def _forward(self, locust: Locust) -> None:
+        self.observer.on_wait = self._waiting.append
+        while True:
+            await asyncio.sleep(_BATCH_S)
+            self._forward_once(locust)
+
+    def _forward_once(self, locust: Locust) -> None:
+        batch = [(wait.name, wait.took_s * 1000) for wait in self._waiting]
+        self._waiting.clear()
+        locust.add(batch)
+
+    # -- the end --------------------------------------------------------------------------------------------
+
+    async def _audit(self, found: Found) -> None:
+        """Who owns what at the end, by a consistent read of the Leases beside the watch."""
+        ring = named_ring(await read_rings(self._client, timeout_s=_RING_TIMEOUT_S), self.target.ring)
+        held = {life.shard for life in await read_lives(self._client, ring) if life.is_held}
+        owners = self.observer.owners()
+        found.unowned = sum(count for owner, count in owners.items() if owner not in held)
+        found.unready = self.observer.unready
+        found.objects_at_end = len(self.observer)
+        found.testimony = await self.target.testimony()
+        for outage in self.observer.outages:
+            began_s, lasted_s = outage.began_at - found.started_at, outage.ended_at - outage.began_at
+            found.notices.append(
+                f"the API server did not answer the watch for {lasted_s:.1f} s,"
+                f" {began_s:.0f} s after the load began: {outage.reason}"
+            )
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[asyncio.Task[None]]:
+    """*work* during the block, cancelled at its end. What it raises is raised by `result` of the task."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _first(event: Coroutine[Any, Any, object], watching: asyncio.Task[None]) -> None:
+    """Wait for *event*. Raises: what ended *watching* before."""
+    waiting = asyncio.ensure_future(event)
+    await asyncio.wait({waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await waiting
+    if watching.done():
+        watching.result()

@@ -1,0 +1,274 @@
+"""From the words of `ringleader loadtest run` to its exit code: target, run, verdict, report, and the objects' end.
+
+Owns what is printed at the end and where the report lies. Called by `loadtest.command`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from devcluster.real import PlaneFailed
+from kubeio.access.cluster import load_cluster
+from kubeio.clock import SystemClock
+from kubeio.errors import InputError, KubeError
+from kubeio.program.command_line import INTERRUPTED
+from kubeio.program.failures import FAILED, FailedAt, failure
+from kubeio.rest.client import Client
+from loadtest.inputs.scenario import Schedule
+from loadtest.inputs.slo import Line, judge, shown_as
+from loadtest.inputs.template import Template
+from loadtest.load import LoadFailed, LocustOptions
+from loadtest.measuring.machine import read_machine
+from loadtest.objects import LeftOver
+from loadtest.progress import Console
+from loadtest.reporting.document import command_line, document
+from loadtest.reporting.figures import measured
+from loadtest.reporting.page import page
+from loadtest.reporting.picture import draw
+from loadtest.run import Found, Run, RunOptions
+from loadtest.targets.cluster import ClusterOptions, open_cluster
+from loadtest.targets.own import OwnOptions, open_own
+from loadtest.targets.target import LoadRefused, Target
+from loadtest.teardown import Leftovers, remove, remove_in_child
+from ringleader.output import Form, Table, print_document, print_line, print_table
+from ringleader.testing.onlooker import NotConvergedError
+from ringleader.testing.replica import ReplicaFailedError
+
+_MAX_CONNECTIONS: Final = 96
+_EXPECTED: Final = (
+    LoadFailed,
+    LoadRefused,
+    LeftOver,
+    NotConvergedError,
+    ReplicaFailedError,
+    PlaneFailed,
+)
+"""What keeps a run from its end without being a fault of this program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Everything that was asked for, checked as far as it can be without a server."""
+
+    run: str
+    target: OwnOptions | ClusterOptions
+    schedule: Schedule
+    template: Template
+    limits: Mapping[str, float]
+    objects: int
+    locust: LocustOptions
+    template_path: str
+    form: Form | None
+
+
+async def run_session(session: Session) -> int:
+    """The whole command: 0 if the service level was held, 1 if not, 130 if it was interrupted."""
+    console = Console()
+    try:
+        report = await _run(session, console)
+    except asyncio.CancelledError:
+        return INTERRUPTED
+    except InputError:
+        raise
+    except KubeError as error:
+        return _fail(failure(error).message)
+    except _EXPECTED as error:
+        return _fail(str(error))
+    except BaseExceptionGroup as group:
+        found = _first_expected(group)
+        if found is None:
+            raise
+        return _fail(failure(found).message if isinstance(found, KubeError) else str(found))
+    _print(report, session.form)
+    console.say(f"report: {session.locust.out / 'report.html'}")
+    return 0 if report["passed"] else FAILED
+
+
+async def _run(session: Session, console: Console) -> dict[str, Any]:
+    async with _open(session, console) as target:
+        cluster = load_cluster(kubeconfig=target.kubeconfig or None, context=target.context or None)
+        options = RunOptions(
+            run=session.run,
+            objects=session.objects,
+            schedule=session.schedule,
+            template=session.template,
+            locust=session.locust.acting_as(target.kubeconfig, target.context),
+        )
+        async with Client(
+            cluster, user_agent="ringleader-loadtest", max_connections=_MAX_CONNECTIONS
+        ) as client:
+            run = Run(options, target, client, clock=SystemClock(), console=console)
+            found = await _named(run.run(_removed(session, target, console)), cluster.server)
+            versions = await _versions(client)
+        return _report(session, run, found, {"target": target.description, "versions": versions})
+
+
+async def _named(work: Any, server: str) -> Found:
+    """*work*; what the API server refuses names the server. Raises: FailedAt."""
+    try:
+        found: Found = await work
+    except InputError:
+        raise
+    except KubeError as error:
+        raise FailedAt(error, server) from error
+    return found
+
+
+@asynccontextmanager
+async def _open(session: Session, console: Console) -> AsyncIterator[Target]:
+    match session.target:
+        case OwnOptions() as own:
+            plane = "a real control plane" if own.real else "an embedded control plane"
+            console.say(f"run {session.run}: starting {plane}, 2 sharders and {own.replicas} replicas")
+            async with open_own(own) as fleet:
+                yield fleet
+        case ClusterOptions() as there:
+            async with open_cluster(there) as cluster:
+                yield cluster
+
+
+@asynccontextmanager
+async def _removed(session: Session, target: Target, console: Console) -> AsyncIterator[None]:
+    """Objects of the run are gone when the block ends, however it ends; an own control plane goes as a whole."""
+    if isinstance(session.target, OwnOptions):
+        yield
+        return
+    left = Leftovers(session.run, target.namespace, session.template_path, target.kubeconfig, target.context)
+    console.say(f"run {session.run}: {target.description}")
+    console.say(f"if this command is killed, remove its objects by: {left.command_line()}")
+    try:
+        yield
+    finally:
+        console.say("removing the objects of the run (Ctrl-C leaves it to a process of its own)")
+        await remove_in_child(left)
+
+
+def _report(session: Session, run: Run, found: Found, surroundings: dict[str, Any]) -> dict[str, Any]:
+    figures = measured(
+        found,
+        run.observer.waits,
+        run.sampler.window,
+        wanted_operations=session.schedule.wanted_operations
+        + sum(burst.objects for burst in session.schedule.bursts),
+        changes_spec=session.template.changes_spec,
+    )
+    lines = judge(session.limits, figures)
+    report = document(
+        run.options,
+        found,
+        lines,
+        observer=run.observer,
+        sampler=run.sampler,
+        counts=run.locust.seen.counts if run.locust is not None else [],
+        surroundings={
+            **surroundings,
+            "command": command_line(),
+            "machine": msgspec.to_builtins(read_machine()),
+        },
+    )
+    _write(session.locust.out, report)
+    return report
+
+
+def _write(out: Path, report: dict[str, Any]) -> None:
+    """The report's files; a full disk leaves the verdict on the terminal."""
+    try:
+        (out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        (out / "report.html").write_text(page(report, draw(report["series"], report["actions"])))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = error.filename or out
+        sys.stderr.write(f"error: {where}: {os.strerror(error.errno)}; the report is not complete\n")
+        report["passed"] = False
+
+
+async def _versions(client: Client) -> dict[str, str]:
+    answer = await client.request("GET", "/version")
+    return {
+        "ringleader": metadata.version("ringleader"),
+        "locust": metadata.version("locust"),
+        "python": platform.python_version(),
+        "API server": str(msgspec.json.decode(answer.body).get("gitVersion", "")),
+    }
+
+
+def _print(report: dict[str, Any], form: Form | None) -> None:
+    if form in (Form.JSON, Form.YAML):
+        print_document(report, form=form)
+    else:
+        words = {True: "passed", False: "FAILED", None: "-"}
+        rows = [
+            (
+                line["title"],
+                shown_as(line["value"], line["unit"]),
+                f"{'>=' if line['name'] == 'achieved' else '<='} {shown_as(line['limit'], line['unit'])}",
+                f"{line['count']:,}",
+                words[line["passed"]],
+            )
+            for line in report["verdict"]
+        ]
+        print_table(Table(("LINE", "MEASURED", "LIMIT", "COUNT", "VERDICT"), rows), form=form)
+        for notice in [*report["notices"], *report["witnesses"]]:
+            print_line(f"note: {notice}")
+    for line in report["verdict"]:
+        if line["passed"] is False:
+            sys.stderr.write(f"FAILED: {msgspec.convert(line, Line)}\n")
+    for happened in report["actions"]:
+        if happened["has_failed"]:
+            sys.stderr.write(f"FAILED: {happened['action']}: {happened['text']}\n")
+
+
+def _first_expected(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """The first exception inside *group*, if all of them are expected."""
+    leaves: list[BaseException] = []
+    for error in group.exceptions:
+        inner = _first_expected(error) if isinstance(error, BaseExceptionGroup) else error
+        if inner is None or not isinstance(inner, (*_EXPECTED, KubeError)):
+            return None
+        leaves.append(inner)
+    return leaves[0] if leaves else None
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"error: {message}\n")
+    return FAILED
+
+
+def prepare_folder(out: Path) -> None:
+    """The folder of the report, made and tried. Raises: InputError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        problem = f"cannot be written to ({error.strerror})"
+        raise InputError("--out", str(out), problem, "name a folder that can be written to") from None
+
+
+async def removed(left: Leftovers, template: Template, console: Console) -> int:
+    """`ringleader loadtest teardown`: 0 once nothing of the run is left."""
+    try:
+        count = await remove(left, template, console)
+    except InputError:
+        raise
+    except KubeError as error:
+        return _fail(failure(error).message)
+    except LeftOver as error:
+        return _fail(str(error))
+    console.say(f"{count:,} objects of run {left.run} deleted; none is left")
+    return 0

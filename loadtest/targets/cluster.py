@@ -1,0 +1,257 @@
+"""A cluster by kubeconfig, with the sharders and replicas that are deployed there.
+
+What the API can do to a fleet is done through it: a pod deleted, a workload scaled, a roll asked for. What it cannot
+(stop a process, keep a node away) is refused before the load begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubeio.access.cluster import load_cluster
+from kubeio.clock import Clock, SystemClock, micro_time
+from kubeio.errors import InputError, KubeError
+from kubeio.patch import MergePatch
+from kubeio.resource import Resource
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
+from loadtest.inputs.scenario import Action
+from loadtest.inputs.template import Template
+from loadtest.targets.target import ActionFailed, LoadRefused, Testimony, Usage
+from ringleader.inspect.cluster.owner_page import PODS, in_pod
+from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
+from ringleader.inspect.cluster.rings import Ring
+from ringleader.inspect.cluster.sharders import read_sharders
+
+_TIMEOUT_S: Final = 30.0
+_SCRAPE_S: Final = 5.0
+_PORT: Final = 8081
+_DO: Final = ("join", "leave", "roll", "kill", "failover", "node-loss")
+_WORKLOADS: Final = {
+    "StatefulSet": Resource("apps", "v1", "statefulsets", "StatefulSet"),
+    "Deployment": Resource("apps", "v1", "deployments", "Deployment"),
+    "ReplicaSet": Resource("apps", "v1", "replicasets", "ReplicaSet"),
+}
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_VERBS: Final = ("create", "patch", "delete", "list", "watch")
+"""What load, observer and teardown do with the objects."""
+_RESTARTED_AT: Final = "kubectl.kubernetes.io/restartedAt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """Which cluster. Empty texts: what the kubeconfig, its context and the environment say."""
+
+    kubeconfig: str
+    context: str
+    namespace: str
+    ring: str
+
+    @staticmethod
+    def refuse(actions: list[Action]) -> None:
+        """Raises InputError for the first action that the API cannot carry out."""
+        for action in actions:
+            if action.do not in _DO:
+                raise InputError(
+                    "SCENARIO",
+                    action.do,
+                    "cannot be done to a cluster through its API",
+                    f"run it against an own fleet (without --kubeconfig and --context), or use {', '.join(_DO)}",
+                )
+
+
+class DeployedFleet:
+    """Keeps the promises of `Target`. Made by `open_cluster`."""
+
+    def __init__(self, client: Client, options: ClusterOptions, *, clock: Clock) -> None:
+        self.description = f"the cluster at {client.cluster.server}, ring {options.ring}"
+        self.kubeconfig = options.kubeconfig
+        self.context = options.context
+        self.namespace = options.namespace or client.cluster.namespace
+        self.ring = options.ring
+        self._client = client
+        self._clock = clock
+        self._turns = itertools.count()
+
+    async def resolve(self, client: Client, template: Template) -> Resource:
+        try:
+            ring = await self._ring()
+        except InputError as error:
+            raise InputError("--ring", self.ring, error.problem, error.remedy) from None
+        resource = await Discovery(client).resolve(template.resource_name)
+        if resource.group_resource not in ring.mains:
+            raise InputError(
+                "--template",
+                resource.group_resource,
+                f"is not distributed by ring {self.ring}",
+                f"give the template of one of {', '.join(ring.mains)}, or name another --ring",
+            )
+        await self._check_rights(client, resource)
+        return resource
+
+    async def _check_rights(self, client: Client, resource: Resource) -> None:
+        """Raises LoadRefused if the account may not do what the load does: before anything is created."""
+        namespace = self.namespace if resource.namespaced else ""
+        missing = [verb for verb in _VERBS if not await _may(client, verb, resource, namespace)]
+        if missing:
+            rule = {"apiGroups": [resource.group], "resources": [resource.plural], "verbs": missing}
+            kind = f"a Role in namespace {namespace}" if namespace else "a ClusterRole"
+            raise LoadRefused(
+                f"{client.cluster.user} may not {', '.join(missing)} {resource.group_resource}"
+                f"{f' in namespace {namespace}' if namespace else ''}; this rule in {kind} bound to it grants that:"
+                f" {json.dumps(rule)}"
+            )
+
+    async def start(self) -> None:
+        """It runs already; whether it works is seen by what it does with the first objects."""
+
+    # -- actions --------------------------------------------------------------------------------------------
+
+    async def act(self, action: Action) -> str:
+        match action.do:
+            case "kill":
+                pod = await self._choose(action)
+                await self._delete_pod(pod)
+                return f"pod {pod} was deleted without grace"
+            case "join" | "leave":
+                return await self._scale(1 if action.do == "join" else -1)
+            case "roll":
+                return await self._roll()
+            case "failover":
+                return await self._fail_over()
+            case "node-loss":
+                return await self._lose_node()
+            case other:
+                raise ActionFailed(f"{other} cannot be done through the API")
+
+    async def _choose(self, action: Action) -> str:
+        members = await self._members()
+        if action.replica in members:
+            return action.replica
+        if action.replica or not members:
+            raise ActionFailed(f"{action.do}: {action.replica or 'no replica'} is a member of the ring now")
+        return members[next(self._turns) % len(members)]
+
+    async def _delete_pod(self, name: str, *, namespace: str = "") -> None:
+        where = namespace or (await self._ring()).spec.lease_namespace
+        path = PODS.path(namespace=where, name=name)
+        await self._client.request("DELETE", path, body=b'{"gracePeriodSeconds":0}')
+
+    async def _scale(self, by: int) -> str:
+        resource, workload = await self._workload()
+        name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
+        replicas = int(workload["spec"].get("replicas", 1))
+        if replicas + by < 1:
+            raise ActionFailed(f"{resource.kind} {name} has one replica only")
+        patch = MergePatch({"spec": {"replicas": replicas + by}})
+        await self._client.patch(resource, name, patch, namespace=namespace, subresource="scale", type=bytes)
+        return f"{resource.kind} {name} was scaled from {replicas} to {replicas + by}"
+
+    async def _roll(self) -> str:
+        resource, workload = await self._workload()
+        name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
+        stamp = {_RESTARTED_AT: micro_time(self._clock.wall())}
+        patch = MergePatch({"spec": {"template": {"metadata": {"annotations": stamp}}}})
+        await self._client.patch(resource, name, patch, namespace=namespace, type=bytes)
+        return f"{resource.kind} {name} rolls"
+
+    async def _fail_over(self) -> str:
+        found = await read_sharders(self._client, now=self._clock.wall(), timeout_s=_TIMEOUT_S)
+        if found.newest is None or not found.newest.leads:
+            raise ActionFailed(f"failover: {found.warning or 'the account may not list Leases'}")
+        holder = found.newest.holder
+        await self._delete_pod(holder, namespace=found.newest.lease.partition("/")[0])
+        return f"pod {holder} of the leading sharder was deleted without grace"
+
+    async def _lose_node(self) -> str:
+        """Delete every replica of the node that has most of them; where they come back is the scheduler's."""
+        namespace = (await self._ring()).spec.lease_namespace
+        by_node: dict[str, list[str]] = {}
+        for name in await self._members():
+            pod = await self._get(PODS, name, namespace)
+            by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(name)
+        if not by_node:
+            raise ActionFailed("node-loss: no replica is a member of the ring now")
+        node, lost = max(by_node.items(), key=lambda item: len(item[1]))
+        await asyncio.gather(*(self._delete_pod(name, namespace=namespace) for name in lost))
+        return f"the pods of node {node} were deleted without grace: {', '.join(lost)}"
+
+    async def _workload(self) -> tuple[Resource, dict[str, Any]]:
+        """The StatefulSet or Deployment that the replicas' pods belong to. Raises: ActionFailed."""
+        namespace = (await self._ring()).spec.lease_namespace
+        members = await self._members()
+        if not members:
+            raise ActionFailed("no replica is a member of the ring now")
+        found: tuple[Resource, dict[str, Any]] = PODS, await self._get(PODS, members[0], namespace)
+        while owner := _controller_of(found[1]):
+            if owner["kind"] not in _WORKLOADS:
+                raise ActionFailed(f"{owner['kind']} {owner['name']} cannot be scaled or rolled from here")
+            resource = _WORKLOADS[owner["kind"]]
+            found = resource, await self._get(resource, owner["name"], namespace)
+        if found[0] is PODS:
+            raise ActionFailed(f"pod {members[0]} belongs to no StatefulSet and no Deployment")
+        return found
+
+    async def _get(self, resource: Resource, name: str, namespace: str) -> dict[str, Any]:
+        found: dict[str, Any] = await self._client.get(resource, name, namespace=namespace, type=dict)
+        return found
+
+    async def _ring(self) -> Ring:
+        return named_ring(await read_rings(self._client, timeout_s=_TIMEOUT_S), self.ring)
+
+    async def _members(self) -> list[str]:
+        lives = await read_lives(self._client, await self._ring())
+        return [life.member for life in lives if life.fills_place]
+
+    # -- measuring ------------------------------------------------------------------------------------------
+
+    async def metrics(self) -> dict[str, str]:
+        try:
+            ring, members = await self._ring(), await self._members()
+        except KubeError:
+            return {}
+        pages = await asyncio.gather(*(self._page(ring, name) for name in members))
+        return {name: page for name, page in zip(members, pages, strict=True) if page}
+
+    async def _page(self, ring: Ring, member: str) -> str:
+        door = in_pod(self._client, ring.spec.lease_namespace, member, port=_PORT, timeout_s=_SCRAPE_S)
+        try:
+            return (await door.read("/metrics")).decode()
+        except KubeError:
+            return ""
+
+    def usage(self) -> Mapping[str, Usage]:
+        return {}
+
+    async def testimony(self) -> Testimony:
+        return Testimony(reason="no witness: journals and the write log are those of an own fleet")
+
+
+async def _may(client: Client, verb: str, resource: Resource, namespace: str) -> bool:
+    attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = await client.request("POST", _REVIEWS, body=json.dumps(review).encode())
+    return bool(json.loads(answer.body).get("status", {}).get("allowed"))
+
+
+def _controller_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    references = document["metadata"].get("ownerReferences") or []
+    return next((each for each in references if each.get("controller")), None)
+
+
+@asynccontextmanager
+async def open_cluster(options: ClusterOptions) -> AsyncIterator[DeployedFleet]:
+    """The cluster; nothing of it is changed before the load. Raises: InputError."""
+    cluster = load_cluster(kubeconfig=options.kubeconfig or None, context=options.context or None)
+    async with Client(cluster, user_agent="ringleader-loadtest") as client:
+        yield DeployedFleet(client, options, clock=SystemClock())

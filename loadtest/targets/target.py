@@ -1,0 +1,70 @@
+"""What every target of a load test offers. Written against by `loadtest.run`; built in `own` and `cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kubeio.resource import Resource
+from kubeio.rest.client import Client
+from loadtest.inputs.scenario import Action
+from loadtest.inputs.template import Template
+
+
+class LoadRefused(Exception):
+    """The target does not allow the load; the message says what is missing."""
+
+
+class ActionFailed(Exception):
+    """An action on the fleet could not be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Memory now and CPU time so far of one process."""
+
+    rss_bytes: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Testimony:
+    """What the two witnesses say. *reason*: why they could not be asked."""
+
+    overlaps: int | None = None
+    foreign_writes: int | None = None
+    reconciles: int = 0
+    named: list[str] = field(default_factory=list)
+    """The first findings, one sentence each."""
+    reason: str = ""
+
+
+class Target(Protocol):
+    """A fleet behind an API server."""
+
+    description: str
+    """For the report: what was loaded."""
+    kubeconfig: str
+    """File of the load's account; empty: what KUBECONFIG or the pod offers."""
+    context: str
+    namespace: str
+    ring: str
+
+    async def resolve(self, client: Client, template: Template) -> Resource:
+        """The resource of *template*, with everything there that its objects need. Raises: KubeError."""
+
+    async def start(self) -> None:
+        """Let the fleet work; returns when every replica is up. Raises: whatever keeps it from that."""
+
+    async def act(self, action: Action) -> str:
+        """Carry *action* out, until it is over, and say what was done. Raises: ActionFailed."""
+
+    async def metrics(self) -> dict[str, str]:
+        """The metrics page of each replica that answers."""
+
+    def usage(self) -> Mapping[str, Usage]:
+        """Memory and CPU of each process that can be seen from here."""
+
+    async def testimony(self) -> Testimony:
+        """What the witnesses say of the whole run."""
