@@ -99,6 +99,7 @@ async def run_session(session: Session) -> int:
 
 
 async def _run(session: Session, console: Console) -> dict[str, Any]:
+    machine = read_machine()
     async with _open(session, console) as target:
         cluster = load_cluster(kubeconfig=target.kubeconfig or None, context=target.context or None)
         options = RunOptions(
@@ -114,7 +115,17 @@ async def _run(session: Session, console: Console) -> dict[str, Any]:
             run = Run(options, target, client, clock=SystemClock(), console=console)
             found = await _named(run.run(_removed(session, target, console)), cluster.server)
             versions = await _versions(client)
-        return _report(session, run, found, {"target": target.description, "versions": versions})
+        if machine.load_before > machine.cores / 2:
+            found.notices.append(
+                f"the machine was busy before the run: load {machine.load_before:g} on {machine.cores} cores"
+            )
+        surroundings = {
+            "target": target.description,
+            "versions": versions,
+            "machine": msgspec.to_builtins(machine),
+            "command": command_line(),
+        }
+        return _report(session, run, found, surroundings)
 
 
 async def _named(work: Any, server: str) -> Found:
@@ -174,11 +185,7 @@ def _report(session: Session, run: Run, found: Found, surroundings: dict[str, An
         observer=run.observer,
         sampler=run.sampler,
         counts=run.locust.seen.counts if run.locust is not None else [],
-        surroundings={
-            **surroundings,
-            "command": command_line(),
-            "machine": msgspec.to_builtins(read_machine()),
-        },
+        surroundings=surroundings,
     )
     _write(session.locust.out, report)
     return report

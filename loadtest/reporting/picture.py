@@ -18,7 +18,7 @@ def draw(series: Mapping[str, Sequence[float | None]], actions: Sequence[Mapping
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     waits = [name for name in series if name.endswith("p99 s")]
     with mpl.rc_context({"svg.fonttype": "none", "font.size": 9, "svg.hashsalt": "ringleader"}):
@@ -31,7 +31,10 @@ def draw(series: Mapping[str, Sequence[float | None]], actions: Sequence[Mapping
         wait.set(ylabel="p99 of each second, s", yscale="log" if waits else "linear")
         seconds = [value or 0 for value in series["second"]]
         moved.bar(seconds, [value or 0 for value in series["moved"]], color=_COLOURS[3], width=1.0)
-        moved.set(ylabel="moved/s", xlabel="seconds of load", ylim=(0, None))
+        highest = max([1.0, *(value or 0 for value in series["moved"])])
+        moved.set(ylabel="moved/s", xlabel="seconds of load", ylim=(0, 1.05 * highest))
+        wait.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        wait.yaxis.set_minor_formatter(ticker.NullFormatter())
         for axes in (rate, wait, moved):
             axes.grid(alpha=0.25)
             _mark(axes, actions, is_named=axes is rate)
