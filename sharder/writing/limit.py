@@ -44,7 +44,7 @@ class Allowance(NamedTuple):
 
 
 ALLOWANCES: Final = {
-    Pace.BACKGROUND: Allowance(1.2, 0.5),
+    Pace.BACKGROUND: Allowance(1.05, 0.5),
     Pace.NORMAL: Allowance(1.8, 0.5),
     Pace.URGENT: Allowance(2.5, 1.0),
 }

@@ -145,15 +145,16 @@ def fewest(cores: int) -> int:
 # -- the knee -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("pace", "noise"), [*((pace, noise) for pace in Pace for noise in (0.2, 0.5)), (Pace.URGENT, 1.0)]
-)
+@pytest.mark.parametrize("noise", [0.2, 0.5])
+@pytest.mark.parametrize(("pace", "part"), [(Pace.BACKGROUND, 0.85), (Pace.NORMAL, 0.9), (Pace.URGENT, 0.9)])
 @pytest.mark.parametrize("cores", [1, 2, 8, 32])
-def test_it_finds_nearly_the_best_rate_within_ten_seconds(cores: int, pace: Pace, noise: float) -> None:
+def test_it_finds_nearly_the_best_rate_within_ten_seconds(
+    cores: int, pace: Pace, part: float, noise: float
+) -> None:
     server = Server(cores, noise=noise)
     writer = Writer(server, AdaptiveLimit(), pace)
     server.run(FOUND_WITHIN_S)
-    assert writer.per_s(6) >= 0.9 * best(cores, noise=noise)
+    assert writer.per_s(6) >= part * best(cores, noise=noise)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 8, 32])
