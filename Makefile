@@ -9,7 +9,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-forged loadtest failover endurance model mutants fuzz wheel-test lock clean bench-guard
+.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance model mutants fuzz wheel-test lock clean bench-guard
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,6 +56,9 @@ bench-store: setup ## memory and time of each form in which a replica's cache ke
 
 bench-sharder: setup ## the sharder at 100,000 objects beside what a real API server can take: 20 minutes, needs wrk
 	@$(BIN)/python -m loadtest.sharder_bench $(ARGS)
+
+bench-neighbour: setup ## what other clients of the API server feel beside the sharder in each pace, and beside wrk: 12 minutes, needs wrk
+	@$(BIN)/python -m loadtest.bench_neighbour $(ARGS)
 
 bench-members: setup ## the sharder beside 1,000 members that renew, on a real API server: 4 minutes
 	@$(BIN)/python -m loadtest.bench_members $(ARGS)

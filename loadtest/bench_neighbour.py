@@ -29,7 +29,7 @@ from loadtest.measuring.planes import make_account
 from loadtest.measuring.probe import Probe, probing
 from loadtest.measuring.rows import Row
 from loadtest.measuring.wrk import find_wrk
-from loadtest.report import percentile
+from loadtest.quantiles import percentile
 from loadtest.sharder_bench.fleet import owners_on, sharding
 from loadtest.sharder_bench.ground import LEASES_IN, MEMBERS, RING, Ground, open_ground
 from loadtest.sharder_bench.limit import measure_limit

@@ -17,6 +17,7 @@ from sharder.ringspec.spec import (
     LabelSelector,
     LeaseRef,
     MemberSpec,
+    Pace,
     Requirement,
     RingResource,
     RingSpec,
@@ -90,6 +91,7 @@ def test_every_field_arrives() -> None:
             key="Label",
             keyLabel="example.com/tenant",
             paused=True,
+            pace="Urgent",
             activation={"lease": {"namespace": "shop", "name": "shop-controller"}},
         )
     )
@@ -115,6 +117,7 @@ def test_every_field_arrives() -> None:
         key=KeyKind.LABEL,
         key_label="example.com/tenant",
         paused=True,
+        pace=Pace.URGENT,
         assign_at_admission=True,
         activation=LeaseRef("shop", "shop-controller"),
     )
@@ -128,6 +131,12 @@ def test_every_field_arrives() -> None:
     ("spec", "field", "problem", "remedy"),
     [
         ({"eps": 0}, "spec.eps", "too small", "above 0"),
+        (
+            {"pace": "urgent"},
+            "spec.pace",
+            "not known",
+            "did you mean 'Urgent'? use Background, Normal, Urgent",
+        ),
         ({"eps": -0.5}, "spec.eps", "too small", "above 0"),
         ({"eps": 2}, "spec.eps", "too large", "to 1"),
         ({"eps": float("nan")}, "spec.eps", "not a number", "default 0.05"),
