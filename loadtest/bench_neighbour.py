@@ -28,6 +28,7 @@ from loadtest.measuring.meter import Meter
 from loadtest.measuring.planes import make_account
 from loadtest.measuring.probe import Probe, probing
 from loadtest.measuring.rows import Row
+from loadtest.measuring.sightings import NotSeen
 from loadtest.measuring.wrk import find_wrk
 from loadtest.quantiles import percentile
 from loadtest.sharder_bench.fleet import owners_on, sharding
@@ -45,7 +46,7 @@ PER_S: Final = 20.0
 LONGEST_S: Final = 30.0
 """Of one run of wrk."""
 SETTLED_S: Final = 1.0
-"""Answers of so many seconds after the first write do not count: the limit finds its place meanwhile."""
+"""The first so many seconds of a run do not count, a quarter of it at most: the limit finds its place."""
 GOALS: Final = {
     "background-p50": Wanted("Background: the probe's p50, of idle", Goal(most=1.5, unit="x")),
     "background-rate": Wanted("Background: patches, of wrk's best", Goal(least=60, unit="%")),
@@ -76,9 +77,11 @@ class Beside:
     def note(self, probe: Probe, since: float, until: float, per_s: float = 0.0) -> None:
         """A run from *since* to *until* at *per_s*."""
         self.per_s.append(per_s)
-        answers = probe.between(since, until)
+        answers = probe.between(since + min(SETTLED_S, (until - since) / 4), until)
         for verb in ("GET", "PATCH"):
             waits = [1000 * answer.took_s for answer in answers if answer.verb == verb]
+            if not waits:
+                raise NotSeen(f"the probe sent no {verb} beside {self.name}: measure with more --objects")
             self.p50_ms[verb].append(percentile(waits, 0.5))
             self.p99_ms[verb].append(percentile(waits, 0.99))
 
@@ -189,7 +192,7 @@ class Neighbours:
         owners = owners_on(ground, ground.stand_ins.shards)
         limit = await measure_limit(ground, self._meter, options, owners, ground.stock.names)
         since, until = limit.instants[0], limit.instants[-1]
-        self._wrk[count].note(probe, since + SETTLED_S, until, limit.per_s)
+        self._wrk[count].note(probe, since, until, limit.per_s)
 
     async def _beside_sharder(self, ground: Ground, probe: Probe, pace: Pace) -> None:
         await set_owners(ground, self._meter, {})
@@ -198,7 +201,7 @@ class Neighbours:
         async with sharding(ground, Peaks(), row="neighbour") as sharder:
             run = await assign_all(ground, self._meter, sharder)
         since, until = run.changes[0].at, run.changes[-1].at
-        self._ours[pace].note(probe, since + SETTLED_S, until, run.per_s_while_writing)
+        self._ours[pace].note(probe, since, until, run.per_s_while_writing)
 
     def _all(self) -> list[Beside]:
         return [self._idle, *self._wrk.values(), *self._ours.values()]

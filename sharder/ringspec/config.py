@@ -130,7 +130,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         drain_policy=DrainPolicy(spec.choice("drainPolicy", "Wait", of={"Wait": "", "Force": ""})),
         audit_interval_s=spec.number("auditIntervalSeconds", 3600, least=1, most=7 * _DAY_S),
         paused=spec.boolean("paused"),
-        pace=Pace(spec.choice("pace", "", of=_PACES)) if "pace" in spec else None,
+        pace=_pace(spec),
         assign_at_admission=spec.boolean("assignAtAdmission"),
         activation=_activation(spec),
     )
@@ -149,6 +149,11 @@ def _check_ring(ring: RingSpec, problems: Problems) -> None:
 
 def _key(spec: Fields) -> KeyKind:
     return KeyKind(spec.choice("key", KeyKind.OBJECT.value, of=_KEYS))
+
+
+def _pace(spec: Fields) -> Pace | None:
+    pace = Pace(spec.choice("pace", Pace.NORMAL, of=_PACES))
+    return pace if "pace" in spec else None
 
 
 def _key_label(spec: Fields) -> str:
