@@ -22,13 +22,11 @@ from locust import FastHttpUser, LoadTestShape, events, task
 from locust.exception import StopTest
 from locust.runners import WorkerRunner
 
-from loadtest.access import Access, AccessFailed, read_access
+from loadtest.access import Access, read_access
 from loadtest.bridge import Bridge, connect
 from loadtest.inputs.template import Template, created_name, prefilled_name
 from loadtest.plan import LoadPlan, decode
 
-WORKER: Final = uuid.uuid4().hex[:8]
-"""In the names of what this process creates: unique among processes, machines and runs."""
 _BURST: Final = "burst"
 _AT_ONCE: Final = 64
 """Connections that a burst uses in each process."""
@@ -48,6 +46,8 @@ class Worker:
     """What the users of this process share."""
 
     def __init__(self) -> None:
+        self.name = ""
+        """In the names of what this process creates: unique among processes, machines and runs."""
         self.plan: LoadPlan | None = None
         self.template: Template | None = None
         self.access: Access | None = None
@@ -55,18 +55,19 @@ class Worker:
         self.created: deque[str] = deque()
         self.numbers = itertools.count()
         self.versions = itertools.count(1)
-        self._read_at = 0.0
+        self._read_at = -_REFRESH_S
 
     def prepare(self, text: str) -> LoadPlan:
-        """Take the plan and read the credentials, once. Raises: AccessFailed."""
+        """Take the plan, once in each process: locust forks after the import."""
         if self.plan is None:
+            random.seed()
+            self.name = uuid.uuid4().hex[:8]
             self.plan = decode(text)
             self.template = Template(self.plan.template, where="template")
-            self.access = read_access()
         return self.plan
 
     def refresh(self) -> None:
-        """The server refused the credentials: read them anew."""
+        """Read the credentials anew: at the start, and when the server refuses them. Raises: AccessFailed."""
         if time.monotonic() - self._read_at > _REFRESH_S:
             self._read_at = time.monotonic()
             self.access = read_access()
@@ -84,6 +85,7 @@ def add_arguments(parser: Any) -> None:
 
 @events.init.add_listener  # type: ignore[untyped-decorator] # locust has no types
 def on_init(environment: Any, runner: Any, **_: Any) -> None:
+    worker.refresh()  # before the load: a worker is ready when it can send
     if not isinstance(runner, WorkerRunner):
         worker.prepare(environment.parsed_options.plan)
         worker.bridge = connect(environment)
@@ -99,7 +101,7 @@ class Change:
         self._template = template
 
     def create(self) -> None:
-        name = created_name(self._template.prefix, self._plan.run, WORKER, next(worker.numbers))
+        name = created_name(self._template.prefix, self._plan.run, worker.name, next(worker.numbers))
         body = self._template.object(name, run=self._plan.run)
         if self._send("POST", f"{self._plan.collection}?{_MANAGER}", "create", body, "application/json"):
             worker.created.append(name)
@@ -130,7 +132,7 @@ class Change:
         """Whether the object at *path* should exist: another user of this process may just have deleted it."""
         name = path.rpartition("/")[2].partition("?")[0]
         return name in worker.created or not name.startswith(
-            created_name(self._template.prefix, self._plan.run, WORKER, 0).removesuffix("0")
+            created_name(self._template.prefix, self._plan.run, worker.name, 0).removesuffix("0")
         )
 
     def _send(self, method: str, path: str, name: str, body: Any, content_type: str) -> bool:
@@ -166,10 +168,7 @@ class ObjectUser(FastHttpUser):
     network_timeout = 30.0
 
     def __init__(self, environment: Any) -> None:
-        try:
-            plan = worker.prepare(environment.parsed_options.plan)
-        except AccessFailed as error:
-            raise StopTest(str(error)) from error
+        plan = worker.prepare(environment.parsed_options.plan)
         access, template = worker.access, worker.template
         if access is None or template is None:
             raise StopTest("there is no plan")

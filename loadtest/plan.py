@@ -9,8 +9,8 @@ import msgspec
 
 from loadtest.inputs.scenario import Schedule
 
-_PER_USER: Final = 5.0
-"""Operations per second of one user: it keeps its pace while a request takes less than 200 ms."""
+_PER_USER: Final = 2.0
+"""Operations per second of one user: it keeps its pace while a request takes less than half a second."""
 _MOST_USERS: Final = 400
 """Each user has a connection of its own."""
 

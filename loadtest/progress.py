@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
+
+_LINE_EVERY_S: Final = 15.0
 
 
 class _Rate(ProgressColumn):
@@ -16,10 +20,10 @@ class _Rate(ProgressColumn):
 
 
 class Console:
-    """Progress on stderr; lines only, if *is_quiet* not even these."""
+    """Progress on stderr."""
 
-    def __init__(self, *, is_quiet: bool = False) -> None:
-        self._console = RichConsole(stderr=True, quiet=is_quiet)
+    def __init__(self) -> None:
+        self._console = RichConsole(stderr=True)
 
     def say(self, text: str) -> None:
         """One line that stays."""
@@ -27,9 +31,26 @@ class Console:
 
     @contextmanager
     def counting(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A bar with a rate, where stderr is a terminal; the block moves it on."""
+        """A bar with a rate that the block moves on; lines now and then where stderr is no terminal."""
+        if not self._console.is_terminal:
+            yield self._lines(what, total)
+            return
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate()
-        is_shown = self._console.is_terminal and not self._console.quiet
-        with Progress(*columns, console=self._console, transient=True, disable=not is_shown) as progress:
-            task = progress.add_task(what, total=total)
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            task = progress.add_task(what, total=total or None)
             yield lambda more: progress.advance(task, more)
+
+    def _lines(self, what: str, total: int) -> Callable[[int], None]:
+        done, began = 0, time.monotonic()
+        said_at = began
+
+        def tick(more: int) -> None:
+            nonlocal done, said_at
+            done += more
+            now = time.monotonic()
+            if now - said_at > _LINE_EVERY_S:
+                said_at = now
+                of = f" of {total:,}" if total else ""
+                self.say(f"{what}: {done:,}{of}, {done / (now - began):,.0f} a second")
+
+        return tick

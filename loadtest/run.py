@@ -127,6 +127,7 @@ class Run:
         return found
 
     async def _check_namespace(self, resource: Resource) -> None:
+        """Raises KubeError for a namespace that does not exist: before anything is created."""
         if resource.namespaced:
             with contextlib.suppress(Forbidden):  # it may be there all the same
                 await self._client.get(NAMESPACES, self.target.namespace, type=bytes)

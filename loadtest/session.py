@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import os
 import platform
 import sys
 import tempfile
@@ -193,15 +192,18 @@ def _report(session: Session, run: Run, found: Found, surroundings: dict[str, An
 
 def _write(out: Path, report: dict[str, Any]) -> None:
     """The report's files; a full disk leaves the verdict on the terminal."""
-    try:
-        (out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-        (out / "report.html").write_text(page(report, draw(report["series"], report["actions"])))
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        where = error.filename or out
-        sys.stderr.write(f"error: {where}: {os.strerror(error.errno)}; the report is not complete\n")
-        report["passed"] = False
+    texts = {
+        "report.json": json.dumps(report, indent=1) + "\n",
+        "report.html": page(report, draw(report["series"], report["actions"])),
+    }
+    for name, text in texts.items():
+        try:
+            (out / name).write_text(text)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            sys.stderr.write(f"error: {out / name}: {error.strerror}; the report is not complete\n")
+            report["passed"] = False
 
 
 async def _versions(client: Client) -> dict[str, str]:

@@ -13,7 +13,7 @@ from loadtest.inputs.slo import Line, has_passed
 from loadtest.observing.observer import Observer, Wait
 from loadtest.observing.sampler import Sampler
 from loadtest.quantiles import percentile
-from loadtest.reporting.figures import api_rows, request_rows, wait_rows
+from loadtest.reporting.figures import api_codes, api_rows, request_rows, wait_rows
 from loadtest.run import Found, RunOptions
 
 
@@ -49,6 +49,7 @@ def document(
         "waits": wait_rows(observer.waits),
         "requests": request_rows(found.requests),
         "api_server": api_rows(found),
+        "api_server_codes": api_codes(found),
         "api_server_reason": found.api_reason,
         "processes": [msgspec.to_builtins(peak) for peak in sampler.peaks()],
         "actions": [msgspec.to_builtins(happened) for happened in found.happened],

@@ -92,6 +92,11 @@ def api_rows(found: Found) -> dict[str, dict[str, float]]:
     }
 
 
+def api_codes(found: Found) -> dict[str, int]:
+    """Answers of the API server by status code, as it counted them during the load."""
+    return found.api[1].codes_since(found.api[0]) if found.api is not None else {}
+
+
 def _wait(name: str, found: Found, waits: Sequence[Wait], changes_spec: bool) -> Measured:
     if name != "assigned" and not found.measures_ready:
         kind = found.resource.kind
@@ -111,7 +116,7 @@ def _wait(name: str, found: Found, waits: Sequence[Wait], changes_spec: bool) ->
 def _histogram(buckets: Buckets) -> Measured:
     value = bucket_quantile(buckets, _P99)
     if math.isnan(value):
-        return Measured(None, reason="the replicas' metrics show none")
+        return Measured(None, reason="no replica's metrics were read, or they count none")
     return Measured(value, observations(buckets))
 
 

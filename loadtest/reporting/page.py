@@ -90,7 +90,8 @@ def _cell(name: str, value: float) -> str:
 
 def _api(report: Mapping[str, Any]) -> str:
     if report["api_server"]:
-        return _rows(report["api_server"])
+        codes = ", ".join(f"{code}: {count:,}" for code, count in report["api_server_codes"].items() if count)
+        return _rows(report["api_server"]) + f"<p>Answers by status: {escape(codes)}.</p>"
     return f"<p>Not measured: {escape(report['api_server_reason'])}.</p>"
 
 

@@ -93,6 +93,7 @@ class DeployedFleet:
                 f"give the template of one of {', '.join(ring.mains)}, or name another --ring",
             )
         await self._check_rights(client, resource)
+        await read_lives(client, ring)  # the audit at the end needs the right
         return resource
 
     async def _check_rights(self, client: Client, resource: Resource) -> None:

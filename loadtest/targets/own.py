@@ -36,8 +36,8 @@ from shard_controller.target import load_controller
 _EMBEDDED_LEASE_S: Final = 5
 _REAL_LEASE_S: Final = 10
 """A busy machine must not lose Leases by itself."""
-_HOLD_S: Final = 60
-"""How long a member's place is kept for its next process: a restart moves nothing."""
+_HOLD_S: Final = 10
+"""How long a member's place is kept for its next process: a restart moves nothing, a loss soon does."""
 _SCRAPE_S: Final = 5.0
 _NAMED: Final = 5
 _ACCOUNT: Final = "load"
@@ -109,7 +109,7 @@ class OwnFleet:
         try:
             return await self._act(action)
         except (NotConvergedError, ReplicaFailedError, TimeoutError) as error:
-            raise ActionFailed(f"{action.do}: {error}") from error
+            raise ActionFailed(f"{action.do}: {str(error) or 'it took too long'}") from error
 
     async def _act(self, action: Action) -> str:
         fleet = self.fleet
@@ -121,8 +121,7 @@ class OwnFleet:
                 await fleet.leave(name)
                 return f"{name} left"
             case "roll":
-                await fleet.roll()
-                return "every replica was restarted"
+                return await self._roll()
             case "kill":
                 name = self._choose(action)
                 await fleet.kill(name, again=True)
@@ -138,6 +137,19 @@ class OwnFleet:
                 return f"the API server was away for {action.for_s:g} s"
             case other:
                 raise ActionFailed(f"{other} is no action of an own fleet")
+
+    async def _roll(self) -> str:
+        """Restart each replica in turn; one that leaves meanwhile is left out."""
+        rolled = []
+        for name in self._running():
+            try:
+                await self.fleet.restart(name)
+            except (NotConvergedError, TimeoutError):
+                if self.fleet.members[name].is_wanted:
+                    raise
+            else:
+                rolled.append(name)
+        return f"{', '.join(rolled)} were restarted in turn"
 
     async def _freeze(self, name: str, for_s: float) -> str:
         process = self.fleet.freeze(name)

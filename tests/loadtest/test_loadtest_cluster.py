@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from devcluster.embedded import embedded_plane
+from devcluster.embedded import EmbeddedPlane, embedded_plane
+from devcluster.embedded.faults import Fault
 from loadtest.inputs.template import RUN_LABEL
 from ringleader.testing.commands import WEBSITES, FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180), pytest.mark.asyncio(l
 SLO = "assigned: 10s\nready: 20s\nfailures: 1%\nunowned: 0\noverlaps: 0\n"
 RUN = re.compile(r"^run ([0-9a-f]{8}):", re.MULTILINE)
 PATIENCE_S = 60.0
+USER = "admin"
+"""The load's account: that of the plane's kubeconfig."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -90,7 +93,7 @@ async def names(fleet: Fleet, run: str = "") -> list[str]:
 
 async def wait_gone(fleet: Fleet, run: str) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while await names(fleet, run):
+        while await names(fleet, run):  # noqa: ASYNC110 - another process deletes them
             await asyncio.sleep(0.2)
 
 
@@ -111,6 +114,29 @@ async def test_a_run_measures_the_fleet_that_is_there_and_removes_its_objects_on
         "achieved": True,
     }
     assert await names(fleet) == ["theirs"]
+
+
+async def test_requests_that_the_server_puts_off_are_sent_again_and_counted_apart(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    command = await load(fleet, tmp_path, "8s")
+    await command.wait_says("load began")
+    assert isinstance(fleet.plane, EmbeddedPlane)
+    throttled = Fault(
+        what="error",
+        user=USER,
+        verb="patch",
+        resource="websites.example.com",
+        code=429,
+        count=5,
+        retry_after_s=1,
+    )
+    await fleet.plane.faults.add(throttled)
+    code, out = await command.wait()
+    assert code == 0, command.said
+    report: dict[str, Any] = json.loads(out)
+    assert report["requests"]["update (429)"]["requests"] == 5
+    assert report["requests"]["update"]["failures"] == 0
 
 
 async def test_ctrl_c_in_the_middle_of_the_load_removes_the_objects(fleet: Fleet, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_generate_name_begins_the_names_too() -> None:
 
 @pytest.mark.parametrize("name", ["", "Site", "-", "x" * 25, 5])
 def test_a_name_that_cannot_begin_others_is_refused(name: object) -> None:
-    with pytest.raises(InputError, match="metadata.name"):
+    with pytest.raises(InputError, match=r"metadata\.name"):
         Template({**WEBSITE, "metadata": {"name": name}}, where="t.yaml")
 
 
