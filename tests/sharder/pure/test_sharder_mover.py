@@ -6,6 +6,7 @@ The real mover, planner and ring; a roster and a server that do what the test sa
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
@@ -147,8 +148,9 @@ class Ring(SitesDuty):
 
 
 @asynccontextmanager
-async def moving(roster: Roster) -> AsyncIterator[Ring]:
+async def moving(roster: Roster, *, pace: Pace | None = None) -> AsyncIterator[Ring]:
     ring = Ring(roster)
+    ring.spec = dataclasses.replace(ring.spec, pace=pace)
     running = asyncio.create_task(ring.mover.run())
     yield ring
     running.cancel()
@@ -313,6 +315,31 @@ async def test_a_new_object_goes_before_a_backlog() -> None:
         await asyncio.sleep(0.5)
         [sent] = [sent for sent in ring.objects.sent if sent.name == "new"]
         assert sent.at - asked_at <= HURRIED_S + READ_S + 0.021
+
+
+@pytest.mark.parametrize(
+    ("lane", "asked", "pace"),
+    [
+        (Lane.NEW, None, Pace.URGENT),
+        (Lane.ORPHANED, None, Pace.URGENT),
+        (Lane.BACKLOG, None, Pace.BACKGROUND),
+        (Lane.NEW, Pace.NORMAL, Pace.NORMAL),
+        (Lane.BACKLOG, Pace.URGENT, Pace.URGENT),
+    ],
+)
+async def test_objects_without_a_worker_are_urgent_a_backlog_is_polite_unless_the_ring_says_otherwise(
+    lane: Lane, asked: Pace | None, pace: Pace
+) -> None:
+    async with moving(Roster(TWO, "a-1", "b-1"), pace=asked) as ring:
+        ring.objects.takes_s = 0.1
+        for number in range(20):
+            meta = ring.objects.put(make_meta(f"site-{number}"))
+            work = WorkKey(WEBSITES.group_resource, meta.key)
+            ring.waiting.put(work, meta, at=ring.clock.now(), lane=lane)
+            ring.mover.look_at(work)
+        await asyncio.sleep(0.1)
+        assert ring.limiter.in_flight == ring.limiter.allowed(pace)
+    assert ring.limiter.allowed(Pace.URGENT) > ring.limiter.allowed(Pace.NORMAL)
 
 
 async def test_nothing_is_read_while_nothing_is_to_be_written() -> None:

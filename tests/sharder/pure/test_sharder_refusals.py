@@ -135,6 +135,17 @@ async def test_a_policy_that_denies_one_object_is_no_missing_right_of_its_resour
     assert await other.write(Assign("a-1")) is Outcome.DONE
 
 
+async def test_what_has_a_worker_is_moved_at_the_polite_pace() -> None:
+    writing = Writing(make_meta("x"))
+    limiter = writing.writer.limiter
+    for _ in range(limiter.allowed(Pace.BACKGROUND)):
+        await limiter.enter(Pace.BACKGROUND)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(60):
+            await writing.write(Assign("a-1"))
+    assert limiter.in_flight < limiter.allowed(Pace.URGENT)
+
+
 async def test_patches_of_one_resource_that_fail_push_the_limit_of_all_writes_back_once() -> None:
     writing = Writing(make_meta("x"))
     first = writing.writer.limiter.allowed(Pace.URGENT)
