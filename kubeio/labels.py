@@ -63,6 +63,7 @@ class RingKeys:
         "hold",
         "member",
         "member_hash",
+        "objects",
         "pod_uid",
         "process",
         "protocol",
@@ -99,6 +100,7 @@ class RingKeys:
         self.duration = f"{domain}/duration-seconds"
         self.synced = f"{domain}/synced"
         self.resources = f"{domain}/resources"
+        self.objects = f"{domain}/objects"
 
 
 @lru_cache(maxsize=64)

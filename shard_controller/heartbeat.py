@@ -41,6 +41,10 @@ _REMEMBERED = 1000
 """Renewals without an answer: attempts are a fifteenth of a duration apart, and none arrives after a minute."""
 
 
+Marks = Callable[[], Mapping[str, str]]
+"""Annotations of the Lease, as they are at each renewal."""
+
+
 class LeaseSwaps(Protocol):
     """The part of `kubeio.leases.lease.Leases` that a heartbeat needs."""
 
@@ -74,7 +78,7 @@ class Heartbeat:
         self._on_phase = on_phase
         self._phase = Phase.HELD
         self._is_failing = False
-        self._marks: dict[str, str] = {}
+        self._marks: Marks = dict
         self._announced = asyncio.Event()
         self._sent = deque([lease.spec.renew_time], maxlen=_REMEMBERED)  # since the last success
 
@@ -85,9 +89,9 @@ class Heartbeat:
             group.create_task(self._watch_for_ever(), name="lease watch")
         raise AssertionError("the loops of a heartbeat do not return")
 
-    def announce(self, marks: Mapping[str, str]) -> None:
-        """Renew at once; from then on the Lease carries annotations *marks*."""
-        self._marks |= marks
+    def announce(self, marks: Marks) -> None:
+        """Renew at once; from then on each renewal writes the annotations that *marks* returns."""
+        self._marks = marks
         self._announced.set()
 
     async def _renew_for_ever(self) -> Never:
@@ -105,7 +109,7 @@ class Heartbeat:
         sent_at = self._clock.now()
         wanted = msgspec.structs.replace(self.lease.spec, renew_time=micro_time(self._clock.wall()))
         self._sent.append(wanted.renew_time)
-        marked = self.lease.metadata.annotations | self._marks
+        marked = {**self.lease.metadata.annotations, **self._marks()}
         meta = msgspec.structs.replace(self.lease.metadata, annotations=marked)
         renewed = msgspec.structs.replace(self.lease, metadata=meta, spec=wanted)
         try:
@@ -212,11 +216,11 @@ class HeartbeatThread:
         self._thread.start()
         self._ready.wait()
 
-    def announce(self, marks: Mapping[str, str]) -> None:
-        """Renew at once, and mark the Lease with annotations *marks* from then on. Called from the main thread."""
+    def announce(self, marks: Marks) -> None:
+        """Renew at once; each renewal from then on calls *marks*, on the heartbeat's thread, for its annotations."""
         if self._loop is not None and self._heartbeat is not None:
             with contextlib.suppress(RuntimeError):  # the thread has ended by itself
-                self._loop.call_soon_threadsafe(self._heartbeat.announce, dict(marks))
+                self._loop.call_soon_threadsafe(self._heartbeat.announce, marks)
 
     def stop(self, *, release: bool) -> None:
         """End the renewals and, if asked, give the Lease back; blocks until that is answered or timed out."""

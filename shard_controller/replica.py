@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from kubeio.access.cluster import Cluster
 from kubeio.clock import Clock
 from kubeio.errors import InputError, KubeError
+from kubeio.leases.counts import write_counts
 from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.program.door import Door
@@ -201,6 +202,10 @@ class Replica:
         )
         evidence = Evidence(leases, keys)
 
+        def marks() -> dict[str, str]:
+            counts = {kind.resource.group_resource: len(kind.store) for kind in cache}
+            return {keys.synced: "true", keys.objects: write_counts(counts)}
+
         def guard(writer: Writer) -> Guard:
             handover = Handover(cache, writer, evidence, keys=keys, shard=born.name, metrics=self._metrics)
             return RingGuard(handover, gate, keys=keys, shard=born.name)
@@ -223,7 +228,7 @@ class Replica:
         try:
             polled = "" if self._settings.ring_file else keys.ring
             may_release = await self._run_engine(
-                way, workers, polled_ring=polled, on_synced=lambda: heartbeat.announce({keys.synced: "true"})
+                way, workers, polled_ring=polled, on_synced=lambda: heartbeat.announce(marks)
             )
         finally:
             # after a failure too: every task has ended by now, so only lost answers can stand against it

@@ -80,6 +80,24 @@ async def test_a_healthy_object_is_told_so_by_its_owner_too(fleet: Fleet) -> Non
     assert "leads (Lease ringleader-fleet/ringleader-sharder" in told["sharder"]
 
 
+async def test_status_says_without_a_list_what_a_list_shows(fleet: Fleet) -> None:
+    """Replicas report with each renewal: a third of 4 s at most."""
+
+    async def seen(*flags: str) -> tuple[dict[str, int], dict[str, Any]]:
+        code, out, err = await run(fleet, "status", "-o", "json", *flags)
+        assert code == 0, err
+        (ring,) = json.loads(out)["rings"]
+        return {each["shard"]: each["objects"] for each in ring["members"]}, ring
+
+    counted, listed = await seen("--count")
+    assert (listed["objects"], listed["reportedSecondsAgo"]) == (20, None)
+    async with asyncio.timeout(10):
+        while (told := await seen())[0] != counted:  # noqa: ASYNC110 - a renewal of another process
+            await asyncio.sleep(0.5)
+    assert (told[1]["objects"], told[1]["unowned"], told[1]["misplaced"]) == (20, 0, 0)
+    assert 0 <= told[1]["reportedSecondsAgo"] < fleet.spec.lease_s
+
+
 async def test_the_port_of_another_replica_is_noticed(fleet: Fleet) -> None:
     name = sorted(await fleet.owners())[0]
     member = await owner_of(fleet, name)

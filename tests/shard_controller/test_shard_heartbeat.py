@@ -230,7 +230,7 @@ async def test_what_is_announced_is_in_the_lease_at_once_and_stays_there() -> No
     loop = asyncio.get_running_loop()
 
     def announce() -> None:
-        loop.call_later(1, life.heartbeat.announce, {"synced": "true"})
+        loop.call_later(1, life.heartbeat.announce, lambda: {"synced": "true"})
         loop.call_later(2, life.leases.edit)
 
     assert await life.run(announce, for_s=12) is None
@@ -239,13 +239,29 @@ async def test_what_is_announced_is_in_the_lease_at_once_and_stays_there() -> No
     assert life.leases.lease.metadata.annotations == {"synced": "true"}
 
 
+async def test_each_renewal_writes_what_is_so_at_that_moment() -> None:
+    life = Life()
+    loop = asyncio.get_running_loop()
+    counts = {"objects": "websites=1"}
+
+    def announce() -> None:
+        loop.call_later(1, life.heartbeat.announce, lambda: counts)
+        loop.call_later(2, counts.update, {"objects": "websites=2"})
+
+    assert await life.run(announce, for_s=4) is None
+    assert life.leases.lease is not None
+    assert life.leases.lease.metadata.annotations == {"objects": "websites=1"}
+    assert await life.run(lambda: None, for_s=4) is None
+    assert life.leases.lease.metadata.annotations == {"objects": "websites=2"}
+
+
 async def test_what_was_announced_in_an_outage_is_written_after_it() -> None:
     life = Life()
     life.leases.is_down = True
     loop = asyncio.get_running_loop()
 
     def announce() -> None:
-        loop.call_later(1, life.heartbeat.announce, {"synced": "true"})
+        loop.call_later(1, life.heartbeat.announce, lambda: {"synced": "true"})
         loop.call_later(7, setattr, life.leases, "is_down", False)
 
     assert await life.run(announce, for_s=9) is None

@@ -100,6 +100,11 @@ class Following:
     ) -> None:
         await self.watches.close()
 
+    @property
+    def objects_read(self) -> int:
+        """Objects that were listed so far."""
+        return self.watches.objects
+
     async def look(self, *, up_to_date: bool = False) -> list[RingPicture]:
         """The rings as they are now; the first time, once every object was seen.
 

@@ -47,6 +47,8 @@ class RingPicture(msgspec.Struct, rename="camel"):
     """The ring is being deleted: what has an owner is given up."""
     to_release: int = 0
     """Objects that still carry the label of a ring that is being deleted."""
+    released: int = 0
+    """Objects given up since the present sharder began to give up the ring."""
     converged_at: str | None = None
     """When everything was last found at its place, and how long after the change that disturbed it."""
     converged_after_seconds: float | None = None
@@ -55,6 +57,8 @@ class RingPicture(msgspec.Struct, rename="camel"):
     seconds_left: float | None = None
     age_seconds: float = 0.0
     """How long ago it was so: what a busy API server tells comes late."""
+    reported_seconds_ago: float | None = None
+    """Objects are what the sharder and the replicas report; the oldest report has this age. None: they were listed."""
     warning: str = ""
     """That no sharder leads: what is shown is then only as true as it was when one did."""
 
@@ -117,6 +121,7 @@ def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:
         paused=ring.spec.paused,
         releasing=releasing,
         to_release=total - count.owners[""] if releasing else 0,
+        released=int(ring.status.get("released") or 0) if releasing else 0,
         **_last_convergence(ring),
     )
 

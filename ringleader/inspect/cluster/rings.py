@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys
+from kubeio.leases.counts import read_counts
 from kubeio.models import Lease, Meta
 from ring import HashRing
 from sharder.membership.lives import watched_kinds
@@ -110,6 +111,8 @@ class Life:
 
     is_held: bool = False
     """Whether its Lease is held by itself: neither released nor taken."""
+    objects: Mapping[str, int] | None = None
+    """Its objects by resource, as it counted them at its last renewal; None: its Lease does not say."""
 
     def works(self, kind: str) -> bool:
         """Whether it watches objects of *kind*, a main resource or a controlled one; empty: of any."""
@@ -153,7 +156,16 @@ def _life(keys: RingKeys, lease: Lease, now: datetime) -> Life:
         field_manager=lease.metadata.annotations.get(keys.field_manager, ""),
         duration_s=float(lease.spec.lease_duration_seconds or DEFAULT_DURATION_S),
         resources=watched_kinds(lease.metadata.annotations.get(keys.resources, "")),
+        objects=_counts(keys, lease),
     )
+
+
+def _counts(keys: RingKeys, lease: Lease) -> Mapping[str, int] | None:
+    """What the shard counted; nothing before its caches are full: no object has its name yet."""
+    marks = lease.metadata.annotations
+    if keys.objects in marks:
+        return read_counts(marks[keys.objects])
+    return None if _works(keys, lease) else {}
 
 
 def _works(keys: RingKeys, lease: Lease) -> bool:

@@ -52,6 +52,9 @@ def status(
     interval: Annotated[
         str, typer.Option("--interval", metavar="TIME", help="With -w: time between two looks, at least.")
     ] = "2s",
+    count: Annotated[
+        bool, typer.Option("--count", help="List the objects, instead of what the replicas report.")
+    ] = False,
     output: Output = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -65,6 +68,7 @@ def status(
         ring=ring,
         form=output,
         is_watching=watch,
+        is_counting=count,
         interval_s=duration_s("--interval", interval),
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from kubeio.clock import SystemClock
 from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.picture import RingPicture
 from ringleader.inspect.cluster.reading import named_ring, read_rings
+from ringleader.inspect.cluster.reported import NotReported, Reports
 from ringleader.inspect.status.layout import Screen, member_table, ring_table, status_lines
 from ringleader.inspect.status.pace import Paces
 from ringleader.options import Connection, connected
@@ -28,6 +30,8 @@ __all__ = ["member_table", "ring_table", "run_status"]
 
 APART_S: Final = 2.0
 """Between the list and the look that an estimate takes, at least."""
+REPORTS_APART_S: Final = 1.0
+"""Between two reads of what the sharder reports: it writes the ring's status once a second."""
 TOLD_EVERY_S: Final = 0.2
 
 
@@ -37,18 +41,19 @@ def run_status(
     ring: str | None,
     form: Form | None,
     is_watching: bool = False,
+    is_counting: bool = False,
     interval_s: float = 2.0,
 ) -> int:
-    """The command."""
+    """The command. With *is_counting* objects are listed, else they are what the replicas report."""
     if is_watching:
         from ringleader.inspect.status.watch import run_watch
 
-        return run_watch(where, ring=ring, form=form, interval_s=interval_s)
+        return run_watch(where, ring=ring, form=form, is_counting=is_counting, interval_s=interval_s)
     if form is Form.NAME:
         for name in connected(where, lambda client, _: _names(client, ring, timeout_s=where.timeout_s)):
             print_line(f"controllerring.ringleader.dev/{name}")
         return 0
-    looks = connected(where, lambda client, _: look_with_pace(client, ring, timeout_s=where.timeout_s))
+    looks = connected(where, lambda client, _: _look(client, ring, is_counting, timeout_s=where.timeout_s))
     match form:
         case Form.JSON | Form.YAML:
             print_document({"rings": looks}, form=form)
@@ -63,6 +68,43 @@ def run_status(
 async def _names(client: Client, name: str | None, *, timeout_s: float) -> list[str]:
     rings = await read_rings(client, timeout_s=timeout_s)
     return [ring.name for ring in rings] if name is None else [named_ring(rings, name).name]
+
+
+async def _look(
+    client: Client, name: str | None, is_counting: bool, *, timeout_s: float
+) -> Sequence[RingPicture]:
+    """What is reported; what a list shows if that is asked for, or if a replica does not report."""
+    if not is_counting:
+        with suppress(NotReported):
+            return await look_at_reports(client, name, timeout_s=timeout_s)
+    return await look_with_pace(client, name, timeout_s=timeout_s)
+
+
+async def look_at_reports(client: Client, name: str | None, *, timeout_s: float) -> Sequence[RingPicture]:
+    """What sharder and replicas report; a second look a second later gives the pace, if something is to do.
+
+    Raises: NotReported, InputError for an unknown ring, KubeError.
+    """
+    clock, reports = SystemClock(), Reports(client, name, timeout_s=timeout_s)
+    before, began = await reports.look(), clock.now()
+    if not any(shown.to_do for shown in before):
+        return before
+    await asyncio.sleep(REPORTS_APART_S)
+    after, took_s = await reports.look(), clock.now() - began
+    known = {shown.name: shown for shown in before}
+    return [with_rate(shown, known.get(shown.name), took_s) for shown in after]
+
+
+def with_rate(shown: RingPicture, before: RingPicture | None, took_s: float) -> RingPicture:
+    """*shown* with the pace since *before*, as far as the sharder's own counters tell it: releases, and new owners."""
+    if before is None or (shown.misplaced and not shown.releasing):
+        return shown
+    done = shown.released - before.released if shown.releasing else before.unowned - shown.unowned
+    if done < 0 or not shown.to_do:
+        return shown
+    per_s = done / took_s
+    left_s = shown.to_do / per_s if per_s else None
+    return msgspec.structs.replace(shown, rate_per_second=per_s, seconds_left=left_s)
 
 
 async def look_with_pace(client: Client, name: str | None, *, timeout_s: float) -> Sequence[RingPicture]:

@@ -57,8 +57,7 @@ def status_lines(looks: Sequence[RingPicture], screen: Screen, *, is_wide: bool,
 
 def _in_tables(shown: RingPicture, *, is_wide: bool, now: datetime) -> list[str]:
     lines = [*ring_table(shown).lines(is_wide=is_wide), convergence(shown, now=now)]
-    if late := lateness(shown):
-        lines.append(late)
+    lines += [told for told in (lateness(shown), source(shown)) if told]
     lines += [f"warning: {shown.warning}"] * bool(shown.warning)
     if shown.members:
         lines += ["", *member_table(shown, is_wide=is_wide).lines(is_wide=is_wide)]
@@ -85,7 +84,10 @@ def convergence(shown: RingPicture, *, now: datetime) -> str:
             return f"every object is at its place, but nobody works on {idle:,}: no Lease renewed by {names}"
         last = f"; the last change took {duration(took)}, {age(at)} ago" if took is not None else ""
         return f"converged: every object is at its place{last}"
-    to_do = f"to do: {shown.to_do:,} objects ({shown.unowned:,} unowned, {shown.misplaced:,} misplaced)"
+    about = "" if shown.reported_seconds_ago is None or not shown.misplaced else "about "
+    to_do = (
+        f"to do: {about}{shown.to_do:,} objects ({shown.unowned:,} unowned, {shown.misplaced:,} misplaced)"
+    )
     if shown.paused and not shown.unowned:
         return f"{to_do}; the ring is paused"
     return f"{to_do}{_pace(shown)}"
@@ -96,6 +98,15 @@ def lateness(shown: RingPicture) -> str:
     if shown.age_seconds < LATE_S:
         return ""
     return f"the API server is busy: it was so {age(shown.age_seconds)} ago"
+
+
+def source(shown: RingPicture) -> str:
+    """Who counted the objects, and when; empty if they were listed."""
+    if shown.reported_seconds_ago is None:
+        return ""
+    return (
+        f"objects: as replicas counted them up to {age(shown.reported_seconds_ago)} ago (--count lists them)"
+    )
 
 
 def _releasing(shown: RingPicture) -> str:
@@ -155,8 +166,8 @@ def _narrow(shown: RingPicture, columns: int, *, now: datetime) -> list[str]:
     ]
     lines += [f"in flight {shown.in_flight:,}", f"ready {shown.ready}, balanced {shown.balanced}"]
     lines += wrapped(convergence(shown, now=now), columns)
-    if late := lateness(shown):
-        lines += wrapped(late, columns)
+    for told in filter(None, (lateness(shown), source(shown))):
+        lines += wrapped(told, columns)
     lines += wrapped(f"warning: {shown.warning}", columns) if shown.warning else []
     room = max(columns - _STATE - _NUMBER - _SHARE - 3, 4)
     members = shown_members(shown, is_wide=False)

@@ -1,7 +1,7 @@
 """`ringleader status -w`: the same picture again and again, in its place on a terminal, as blocks of lines elsewhere.
 
 Owns the rhythm and what is said while the cluster does not answer: the last picture stays, with its age, until there is
-a newer one. Objects are listed once and watched from then on: a look costs a few small reads.
+a newer one. A look costs a few small reads: objects are what the replicas report, or are listed once and watched.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kubeio.clock import Clock, SystemClock
 from kubeio.errors import InputError, KubeError
 from kubeio.program.failures import failure
 from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.picture import RingPicture
+from ringleader.inspect.cluster.reported import NotReported, Reports
 from ringleader.inspect.status.layout import Screen, status_lines, wrapped
 from ringleader.inspect.status.pace import Paces
 from ringleader.options import Connection, connected
@@ -66,7 +67,18 @@ class Seen:
         return told + status_lines(self.looks, screen, is_wide=is_wide, now=self.clock.wall())
 
 
-def run_watch(where: Connection, *, ring: str | None, form: Form | None, interval_s: float) -> int:
+class Source(Protocol):
+    """Where pictures come from: `Reports` or `Following`."""
+
+    @property
+    def objects_read(self) -> int: ...
+
+    async def look(self) -> Sequence[RingPicture]: ...
+
+
+def run_watch(
+    where: Connection, *, ring: str | None, form: Form | None, is_counting: bool, interval_s: float
+) -> int:
     """The command; Ctrl-C is its end. The first look must succeed: there is nothing to keep before it."""
     if form not in (None, Form.WIDE, Form.JSON):
         raise InputError("-o", form.value, "is not for -w", "use json (a line for each picture) or wide")
@@ -74,12 +86,14 @@ def run_watch(where: Connection, *, ring: str | None, form: Form | None, interva
     async def watch(client: Client, cluster: Cluster) -> None:
         from kubeio.rest.discovery import Discovery
 
+        reports = Reports(client, ring, timeout_s=where.timeout_s)
         following = Following(client, Discovery(client), ring, timeout_s=where.timeout_s)
-        seen = Seen(SystemClock(), lambda: following.watches.objects)
         with _display(form) as live:
-            show = _shower(live, seen, form)
+            if not is_counting:
+                with suppress(NotReported):
+                    await follow(reports, cluster.server, live, form, interval_s=interval_s)
             async with following:
-                await follow(following, cluster.server, seen, show, interval_s=interval_s)
+                await follow(following, cluster.server, live, form, interval_s=interval_s)
 
     try:
         connected(where, watch)
@@ -89,15 +103,20 @@ def run_watch(where: Connection, *, ring: str | None, form: Form | None, interva
 
 
 async def follow(
-    following: Following, server: str, seen: Seen, show: Callable[[], None], *, interval_s: float
+    source: Source, server: str, live: Live | None, form: Form | None, *, interval_s: float
 ) -> None:
-    """Look and show until cancelled. Raises what the first look raises, and InputError when the ring is gone."""
+    """Look and show until cancelled.
+
+    Raises what the first look raises, InputError when the ring is gone, NotReported.
+    """
+    seen = Seen(SystemClock(), lambda: source.objects_read)
+    show = _shower(live, seen, form)
     ticking = asyncio.create_task(_tick(seen, show), name="redraw")
     try:
         while True:
             began = seen.clock.now()
             try:
-                seen.succeeded(await following.look())
+                seen.succeeded(await source.look())
             except InputError:
                 raise
             except KubeError as error:

@@ -1,0 +1,105 @@
+"""Rings as the sharder and the replicas report them: from the ring's status and the Leases, without a list of objects.
+
+Owns what can be said so. A replica writes its number of objects into its Lease with each renewal; the sharder writes
+what waits and what is being handed over into the ring's status within a second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kubeio.clock import SystemClock
+from ringleader.inspect.cluster.picture import Count, RingPicture, picture
+from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
+from ringleader.inspect.cluster.sharders import read_sharders
+
+if TYPE_CHECKING:
+    from kubeio.rest.client import Client
+    from ringleader.inspect.cluster.rings import Life, Ring
+
+CONTESTED: Final = "contested"
+"""State of a Lease that was taken while its process may still work, or that the sharder made for a forged name."""
+
+
+class NotReported(Exception):
+    """A live replica of *ring* does not report how many objects it has."""
+
+    def __init__(self, ring: str, shard: str) -> None:
+        self.ring = ring
+        self.shard = shard
+        super().__init__(f"replica {shard} of ring {ring} does not report its objects")
+
+
+class Reports:
+    """The rings of a cluster, or the one called *name*, by a few small reads each time."""
+
+    def __init__(self, client: Client, name: str | None, *, timeout_s: float) -> None:
+        self._client = client
+        self._name = name
+        self._timeout_s = timeout_s
+
+    @property
+    def objects_read(self) -> int:
+        """Objects that were listed so far."""
+        return 0
+
+    async def look(self) -> list[RingPicture]:
+        """The rings as they are reported now. Raises: NotReported, InputError for an unknown ring, KubeError."""
+        rings = await read_rings(self._client, timeout_s=self._timeout_s)
+        wanted = rings if self._name is None else [named_ring(rings, self._name)]
+        found = [reported(ring, await read_lives(self._client, ring)) for ring in wanted]
+        sharders = await read_sharders(self._client, now=SystemClock().wall(), timeout_s=self._timeout_s)
+        return [msgspec.structs.replace(shown, warning=sharders.warning) for shown in found]
+
+
+def reported(ring: Ring, found: Sequence[Life]) -> RingPicture:
+    """*ring* with the counts of its replicas *found*. Raises: NotReported."""
+    rows = ring.status.get("members") or []
+    count = Count()
+    for life in found:
+        if not life.is_live or (life.objects is None and life.state == CONTESTED):
+            continue  # its objects wait for an owner: the sharder counts them
+        if life.objects is None:
+            raise NotReported(ring.name, life.shard)
+        for main in ring.mains:
+            count.add(life.shard, is_leaving=False, main=main, number=life.objects.get(main, 0))
+    count.leaving.update({str(row.get("shard")): int(row.get("inFlight") or 0) for row in rows})
+    owned = count.owners.total()
+    count.add("", is_leaving=False, number=int(ring.status.get("unassigned") or 0))
+    if ring.condition("Balanced") != "True":
+        count.away.update(surplus(count.owners, _shares(rows), count.leaving))
+    shown = picture(ring, found, count)
+    ages = [life.age_s for life in found if life.is_held and life.age_s is not None]
+    return msgspec.structs.replace(
+        shown,
+        objects=owned + shown.released if shown.releasing else shown.objects,
+        reported_seconds_ago=round(max(0.0, *ages), 1) if ages else 0.0,
+    )
+
+
+def surplus(
+    owned: Mapping[str, int], shares: Mapping[str, float], leaving: Mapping[str, int]
+) -> Counter[str]:
+    """How many objects each shard has above its share, or is handing over, if that is more: those have to move.
+
+    *owned* counts objects by shard, those without an owner under an empty name.
+    """
+    total = sum(owned.values())
+    return Counter(
+        {
+            shard: max(round(number - total * shares.get(shard, 0.0)), leaving.get(shard, 0), 0)
+            for shard, number in owned.items()
+            if shard
+        }
+    )
+
+
+def _shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Part of the ring by shard; nothing for a member without a place."""
+    shares = {str(row.get("shard")): float(row.get("share") or 0) for row in rows}
+    total = sum(shares.values())
+    return {shard: share / total for shard, share in shares.items()} if total else {}
