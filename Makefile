@@ -9,7 +9,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance model mutants fuzz wheel-test lock clean bench-guard
+.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance model mutants fuzz wheel-test lock clean bench-guard bench-priority
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,6 +65,9 @@ bench-members: setup ## the sharder beside 1,000 members that renew, on a real A
 
 bench-guard: setup ## the API server's CPU time of a label patch, a Lease renewal and an edit, without and under the guard
 	@$(BIN)/python -m loadtest.bench_guard $(ARGS)
+
+bench-priority: setup ## what the chart's priority levels do for others, on a real API server with few seats: 5 minutes
+	@$(BIN)/python -m loadtest.bench_priority $(ARGS)
 
 bench-runtime: setup ## the runtime at 100,000 objects beside kopf, the kubernetes package and controller-runtime: 40 minutes, needs wrk
 	@$(BIN)/python -m loadtest.runtime_bench $(ARGS)

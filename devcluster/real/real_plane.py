@@ -52,10 +52,12 @@ async def real_plane(
     controller_manager: bool = True,
     audited_groups: Sequence[str] = DEFAULT_GROUPS,
     version: str | None = None,
+    apiserver_flags: Sequence[str] = (),
 ) -> AsyncIterator[RealPlane]:
     """A running control plane whose files are in *directory*; ended with the block, and with this process.
 
-    Its processes die with the thread that runs this. Nothing is built here: see `ensure_binaries`.
+    kube-apiserver gets *apiserver_flags* after its own. The processes die with the thread that runs this. Nothing is
+    built here: see `ensure_binaries`.
 
     Raises: BinariesMissing if etcd or kube-apiserver is nowhere; PlaneFailed with the end of a server's log.
     """
@@ -65,6 +67,7 @@ async def real_plane(
         directory,
         binaries=binaries,
         audited_groups=audited_groups if audit else None,
+        apiserver_flags=apiserver_flags,
     )
     try:
         await plane.start()
@@ -77,11 +80,17 @@ class RealPlane:
     """etcd, kube-apiserver and kube-controller-manager on loopback. Keeps the promises of `ControlPlane`."""
 
     def __init__(
-        self, directory: Path, *, binaries: dict[str, Path], audited_groups: Sequence[str] | None
+        self,
+        directory: Path,
+        *,
+        binaries: dict[str, Path],
+        audited_groups: Sequence[str] | None,
+        apiserver_flags: Sequence[str] = (),
     ) -> None:
         self._layout = Layout(directory)
         self._binaries = binaries
         self._audited_groups = audited_groups
+        self._apiserver_flags = apiserver_flags
         self._serving_authority = Authority()
         self._client_authority = Authority()
         self._admin_token = secrets.token_urlsafe(32)
@@ -214,6 +223,7 @@ class RealPlane:
                 port=self._port,
                 etcd_port=self._etcd_port,
                 audit=self._audited_groups is not None,
+                flags=self._apiserver_flags,
             ),
             name="kube-apiserver",
         )

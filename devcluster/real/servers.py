@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +59,9 @@ def etcd_command(binary: Path, layout: Layout, *, port: int) -> list[str]:
     ]
 
 
-def apiserver_command(binary: Path, layout: Layout, *, port: int, etcd_port: int, audit: bool) -> list[str]:
+def apiserver_command(
+    binary: Path, layout: Layout, *, port: int, etcd_port: int, audit: bool, flags: Sequence[str] = ()
+) -> list[str]:
     command = [
         str(binary),
         f"--etcd-servers=http://127.0.0.1:{etcd_port}",
@@ -78,6 +81,7 @@ def apiserver_command(binary: Path, layout: Layout, *, port: int, etcd_port: int
         "--disable-admission-plugins=ServiceAccount",  # no kubelet: pods are objects like others
         "--endpoint-reconciler-type=none",
         "--profiling=false",
+        *flags,
     ]
     if audit:
         command += [

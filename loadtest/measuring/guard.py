@@ -6,20 +6,13 @@ Rendered by Helm from the chart itself, so that what is measured is what is inst
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import yaml
-
-from devcluster.real.binaries import ensure_binaries, helm_recipe
 from kubeio.patch import MergePatch
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
-from ringleader.assets import asset
+from loadtest.measuring.chart import SHARDER, rendered
 
 _GROUP: Final = "admissionregistration.k8s.io"
 POLICIES: Final = {
@@ -54,7 +47,9 @@ async def install_guard(
 
     The sharder's ServiceAccount is `sharder` in *namespace*.
     """
-    documents = await asyncio.to_thread(_rendered, ring, namespace, templates)
+    values = {"rings": [ring], "labelGuard": {"mutate": "Always"}, "sharder": SHARDER}
+    names = [f"guard-{name}" for name in templates]
+    documents = await asyncio.to_thread(rendered, values, namespace=namespace, templates=names)
     for document in documents:
         await client.create(POLICIES[document["kind"]], document, type=bytes)
     found = [Binding(document["kind"], document["metadata"]["name"]) for document in documents]
@@ -78,30 +73,3 @@ async def switch_guard(client: Client, bindings: Sequence[Binding], *, is_on: bo
 def order_of_turns(round_number: int) -> tuple[bool, bool]:
     """Whether the guard is on in the first and in the second turn: what drifts meets both alike."""
     return (False, True) if round_number % 2 == 0 else (True, False)
-
-
-def _rendered(ring: Mapping[str, Any], namespace: str, templates: tuple[str, ...]) -> list[dict[str, Any]]:
-    helm = ensure_binaries(["helm"], helm_recipe())["helm"]
-    chart = asset("manifests", "chart")
-    with tempfile.TemporaryDirectory() as home:
-        values = Path(home, "values.yaml")
-        account = {"serviceAccount": {"create": False, "name": "sharder"}}
-        guarded = {"rings": [ring], "labelGuard": {"mutate": "Always"}, "sharder": account}
-        values.write_text(json.dumps(guarded))
-        shown = [f"--show-only=templates/guard-{name}.yaml" for name in templates]
-        done = subprocess.run(
-            [
-                str(helm),
-                "template",
-                "bench",
-                str(chart),
-                f"--namespace={namespace}",
-                f"--values={values}",
-                *shown,
-            ],
-            env={"HOME": home, "KUBECONFIG": "/dev/null"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    return [document for document in yaml.safe_load_all(done.stdout) if document]

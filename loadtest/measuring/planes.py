@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +39,17 @@ class Account:
 
 
 @asynccontextmanager
-async def open_plane(directory: Path, *, is_real: bool) -> AsyncIterator[ControlPlane]:
-    """A control plane without controllers, ended with the block. Raises: BinariesMissing."""
+async def open_plane(
+    directory: Path, *, is_real: bool, apiserver_flags: Sequence[str] = ()
+) -> AsyncIterator[ControlPlane]:
+    """A control plane without controllers, ended with the block. *apiserver_flags*: of a real one.
+
+    Raises: BinariesMissing.
+    """
     if is_real:
         await asyncio.to_thread(ensure_binaries, SERVERS, kubernetes_recipe())
         # no controllers: nothing may work on the server but what is measured
-        async with real_plane(directory, controller_manager=False) as real:
+        async with real_plane(directory, controller_manager=False, apiserver_flags=apiserver_flags) as real:
             yield real
     else:
         async with embedded_plane(directory) as embedded:

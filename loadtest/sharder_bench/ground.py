@@ -6,7 +6,7 @@ Owns their beginning and their end. The accounts of sharder, replicas and wrk ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +74,7 @@ async def open_ground(
     objects: int,
     lease_s: int,
     stand_in_lease_s: int = STAND_IN_LEASE_S,
+    apiserver_flags: Sequence[str] = (),
 ) -> AsyncIterator[Ground]:
     """A control plane with a ring and no shards, ended with the block. Raises: BinariesMissing."""
     spec = FleetSpec(
@@ -89,7 +90,9 @@ async def open_ground(
     )
     clock = SystemClock()
     async with AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(open_plane(directory / "plane", is_real=is_real))
+        plane = await stack.enter_async_context(
+            open_plane(directory / "plane", is_real=is_real, apiserver_flags=apiserver_flags)
+        )
         administrator = await stack.enter_async_context(IndependentClient(plane.kubeconfig))
         await prepare_kinds(administrator, spec=spec)
         await prepare_namespaces(administrator, spec=spec)

@@ -5,7 +5,7 @@ Called by `rounds`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ringleader.doctor.checks import Check, Told, counted, error, some, warning
@@ -15,7 +15,7 @@ RING_CRD: Final = "controllerrings.ringleader.dev"
 RENEW_DAYS: Final = 7.0
 _LEASE_VERBS: Final = ("get", "update")
 _PRIORITIES: Final = ("leader-election", "system", "exempt")
-"""Priority levels in which Lease requests do not queue behind patches."""
+"""Built-in priority levels in which Lease requests do not queue behind patches."""
 
 
 def judge_crd(seen: Seen) -> Iterator[Told]:
@@ -120,17 +120,30 @@ def judge_flow_schemas(seen: Seen) -> Iterator[Told]:
     for role, accounts in sorted(seen.accounts.items()):
         for account in accounts:
             schema = flow_schema_of(account, seen.flow_schemas)
-            level = _level(schema)
-            if level not in _PRIORITIES:
+            if not is_for_leases(_level(schema), seen.flow_schemas):
                 name = schema["metadata"]["name"] if schema else "none"
                 yield warning(
                     f"Lease requests of {role} account {account} share a queue with its other requests: no FlowSchema "
                     "puts them first",
                     about=account,
-                    evidence=[f"they match FlowSchema {name}, priority level {level or 'none'}"],
-                    remedy="install the chart's FlowSchema (flowSchema.enabled, flowSchema.extraServiceAccounts): a "
+                    evidence=[f"they match FlowSchema {name}, priority level {_level(schema) or 'none'}"],
+                    remedy="install the chart's priority levels (priority.enabled, priority.extraServiceAccounts): a "
                     "busy API server then does not look like a dead replica",
                 )
+
+
+def is_for_leases(level: str, schemas: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether Lease requests in the priority level *level* do not queue behind others."""
+    if level in _PRIORITIES:
+        return True
+    resources = [
+        rule.get("resources") or []
+        for schema in schemas
+        if _level(schema) == level
+        for subjects in schema["spec"].get("rules") or []
+        for rule in [*(subjects.get("resourceRules") or []), *(subjects.get("nonResourceRules") or [])]
+    ]
+    return bool(resources) and all(each == ["leases"] for each in resources)
 
 
 def _level(schema: Mapping[str, Any] | None) -> str:
@@ -144,9 +157,17 @@ def flow_schema_of(account: str, schemas: list[dict[str, Any]]) -> dict[str, Any
         return int(schema["spec"].get("matchingPrecedence", 1000)), str(schema["metadata"]["name"])
 
     for schema in sorted(schemas, key=precedence):
-        if any(_is_meant(rule, account) for rule in schema["spec"].get("rules") or []):
+        if not _is_dangling(schema) and any(
+            _is_meant(rule, account) for rule in schema["spec"].get("rules") or []
+        ):
             return schema
     return None
+
+
+def _is_dangling(schema: Mapping[str, Any]) -> bool:
+    """Whether its priority level does not exist: the server then passes it over."""
+    conditions = (schema.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Dangling" and each.get("status") == "True" for each in conditions)
 
 
 def _is_meant(rule: Mapping[str, Any], account: str) -> bool:

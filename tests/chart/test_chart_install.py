@@ -47,6 +47,13 @@ STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")
 FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
+PRIORITY_LEVELS = Resource(
+    "flowcontrol.apiserver.k8s.io",
+    "v1",
+    "prioritylevelconfigurations",
+    "PriorityLevelConfiguration",
+    namespaced=False,
+)
 CRD_NAME = "controllerrings.ringleader.dev"
 KEYS = RingKeys("websites")
 SHARDER: Doc = {"leaseDurationSeconds": 5, "logLevel": "debug"}
@@ -221,21 +228,29 @@ async def test_the_ring_converges_under_the_charts_own_rights(pods: Pods, admin:
     assert {member_of(owner) for owner in owners.values()} == set(MEMBERS)
 
 
-async def test_lease_renewals_have_a_priority_level_of_their_own(plane: RealPlane, pods: Pods) -> None:
-    for account_of in ("ringleader-sharder-a", "websites-0"):
+async def test_leases_and_label_patches_have_priority_levels_of_their_own(
+    plane: RealPlane, pods: Pods, admin: IndependentClient
+) -> None:
+    """Headers of answers name the FlowSchema and the level, by uid. A replica's own lists have none of ours."""
+    uids = {
+        (resource.kind, name): (await admin.get(resource, f"{SYSTEM}-{RELEASE}-{name}"))["metadata"]["uid"]
+        for resource in (FLOW_SCHEMAS, PRIORITY_LEVELS)
+        for name in ("leases", "labels")
+    }
+    for account_of, lists in (("ringleader-sharder-a", "labels"), ("websites-0", "")):
         pod = pods.running[account_of].pod
         name, namespace = pod["spec"]["serviceAccountName"], pod["metadata"]["namespace"]
         kubeconfig = await plane.service_account_kubeconfig(namespace, name)
-        async with (
-            Client(load_cluster(kubeconfig=str(kubeconfig))) as client,
-            IndependentClient(plane.kubeconfig) as admin,
-        ):
-            schema = await admin.get(FLOW_SCHEMAS, "ringleader-leases")
+        async with Client(load_cluster(kubeconfig=str(kubeconfig))) as client:
             leases = await client.request("GET", LEASES.path(namespace=LEASES_OF_RING))
-            others = await client.request("GET", WEBSITES.path(namespace=SITES))
-        assert schema["spec"]["priorityLevelConfiguration"]["name"] == "leader-election"
-        assert leases.headers["x-kubernetes-pf-flowschema-uid"] == schema["metadata"]["uid"]
-        assert others.headers["x-kubernetes-pf-flowschema-uid"] != schema["metadata"]["uid"]
+            websites = await client.request("GET", WEBSITES.path())
+        for answer, level in ((leases, "leases"), (websites, lists)):
+            found = (
+                answer.headers["x-kubernetes-pf-flowschema-uid"],
+                answer.headers["x-kubernetes-pf-prioritylevel-uid"],
+            )
+            ours = uids.get(("FlowSchema", level)), uids.get(("PriorityLevelConfiguration", level))
+            assert found == ours if level else not set(found) & set(uids.values())
 
 
 async def test_no_process_was_ever_refused_for_its_rights(pods: Pods, admin: IndependentClient) -> None:

@@ -69,7 +69,12 @@ EVERYTHING: Doc = {
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "system-cluster-critical",
     },
-    "flowSchema": {"extraServiceAccounts": [{"namespace": "elsewhere", "name": "others"}]},
+    "priority": {
+        "leaseShares": 20,
+        "labelShares": 10,
+        "labelBorrowingPercent": 0,
+        "extraServiceAccounts": [{"namespace": "elsewhere", "name": "others"}],
+    },
     "rings": [{**RING, "keep": False}],
     "controllers": [
         {
@@ -275,6 +280,72 @@ async def test_the_guard_can_warn_or_be_off(renderer: Helm) -> None:
 
 async def test_without_a_server_that_says_so_nothing_is_mended(renderer: Helm) -> None:
     assert not kinds(await renderer.template({"rings": [RING]}), "MutatingAdmissionPolicy")
+
+
+async def test_the_sharders_patches_and_everybodys_leases_have_levels_of_their_own(renderer: Helm) -> None:
+    values = {
+        "rings": [RING],
+        "controllers": [CONTROLLER],
+        "sharder": {"resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}]},
+        "priority": {"extraServiceAccounts": [{"namespace": "elsewhere", "name": "others"}]},
+    }
+    objects = await renderer.template(values, namespace="system")
+    levels = {each["metadata"]["name"] for each in kinds(objects, "PriorityLevelConfiguration")}
+    schemas = {each["metadata"]["name"]: each["spec"] for each in kinds(objects, "FlowSchema")}
+    assert levels == schemas.keys() == {"system-ringleader-leases", "system-ringleader-labels"}
+    for name, schema in schemas.items():
+        assert schema["priorityLevelConfiguration"]["name"] == name
+    subjects = {
+        name: {tuple(subject["serviceAccount"].values()) for subject in schema["rules"][0]["subjects"]}
+        for name, schema in schemas.items()
+    }
+    assert subjects == {
+        "system-ringleader-leases": {
+            ("ringleader-sharder", "system"),
+            ("websites", "system"),
+            ("others", "elsewhere"),
+        },
+        "system-ringleader-labels": {("ringleader-sharder", "system")},
+    }
+    patched = {
+        (group, resource)
+        for rule in schemas["system-ringleader-labels"]["rules"][0]["resourceRules"]
+        for group, resource in itertools.product(rule["apiGroups"], rule["resources"])
+        if "patch" in rule["verbs"]
+    }
+    assert patched == {("example.com", "websites"), ("", "configmaps"), ("apps", "deployments")}
+
+
+@pytest.mark.parametrize(("percent", "limit"), [(None, None), (0, 0), (400, 400)])
+async def test_the_level_of_labels_borrows_without_limit_unless_one_is_given(
+    renderer: Helm, percent: int | None, limit: int | None
+) -> None:
+    values = {"rings": [RING], "priority": {"labelBorrowingPercent": percent}}
+    levels = kinds(await renderer.template(values), "PriorityLevelConfiguration")
+    assert [
+        each["spec"]["limited"].get("borrowingLimitPercent")
+        for each in levels
+        if each["metadata"]["name"].endswith("-labels")
+    ] == [limit]
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ({"priority": {"enabled": False}, "rings": [RING]}, []),
+        ({}, ["leases"]),
+        (ONLY_CONTROLLERS, ["leases"]),
+        ({"rings": [RING]}, ["labels", "leases"]),
+    ],
+)
+async def test_a_level_comes_with_those_whose_requests_go_there(
+    renderer: Helm, values: Doc, names: list[str]
+) -> None:
+    objects = await renderer.template(values, namespace="system")
+    for kind in ("PriorityLevelConfiguration", "FlowSchema"):
+        assert sorted(each["metadata"]["name"] for each in kinds(objects, kind)) == [
+            f"system-ringleader-{name}" for name in names
+        ]
 
 
 async def test_who_reaches_the_webhook_can_be_limited(renderer: Helm) -> None:

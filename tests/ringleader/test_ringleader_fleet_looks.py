@@ -98,6 +98,24 @@ async def test_status_says_without_a_list_what_a_list_shows(fleet: Fleet) -> Non
     assert 0 <= told[1]["reportedSecondsAgo"] < fleet.spec.lease_s
 
 
+async def test_status_that_looks_again_and_again_lists_nothing_either(fleet: Fleet) -> None:
+    kubeconfig = await fleet.plane.kubeconfig_for("looker")
+    words = ("status", "-w", "--interval", "1s", "-o", "json", "--kubeconfig", str(kubeconfig))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ringleader", *words), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            looks = [json.loads(await process.stdout.readline()) for _ in range(2)]
+    finally:
+        process.terminate()
+        await process.wait()
+    rings = [look["rings"][0] for look in looks]
+    assert [ring["objects"] for ring in rings] == [20, 20]
+    assert all(ring["reportedSecondsAgo"] is not None for ring in rings)
+
+
 async def test_the_port_of_another_replica_is_noticed(fleet: Fleet) -> None:
     name = sorted(await fleet.owners())[0]
     member = await owner_of(fleet, name)

@@ -14,7 +14,6 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from ringleader.inspect.cluster.picture import RingPicture
 from ringleader.inspect.cluster.reported import NotReported, reported, surplus
 from ringleader.inspect.cluster.rings import Ring, lives
-from ringleader.inspect.status.command import with_rate
 from ringleader.inspect.status.layout import Screen, status_lines
 from tests.sharder.io.ground import KEYS
 
@@ -57,7 +56,7 @@ def lease(
 
 
 def shown(of: Ring, *leases: Lease) -> RingPicture:
-    return reported(of, lives(of, leases, now=NOW))
+    return reported(of, lives(of, leases, now=NOW), now=NOW)
 
 
 def sites(number: int) -> str:
@@ -108,19 +107,16 @@ def test_surplus_is_the_difference_to_the_share_or_what_is_being_handed_over(
     assert surplus(owned, shares, leaving) == away
 
 
-def test_a_ring_that_is_given_up_shows_what_is_left_and_how_quickly_it_goes() -> None:
-    before = shown(ring(deleted=True, balanced=False, released=100), lease(A, sites(400)))
-    after = shown(ring(deleted=True, balanced=False, released=150), lease(A, sites(350)))
-    assert (after.to_do, after.objects) == (350, 500)
-    found = with_rate(after, before, 0.5)
-    assert (found.rate_per_second, found.seconds_left) == (100.0, 3.5)
+def test_a_ring_that_is_given_up_shows_what_is_left_and_its_mean_rate() -> None:
+    """It was deleted an hour before."""
+    found = shown(ring(deleted=True, balanced=False, released=7200), lease(A, sites(350)))
+    assert (found.to_do, found.objects) == (350, 7550)
+    assert (found.rate_per_second, found.seconds_left) == (2.0, 175.0)
 
 
-def test_the_pace_of_assignments_is_the_sharders_own_count() -> None:
-    before, after = (shown(ring(balanced=False, unassigned=n), lease(A, sites(10))) for n in (900, 600))
-    assert with_rate(after, before, 2.0).rate_per_second == 150.0
-    assert with_rate(after, None, 2.0).rate_per_second is None
-    assert with_rate(before, after, 2.0).rate_per_second is None, "more than before: there is no pace"
+def test_a_release_that_has_not_begun_has_no_rate() -> None:
+    found = shown(ring(deleted=True, balanced=False, released=0), lease(A, sites(350)))
+    assert (found.to_do, found.rate_per_second, found.seconds_left) == (350, None, None)
 
 
 @pytest.mark.parametrize("objects", [None, "many", ""])

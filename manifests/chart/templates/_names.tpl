@@ -127,3 +127,12 @@ readinessProbe:
   periodSeconds: 5
   timeoutSeconds: 5
 {{- end }}
+
+{{/* Subjects of a FlowSchema: a list of {namespace, name}. */}}
+{{- define "ringleader.subjects" -}}
+{{- range . }}
+- kind: ServiceAccount
+  serviceAccount:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- end }}

@@ -6,13 +6,16 @@ what waits and what is being handed over into the ring's status within a second.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from kubeio.clock import SystemClock
+from ringleader.inspect.cluster.dates import seconds_since
 from ringleader.inspect.cluster.picture import Count, RingPicture, picture
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.sharders import read_sharders
@@ -49,14 +52,18 @@ class Reports:
 
     async def look(self) -> list[RingPicture]:
         """The rings as they are reported now. Raises: NotReported, InputError for an unknown ring, KubeError."""
-        rings = await read_rings(self._client, timeout_s=self._timeout_s)
+        now = SystemClock().wall()
+        rings, sharders = await asyncio.gather(
+            read_rings(self._client, timeout_s=self._timeout_s),
+            read_sharders(self._client, now=now, timeout_s=self._timeout_s),
+        )
         wanted = rings if self._name is None else [named_ring(rings, self._name)]
-        found = [reported(ring, await read_lives(self._client, ring)) for ring in wanted]
-        sharders = await read_sharders(self._client, now=SystemClock().wall(), timeout_s=self._timeout_s)
+        lives = await asyncio.gather(*(read_lives(self._client, ring) for ring in wanted))
+        found = [reported(ring, each, now=now) for ring, each in zip(wanted, lives, strict=True)]
         return [msgspec.structs.replace(shown, warning=sharders.warning) for shown in found]
 
 
-def reported(ring: Ring, found: Sequence[Life]) -> RingPicture:
+def reported(ring: Ring, found: Sequence[Life], *, now: datetime) -> RingPicture:
     """*ring* with the counts of its replicas *found*. Raises: NotReported."""
     rows = ring.status.get("members") or []
     count = Count()
@@ -78,7 +85,17 @@ def reported(ring: Ring, found: Sequence[Life]) -> RingPicture:
         shown,
         objects=owned + shown.released if shown.releasing else shown.objects,
         reported_seconds_ago=round(max(0.0, *ages), 1) if ages else 0.0,
+        **_release_rate(ring, shown, now),
     )
+
+
+def _release_rate(ring: Ring, shown: RingPicture, now: datetime) -> dict[str, float]:
+    """The mean rate of a release since the ring was deleted, and what is left at that rate; nothing if unknown."""
+    taken_s = seconds_since(ring.metadata.deletion_timestamp, now)
+    if not shown.released or not taken_s or taken_s <= 0:
+        return {}
+    per_s = shown.released / taken_s
+    return {"rate_per_second": per_s, "seconds_left": shown.to_do / per_s}
 
 
 def surplus(

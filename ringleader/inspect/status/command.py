@@ -30,8 +30,6 @@ __all__ = ["member_table", "ring_table", "run_status"]
 
 APART_S: Final = 2.0
 """Between the list and the look that an estimate takes, at least."""
-REPORTS_APART_S: Final = 1.0
-"""Between two reads of what the sharder reports: it writes the ring's status once a second."""
 TOLD_EVERY_S: Final = 0.2
 
 
@@ -76,35 +74,8 @@ async def _look(
     """What is reported; what a list shows if that is asked for, or if a replica does not report."""
     if not is_counting:
         with suppress(NotReported):
-            return await look_at_reports(client, name, timeout_s=timeout_s)
+            return await Reports(client, name, timeout_s=timeout_s).look()
     return await look_with_pace(client, name, timeout_s=timeout_s)
-
-
-async def look_at_reports(client: Client, name: str | None, *, timeout_s: float) -> Sequence[RingPicture]:
-    """What sharder and replicas report; a second look a second later gives the pace, if something is to do.
-
-    Raises: NotReported, InputError for an unknown ring, KubeError.
-    """
-    clock, reports = SystemClock(), Reports(client, name, timeout_s=timeout_s)
-    before, began = await reports.look(), clock.now()
-    if not any(shown.to_do for shown in before):
-        return before
-    await asyncio.sleep(REPORTS_APART_S)
-    after, took_s = await reports.look(), clock.now() - began
-    known = {shown.name: shown for shown in before}
-    return [with_rate(shown, known.get(shown.name), took_s) for shown in after]
-
-
-def with_rate(shown: RingPicture, before: RingPicture | None, took_s: float) -> RingPicture:
-    """*shown* with the pace since *before*, as far as the sharder's own counters tell it: releases, and new owners."""
-    if before is None or (shown.misplaced and not shown.releasing):
-        return shown
-    done = shown.released - before.released if shown.releasing else before.unowned - shown.unowned
-    if done < 0 or not shown.to_do:
-        return shown
-    per_s = done / took_s
-    left_s = shown.to_do / per_s if per_s else None
-    return msgspec.structs.replace(shown, rate_per_second=per_s, seconds_left=left_s)
 
 
 async def look_with_pace(client: Client, name: str | None, *, timeout_s: float) -> Sequence[RingPicture]:

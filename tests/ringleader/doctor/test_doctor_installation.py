@@ -9,7 +9,7 @@ from kubeio.resource import CRDS
 from ringleader.assets import ring_crd
 from ringleader.doctor import leases, sizes
 from ringleader.doctor.checks import Level
-from ringleader.doctor.installation import flow_schema_of
+from ringleader.doctor.installation import flow_schema_of, is_for_leases
 from tests.ringleader.doctor.ward import ONE, SITES, TWO, Ward, found, only
 
 CRD = "controllerrings.ringleader.dev"
@@ -111,6 +111,26 @@ def test_the_flow_schema_of_a_lease_renewal_is_the_first_by_precedence() -> None
     assert flow_schema_of("ada", both) is everything
     reads_only = schema("reads", 50, subject={"kind": "User", "user": {"name": "*"}}, verbs=["get"])
     assert flow_schema_of("ada", [reads_only, everything]) is everything
+
+
+def test_a_flow_schema_whose_priority_level_is_gone_is_passed_over() -> None:
+    everybody = {"kind": "Group", "group": {"name": "system:authenticated"}}
+    chosen = schema("global", 9000, subject=everybody)
+    gone = schema("leases", 100, subject=everybody, resources=["leases"], level="ours")
+    assert flow_schema_of("ada", [chosen, gone]) is gone
+    gone["status"] = {"conditions": [{"type": "Dangling", "status": "True"}]}
+    assert flow_schema_of("ada", [chosen, gone]) is chosen
+
+
+def test_a_level_is_for_leases_if_nothing_else_goes_there() -> None:
+    everybody = {"kind": "User", "user": {"name": "*"}}
+    ours = schema("leases", 100, subject=everybody, resources=["leases"], level="ours")
+    patches = schema("patches", 200, subject=everybody, resources=["websites"], level="ours")
+    assert is_for_leases("ours", [ours])
+    assert not is_for_leases("ours", [ours, patches])
+    assert not is_for_leases("ours", [])
+    assert is_for_leases("leader-election", [])
+    assert not is_for_leases("workload-low", [schema("low", 9000, subject=everybody, level="workload-low")])
 
 
 def schema(name: str, precedence: int, *, subject: object, **rule: object) -> dict[str, object]:

@@ -41,6 +41,13 @@ pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+PRIORITY_LEVELS = Resource(
+    FLOW_SCHEMAS.group,
+    "v1",
+    "prioritylevelconfigurations",
+    "PriorityLevelConfiguration",
+    namespaced=False,
+)
 BINDINGS = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
@@ -100,6 +107,7 @@ async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ward]:
             await ward.furnish()
             await bind(ward, "sharder", ACCOUNTS["sharder"][0], SHARDER_RULES)
             await bind(ward, "shard", ACCOUNTS["shard"][0], SHARD_RULES)
+            await make(ward, PRIORITY_LEVELS, "ringleader-leases", {"spec": priority_level()})
             await make(ward, FLOW_SCHEMAS, "ringleader-leases", {"spec": flow_schema()})
             for name, body in guard().items():
                 await make(ward, POLICIES, name, {"spec": body["policy"]})
@@ -144,6 +152,12 @@ async def bind(ward: Ward, name: str, user: str, rules: list[Doc]) -> None:
     await make(ward, BINDINGS, name, body)
 
 
+def priority_level() -> Doc:
+    queuing = {"queues": 32, "handSize": 4, "queueLengthLimit": 50}
+    limited = {"nominalConcurrencyShares": 10, "limitResponse": {"type": "Queue", "queuing": queuing}}
+    return {"type": "Limited", "limited": limited}
+
+
 def flow_schema() -> Doc:
     """As the chart has it."""
     subjects = [
@@ -157,7 +171,7 @@ def flow_schema() -> Doc:
         "namespaces": ["*"],
     }
     return {
-        "priorityLevelConfiguration": {"name": "leader-election"},
+        "priorityLevelConfiguration": {"name": "ringleader-leases"},
         "matchingPrecedence": 150,
         "rules": [{"subjects": subjects, "resourceRules": [rule]}],
     }
