@@ -165,6 +165,117 @@ def run(
 
 
 @app.command()
+def capacity(
+    *,
+    replicas: Annotated[
+        str, typer.Option("--replicas", metavar="N,N", help="Numbers of replicas, in this order.")
+    ] = "1,2,3",
+    scenario: Annotated[
+        str, typer.Option("--scenario", metavar="SCENARIO", help="What each trial does.")
+    ] = "steady",
+    objects: Annotated[
+        int, typer.Option("--objects", min=1, max=1_000_000, help="Objects that exist before.")
+    ] = 1_000,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0.5, help="Operations per second of one replica to begin with.")
+    ] = 20.0,
+    trial: Annotated[
+        str, typer.Option("--trial", metavar="TIME", help="Length of one trial: 45s, 2m.")
+    ] = "45s",
+    precision: Annotated[
+        str, typer.Option("--precision", metavar="PART", help="How exactly the limit is found: 3%, 10%.")
+    ] = "3%",
+    wait_ms: Annotated[
+        int, typer.Option("--wait-ms", min=0, help="The example's reconciles wait so long, as for a call.")
+    ] = 300,
+    baseline: Annotated[
+        bool, typer.Option("--baseline", help="Measure the same controller with leader election too.")
+    ] = False,
+    plane: Annotated[
+        Literal["embedded", "real"], typer.Option("--plane", help="Control plane of the own fleet.")
+    ] = "embedded",
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Reconciles at a time in each replica of the own fleet.")
+    ] = 8,
+    controller: Annotated[
+        str, typer.Option("--controller", metavar="FILE.py:NAME", help="Controller of the own fleet.")
+    ] = "",
+    template: TemplateFile = None,
+    slo: Annotated[
+        Path | None, typer.Option("--slo", metavar="FILE", help="Service level. Default: see docs.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    ring: Annotated[str, typer.Option("--ring", help="Ring that distributes the objects.")] = "websites",
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path(
+        "build/capacity"
+    ),
+    output: Output = None,
+) -> int:
+    """Find the highest rate that keeps the service level, for each number of replicas.
+
+    Exit codes: 0 each number carries something, 1 one does not, 2 bad input.
+    """
+    from kubeio.program import runtime
+    from loadtest.capacity.capacity import CapacityOptions, run_capacity
+    from loadtest.inputs.replicas import parse_precision, parse_replicas
+    from loadtest.inputs.scenario import read_scenario
+    from loadtest.inputs.slo import read_slo
+    from loadtest.inputs.template import read_template
+    from loadtest.load import LocustOptions
+    from loadtest.session import Session, prepare_folder
+    from loadtest.targets.cluster import ClusterOptions
+    from loadtest.targets.own import OwnOptions
+    from ringleader.testing.commands import WAIT_MS
+
+    numbers, trial_s = parse_replicas(replicas), duration_s("--trial", trial)
+    part = parse_precision(precision)
+    schedule = read_scenario(scenario).schedule(duration_s=trial_s, rate=rate)
+    manifest, limits = read_template(template), read_slo(slo)
+    target: OwnOptions | ClusterOptions
+    if kubeconfig is None and context is None:
+        target = OwnOptions(
+            real=plane == "real",
+            replicas=numbers[0],
+            workers=workers,
+            namespace=namespace or _OWN_NAMESPACE,
+            ring=ring,
+            controller=controller,
+            group=manifest.api_version.rpartition("/")[0],
+            environment={WAIT_MS: str(wait_ms)},
+        )
+        target.refuse_template(manifest)
+    else:
+        target = ClusterOptions(
+            kubeconfig=kubeconfig or "", context=context or "", namespace=namespace or "", ring=ring
+        )
+    prepare_folder(out)
+    session = Session(
+        run=secrets.token_hex(4),
+        target=target,
+        schedule=schedule,
+        template=manifest,
+        limits=limits,
+        objects=objects,
+        locust=LocustOptions(out=out, processes=0, workers=0, web_port=0),
+        template_path=str(template or ""),
+        form=output,
+    )
+    options = CapacityOptions(
+        replicas=numbers,
+        scenario=scenario,
+        trial_s=trial_s,
+        first_per_s=rate,
+        precision=part,
+        reconcile_wait_ms=wait_ms,
+        baseline=baseline,
+    )
+    runtime.configure_logging(format="auto", level="error")
+    return runtime.run(run_capacity(session, options))
+
+
+@app.command()
 def scenarios(*, output: Output = None) -> int:
     """List the built-in scenarios."""
     from loadtest.inputs.scenario import built_in, read_scenario

@@ -99,6 +99,7 @@ class Run:
         self._clock = clock
         self._console = console
         self._observer: Observer | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._waiting: list[Wait] = []
 
     @property
@@ -111,6 +112,14 @@ class Run:
         """The whole run. *removal* is entered before the first object is created, and left after the last use.
 
         Raises: InputError, KubeError, LoadFailed and what keeps the fleet from starting."""
+        async with self.prepared(removal) as found:
+            await self.load(found, self.options.schedule)
+            await self.audit(found)
+        return found
+
+    @asynccontextmanager
+    async def prepared(self, removal: AbstractAsyncContextManager[None]) -> AsyncIterator[Found]:
+        """Objects, observer and a fleet that has every object assigned and ready. Raises: as `run`."""
         options, target = self.options, self.target
         resource = await target.resolve(self._client, options.template)
         await self._check_namespace(resource)
@@ -119,12 +128,16 @@ class Run:
         async with removal:
             await self._fill(objects, found)
             self._observer = await self._new_observer(resource, objects.selector)
-            async with _beside(self._observer.run(), "observer") as watching:
-                await _first(self._observer.listed.wait(), watching)
-                await self._start_fleet(found, watching)
-                await self._load(found, watching)
-                await self._audit(found)
-        return found
+            async with _beside(self._observer.run(), "observer") as self._watching:
+                await _first(self._observer.listed.wait(), self._watching)
+                await self.target.start()
+                await self.wait_worked(found)
+                yield found
+
+    def _check_observer(self) -> None:
+        """Raises: what ended the observer."""
+        if self._watching is not None and self._watching.done():
+            self._watching.result()
 
     async def _check_namespace(self, resource: Resource) -> None:
         """Raises KubeError for a namespace that does not exist: before anything is created."""
@@ -159,15 +172,15 @@ class Run:
 
     # -- the fleet before the load --------------------------------------------------------------------------
 
-    async def _start_fleet(self, found: Found, watching: asyncio.Task[None]) -> None:
-        """Wait until the fleet has every object of before assigned and ready."""
+    async def wait_worked(self, found: Found) -> None:
+        """Wait until the fleet has every object assigned and ready. Raises: LoadFailed when it stands still."""
         observer, began = self.observer, self._clock.now()
-        await self.target.start()
         total = len(observer)
-        with self._console.counting("assigned by the fleet", total) as tick:
-            await self._wait_for(lambda: total - observer.unassigned, total, tick, watching)
-        found.first_assigned_s = self._clock.now() - began
-        await self._wait_says_ready(found, watching)
+        if self.target.shares:
+            with self._console.counting("assigned by the fleet", total) as tick:
+                await self._wait_for(lambda: total - observer.unassigned, total, tick)
+            found.first_assigned_s = self._clock.now() - began
+        await self._wait_says_ready(found)
         if not found.measures_ready:
             self._console.say(
                 f"{found.resource.kind} shows neither status.observedGeneration nor a Ready condition:"
@@ -175,30 +188,25 @@ class Run:
             )
             return
         with self._console.counting("ready", total) as tick:
-            await self._wait_for(lambda: total - observer.unready, total, tick, watching)
+            await self._wait_for(lambda: total - observer.unready, total, tick)
         found.first_ready_s = self._clock.now() - began
-        self._console.say(
-            f"all assigned after {found.first_assigned_s:.1f} s, ready after {found.first_ready_s:.1f} s"
-        )
+        assigned = f"assigned after {found.first_assigned_s:.1f} s, " if found.first_assigned_s else ""
+        self._console.say(f"all {assigned}ready after {found.first_ready_s:.1f} s")
 
-    async def _wait_says_ready(self, found: Found, watching: asyncio.Task[None]) -> None:
+    async def _wait_says_ready(self, found: Found) -> None:
         deadline = self._clock.now() + _SILENT_S
         while not self.observer.says_ready:
-            if watching.done():
-                watching.result()
+            self._check_observer()
             if self._clock.now() > deadline:
                 found.measures_ready = False
                 return
             await asyncio.sleep(_POLL_S)
 
-    async def _wait_for(
-        self, done: Callable[[], int], total: int, tick: Callable[[int], None], watching: asyncio.Task[None]
-    ) -> None:
+    async def _wait_for(self, done: Callable[[], int], total: int, tick: Callable[[int], None]) -> None:
         """Wait until *done* gives *total*. Raises: LoadFailed when it stands still."""
         reached, moved_at = 0, self._clock.now()
         while (now_done := done()) < total:
-            if watching.done():
-                watching.result()
+            self._check_observer()
             if now_done != reached:
                 tick(now_done - reached)
                 reached, moved_at = now_done, self._clock.now()
@@ -212,14 +220,15 @@ class Run:
 
     # -- the load -------------------------------------------------------------------------------------------
 
-    async def _load(self, found: Found, watching: asyncio.Task[None]) -> None:
+    async def load(self, found: Found, schedule: Schedule) -> None:
+        """One load from its first request until the fleet has done what it asked for. Raises: LoadFailed, KubeError."""
         options, resource = self.options, found.resource
         plan = LoadPlan(
             options.run,
             resource.path(namespace=self.target.namespace if resource.namespaced else ""),
             options.template.document(),
             options.objects,
-            options.schedule,
+            schedule,
         )
         api_before, found.api_reason = await read_api_metrics(self._client)
         async with start_locust(plan, options.locust) as locust:
@@ -227,17 +236,17 @@ class Run:
             found.started_at = await locust.wait_started(within_s=600 if options.locust.workers else 60)
             self.observer.start_over()
             await self.sampler.begin()
-            self._console.say(f"load began: {options.schedule.scenario}, {options.schedule.duration_s:g} s")
+            self._console.say(f"load began: {schedule.scenario}, {schedule.duration_s:g} s")
             async with (
                 _beside(self.sampler.run(), "sampler"),
                 _beside(self._forward(locust), "waits"),
                 asyncio.TaskGroup() as actions,
             ):
-                for action in options.schedule.fleet_actions:
+                for action in schedule.fleet_actions:
                     actions.create_task(self._act(action, found), name=action.do)
-                await self._until_load_ends(found, locust, watching)
+                await self._until_load_ends(found, locust, schedule.duration_s)
             found.load_ended_at = self._clock.now()
-            await self._settle(found, watching)
+            await self._settle(found)
             self._forward_once(locust)
             found.requests = await locust.finish()
             found.notices += locust.seen.notices
@@ -245,14 +254,12 @@ class Run:
         if api_before is not None and api_after is not None:
             found.api = api_before, api_after
 
-    async def _until_load_ends(self, found: Found, locust: Locust, watching: asyncio.Task[None]) -> None:
-        duration_s = self.options.schedule.duration_s
+    async def _until_load_ends(self, found: Found, locust: Locust, duration_s: float) -> None:
         with self._console.counting("seconds of load", int(duration_s)) as tick:
             shown = 0
             while (passed_s := self._clock.now() - found.started_at) < duration_s:
                 locust.check()
-                if watching.done():
-                    watching.result()
+                self._check_observer()
                 tick(int(passed_s) - shown)
                 shown = int(passed_s)
                 await asyncio.sleep(_POLL_S)
@@ -269,17 +276,17 @@ class Run:
         happened.ended_s = self._clock.now() - found.started_at
         self._console.say(f"{happened.began_s:.0f} s: {action.do}: {happened.text}")
 
-    async def _settle(self, found: Found, watching: asyncio.Task[None]) -> None:
+    async def _settle(self, found: Found) -> None:
         """Give the fleet time to finish what it was asked for, as long as it makes progress."""
         observer = self.observer
 
         def behind() -> int:
-            return observer.unassigned + (observer.unready if found.measures_ready else 0)
+            unassigned = observer.unassigned if self.target.shares else 0
+            return unassigned + (observer.unready if found.measures_ready else 0)
 
         left, moved_at = behind(), self._clock.now()
         while left and self._clock.now() - moved_at < _SETTLE_S:
-            if watching.done():
-                watching.result()
+            self._check_observer()
             await asyncio.sleep(_POLL_S)
             if (now_left := behind()) != left:
                 left, moved_at = now_left, self._clock.now()
@@ -298,7 +305,7 @@ class Run:
 
     # -- the end --------------------------------------------------------------------------------------------
 
-    async def _audit(self, found: Found) -> None:
+    async def audit(self, found: Found) -> None:
         """Who owns what at the end, by a consistent read of the Leases beside the watch."""
         ring = named_ring(await read_rings(self._client, timeout_s=_RING_TIMEOUT_S), self.target.ring)
         held = {life.shard for life in await read_lives(self._client, ring) if life.is_held}

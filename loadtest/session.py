@@ -11,12 +11,12 @@ import json
 import platform
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -47,6 +47,7 @@ from ringleader.output import Form, Table, print_document, print_line, print_tab
 from ringleader.testing.onlooker import NotConvergedError
 from ringleader.testing.replica import ReplicaFailedError
 
+T = TypeVar("T")
 _MAX_CONNECTIONS: Final = 96
 _EXPECTED: Final = (
     LoadFailed,
@@ -77,29 +78,66 @@ class Session:
 async def run_session(session: Session) -> int:
     """The whole command: 0 if the service level was held, 1 if not, 130 if it was interrupted."""
     console = Console()
-    try:
-        report = await _run(session, console)
-    except asyncio.CancelledError:
-        return INTERRUPTED
-    except InputError:
-        raise
-    except KubeError as error:
-        return _fail(failure(error).message)
-    except _EXPECTED as error:
-        return _fail(str(error))
-    except BaseExceptionGroup as group:
-        found = _first_expected(group)
-        if found is None:
-            raise
-        return _fail(failure(found).message if isinstance(found, KubeError) else str(found))
+    return await reported(_run_and_print(session, console))
+
+
+async def _run_and_print(session: Session, console: Console) -> int:
+    report = await _run(session, console)
     _print(report, session.form)
     console.say(f"report: {session.locust.out / 'report.html'}")
     return 0 if report["passed"] else FAILED
 
 
+async def reported(work: Coroutine[Any, Any, int]) -> int:
+    """The exit code of *work*; what keeps a run from its end is one message. Raises: InputError."""
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return INTERRUPTED
+    except InputError:
+        raise
+    except KubeError as error:
+        return fail(failure(error).message)
+    except _EXPECTED as error:
+        return fail(str(error))
+    except BaseExceptionGroup as group:
+        found = _first_expected(group)
+        if found is None:
+            raise
+        return fail(failure(found).message if isinstance(found, KubeError) else str(found))
+
+
 async def _run(session: Session, console: Console) -> dict[str, Any]:
     machine = read_machine()
-    async with _open(session, console) as target:
+    async with opened(session, console) as opening:
+        run = opening.run
+        found = await named_server(run.run(removal(session, run.target, console)), opening.server)
+        surroundings = {"machine": msgspec.to_builtins(machine), **await opening.surroundings()}
+    if machine.load_before > machine.cores / 2:
+        found.notices.append(
+            f"the machine was busy before the run: load {machine.load_before:g} on {machine.cores} cores"
+        )
+    return _report(session, run, found, surroundings)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A run that may begin: its target is there, its client connected."""
+
+    run: Run
+    server: str
+    client: Client
+
+    async def surroundings(self) -> dict[str, Any]:
+        """For the report: what was loaded, by which command, in which versions."""
+        versions = await read_versions(self.client)
+        return {"target": self.run.target.description, "versions": versions, "command": command_line()}
+
+
+@asynccontextmanager
+async def opened(session: Session, console: Console) -> AsyncIterator[Opening]:
+    """The target of *session* and a run on it; an own fleet is gone when the block ends."""
+    async with open_target(session.run, session.target, console) as target:
         cluster = load_cluster(kubeconfig=target.kubeconfig or None, context=target.context or None)
         options = RunOptions(
             run=session.run,
@@ -112,38 +150,28 @@ async def _run(session: Session, console: Console) -> dict[str, Any]:
             cluster, user_agent="ringleader-loadtest", max_connections=_MAX_CONNECTIONS
         ) as client:
             run = Run(options, target, client, clock=SystemClock(), console=console)
-            found = await _named(run.run(_removed(session, target, console)), cluster.server)
-            versions = await _versions(client)
-        if machine.load_before > machine.cores / 2:
-            found.notices.append(
-                f"the machine was busy before the run: load {machine.load_before:g} on {machine.cores} cores"
-            )
-        surroundings = {
-            "target": target.description,
-            "versions": versions,
-            "machine": msgspec.to_builtins(machine),
-            "command": command_line(),
-        }
-        return _report(session, run, found, surroundings)
+            yield Opening(run, cluster.server, client)
 
 
-async def _named(work: Any, server: str) -> Found:
+async def named_server(work: Coroutine[Any, Any, T], server: str) -> T:
     """*work*; what the API server refuses names the server. Raises: FailedAt."""
     try:
-        found: Found = await work
+        return await work
     except InputError:
         raise
     except KubeError as error:
         raise FailedAt(error, server) from error
-    return found
 
 
 @asynccontextmanager
-async def _open(session: Session, console: Console) -> AsyncIterator[Target]:
-    match session.target:
+async def open_target(
+    run: str, options: OwnOptions | ClusterOptions, console: Console
+) -> AsyncIterator[Target]:
+    """The fleet that *options* describe. Raises: InputError, PlaneFailed."""
+    match options:
         case OwnOptions() as own:
             plane = "a real control plane" if own.real else "an embedded control plane"
-            console.say(f"run {session.run}: starting {plane}, 2 sharders and {own.replicas} replicas")
+            console.say(f"run {run}: starting {plane}, 2 sharders and {own.replicas} replicas")
             async with open_own(own) as fleet:
                 yield fleet
         case ClusterOptions() as there:
@@ -152,7 +180,7 @@ async def _open(session: Session, console: Console) -> AsyncIterator[Target]:
 
 
 @asynccontextmanager
-async def _removed(session: Session, target: Target, console: Console) -> AsyncIterator[None]:
+async def removal(session: Session, target: Target, console: Console) -> AsyncIterator[None]:
     """Objects of the run are gone when the block ends, however it ends; an own control plane goes as a whole."""
     if isinstance(session.target, OwnOptions):
         yield
@@ -206,7 +234,7 @@ def _write(out: Path, report: dict[str, Any]) -> None:
             report["passed"] = False
 
 
-async def _versions(client: Client) -> dict[str, str]:
+async def read_versions(client: Client) -> dict[str, str]:
     answer = await client.request("GET", "/version")
     return {
         "ringleader": metadata.version("ringleader"),
@@ -253,7 +281,7 @@ def _first_expected(group: BaseExceptionGroup[BaseException]) -> BaseException |
     return leaves[0] if leaves else None
 
 
-def _fail(message: str) -> int:
+def fail(message: str) -> int:
     sys.stderr.write(f"error: {message}\n")
     return FAILED
 
@@ -271,13 +299,10 @@ def prepare_folder(out: Path) -> None:
 
 async def removed(left: Leftovers, template: Template, console: Console) -> int:
     """`ringleader loadtest teardown`: 0 once nothing of the run is left."""
-    try:
+
+    async def work() -> int:
         count = await remove(left, template, console)
-    except InputError:
-        raise
-    except KubeError as error:
-        return _fail(failure(error).message)
-    except LeftOver as error:
-        return _fail(str(error))
-    console.say(f"{count:,} objects of run {left.run} deleted; none is left")
-    return 0
+        console.say(f"{count:,} objects of run {left.run} deleted; none is left")
+        return 0
+
+    return await reported(work())

@@ -32,6 +32,8 @@ from ringleader.inspect.cluster.sharders import read_sharders
 _TIMEOUT_S: Final = 30.0
 _SCRAPE_S: Final = 5.0
 _PORT: Final = 8081
+_SCALED_WITHIN_S: Final = 300.0
+_POLL_S: Final = 1.0
 _DO: Final = ("join", "leave", "roll", "kill", "failover", "node-loss")
 _WORKLOADS: Final = {
     "StatefulSet": Resource("apps", "v1", "statefulsets", "StatefulSet"),
@@ -75,6 +77,7 @@ class DeployedFleet:
         self.context = options.context
         self.namespace = options.namespace or client.cluster.namespace
         self.ring = options.ring
+        self.shares = True
         self._client = client
         self._clock = clock
         self._turns = itertools.count()
@@ -112,6 +115,18 @@ class DeployedFleet:
     async def start(self) -> None:
         """It runs already; whether it works is seen by what it does with the first objects."""
 
+    async def scale(self, replicas: int) -> None:
+        await self._write_scale(*await self._workload(), replicas)
+        try:
+            async with asyncio.timeout(_SCALED_WITHIN_S):
+                while len(await self._members()) != replicas:  # noqa: ASYNC110 - the API has no event for it
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            members = len(await self._members())
+            raise ActionFailed(
+                f"{members} of {replicas} replicas are members after {_SCALED_WITHIN_S:g} s"
+            ) from None
+
     # -- actions --------------------------------------------------------------------------------------------
 
     async def act(self, action: Action) -> str:
@@ -121,7 +136,7 @@ class DeployedFleet:
                 await self._delete_pod(pod)
                 return f"pod {pod} was deleted without grace"
             case "join" | "leave":
-                return await self._scale(1 if action.do == "join" else -1)
+                return await self._scale_by(1 if action.do == "join" else -1)
             case "roll":
                 return await self._roll()
             case "failover":
@@ -144,15 +159,18 @@ class DeployedFleet:
         path = PODS.path(namespace=where, name=name)
         await self._client.request("DELETE", path, body=b'{"gracePeriodSeconds":0}')
 
-    async def _scale(self, by: int) -> str:
+    async def _scale_by(self, change: int) -> str:
         resource, workload = await self._workload()
+        before = int(workload["spec"].get("replicas", 1))
+        if before + change < 1:
+            raise ActionFailed(f"{resource.kind} {workload['metadata']['name']} has one replica only")
+        await self._write_scale(resource, workload, before + change)
+        return f"{resource.kind} {workload['metadata']['name']} was scaled from {before} to {before + change}"
+
+    async def _write_scale(self, resource: Resource, workload: Mapping[str, Any], replicas: int) -> None:
         name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
-        replicas = int(workload["spec"].get("replicas", 1))
-        if replicas + by < 1:
-            raise ActionFailed(f"{resource.kind} {name} has one replica only")
-        patch = MergePatch({"spec": {"replicas": replicas + by}})
+        patch = MergePatch({"spec": {"replicas": replicas}})
         await self._client.patch(resource, name, patch, namespace=namespace, subresource="scale", type=bytes)
-        return f"{resource.kind} {name} was scaled from {replicas} to {replicas + by}"
 
     async def _roll(self) -> str:
         resource, workload = await self._workload()

@@ -7,7 +7,7 @@ import itertools
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,7 @@ from loadtest.inputs.template import Template
 from loadtest.measuring.processes import cpu_s
 from loadtest.targets.target import ActionFailed, Testimony, Usage
 from ringleader.inspect.cluster.owner_page import at_url
-from ringleader.testing.commands import WEBSITES, FleetSpec
+from ringleader.testing.commands import WEBSITES, FleetSpec, Mode
 from ringleader.testing.declared import spec_of
 from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.ground import prepare_kinds
@@ -54,6 +54,9 @@ class OwnOptions:
     ring: str
     controller: str = ""
     group: str = ""
+    mode: Mode = Mode.SHARDED
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of every replica."""
 
     def refuse(self, actions: list[Action]) -> None:
         """Raises InputError for the first action that names a replica which the fleet has not."""
@@ -83,6 +86,7 @@ class OwnFleet:
         self.context = ""
         self.namespace = fleet.spec.namespace
         self.ring = fleet.spec.ring
+        self.shares = options.mode is Mode.SHARDED
         self.plane = plane
         self.fleet = fleet
         self._options = options
@@ -101,7 +105,18 @@ class OwnFleet:
         return resource
 
     async def start(self) -> None:
-        await self.fleet.start(replicas=self._options.replicas)
+        await self.fleet.start(replicas=self._options.replicas, mode=self._options.mode)
+
+    async def scale(self, replicas: int) -> None:
+        running = self._running()
+        for name in running[replicas:]:
+            await self.fleet.leave(name)
+        for _ in range(replicas - len(running)):
+            await self.fleet.add_member()
+        try:
+            await self.fleet.wait_up()
+        except (NotConvergedError, ReplicaFailedError) as error:
+            raise ActionFailed(str(error)) from error
 
     # -- actions --------------------------------------------------------------------------------------------
 
@@ -234,6 +249,7 @@ async def open_own(options: OwnOptions) -> AsyncIterator[OwnFleet]:
         workers=options.workers,
         shard_flags=("--hold",),  # replicas with lasting names, as of a StatefulSet
         ring_spec={"holdSeconds": _HOLD_S},
+        environment=options.environment,
     )
     with tempfile.TemporaryDirectory(prefix="ringleader-load-") as name:
         directory = Path(name)

@@ -50,12 +50,17 @@ class Target(Protocol):
     context: str
     namespace: str
     ring: str
+    shares: bool
+    """Whether a ring shares the objects among the replicas; if not, a leader has all of them."""
 
     async def resolve(self, client: Client, template: Template) -> Resource:
         """The resource of *template*, with everything there that its objects need. Raises: KubeError."""
 
     async def start(self) -> None:
         """Let the fleet work; returns when every replica is up. Raises: whatever keeps it from that."""
+
+    async def scale(self, replicas: int) -> None:
+        """Have *replicas* replicas; does not wait until the objects have moved. Raises: ActionFailed, KubeError."""
 
     async def act(self, action: Action) -> str:
         """Carry *action* out, until it is over, and say what was done. Raises: ActionFailed."""

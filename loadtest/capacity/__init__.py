@@ -1,0 +1,1 @@
+"""`ringleader loadtest capacity`: how much each number of replicas carries."""

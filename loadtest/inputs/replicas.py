@@ -1,0 +1,28 @@
+"""For which numbers of replicas a capacity is measured, and how exactly."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubeio.errors import InputError
+from loadtest.inputs.fields import share
+
+_MOST: Final = 64
+_FINEST: Final = 0.01
+
+
+def parse_replicas(text: str) -> tuple[int, ...]:
+    """Numbers of replicas in `1,2,3`, in this order. Raises: InputError."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdigit() and 1 <= int(part) <= _MOST for part in parts):
+        remedy = f"write numbers from 1 to {_MOST} with commas between them, such as 1,2,3"
+        raise InputError("--replicas", text, "are not numbers of replicas", remedy)
+    return tuple(int(part) for part in parts)
+
+
+def parse_precision(text: str) -> float:
+    """A part of one in `3%`. Raises: InputError."""
+    part = share(text)
+    if part is None or not _FINEST <= part <= 1:
+        raise InputError("--precision", text, "is no precision", "write a share from 1% to 100%, such as 3%")
+    return part

@@ -1,0 +1,97 @@
+"""The search for the highest rate that keeps a service level."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubeio.errors import InputError
+from loadtest.capacity.document import Capacity, CapacityDocument
+from loadtest.capacity.search import PRECISION, SMALLEST, RateSearch
+from loadtest.inputs.replicas import parse_replicas
+
+
+def searched(limit: float, first: float, *, times: int = 200) -> tuple[RateSearch, list[float]]:
+    """A search where every rate up to *limit* passes."""
+    search, tried = RateSearch(first, times=times), list[float]()
+    while (rate := search.rate) is not None:
+        tried.append(rate)
+        search.note(passed=rate <= limit)
+    return search, tried
+
+
+@given(limit=st.floats(1, 1000), first=st.floats(0.5, 2000))
+def test_it_finds_the_limit_from_wherever_it_begins(limit: float, first: float) -> None:
+    search, _ = searched(limit, first)
+    assert limit / (1 + PRECISION) <= search.best <= limit
+
+
+def test_a_rate_fails_when_it_failed_twice() -> None:
+    search = RateSearch(20.0)
+    search.note(passed=False)
+    assert search.rate == 20.0
+    search.note(passed=True)
+    assert search.best == 20.0
+
+
+def test_what_carries_nothing_ends_the_search() -> None:
+    search, tried = searched(0.0, 10.0)
+    assert search.best == 0.0
+    assert min(tried) >= SMALLEST
+
+
+def test_a_good_guess_takes_few_trials_and_a_bad_one_is_bounded() -> None:
+    assert len(searched(100, 95)[1]) <= 10
+    assert len(searched(1000, 0.5, times=12)[1]) == 12
+
+
+@pytest.mark.parametrize("text", ["", "0", "1,x", "65", "-1"])
+def test_numbers_that_are_no_replicas_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--replicas"):
+        parse_replicas(text)
+
+
+def test_each_number_is_compared_with_one_replica() -> None:
+    found = [
+        Capacity("sharded", 1, 25.0, {"replica": 0.1}, []),
+        Capacity("sharded", 5, 122.5, {"replica": 0.5, "control plane": 1.0}, []),
+        Capacity("leader-elected", 5, 25.0, {}, []),
+    ]
+    document = CapacityDocument("r", "c", "t", 100, 300, 45.0, {}, found, {"cores": 2}, {})
+    assert [row[3] for row in document.table().rows] == ["1.00x", "4.90x", "1.00x"]
+    assert document.passed
+
+
+@pytest.mark.fleet
+@pytest.mark.timeout(300)
+def test_capacity_is_measured_on_an_own_fleet(tmp_path: Path) -> None:
+    slo = tmp_path / "slo.yaml"
+    slo.write_text("changed: 2s\n")
+    scenario = tmp_path / "updates.yaml"
+    scenario.write_text("operations: {update: 1}\n")
+    command = [sys.executable, "-m", "ringleader", "loadtest", "capacity", "--replicas", "1", "-o", "json"]
+    command += [
+        "--objects",
+        "20",
+        "--scenario",
+        str(scenario),
+        "--trial",
+        "5s",
+        "--rate",
+        "4",
+        "--workers",
+        "2",
+    ]
+    command += ["--wait-ms", "500", "--precision", "80%", "--slo", str(slo), "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (found,) = json.loads(done.stdout)["capacities"]
+    assert found["rate_per_s"] > 0
+    assert {trial["passed"] for trial in found["trials"]} == {True, False}, "the limit was met"
+    assert (tmp_path / "capacity.png").stat().st_size > 10_000
