@@ -77,7 +77,10 @@ worker = Worker()
 
 
 @events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator] # locust has no types
-def add_arguments(parser: Any) -> None:
+def prepare_process(parser: Any) -> None:
+    """The first event of a locust process, before it forks or connects: a worker that is ready can send."""
+    if worker.access is None:
+        worker.refresh()
     parser.add_argument(
         "--plan", default="", include_in_web_ui=False, help="The load as JSON, by the command."
     )
@@ -85,7 +88,6 @@ def add_arguments(parser: Any) -> None:
 
 @events.init.add_listener  # type: ignore[untyped-decorator] # locust has no types
 def on_init(environment: Any, runner: Any, **_: Any) -> None:
-    worker.refresh()  # before the load: a worker is ready when it can send
     if not isinstance(runner, WorkerRunner):
         worker.prepare(environment.parsed_options.plan)
         worker.bridge = connect(environment)

@@ -200,8 +200,7 @@ def _report(session: Session, run: Run, found: Found, surroundings: dict[str, An
         found,
         run.observer.waits,
         run.sampler.window,
-        wanted_operations=session.schedule.wanted_operations
-        + sum(burst.objects for burst in session.schedule.bursts),
+        wanted_operations=session.schedule.wanted_operations,
         changes_spec=session.template.changes_spec,
     )
     lines = judge(session.limits, figures)

@@ -33,6 +33,9 @@ ACTIONS: Final = {
 """What may happen, and the fields beside `at` and `do`."""
 _FOLDER: Final = Path(__file__).with_name("scenarios")
 _FIELDS: Final = ("description", "operations", "load", "actions")
+_STEPS: Final = 1000
+_SPAWNED_S: Final = 2.0
+"""How long it takes at most until the users of all processes are there."""
 _FOR: Final = 0.2
 """How long a freeze or a loss lasts unless the action says so: this share of the run."""
 
@@ -83,10 +86,11 @@ class Schedule(msgspec.Struct, frozen=True):
 
     @property
     def wanted_operations(self) -> float:
-        """Operations that the whole run asks for, without bursts."""
-        steps = 1000
-        width = self.duration_s / steps
-        return sum(self.rate_at((step + 0.5) * width) for step in range(steps)) * width
+        """Operations that the whole run asks for, bursts included; without the start, when users are spawned."""
+        begin = min(_SPAWNED_S, self.duration_s / 4)
+        width = (self.duration_s - begin) / _STEPS
+        steady = sum(self.rate_at(begin + (step + 0.5) * width) for step in range(_STEPS)) * width
+        return steady + sum(burst.objects for burst in self.bursts)
 
     @property
     def fleet_actions(self) -> list[Action]:

@@ -54,6 +54,11 @@ def test_the_rate_is_linear_between_points_and_zero_after_the_end() -> None:
     assert schedule.wanted_operations == pytest.approx(40 * 25 + 40 * 50, rel=0.01)
 
 
+def test_what_is_asked_for_has_the_bursts_and_not_the_first_two_seconds() -> None:
+    burst = [{"at": "50%", "do": "burst", "objects": 7}]
+    assert scenario(actions=burst).schedule(duration_s=12, rate=10).wanted_operations == pytest.approx(107)
+
+
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1000)), min_size=1, max_size=5))
 def test_no_rate_lies_outside_what_the_points_say(points: list[tuple[float, float]]) -> None:
     schedule = scenario(load=[{"at": at, "rate": rate} for at, rate in points]).schedule(
