@@ -66,7 +66,9 @@ class Bridge:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(path)
         self._missing: set[str] = set()
+        self._has_warned = False
         self.stopped = False
+        environment.events.cpu_warning.add_listener(lambda **_: self._warn_busy())
         gevent.spawn(self._read)
 
     def started(self) -> None:
@@ -114,6 +116,14 @@ class Bridge:
         users = self._environment.runner.user_count
         self.send(Count(time.clock_gettime(_CLOCK), requests, failures, users))
         self._report_missing()
+        if getattr(self._environment.runner, "worker_cpu_warning_emitted", False):
+            self._warn_busy()
+
+    def _warn_busy(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            text = "locust used more than 90 % of a core: its waits may be its own; use --processes or more machines"
+            self.send(Notice(text))
 
     def _report_missing(self) -> None:
         """Say once for each worker that it is gone: locust gives its users to the others."""

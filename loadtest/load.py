@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import csv
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -25,6 +26,8 @@ from ringleader.testing.process import Process, start_process
 
 _START_S: Final = 60.0
 _END_S: Final = 60.0
+_ERRORS: Final = 5
+"""Different errors that the report names."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(FromLocust).decode
 
@@ -148,6 +151,15 @@ class Locust:
         except (OSError, msgspec.DecodeError) as error:
             raise LoadFailed(f"locust left no statistics ({error}): {self._last_line()}") from None
         return {str(row["name"]): row for row in rows}
+
+    def errors(self) -> list[str]:
+        """The most frequent errors of the load's requests, a sentence each, once locust has ended."""
+        with contextlib.suppress(OSError), (self._out / "locust_failures.csv").open(newline="") as file:
+            rows = [(int(row["Occurrences"]), row["Name"], row["Error"]) for row in csv.DictReader(file)]
+            return [
+                f"{count} x {name}: {error}" for count, name, error in sorted(rows, reverse=True)[:_ERRORS]
+            ]
+        return []
 
     async def end(self) -> None:
         """End the process, whatever it does."""

@@ -249,7 +249,7 @@ class Run:
             await self._settle(found)
             self._forward_once(locust)
             found.requests = await locust.finish()
-            found.notices += locust.seen.notices
+            found.notices += [*locust.seen.notices, *locust.errors()]
         api_after, _ = await read_api_metrics(self._client)
         if api_before is not None and api_after is not None:
             found.api = api_before, api_after

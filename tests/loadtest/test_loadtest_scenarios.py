@@ -96,6 +96,7 @@ def test_a_run_goes_on_while_the_api_server_restarts_and_says_so(tmp_path: Path)
     report, _ = loadtest(tmp_path / "out", str(scenario), *arguments)
     assert any("the API server did not answer the watch" in notice for notice in report["notices"])
     assert report["actions"][0]["text"] == "the API server was away for 2 s"
+    assert any(" x update: " in notice for notice in report["notices"])
 
 
 @pytest.mark.fleet
