@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeio.errors import InputError
@@ -59,6 +59,7 @@ def test_what_is_asked_for_has_the_bursts_and_not_the_first_two_seconds() -> Non
     assert scenario(actions=burst).schedule(duration_s=12, rate=10).wanted_operations == pytest.approx(107)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1000)), min_size=1, max_size=5))
 def test_no_rate_lies_outside_what_the_points_say(points: list[tuple[float, float]]) -> None:
     schedule = scenario(load=[{"at": at, "rate": rate} for at, rate in points]).schedule(
