@@ -22,23 +22,22 @@ Buckets = Mapping[float, float]
 
 
 class Page:
-    """One scrape: cumulative buckets by histogram, when the process started."""
+    """One scrape of a replica: cumulative buckets by histogram, and when the process started."""
 
     def __init__(self, text: str) -> None:
-        from prometheus_client.parser import text_string_to_metric_families
-
         self.started = 0.0
         self.histograms: dict[str, defaultdict[float, float]] = {
             QUEUE: defaultdict(float),
             RECONCILE: defaultdict(float),
         }
-        for family in text_string_to_metric_families(text):
-            if family.name == STARTED:
-                self.started = family.samples[0].value
-            if (buckets := self.histograms.get(family.name)) is not None:
-                for sample in family.samples:
-                    if sample.name.endswith("_bucket"):
-                        buckets[float(sample.labels["le"])] += sample.value
+        for line in text.splitlines():
+            if line.startswith(STARTED + " "):
+                self.started = float(line.rpartition(" ")[2])
+                continue
+            for name, buckets in self.histograms.items():
+                if line.startswith(name + "_bucket{"):
+                    labels, value = _parsed(line)
+                    buckets[float(labels["le"])] += value
 
 
 class Window:

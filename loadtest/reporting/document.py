@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from loadtest.bridge import Count
 from loadtest.inputs.slo import Line, has_passed
-from loadtest.observing.observer import Observer, Wait
+from loadtest.observing.observer import Observer
 from loadtest.observing.sampler import Sampler
 from loadtest.quantiles import percentile
 from loadtest.reporting.figures import api_codes, api_rows, request_rows, wait_rows
 from loadtest.run import Found, RunOptions
+
+_STEPS: Final = 600
+"""Points of time in a picture, at most."""
 
 
 def document(
@@ -63,76 +68,76 @@ def document(
 def series(
     found: Found, observer: Observer, sampler: Sampler, counts: Sequence[Count]
 ) -> dict[str, list[float | None]]:
-    """Figures per second of load and settling."""
-    length = max(1, int(found.ended_at - found.started_at) + 1)
-    begin = found.started_at
+    """Figures over load and settling, per second; of long runs per some seconds."""
+    grid = Grid(found.started_at, found.ended_at)
     by_name: dict[str, list[list[float]]] = {}
     for wait in observer.waits:
-        _at(by_name.setdefault(wait.name, [[] for _ in range(length)]), wait, begin)
-    shown: dict[str, list[float | None]] = {"second": list(range(length))}
-    shown["operations"] = _rates(counts, length, begin, lambda count: count.requests)
-    shown["failures"] = _rates(counts, length, begin, lambda count: count.failures)
-    shown["users"] = _last(((count.at, count.users) for count in counts), length, begin)
-    shown["moved"] = _counted(observer.moves, length, begin)
-    for name, seconds in by_name.items():
-        shown[f"{name}, p99 s"] = [
-            round(percentile(values, 0.99), 4) if values else None for values in seconds
-        ]
+        steps = by_name.setdefault(wait.name, [[] for _ in range(grid.count)])
+        if (index := grid.index(wait.at)) is not None:
+            steps[index].append(wait.took_s)
     memory = (
         (sample.at, sum(u.rss_bytes for u in sample.usage.values()) / 1e6) for sample in sampler.samples
     )
-    shown["memory MB"] = _last(memory, length, begin)
-    return shown
+    return {
+        "second": [index * grid.width_s for index in range(grid.count)],
+        "operations": grid.rates((count.at, count.requests) for count in counts),
+        "failures": grid.rates((count.at, count.failures) for count in counts),
+        "users": grid.last((count.at, count.users) for count in counts),
+        "moved": grid.per_second(observer.moves),
+        **{
+            f"{name}, p99 s": [round(percentile(values, 0.99), 4) if values else None for values in steps]
+            for name, steps in by_name.items()
+        },
+        "memory MB": grid.last(memory),
+    }
+
+
+class Grid:
+    """Steps of equal width over a span of the clock: whole seconds, as many as a picture can show."""
+
+    def __init__(self, begin: float, end: float) -> None:
+        self._begin = begin
+        self.width_s = max(1, math.ceil((end - begin) / _STEPS))
+        self.count = int((end - begin) / self.width_s) + 1
+
+    def index(self, at: float) -> int | None:
+        """The step of the instant *at*; None outside."""
+        index = math.floor((at - self._begin) / self.width_s)
+        return index if 0 <= index < self.count else None
+
+    def per_second(self, instants: Iterable[float]) -> list[float | None]:
+        """How many of *instants* lie in each step, per second."""
+        counted = Counter(self.index(at) for at in instants)
+        return [round(counted[index] / self.width_s, 2) for index in range(self.count)]
+
+    def rates(self, sums: Iterable[tuple[float, float]]) -> list[float | None]:
+        """Growth per second of a sum, which is spread over the steps between two readings."""
+        found: list[float | None] = [None] * self.count
+        before_at, before = self._begin, 0.0
+        for at, value in sums:
+            if at - before_at < self.width_s / 5:
+                continue
+            first, last = self.index(before_at) or 0, self.index(at)
+            for index in range(first, self.count if last is None else max(last, first + 1)):
+                found[index] = round(max(0.0, value - before) / (at - before_at), 1)
+            before_at, before = at, value
+        return found
+
+    def last(self, values: Iterable[tuple[float, float]]) -> list[float | None]:
+        """The newest value in each step; that of the step before where there is none."""
+        found: list[float | None] = [None] * self.count
+        for at, value in values:
+            if (index := self.index(at)) is not None:
+                found[index] = round(value, 1)
+        for index in range(1, self.count):
+            if found[index] is None:
+                found[index] = found[index - 1]
+        return found
 
 
 def command_line() -> str:
     """How this run was started."""
     return " ".join(["ringleader", "loadtest", *sys.argv[2 if sys.argv[1:2] == ["loadtest"] else 1 :]])
-
-
-def _at(seconds: list[list[float]], wait: Wait, begin: float) -> None:
-    index = int(wait.at - begin)
-    if 0 <= index < len(seconds):
-        seconds[index].append(wait.took_s)
-
-
-def _counted(instants: Iterable[float], length: int, begin: float) -> list[float | None]:
-    found: list[float | None] = [0.0] * length
-    for at in instants:
-        index = int(at - begin)
-        if 0 <= index < length:
-            found[index] = (found[index] or 0.0) + 1
-    return found
-
-
-def _rates(
-    counts: Sequence[Count], length: int, begin: float, value: Callable[[Count], int]
-) -> list[float | None]:
-    """Per second, from sums at instants: spread over the seconds between two of them."""
-    found: list[float | None] = [None] * length
-    before_at, before = begin, 0
-    for count in counts:
-        took_s = count.at - before_at
-        if took_s < 0.2:
-            continue
-        rate = max(0, value(count) - before) / took_s
-        for second in range(int(before_at - begin), int(count.at - begin)):
-            if 0 <= second < length:
-                found[second] = round(rate, 1)
-        before_at, before = count.at, value(count)
-    return found
-
-
-def _last(values: Iterable[tuple[float, float]], length: int, begin: float) -> list[float | None]:
-    """The newest value in each second; that of the second before where there is none."""
-    found: list[float | None] = [None] * length
-    for at, value in values:
-        if 0 <= (index := int(at - begin)) < length:
-            found[index] = round(value, 1)
-    for index in range(1, length):
-        if found[index] is None:
-            found[index] = found[index - 1]
-    return found
 
 
 def _rounded(value: float | None) -> float | None:

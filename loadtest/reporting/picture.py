@@ -28,9 +28,11 @@ def draw(series: Mapping[str, Sequence[float | None]], actions: Sequence[Mapping
         _lines(rate, series, {"operations": "operations/s", "failures": "failures/s"})
         rate.set(ylabel="per second", ylim=(0, None))
         _lines(wait, series, {name: name.removesuffix(", p99 s") for name in waits}, marker=".")
-        wait.set(ylabel="p99 of each second, s", yscale="log" if waits else "linear")
+        wait.set(ylabel="p99 of each step, s", yscale="log" if waits else "linear")
         seconds = [value or 0 for value in series["second"]]
-        moved.bar(seconds, [value or 0 for value in series["moved"]], color=_COLOURS[3], width=1.0)
+        moved.bar(
+            seconds, [value or 0 for value in series["moved"]], color=_COLOURS[3], width=_width(seconds)
+        )
         highest = max([1.0, *(value or 0 for value in series["moved"])])
         moved.set(ylabel="moved/s", xlabel="seconds of load", ylim=(0, 1.05 * highest))
         wait.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
@@ -42,6 +44,10 @@ def draw(series: Mapping[str, Sequence[float | None]], actions: Sequence[Mapping
         figure.savefig(text, format="svg", metadata={"Date": None})
         pyplot.close(figure)
     return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def _width(seconds: Sequence[float]) -> float:
+    return seconds[1] - seconds[0] if len(seconds) > 1 else 1.0
 
 
 def _lines(
