@@ -23,29 +23,32 @@ class HelmFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    """Helm with *binary*, acting with *kubeconfig* if there is one; its files are in *directory*."""
+    """Helm with *binary*, acting with *kubeconfig* if there is one, on one *chart*; its files are in *directory*."""
 
     binary: Path
     directory: Path
     kubeconfig: Path | None = None
+    chart: Path = CHART
 
     async def lint(self, values: Doc) -> str:
-        return await self._run(["lint", "--strict", str(CHART), "-f", self._values(values)])
+        return await self._run(["lint", "--strict", str(self.chart), "-f", self._values(values)])
 
     async def template(self, values: Doc, *, namespace: str = "ringleader-system") -> list[Doc]:
         """Every object of the release `ringleader`."""
         text = await self._run(
-            ["template", "ringleader", str(CHART), "-n", namespace, "-f", self._values(values)]
+            ["template", "ringleader", str(self.chart), "-n", namespace, "-f", self._values(values)]
         )
         return [doc for doc in yaml.safe_load_all(text) if doc]
 
     async def install(self, release: str, values: Doc, *, namespace: str) -> str:
         """Install; the notes that a person reads."""
-        arguments = ["install", release, str(CHART), "-n", namespace, "--create-namespace"]
+        arguments = ["install", release, str(self.chart), "-n", namespace, "--create-namespace"]
         return await self._run([*arguments, "-f", self._values(values)])
 
     async def upgrade(self, release: str, values: Doc, *, namespace: str) -> str:
-        return await self._run(["upgrade", release, str(CHART), "-n", namespace, "-f", self._values(values)])
+        return await self._run(
+            ["upgrade", release, str(self.chart), "-n", namespace, "-f", self._values(values)]
+        )
 
     async def uninstall(self, release: str, *, namespace: str) -> str:
         return await self._run(["uninstall", release, "-n", namespace])
