@@ -22,7 +22,7 @@ from loadtest.inputs.template import Template
 from loadtest.load import LoadFailed, Locust, LocustOptions, start_locust
 from loadtest.objects import RunObjects
 from loadtest.observing.histograms import ApiPage
-from loadtest.observing.observer import Observer, Wait
+from loadtest.observing.observer import ASSIGNED, CHANGED, READY, Observer, Wait
 from loadtest.observing.sampler import Sampler, read_api_metrics
 from loadtest.plan import LoadPlan
 from loadtest.progress import Console
@@ -35,6 +35,8 @@ _STALLED_S: Final = 90.0
 """How long the fleet may make no progress with what existed before the load."""
 _SETTLE_S: Final = 60.0
 """How long the fleet may make no progress with what the load asked for, after the load."""
+_SETTLE_AT_MOST_S: Final = 120.0
+"""How long it may take with that at most, after a load that was shorter."""
 _SILENT_S: Final = 20.0
 """How long assigned objects may say nothing of readiness until the kind counts as one that never does."""
 _RING_TIMEOUT_S: Final = 30.0
@@ -235,6 +237,10 @@ class Run:
             self.locust = locust
             found.started_at = await locust.wait_started(within_s=600 if options.locust.workers else 60)
             self.observer.start_over()
+            self.observer.expected = [
+                *([ASSIGNED] if self.target.shares else []),
+                *([READY, CHANGED] if found.measures_ready else []),
+            ]
             await self.sampler.begin()
             self._console.say(f"load began: {schedule.scenario}, {schedule.duration_s:g} s")
             async with (
@@ -247,6 +253,7 @@ class Run:
                 await self._until_load_ends(found, locust, schedule.duration_s)
             found.load_ended_at = self._clock.now()
             await self._settle(found)
+            self.observer.cut_short()
             self._forward_once(locust)
             found.requests = await locust.finish()
             found.notices += [*locust.seen.notices, *locust.errors()]
@@ -277,7 +284,7 @@ class Run:
         self._console.say(f"{happened.began_s:.0f} s: {action.do}: {happened.text}")
 
     async def _settle(self, found: Found) -> None:
-        """Give the fleet time to finish what it was asked for, as long as it makes progress."""
+        """Give the fleet time to finish what it was asked for while it makes progress, as long as the load at most."""
         observer = self.observer
 
         def behind() -> int:
@@ -285,7 +292,8 @@ class Run:
             return unassigned + (observer.unready if found.measures_ready else 0)
 
         left, moved_at = behind(), self._clock.now()
-        while left and self._clock.now() - moved_at < _SETTLE_S:
+        deadline = moved_at + max(_SETTLE_AT_MOST_S, moved_at - found.started_at)
+        while left and self._clock.now() < min(deadline, moved_at + _SETTLE_S):
             self._check_observer()
             await asyncio.sleep(_POLL_S)
             if (now_left := behind()) != left:

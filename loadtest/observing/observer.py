@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -110,6 +110,8 @@ class Observer:
         self.moves: list[float] = []
         """When an object went from one member to another."""
         self.outages: list[Outage] = []
+        self.expected: Collection[str] = ()
+        """Waits that count although they did not end: every one that the fleet should end."""
         self.says_ready = False
         """Whether any object has said what it has observed, or that it is ready."""
         self.on_wait: Callable[[Wait], None] = lambda _: None
@@ -129,7 +131,8 @@ class Observer:
                 case Changed(object=item):
                     self._note(item, now)
                 case Removed(object=item):
-                    self._objects.pop(item.meta.uid, None)
+                    if (gone := self._objects.pop(item.meta.uid, None)) is not None:
+                        self._cut_short(gone, now)
                 case Gap(error=error):
                     self._broken = self._broken or (now, str(error))
                     continue
@@ -140,6 +143,12 @@ class Observer:
     def start_over(self) -> None:
         """Forget what was measured so far: the load begins."""
         self.waits, self.moves, self.outages = [], [], []
+
+    def cut_short(self) -> None:
+        """The run ends: what still waits has waited until now. A wait that never ends must not go uncounted."""
+        now = self._clock.now()
+        for known in self._objects.values():
+            self._cut_short(known, now)
 
     # -- what is known now ----------------------------------------------------------------------------------
 
@@ -219,12 +228,23 @@ class Observer:
         for generation in [each for each in known.asked_at if each <= done]:
             asked_at = known.asked_at.pop(generation)
             if is_measured:
-                self._add(Wait(READY if generation == 1 else CHANGED, now, now - asked_at))
+                self._add(Wait(_wait_of(generation), now, now - asked_at))
         known.done = done
+
+    def _cut_short(self, known: _Known, now: float) -> None:
+        if ASSIGNED in self.expected and known.created_at and not known.last_member:
+            self._add(Wait(ASSIGNED, now, now - known.created_at))
+        for generation, asked_at in known.asked_at.items():
+            if (name := _wait_of(generation)) in self.expected:
+                self._add(Wait(name, now, now - asked_at))
 
     def _add(self, wait: Wait) -> None:
         self.waits.append(wait)
         self.on_wait(wait)
+
+
+def _wait_of(generation: int) -> str:
+    return READY if generation == 1 else CHANGED
 
 
 def done_generation(document: _Document) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import msgspec
 import pytest
@@ -15,11 +16,11 @@ from kubeio.models import HasMeta, Object
 from kubeio.resource import Resource
 from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, Removed, WatchEvent
 from loadtest.observing.histograms import QUEUE, ApiPage, Page, Window, observations
-from loadtest.observing.observer import Observer
+from loadtest.observing.observer import ASSIGNED, CHANGED, READY, Observer
 from loadtest.quantiles import bucket_quantile, percentile
 
 LABEL = "shard.ringleader.dev/websites"
-READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+IS_READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 LISTED: list[tuple[float, WatchEvent]] = [(0.0, ListStarted()), (0.0, ListDone("1"))]
 
 
@@ -50,10 +51,12 @@ def seen(**fields: object) -> Changed:
 
 
 def done(generation: int) -> dict[str, object]:
-    return {"observedGeneration": generation, **READY}
+    return {"observedGeneration": generation, **IS_READY}
 
 
-async def observe(steps: list[tuple[float, WatchEvent]], monkeypatch: pytest.MonkeyPatch) -> Observer:
+async def observe(
+    steps: list[tuple[float, WatchEvent]], monkeypatch: pytest.MonkeyPatch, expected: Collection[str] = ()
+) -> Observer:
     clock = ManualClock()
     monkeypatch.setattr("loadtest.observing.observer.ListWatch", lambda *_, **__: Script(clock, steps))
     observer = Observer(
@@ -64,6 +67,7 @@ async def observe(steps: list[tuple[float, WatchEvent]], monkeypatch: pytest.Mon
         shard_label=LABEL,
         clock=clock,
     )
+    observer.expected = expected
     await observer.run()
     return observer
 
@@ -109,7 +113,7 @@ async def test_a_ready_condition_that_is_not_true_answers_nothing(monkeypatch: p
 async def test_readiness_without_a_generation_answers_the_creation_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    steps = [*LISTED, (1.0, seen()), (1.0, seen(status=READY)), (1.0, seen(generation=2, status=READY))]
+    steps = [*LISTED, (1.0, seen()), (1.0, seen(status=IS_READY)), (1.0, seen(generation=2, status=IS_READY))]
     observer = await observe(steps, monkeypatch)
     assert (waits(observer), observer.unready) == ([("created -> ready", 1.0)], 1)
 
@@ -125,6 +129,29 @@ async def test_what_is_gone_is_not_waited_for_any_more(monkeypatch: pytest.Monke
     gone = Removed(site())
     observer = await observe([*LISTED, (1.0, seen()), (1.0, gone)], monkeypatch)
     assert (len(observer), observer.unready) == (0, 0)
+
+
+async def test_a_wait_that_never_ends_counts_with_the_time_until_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed = [
+        (1.0, seen(uid="u3", owner="a-1", status=done(1))),
+        (1.0, seen(uid="u3", generation=2, owner="a-1")),
+    ]
+    steps = [*LISTED, (1.0, seen(uid="u1")), (4.0, seen(uid="u2", owner="a-1")), *changed]
+    observer = await observe(steps, monkeypatch)
+    observer.expected = [ASSIGNED, READY, CHANGED]
+    observer.waits.clear()
+    observer.cut_short()
+    assert waits(observer) == [(ASSIGNED, 6.0), (READY, 6.0), (READY, 2.0), (CHANGED, 0.0)]
+
+
+async def test_what_is_deleted_while_it_waits_counts_with_the_time_until_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[tuple[float, WatchEvent]] = [*LISTED, (1.0, seen()), (3.0, Removed(site()))]
+    observer = await observe(steps, monkeypatch, expected=[ASSIGNED])
+    assert waits(observer) == [(ASSIGNED, 3.0)]
 
 
 async def test_what_was_deleted_during_an_outage_is_found_gone(monkeypatch: pytest.MonkeyPatch) -> None:
