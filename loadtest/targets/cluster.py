@@ -151,7 +151,7 @@ class DeployedFleet:
         if action.replica in members:
             return action.replica
         if action.replica or not members:
-            raise ActionFailed(f"{action.do}: {action.replica or 'no replica'} is a member of the ring now")
+            raise ActionFailed(f"{action.do}: {action.replica or 'there'} is no member of the ring now")
         return members[next(self._turns) % len(members)]
 
     async def _delete_pod(self, name: str, *, namespace: str = "") -> None:

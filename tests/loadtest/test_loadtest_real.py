@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +13,13 @@ import pytest
 
 from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS
+from kubeio.errors import KubeError
 from kubeio.resource import Resource
+from loadtest.inputs.scenario import Action
+from loadtest.targets.cluster import ClusterOptions, open_cluster
+from loadtest.targets.target import ActionFailed
 from ringleader.testing.commands import WEBSITES, FleetSpec
-from ringleader.testing.fleet import open_fleet
+from ringleader.testing.fleet import Fleet, open_fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.real, pytest.mark.timeout(400)]
 RBAC: Final = "rbac.authorization.k8s.io"
@@ -78,3 +83,99 @@ async def test_missing_rights_are_named_with_the_rule_before_anything_is_created
             ' ["websites"], "verbs": ["patch", "delete"]}\n'
         )
         assert await fleet.client.list_all(WEBSITES) == []
+
+
+APPS: Final = {
+    plural: Resource("apps", "v1", plural, kind)
+    for plural, kind in (
+        ("statefulsets", "StatefulSet"),
+        ("replicasets", "ReplicaSet"),
+        ("deployments", "Deployment"),
+    )
+}
+PODS = Resource("", "v1", "pods", "Pod")
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "web", "image": "web"}]},
+}
+
+
+async def owned_by(
+    fleet: Fleet, plural: str, name: str, owner: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """A workload of two replicas, controlled by *owner*; gives a reference to it."""
+    metadata: dict[str, Any] = {"name": name} | ({"ownerReferences": [owner]} if owner else {})
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
+    if plural == "statefulsets":
+        spec["serviceName"] = "web"
+    resource = APPS[plural]
+    body = {"apiVersion": "apps/v1", "kind": resource.kind, "metadata": metadata, "spec": spec}
+    made = await fleet.client.create(resource, body, namespace=fleet.spec.lease_namespace)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": resource.kind,
+        "name": name,
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+async def put_pods(fleet: Fleet, names: Iterable[str], owner: dict[str, Any]) -> None:
+    """Pods as the fleet's processes would be in; an API server without a kubelet keeps them as they are."""
+    for number, name in enumerate(names):
+        spec = {**TEMPLATE["spec"], "nodeName": f"node-{number % 2}"}
+        metadata = {"name": name, "ownerReferences": [owner]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        await fleet.client.create_if_absent(PODS, body, namespace=fleet.spec.lease_namespace)
+
+
+async def test_actions_on_a_cluster_are_what_its_api_can_do(tmp_path: Path) -> None:
+    """The Leases are those of real replicas and sharders; no kubelet acts on what happens to the pods."""
+    async with (
+        real_plane(tmp_path / "plane", controller_manager=False) as plane,
+        open_fleet(plane, tmp_path / "fleet", spec=FleetSpec(sharders=1, lease_s=10)) as fleet,
+    ):
+        await fleet.start(replicas=3)
+        await fleet.wait_converged()
+        namespace = fleet.spec.lease_namespace
+        options = ClusterOptions(
+            kubeconfig=str(plane.kubeconfig), context="", namespace="sites", ring="websites"
+        )
+
+        async def pods() -> set[str]:
+            return {pod["metadata"]["name"] for pod in await fleet.client.list_all(PODS, namespace=namespace)}
+
+        async def workload(plural: str, name: str) -> dict[str, Any]:
+            return await fleet.client.get(APPS[plural], name, namespace=namespace)
+
+        async with open_cluster(options) as cluster:
+            with pytest.raises(KubeError):
+                await cluster.act(Action(0, "kill"))  # the members are no pods yet
+            stateful = await owned_by(fleet, "statefulsets", "web")
+            everybody = ["replica-1", "replica-2", "replica-3", "sharder-1"]
+            await put_pods(fleet, everybody, stateful)
+
+            assert "scaled from 2 to 3" in await cluster.act(Action(0, "join"))
+            assert "scaled from 3 to 2" in await cluster.act(Action(0, "leave"))
+            assert (await workload("statefulsets", "web"))["spec"]["replicas"] == 2
+            await cluster.act(Action(0, "roll"))
+            stamped = (await workload("statefulsets", "web"))["spec"]["template"]["metadata"]["annotations"]
+            assert list(stamped) == ["kubectl.kubernetes.io/restartedAt"]
+
+            await cluster.act(Action(0, "kill", replica="replica-2"))
+            assert await pods() == {"replica-1", "replica-3", "sharder-1"}
+            await cluster.act(Action(0, "failover"))
+            assert await pods() == {"replica-1", "replica-3"}
+            await put_pods(fleet, everybody, stateful)
+            said = await cluster.act(Action(0, "node-loss"))
+            assert said.startswith("the pods of node node-0 were deleted without grace")
+            assert await pods() == {"replica-2", "sharder-1"}
+            with pytest.raises(ActionFailed, match="replica-9 is no member"):
+                await cluster.act(Action(0, "kill", replica="replica-9"))
+
+            for name in await pods():
+                await fleet.client.delete(PODS, name, namespace=namespace)
+            deployment = await owned_by(fleet, "deployments", "rolled")
+            middle = await owned_by(fleet, "replicasets", "rolled-1", deployment)
+            await put_pods(fleet, everybody, middle)
+            assert "Deployment rolled was scaled from 2 to 3" in await cluster.act(Action(0, "join"))
