@@ -28,7 +28,8 @@ def measured(
     requests, failures = request_counts(found.requests)
     nothing = "the load made no request"
     figures["failures"] = Measured(failures / requests, requests) if requests else Measured(None, 0, nothing)
-    figures["achieved"] = Measured(operations(found.requests) / max(wanted_operations, 1.0), requests)
+    share = operations(found.requests) / max(wanted_operations, 1.0)
+    figures["achieved"] = Measured(min(share, 1.0), requests)  # the first seconds are not asked for
     figures["unowned"] = (
         Measured(found.unowned, found.objects_at_end)
         if found.objects_at_end
