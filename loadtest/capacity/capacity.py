@@ -30,7 +30,7 @@ from ringleader.testing.commands import Mode
 _CALM_S: Final = 15.0
 """Longer than a place is held and a ring settles: if no object moved for so long, none will."""
 _POLL_S: Final = 0.5
-_WITNESSED: Final = ("overlaps", "foreignWrites", "unowned")
+_WITNESSED: Final = ("overlaps", "foreignWrites", "unowned", "unready")
 """Lines of the end of a run; a trial is in its middle."""
 
 

@@ -29,6 +29,7 @@ UNITS: Final[Mapping[str, Unit]] = {
     "overlaps": "",
     "foreignWrites": "",
     "unowned": "",
+    "unready": "",
     "achieved": "%",
 }
 """Every line, and the unit of its limit."""
@@ -42,6 +43,7 @@ TITLES: Final[Mapping[str, str]] = {
     "overlaps": "overlapping reconciles",
     "foreignWrites": "foreign writes accepted",
     "unowned": "objects without a live owner at the end",
+    "unready": "objects not ready at the end",
     "achieved": "operations, of those asked for",
 }
 _ACHIEVED: Final = 0.9

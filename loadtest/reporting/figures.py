@@ -30,11 +30,8 @@ def measured(
     figures["failures"] = Measured(failures / requests, requests) if requests else Measured(None, 0, nothing)
     share = operations(found.requests) / max(wanted_operations, 1.0)
     figures["achieved"] = Measured(min(share, 1.0), requests)  # the first seconds are not asked for
-    figures["unowned"] = (
-        Measured(found.unowned, found.objects_at_end)
-        if found.objects_at_end
-        else Measured(None, 0, "the watch saw no object")
-    )
+    figures["unowned"] = _at_end(found, found.unowned)
+    figures["unready"] = _at_end(found, found.unready) if found.measures_ready else _silent_kind(found)
     said = found.testimony
     for name, value in (("overlaps", said.overlaps), ("foreignWrites", said.foreign_writes)):
         is_absent = value is None and said.reconciles == 0 and "no witness" in said.reason
@@ -100,10 +97,7 @@ def api_codes(found: Found) -> dict[str, int]:
 
 def _wait(name: str, found: Found, waits: Sequence[Wait], changes_spec: bool) -> Measured:
     if name != "assigned" and not found.measures_ready:
-        kind = found.resource.kind
-        return Measured(
-            None, reason=f"{kind} has neither observedGeneration nor a Ready condition", is_excused=True
-        )
+        return _silent_kind(found)
     if name == "changed" and not changes_spec:
         return Measured(None, reason="the template has no ${version} in its spec", is_excused=True)
     values = [wait.took_s for wait in waits if wait.name == _WAITS[name]]
@@ -112,6 +106,17 @@ def _wait(name: str, found: Found, waits: Sequence[Wait], changes_spec: bool) ->
     if _OPERATION_OF[name] not in found.requests:
         return Measured(None, reason="the scenario asks for none", is_excused=True)
     return Measured(None, reason="the watch saw none")
+
+
+def _at_end(found: Found, count: int) -> Measured:
+    if not found.objects_at_end:
+        return Measured(None, reason="the watch saw no object")
+    return Measured(count, found.objects_at_end)
+
+
+def _silent_kind(found: Found) -> Measured:
+    reason = f"{found.resource.kind} has neither observedGeneration nor a Ready condition"
+    return Measured(None, reason=reason, is_excused=True)
 
 
 def _histogram(buckets: Buckets) -> Measured:

@@ -70,6 +70,12 @@ def test_a_watch_that_saw_nothing_of_what_was_asked_for_fails() -> None:
 def test_a_kind_that_says_nothing_is_excused_from_ready_only() -> None:
     verdict = figures(found(measures_ready=False), [])
     assert (verdict["assigned"], verdict["ready"], verdict["changed"]) == (False, None, None)
+    assert verdict["unready"] is None
+
+
+def test_a_single_object_that_is_left_behind_fails() -> None:
+    assert figures(found(unready=2), [])["unready"] is False
+    assert figures(found(unready=0), [])["unready"] is True
 
 
 def test_a_load_without_requests_or_objects_fails() -> None:
