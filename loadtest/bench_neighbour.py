@@ -71,6 +71,8 @@ class Beside:
     name: str
     is_ours: bool = False
     per_s: list[float] = field(default_factory=list)
+    allowed: list[float] = field(default_factory=list)
+    """Writes that the sharder let be under way at the end of each run."""
     p50_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     p99_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -105,6 +107,7 @@ class Beside:
             "per_s": round_off(self.rate),
             **{f"{verb}_p50_ms": round_off(self.p50(verb)) for verb in self.p50_ms},
             **{f"{verb}_p99_ms": round_off(self.p99(verb)) for verb in self.p99_ms},
+            "allowed": self.allowed,
             "runs": {"per_s": self.per_s, "p50_ms": dict(self.p50_ms), "p99_ms": dict(self.p99_ms)},
         }
 
@@ -200,6 +203,8 @@ class Neighbours:
         await ground.client.patch(CONTROLLER_RINGS, RING, patch, type=bytes)
         async with sharding(ground, Peaks(), row="neighbour") as sharder:
             run = await assign_all(ground, self._meter, sharder)
+            line = f'ringleader_write_limit{{pace="{pace.value}"}}'
+            self._ours[pace].allowed.append(await sharder.running.metric(line) or 0.0)
         since, until = run.changes[0].at, run.changes[-1].at
         self._ours[pace].note(probe, since, until, run.per_s_while_writing)
 
