@@ -41,7 +41,7 @@ def draw(series: Mapping[str, Sequence[float | None]], actions: Sequence[Mapping
             axes.grid(alpha=0.25)
             _mark(axes, actions, is_named=axes is rate)
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
         pyplot.close(figure)
     return text.getvalue()[text.getvalue().index("<svg") :]
 
