@@ -299,6 +299,7 @@ def main() -> int:
     parser.add_argument(
         "--seats", type=int, default=60, help="requests that the server runs at once (default 60)"
     )
+    parser.add_argument("--watchers", type=int, default=0, help="watches of the objects (default 0)")
     asked = parser.parse_args()
     settings: dict[str, Documents] = {"without": [], "levels": levels()}
     idle, turns = asyncio.run(
