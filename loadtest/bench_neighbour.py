@@ -169,18 +169,22 @@ class Neighbours:
             async with probing(
                 stranger.kubeconfig, LEASES_IN, directory, per_s=PER_S, clock=ground.clock
             ) as probe:
-                for _ in range(self._rounds):
-                    await self._round(ground, probe)
+                for number in range(self._rounds):
+                    await self._round(ground, probe, is_reversed=number % 2 == 1)
                     save(began.document(Document, self._rows(), self._figures(), versions=versions))
         return began.document(Document, self._rows(), self._figures(), versions=versions)
 
-    async def _round(self, ground: Ground, probe: Probe) -> None:
+    async def _round(self, ground: Ground, probe: Probe, *, is_reversed: bool) -> None:
+        """All loads in turn; every second round backwards, because a server that works becomes slower."""
         await set_owners(ground, self._meter, {})
         await self._beside_nothing(ground, probe)
-        for count in self._wrk:
-            await self._beside_wrk(ground, probe, count)
-        for pace in self._ours:
-            await self._beside_sharder(ground, probe, pace)
+        loads: list[int | Pace] = [*self._wrk, *self._ours]
+        for load in reversed(loads) if is_reversed else loads:
+            match load:
+                case Pace():
+                    await self._beside_sharder(ground, probe, load)
+                case int():
+                    await self._beside_wrk(ground, probe, load)
         self._meter.say("\n".join(one.shown() for one in self._all()))
 
     async def _beside_nothing(self, ground: Ground, probe: Probe) -> None:
