@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _RUN: Final = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z")
 _OWN_NAMESPACE: Final = "load"
+_EXAMPLE_WAIT_MS: Final = 300
 
 
 class _RunByDefault(TyperGroup):
@@ -51,6 +53,32 @@ TemplateFile = Annotated[
         "--template", metavar="FILE", help="Manifest of the objects. Default: the example's Website."
     ),
 ]
+Objects = Annotated[
+    int, typer.Option("--objects", min=1, max=1_000_000, help="Objects that exist before the load.")
+]
+Plane = Annotated[
+    Literal["embedded", "real"], typer.Option("--plane", help="Control plane of the own fleet.")
+]
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, help="Reconciles at a time in each replica of the own fleet.")
+]
+ControllerFile = Annotated[
+    str, typer.Option("--controller", metavar="FILE.py:NAME", help="Controller of the own fleet.")
+]
+SloFile = Annotated[
+    Path | None, typer.Option("--slo", metavar="FILE", help="Service level. Default: see docs.")
+]
+RingName = Annotated[str, typer.Option("--ring", help="Ring that distributes the objects.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")]
+
+
+def _refuse_on_cluster(flags: Mapping[str, object]) -> None:
+    """Raises InputError for a flag of the own fleet that was given beside a cluster."""
+    for flag, value in flags.items():
+        if value:
+            raise InputError(
+                flag, value, "is for an own fleet", "leave this out; the cluster has what is deployed there"
+            )
 
 
 @app.command()
@@ -59,38 +87,26 @@ def run(
     scenario: Annotated[
         str, typer.Argument(metavar="SCENARIO", help="A built-in scenario, or a YAML file with one.")
     ],
-    objects: Annotated[
-        int, typer.Option("--objects", min=1, max=1_000_000, help="Objects that exist before the load.")
-    ] = 500,
+    objects: Objects = 500,
     rate: Annotated[
         float, typer.Option("--rate", min=0.1, help="Operations per second, of all users together.")
     ] = 40.0,
     duration: Annotated[
         str, typer.Option("--duration", metavar="TIME", help="Length of the load: 60s, 4h.")
     ] = "60s",
-    plane: Annotated[
-        Literal["embedded", "real"], typer.Option("--plane", help="Control plane of the own fleet.")
-    ] = "embedded",
+    plane: Plane = "embedded",
     replicas: Annotated[
         int, typer.Option("--replicas", min=1, max=64, help="Replicas of the own fleet.")
     ] = 3,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Reconciles at a time in each replica of the own fleet.")
-    ] = 8,
-    controller: Annotated[
-        str, typer.Option("--controller", metavar="FILE.py:NAME", help="Controller of the own fleet.")
-    ] = "",
+    workers: Workers = 8,
+    controller: ControllerFile = "",
     template: TemplateFile = None,
-    slo: Annotated[
-        Path | None, typer.Option("--slo", metavar="FILE", help="Service level. Default: see docs.")
-    ] = None,
+    slo: SloFile = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
-    ring: Annotated[str, typer.Option("--ring", help="Ring that distributes the objects.")] = "websites",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path(
-        "build/loadtest"
-    ),
+    ring: RingName = "websites",
+    out: Out = Path("build/loadtest"),
     output: Output = None,
     processes: Annotated[
         int, typer.Option("--processes", min=0, help="Locust processes on this machine; 0: one for all.")
@@ -125,29 +141,23 @@ def run(
             "use one of the two; locust's workers do the rest",
         )
     if kubeconfig is None and context is None:
-        target: OwnOptions | ClusterOptions = OwnOptions(
+        own = OwnOptions(
             real=plane == "real",
             replicas=replicas,
             workers=workers,
             namespace=namespace or _OWN_NAMESPACE,
             ring=ring,
             controller=controller,
-            group=manifest.api_version.rpartition("/")[0],
+            group=manifest.group,
         )
+        own.refuse_template(manifest)
+        target: OwnOptions | ClusterOptions = own
     else:
-        if controller:
-            raise InputError(
-                "--controller",
-                controller,
-                "is for an own fleet",
-                "deploy it in the cluster, and leave this out",
-            )
+        _refuse_on_cluster({"--controller": controller})
         target = ClusterOptions(
             kubeconfig=kubeconfig or "", context=context or "", namespace=namespace or "", ring=ring
         )
     target.refuse(schedule.fleet_actions)
-    if isinstance(target, OwnOptions):
-        target.refuse_template(manifest)
     prepare_folder(out)
     session = Session(
         run=secrets.token_hex(4),
@@ -173,9 +183,7 @@ def capacity(
     scenario: Annotated[
         str, typer.Option("--scenario", metavar="SCENARIO", help="What each trial does.")
     ] = "steady",
-    objects: Annotated[
-        int, typer.Option("--objects", min=1, max=1_000_000, help="Objects that exist before.")
-    ] = 1_000,
+    objects: Objects = 1_000,
     rate: Annotated[
         float, typer.Option("--rate", min=0.5, help="Operations per second of one replica to begin with.")
     ] = 20.0,
@@ -186,31 +194,24 @@ def capacity(
         str, typer.Option("--precision", metavar="PART", help="How exactly the limit is found: 3%, 10%.")
     ] = "3%",
     wait_ms: Annotated[
-        int, typer.Option("--wait-ms", min=0, help="The example's reconciles wait so long, as for a call.")
-    ] = 300,
+        int | None,
+        typer.Option(
+            "--wait-ms", min=0, help="Wait of the example's reconciles, as for a call. Default: 300."
+        ),
+    ] = None,
     baseline: Annotated[
         bool, typer.Option("--baseline", help="Measure the same controller with leader election too.")
     ] = False,
-    plane: Annotated[
-        Literal["embedded", "real"], typer.Option("--plane", help="Control plane of the own fleet.")
-    ] = "embedded",
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Reconciles at a time in each replica of the own fleet.")
-    ] = 8,
-    controller: Annotated[
-        str, typer.Option("--controller", metavar="FILE.py:NAME", help="Controller of the own fleet.")
-    ] = "",
+    plane: Plane = "embedded",
+    workers: Workers = 8,
+    controller: ControllerFile = "",
     template: TemplateFile = None,
-    slo: Annotated[
-        Path | None, typer.Option("--slo", metavar="FILE", help="Service level. Default: see docs.")
-    ] = None,
+    slo: SloFile = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
-    ring: Annotated[str, typer.Option("--ring", help="Ring that distributes the objects.")] = "websites",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")] = Path(
-        "build/capacity"
-    ),
+    ring: RingName = "websites",
+    out: Out = Path("build/capacity"),
     output: Output = None,
 ) -> int:
     """Find the highest rate that keeps the service level, for each number of replicas.
@@ -230,26 +231,32 @@ def capacity(
     from ringleader.testing.commands import WAIT_MS
 
     numbers, trial_s = parse_replicas(replicas), duration_s("--trial", trial)
-    part = parse_precision(precision)
+    part, is_own = parse_precision(precision), kubeconfig is None and context is None
+    if wait_ms is not None and controller:
+        raise InputError("--wait-ms", wait_ms, "is of the example", "leave it out beside --controller")
+    runs_example = is_own and not controller
+    example_wait_ms = (_EXAMPLE_WAIT_MS if wait_ms is None else wait_ms) if runs_example else None
     schedule = read_scenario(scenario).schedule(duration_s=trial_s, rate=rate)
     manifest, limits = read_template(template), read_slo(slo)
-    target: OwnOptions | ClusterOptions
-    if kubeconfig is None and context is None:
-        target = OwnOptions(
+    if is_own:
+        own = OwnOptions(
             real=plane == "real",
             replicas=numbers[0],
             workers=workers,
             namespace=namespace or _OWN_NAMESPACE,
             ring=ring,
             controller=controller,
-            group=manifest.api_version.rpartition("/")[0],
-            environment={WAIT_MS: str(wait_ms)},
+            group=manifest.group,
+            environment={WAIT_MS: str(example_wait_ms)} if example_wait_ms is not None else {},
         )
-        target.refuse_template(manifest)
+        own.refuse_template(manifest)
+        target: OwnOptions | ClusterOptions = own
     else:
+        _refuse_on_cluster({"--controller": controller, "--baseline": baseline, "--wait-ms": wait_ms})
         target = ClusterOptions(
             kubeconfig=kubeconfig or "", context=context or "", namespace=namespace or "", ring=ring
         )
+    target.refuse(schedule.fleet_actions)
     prepare_folder(out)
     session = Session(
         run=secrets.token_hex(4),
@@ -268,7 +275,7 @@ def capacity(
         trial_s=trial_s,
         first_per_s=rate,
         precision=part,
-        reconcile_wait_ms=wait_ms,
+        reconcile_wait_ms=example_wait_ms,
         baseline=baseline,
     )
     runtime.configure_logging(format="auto", level="error")

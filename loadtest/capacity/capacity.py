@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -45,7 +46,8 @@ class CapacityOptions:
     """Rate that is tried first, for one replica."""
     precision: float
     """Part of the rate by which the limit may be missed."""
-    reconcile_wait_ms: int
+    reconcile_wait_ms: int | None
+    """Of the example's controller; None: another one runs."""
     baseline: bool
     """Measure the controller with leader election too."""
 
@@ -114,7 +116,7 @@ class _Search:
         self._scenario = read_scenario(options.scenario)
         self.notices: list[str] = []
 
-    async def run(self, removal: Any, console: Console) -> list[Capacity]:
+    async def run(self, removal: AbstractAsyncContextManager[None], console: Console) -> list[Capacity]:
         """Raises: LoadFailed, ActionFailed, KubeError."""
         found: list[Capacity] = []
         numbers = self._options.replicas if self._mode is Mode.SHARDED else self._options.replicas[-1:]

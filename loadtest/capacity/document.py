@@ -49,7 +49,8 @@ class CapacityDocument(msgspec.Struct, frozen=True):
     command: str
     target: str
     objects: int
-    reconcile_wait_ms: int
+    reconcile_wait_ms: int | None
+    """Of the example's controller; None: another one ran."""
     trial_s: float
     slo: dict[str, float]
     capacities: list[Capacity]
@@ -100,6 +101,8 @@ def draw(document: CapacityDocument, path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
     modes = list(dict.fromkeys(each.mode for each in document.capacities))
     colours = {mode: _OURS if mode == SHARDED else _OTHERS[index % 3] for index, mode in enumerate(modes)}
+    wait_ms = document.reconcile_wait_ms
+    waits = "" if wait_ms is None else f", {wait_ms} ms of waiting in each reconcile"
     one, most = document.one_replica(), max(each.replicas for each in document.capacities)
     if one is not None:
         axes.plot([0, most], [0, one * most], color="#999999", linestyle="--", linewidth=1, label="ideal")
@@ -123,7 +126,7 @@ def draw(document: CapacityDocument, path: Path) -> None:
                 fontsize=8,
             )
     axes.set(
-        title=f"{document.objects:,} objects, {document.reconcile_wait_ms} ms of waiting in each reconcile",
+        title=f"{document.objects:,} objects{waits}",
         xlabel="replicas",
         ylabel="operations per second within the service level",
         xlim=(0, most + 0.7),

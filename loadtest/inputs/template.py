@@ -45,6 +45,11 @@ class Template:
         group, slash, version = self.api_version.rpartition("/")
         return f"{self.kind.lower()}.{version}.{group}" if slash else f"{self.kind.lower()}/{version}"
 
+    @property
+    def group(self) -> str:
+        """API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
     def fits(self, resource: Resource) -> bool:
         return (resource.api_version, resource.kind) == (self.api_version, self.kind)
 
