@@ -252,7 +252,13 @@ def capacity(
         own.refuse_template(manifest)
         target: OwnOptions | ClusterOptions = own
     else:
-        _refuse_on_cluster({"--controller": controller, "--baseline": baseline, "--wait-ms": wait_ms})
+        _refuse_on_cluster(
+            {
+                "--controller": controller,
+                "--baseline": baseline,
+                "--wait-ms": "" if wait_ms is None else str(wait_ms),
+            }
+        )
         target = ClusterOptions(
             kubeconfig=kubeconfig or "", context=context or "", namespace=namespace or "", ring=ring
         )

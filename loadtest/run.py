@@ -314,11 +314,9 @@ class Run:
     # -- the end --------------------------------------------------------------------------------------------
 
     async def audit(self, found: Found) -> None:
-        """Who owns what at the end, by a consistent read of the Leases beside the watch."""
-        ring = named_ring(await read_rings(self._client, timeout_s=_RING_TIMEOUT_S), self.target.ring)
-        held = {life.shard for life in await read_lives(self._client, ring) if life.is_held}
-        owners = self.observer.owners()
-        found.unowned = sum(count for owner, count in owners.items() if owner not in held)
+        """Who owns what at the end, by a consistent read of the Leases beside the watch; what the witnesses say."""
+        if self.target.shares:
+            found.unowned = await self._count_unowned()
         found.unready = self.observer.unready
         found.objects_at_end = len(self.observer)
         found.testimony = await self.target.testimony()
@@ -328,6 +326,11 @@ class Run:
                 f"the API server did not answer the watch for {lasted_s:.1f} s,"
                 f" {began_s:.0f} s after the load began: {outage.reason}"
             )
+
+    async def _count_unowned(self) -> int:
+        ring = named_ring(await read_rings(self._client, timeout_s=_RING_TIMEOUT_S), self.target.ring)
+        held = {life.shard for life in await read_lives(self._client, ring) if life.is_held}
+        return sum(count for owner, count in self.observer.owners().items() if owner not in held)
 
 
 @asynccontextmanager

@@ -126,13 +126,13 @@ class _Search:
                 await self._wait_calm(whole)
                 found.append(await self._capacity(replicas, whole, console))
                 console.say(
-                    f"{self._mode.value}, {replicas} replicas: {found[-1].rate_per_s:.1f} operations/s"
+                    f"{self._mode.value}, replicas: {replicas}: {found[-1].rate_per_s:.1f} operations/s"
                 )
             await self._run.audit(whole)
         self.notices += whole.notices
         if whole.unowned:
             self.notices.append(f"{whole.unowned:,} objects had no live owner at the end")
-        if whole.testimony.overlaps or whole.testimony.foreign_writes:
+        if self._mode is Mode.SHARDED:  # without a ring no write bears a shard's name
             self.notices += whole.testimony.named
         return found
 
@@ -154,11 +154,12 @@ class _Search:
             trials.append(await self._trial(rate, whole))
             search.note(passed=trials[-1].passed)
             said = "held" if trials[-1].passed else "; ".join(trials[-1].failed_lines)
-            console.say(f"{self._mode.value}, {replicas} replicas, {rate:.1f} operations/s: {said}")
+            console.say(f"{self._mode.value}, replicas: {replicas}, {rate:.1f} operations/s: {said}")
         if search.best:
             self._per_replica = search.best / working
-        at_best = [trial.cores for trial in trials if trial.passed and trial.rate_per_s == search.best]
-        return Capacity(self._mode.value, replicas, round(search.best, 2), (at_best or [{}])[-1], trials)
+        best = round(search.best, 2)
+        at_best = [trial.cores for trial in trials if trial.passed and trial.rate_per_s == best]
+        return Capacity(self._mode.value, replicas, best, (at_best or [{}])[-1], trials)
 
     async def _trial(self, rate: float, whole: Found) -> Trial:
         schedule = self._scenario.schedule(duration_s=self._options.trial_s, rate=rate)

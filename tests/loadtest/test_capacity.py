@@ -88,10 +88,25 @@ def test_capacity_is_measured_on_an_own_fleet(tmp_path: Path) -> None:
         "--workers",
         "2",
     ]
-    command += ["--wait-ms", "500", "--precision", "80%", "--slo", str(slo), "--out", str(tmp_path)]
+    command += [
+        "--wait-ms",
+        "500",
+        "--precision",
+        "100%",
+        "--baseline",
+        "--slo",
+        str(slo),
+        "--out",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    (found,) = json.loads(done.stdout)["capacities"]
+    document = json.loads(done.stdout)
+    found, baseline = document["capacities"]
     assert found["rate_per_s"] > 0
+    assert found["cores"].keys() >= {"replica", "sharder", "control plane"}
+    assert (baseline["mode"], baseline["replicas"]) == ("leader-elected", 1)
+    assert baseline["rate_per_s"] > 0
+    assert document["notices"] == [], "the witnesses found nothing, and judged no fleet without a ring"
     assert {trial["passed"] for trial in found["trials"]} == {True, False}, "the limit was met"
     assert (tmp_path / "capacity.png").stat().st_size > 10_000
