@@ -85,7 +85,8 @@ def _refuse_on_cluster(flags: Mapping[str, object]) -> None:
 def run(
     *,
     scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A built-in scenario, or a YAML file with one.")
+        list[str],
+        typer.Argument(metavar="SCENARIO...", help="Built-in scenarios, or YAML files; one after the other."),
     ],
     objects: Objects = 500,
     rate: Annotated[
@@ -118,20 +119,22 @@ def run(
         int, typer.Option("--web-port", min=0, max=65535, help="Port of locust's web page; 0: none.")
     ] = 0,
 ) -> int:
-    """Run a scenario against an own fleet, or against the cluster that --kubeconfig or --context names.
+    """Run scenarios against an own fleet, or against the cluster that --kubeconfig or --context names.
+
+    All of them run on the same objects. Several have a report each, in DIR/SCENARIO.
 
     Exit codes: 0 the service level was held, 1 it was not, 2 bad input.
     """
     from kubeio.program import runtime
-    from loadtest.inputs.scenario import read_scenario
+    from loadtest.inputs.scenario import read_schedules
     from loadtest.inputs.slo import read_slo
     from loadtest.inputs.template import read_template
     from loadtest.load import LocustOptions
-    from loadtest.session import Session, prepare_folder, run_session
+    from loadtest.session import Session, run_session
     from loadtest.targets.cluster import ClusterOptions
     from loadtest.targets.own import OwnOptions
 
-    schedule = read_scenario(scenario).schedule(duration_s=duration_s("--duration", duration), rate=rate)
+    schedules = read_schedules(scenario, duration_s=duration_s("--duration", duration), rate=rate)
     manifest, limits = read_template(template), read_slo(slo)
     if processes and expect_workers:
         raise InputError(
@@ -157,12 +160,11 @@ def run(
         target = ClusterOptions(
             kubeconfig=kubeconfig or "", context=context or "", namespace=namespace or "", ring=ring
         )
-    target.refuse(schedule.fleet_actions)
-    prepare_folder(out)
+    target.refuse([action for schedule in schedules for action in schedule.fleet_actions])
     session = Session(
         run=secrets.token_hex(4),
         target=target,
-        schedule=schedule,
+        schedules=schedules,
         template=manifest,
         limits=limits,
         objects=objects,
@@ -170,6 +172,7 @@ def run(
         template_path=str(template or ""),
         form=output,
     )
+    session.prepare_folders()
     runtime.configure_logging(format="auto", level="error")
     return runtime.run(run_session(session))
 
@@ -267,7 +270,7 @@ def capacity(
     session = Session(
         run=secrets.token_hex(4),
         target=target,
-        schedule=schedule,
+        schedules=[schedule],
         template=manifest,
         limits=limits,
         objects=objects,

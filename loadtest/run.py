@@ -1,4 +1,4 @@
-"""One run from its target to its outcome: objects, observer, fleet, load, actions, settling, final audit.
+"""One run on a target: objects, observer and fleet once; then load, actions, settling and audit of each scenario.
 
 Owns the order of these; each of them is a module of its own. Prints progress on stderr.
 """
@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from kubeio.clock import Clock
@@ -37,6 +38,8 @@ _SETTLE_S: Final = 60.0
 """How long the fleet may make no progress with what the load asked for, after the load."""
 _SETTLE_AT_MOST_S: Final = 120.0
 """How long it may take with that at most, after a load that was shorter."""
+_CALM_S: Final = 15.0
+"""Longer than a place is held and a ring settles: if no object moved for so long, none will."""
 _SILENT_S: Final = 20.0
 """How long assigned objects may say nothing of readiness until the kind counts as one that never does."""
 _RING_TIMEOUT_S: Final = 30.0
@@ -48,7 +51,6 @@ class RunOptions:
 
     run: str
     objects: int
-    schedule: Schedule
     template: Template
     locust: LocustOptions
 
@@ -65,17 +67,26 @@ class Happened:
 
 
 @dataclass(slots=True)
-class Found:
-    """Everything that a run found, for verdict and report. Instants are those of the clock."""
+class Prepared:
+    """What there was before the first load, and how long it took."""
 
     resource: Resource
-    started_at: float = 0.0
-    load_ended_at: float = 0.0
-    ended_at: float = 0.0
+    replicas: int = 0
     prefill_s: float = 0.0
     first_assigned_s: float | None = None
     first_ready_s: float | None = None
     measures_ready: bool = True
+
+
+@dataclass(slots=True)
+class Found:
+    """Everything that was found by one load, for verdict and report. Instants are those of the clock."""
+
+    prepared: Prepared
+    schedule: Schedule
+    started_at: float = 0.0
+    load_ended_at: float = 0.0
+    ended_at: float = 0.0
     happened: list[Happened] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     requests: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -103,6 +114,7 @@ class Run:
         self._observer: Observer | None = None
         self._watching: asyncio.Task[None] | None = None
         self._waiting: list[Wait] = []
+        self._testified = Testimony()
 
     @property
     def observer(self) -> Observer:
@@ -110,31 +122,46 @@ class Run:
             raise RuntimeError("the run has not begun")
         return self._observer
 
-    async def run(self, removal: AbstractAsyncContextManager[None]) -> Found:
-        """The whole run. *removal* is entered before the first object is created, and left after the last use.
-
-        Raises: InputError, KubeError, LoadFailed and what keeps the fleet from starting."""
-        async with self.prepared(removal) as found:
-            await self.load(found, self.options.schedule)
-            await self.audit(found)
-        return found
-
     @asynccontextmanager
-    async def prepared(self, removal: AbstractAsyncContextManager[None]) -> AsyncIterator[Found]:
-        """Objects, observer and a fleet that has every object assigned and ready. Raises: as `run`."""
+    async def prepared(self, removal: AbstractAsyncContextManager[None]) -> AsyncIterator[Prepared]:
+        """Objects, observer and a fleet that has every object assigned and ready.
+
+        *removal* is entered before the first object is created, and left after the last use.
+        Raises: InputError, KubeError, LoadFailed and what keeps the fleet from starting."""
         options, target = self.options, self.target
         resource = await target.resolve(self._client, options.template)
         await self._check_namespace(resource)
-        found = Found(resource)
+        prepared = Prepared(resource)
         objects = RunObjects(self._client, resource, namespace=target.namespace, run=options.run)
         async with removal:
-            await self._fill(objects, found)
+            await self._fill(objects, prepared)
             self._observer = await self._new_observer(resource, objects.selector)
             async with _beside(self._observer.run(), "observer") as self._watching:
                 await _first(self._observer.listed.wait(), self._watching)
                 await self.target.start()
-                await self.wait_worked(found)
-                yield found
+                await self.wait_worked(prepared)
+                prepared.replicas = await self.target.size()
+                yield prepared
+
+    async def restore(self, prepared: Prepared) -> None:
+        """As many replicas as before the first load, each object worked, and none on its way. Raises: as `prepared`."""
+        if await self.target.size() != prepared.replicas:
+            await self.target.scale(prepared.replicas)
+        await self.wait_calm(prepared)
+
+    async def wait_calm(self, prepared: Prepared) -> None:
+        """Wait until no object has moved for a while and all are worked. Raises: LoadFailed."""
+        observer, loop = self.observer, asyncio.get_running_loop()
+        moves, moved_at = len(observer.moves), loop.time()
+        while loop.time() - moved_at < _CALM_S:
+            self._check_observer()
+            await asyncio.sleep(_POLL_S)
+            if len(observer.moves) != moves:
+                moves, moved_at = len(observer.moves), loop.time()
+        if self.target.shares:
+            await self._wait_assigned()
+        if prepared.measures_ready:
+            await self._wait_ready()
 
     def _check_observer(self) -> None:
         """Raises: what ended the observer."""
@@ -147,13 +174,15 @@ class Run:
             with contextlib.suppress(Forbidden):  # it may be there all the same
                 await self._client.get(NAMESPACES, self.target.namespace, type=bytes)
 
-    async def _fill(self, objects: RunObjects, found: Found) -> None:
+    async def _fill(self, objects: RunObjects, prepared: Prepared) -> None:
         began = self._clock.now()
         with self._console.counting("creating objects", self.options.objects) as tick:
             await objects.create(self.options.template, self.options.objects, tick=tick)
-        found.prefill_s = self._clock.now() - began
-        rate = self.options.objects / max(found.prefill_s, 1e-9)
-        self._console.say(f"{self.options.objects:,} objects in {found.prefill_s:.1f} s, {rate:.0f} a second")
+        prepared.prefill_s = self._clock.now() - began
+        rate = self.options.objects / max(prepared.prefill_s, 1e-9)
+        self._console.say(
+            f"{self.options.objects:,} objects in {prepared.prefill_s:.1f} s, {rate:.0f} a second"
+        )
 
     async def _new_observer(self, resource: Resource, selector: str) -> Observer:
         return Observer(
@@ -174,33 +203,40 @@ class Run:
 
     # -- the fleet before the load --------------------------------------------------------------------------
 
-    async def wait_worked(self, found: Found) -> None:
+    async def wait_worked(self, prepared: Prepared) -> None:
         """Wait until the fleet has every object assigned and ready. Raises: LoadFailed when it stands still."""
-        observer, began = self.observer, self._clock.now()
-        total = len(observer)
+        began = self._clock.now()
         if self.target.shares:
-            with self._console.counting("assigned by the fleet", total) as tick:
-                await self._wait_for(lambda: total - observer.unassigned, total, tick)
-            found.first_assigned_s = self._clock.now() - began
-        await self._wait_says_ready(found)
-        if not found.measures_ready:
+            await self._wait_assigned()
+            prepared.first_assigned_s = self._clock.now() - began
+        await self._wait_says_ready(prepared)
+        if not prepared.measures_ready:
             self._console.say(
-                f"{found.resource.kind} shows neither status.observedGeneration nor a Ready condition:"
+                f"{prepared.resource.kind} shows neither status.observedGeneration nor a Ready condition:"
                 " only assignment is measured"
             )
             return
-        with self._console.counting("ready", total) as tick:
-            await self._wait_for(lambda: total - observer.unready, total, tick)
-        found.first_ready_s = self._clock.now() - began
-        assigned = f"assigned after {found.first_assigned_s:.1f} s, " if found.first_assigned_s else ""
-        self._console.say(f"all {assigned}ready after {found.first_ready_s:.1f} s")
+        await self._wait_ready()
+        prepared.first_ready_s = self._clock.now() - began
+        assigned = f"assigned after {prepared.first_assigned_s:.1f} s, " if prepared.first_assigned_s else ""
+        self._console.say(f"all {assigned}ready after {prepared.first_ready_s:.1f} s")
 
-    async def _wait_says_ready(self, found: Found) -> None:
+    async def _wait_assigned(self) -> None:
+        total = len(self.observer)
+        with self._console.counting("assigned by the fleet", total) as tick:
+            await self._wait_for(lambda: total - self.observer.unassigned, total, tick)
+
+    async def _wait_ready(self) -> None:
+        total = len(self.observer)
+        with self._console.counting("ready", total) as tick:
+            await self._wait_for(lambda: total - self.observer.unready, total, tick)
+
+    async def _wait_says_ready(self, prepared: Prepared) -> None:
         deadline = self._clock.now() + _SILENT_S
         while not self.observer.says_ready:
             self._check_observer()
             if self._clock.now() > deadline:
-                found.measures_ready = False
+                prepared.measures_ready = False
                 return
             await asyncio.sleep(_POLL_S)
 
@@ -222,9 +258,12 @@ class Run:
 
     # -- the load -------------------------------------------------------------------------------------------
 
-    async def load(self, found: Found, schedule: Schedule) -> None:
-        """One load from its first request until the fleet has done what it asked for. Raises: LoadFailed, KubeError."""
-        options, resource = self.options, found.resource
+    async def load(self, found: Found, *, out: Path | None = None) -> None:
+        """One load from its first request until the fleet has done what it asked for; locust's files go to *out*.
+
+        Raises: LoadFailed, KubeError."""
+        options, resource, schedule = self.options, found.prepared.resource, found.schedule
+        options_of_locust = options.locust if out is None else replace(options.locust, out=out)
         plan = LoadPlan(
             options.run,
             resource.path(namespace=self.target.namespace if resource.namespaced else ""),
@@ -233,13 +272,13 @@ class Run:
             schedule,
         )
         api_before, found.api_reason = await read_api_metrics(self._client)
-        async with start_locust(plan, options.locust) as locust:
+        async with start_locust(plan, options_of_locust) as locust:
             self.locust = locust
             found.started_at = await locust.wait_started(within_s=600 if options.locust.workers else 60)
             self.observer.start_over()
             self.observer.expected = [
                 *([ASSIGNED] if self.target.shares else []),
-                *([READY, CHANGED] if found.measures_ready else []),
+                *([READY, CHANGED] if found.prepared.measures_ready else []),
             ]
             await self.sampler.begin()
             self._console.say(f"load began: {schedule.scenario}, {schedule.duration_s:g} s")
@@ -289,7 +328,7 @@ class Run:
 
         def behind() -> int:
             unassigned = observer.unassigned if self.target.shares else 0
-            return unassigned + (observer.unready if found.measures_ready else 0)
+            return unassigned + (observer.unready if found.prepared.measures_ready else 0)
 
         left, moved_at = behind(), self._clock.now()
         deadline = moved_at + max(_SETTLE_AT_MOST_S, moved_at - found.started_at)
@@ -319,7 +358,8 @@ class Run:
             found.unowned = await self._count_unowned()
         found.unready = self.observer.unready
         found.objects_at_end = len(self.observer)
-        found.testimony = await self.target.testimony()
+        testimony = await self.target.testimony()
+        found.testimony, self._testified = testimony.since(self._testified), testimony
         for outage in self.observer.outages:
             began_s, lasted_s = outage.began_at - found.started_at, outage.ended_at - outage.began_at
             found.notices.append(

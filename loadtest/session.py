@@ -11,7 +11,7 @@ import json
 import platform
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -31,7 +31,7 @@ from loadtest.inputs.scenario import Schedule
 from loadtest.inputs.slo import Line, judge, shown_as
 from loadtest.inputs.template import Template
 from loadtest.load import LoadFailed, LocustOptions
-from loadtest.measuring.machine import read_machine
+from loadtest.measuring.machine import Machine, read_machine
 from loadtest.objects import LeftOver
 from loadtest.progress import Console
 from loadtest.reporting.document import command_line, document
@@ -66,13 +66,23 @@ class Session:
 
     run: str
     target: OwnOptions | ClusterOptions
-    schedule: Schedule
+    schedules: Sequence[Schedule]
     template: Template
     limits: Mapping[str, float]
     objects: int
     locust: LocustOptions
     template_path: str
     form: Form | None
+
+    def folder(self, schedule: Schedule) -> Path:
+        """Where the report of *schedule* goes: a folder of its own where there are several."""
+        out = self.locust.out
+        return out / schedule.scenario if len(self.schedules) > 1 else out
+
+    def prepare_folders(self) -> None:
+        """Make and try every folder of a report. Raises: InputError."""
+        for schedule in self.schedules:
+            prepare_folder(self.folder(schedule))
 
 
 async def run_session(session: Session) -> int:
@@ -82,10 +92,9 @@ async def run_session(session: Session) -> int:
 
 
 async def _run_and_print(session: Session, console: Console) -> int:
-    report = await _run(session, console)
-    _print(report, session.form)
-    console.say(f"report: {session.locust.out / 'report.html'}")
-    return 0 if report["passed"] else FAILED
+    reports = await _run(session, console)
+    _print(reports, session.form)
+    return 0 if all(report["passed"] for report in reports) else FAILED
 
 
 async def reported(work: Coroutine[Any, Any, int]) -> int:
@@ -107,17 +116,33 @@ async def reported(work: Coroutine[Any, Any, int]) -> int:
         return fail(failure(found).message if isinstance(found, KubeError) else str(found))
 
 
-async def _run(session: Session, console: Console) -> dict[str, Any]:
+async def _run(session: Session, console: Console) -> list[dict[str, Any]]:
+    """The report of each scenario; all of them run on the same objects and the same fleet."""
     machine = read_machine()
     async with opened(session, console) as opening:
-        run = opening.run
-        found = await named_server(run.run(removal(session, run.target, console)), opening.server)
+        return await named_server(_loads(session, opening, machine, console), opening.server)
+
+
+async def _loads(
+    session: Session, opening: Opening, machine: Machine, console: Console
+) -> list[dict[str, Any]]:
+    run, reports = opening.run, list[dict[str, Any]]()
+    async with run.prepared(removal(session, run.target, console)) as prepared:
         surroundings = {"machine": msgspec.to_builtins(machine), **await opening.surroundings()}
-    if machine.load_before > machine.cores / 2:
-        found.notices.append(
-            f"the machine was busy before the run: load {machine.load_before:g} on {machine.cores} cores"
-        )
-    return _report(session, run, found, surroundings)
+        for schedule in session.schedules:
+            if reports:
+                await run.restore(prepared)
+            found, out = Found(prepared, schedule), session.folder(schedule)
+            await run.load(found, out=out)
+            await run.audit(found)
+            if machine.load_before > machine.cores / 2:
+                found.notices.append(
+                    f"the machine was busy before the run: load {machine.load_before:g} on {machine.cores} cores"
+                )
+            reports.append(_report(session, run, found, out, surroundings))
+            verdict = "passed" if reports[-1]["passed"] else "FAILED"
+            console.say(f"{schedule.scenario}: {verdict}; report: {out / 'report.html'}")
+    return reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +167,6 @@ async def opened(session: Session, console: Console) -> AsyncIterator[Opening]:
         options = RunOptions(
             run=session.run,
             objects=session.objects,
-            schedule=session.schedule,
             template=session.template,
             locust=session.locust.acting_as(target.kubeconfig, target.context),
         )
@@ -195,12 +219,13 @@ async def removal(session: Session, target: Target, console: Console) -> AsyncIt
         await remove_in_child(left)
 
 
-def _report(session: Session, run: Run, found: Found, surroundings: dict[str, Any]) -> dict[str, Any]:
+def _report(
+    session: Session, run: Run, found: Found, out: Path, surroundings: dict[str, Any]
+) -> dict[str, Any]:
     figures = measured(
         found,
         run.observer.waits,
         run.sampler.window,
-        wanted_operations=session.schedule.wanted_operations,
         changes_spec=session.template.changes_spec,
     )
     lines = judge(session.limits, figures)
@@ -213,7 +238,7 @@ def _report(session: Session, run: Run, found: Found, surroundings: dict[str, An
         counts=run.locust.seen.counts if run.locust is not None else [],
         surroundings=surroundings,
     )
-    _write(session.locust.out, report)
+    _write(out, report)
     return report
 
 
@@ -243,30 +268,40 @@ async def read_versions(client: Client) -> dict[str, str]:
     }
 
 
-def _print(report: dict[str, Any], form: Form | None) -> None:
+def _print(reports: Sequence[dict[str, Any]], form: Form | None) -> None:
     if form in (Form.JSON, Form.YAML):
-        print_document(report, form=form)
+        many = {"passed": all(report["passed"] for report in reports), "reports": reports}
+        print_document(reports[0] if len(reports) == 1 else many, form=form)
     else:
-        words = {True: "passed", False: "FAILED", None: "-"}
-        rows = [
-            (
-                line["title"],
-                shown_as(line["value"], line["unit"]),
-                f"{'>=' if line['name'] == 'achieved' else '<='} {shown_as(line['limit'], line['unit'])}",
-                f"{line['count']:,}",
-                words[line["passed"]],
-            )
-            for line in report["verdict"]
-        ]
-        print_table(Table(("LINE", "MEASURED", "LIMIT", "COUNT", "VERDICT"), rows), form=form)
-        for notice in [*report["notices"], *report["witnesses"]]:
-            print_line(f"note: {notice}")
-    for line in report["verdict"]:
-        if line["passed"] is False:
-            sys.stderr.write(f"FAILED: {msgspec.convert(line, Line)}\n")
-    for happened in report["actions"]:
-        if happened["has_failed"]:
-            sys.stderr.write(f"FAILED: {happened['action']}: {happened['text']}\n")
+        for report in reports:
+            if len(reports) > 1:
+                print_line(f"\n{report['scenario']}")
+            _print_verdict(report, form)
+    for report in reports:
+        of = f"{report['scenario']}: " if len(reports) > 1 else ""
+        for line in report["verdict"]:
+            if line["passed"] is False:
+                sys.stderr.write(f"FAILED: {of}{msgspec.convert(line, Line)}\n")
+        for happened in report["actions"]:
+            if happened["has_failed"]:
+                sys.stderr.write(f"FAILED: {of}{happened['action']}: {happened['text']}\n")
+
+
+def _print_verdict(report: Mapping[str, Any], form: Form | None) -> None:
+    words = {True: "passed", False: "FAILED", None: "-"}
+    rows = [
+        (
+            line["title"],
+            shown_as(line["value"], line["unit"]),
+            f"{'>=' if line['name'] == 'achieved' else '<='} {shown_as(line['limit'], line['unit'])}",
+            f"{line['count']:,}",
+            words[line["passed"]],
+        )
+        for line in report["verdict"]
+    ]
+    print_table(Table(("LINE", "MEASURED", "LIMIT", "COUNT", "VERDICT"), rows), form=form)
+    for notice in [*report["notices"], *report["witnesses"]]:
+        print_line(f"note: {notice}")
 
 
 def _first_expected(group: BaseExceptionGroup[BaseException]) -> BaseException | None:

@@ -6,7 +6,6 @@ after the other until the limit is known. The verdict of `ringleader loadtest ru
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -22,15 +21,12 @@ from loadtest.inputs.slo import has_passed, judge
 from loadtest.measuring.machine import read_machine
 from loadtest.progress import Console
 from loadtest.reporting.figures import measured
-from loadtest.run import Found, Run
+from loadtest.run import Found, Prepared, Run
 from loadtest.session import Session, named_server, opened, removal, reported
 from loadtest.targets.own import OwnOptions
 from ringleader.output import print_document, print_line, print_table
 from ringleader.testing.commands import Mode
 
-_CALM_S: Final = 15.0
-"""Longer than a place is held and a ring settles: if no object moved for so long, none will."""
-_POLL_S: Final = 0.5
 _WITNESSED: Final = ("overlaps", "foreignWrites", "unowned", "unready")
 """Lines of the end of a run; a trial is in its middle."""
 
@@ -120,14 +116,15 @@ class _Search:
         """Raises: LoadFailed, ActionFailed, KubeError."""
         found: list[Capacity] = []
         numbers = self._options.replicas if self._mode is Mode.SHARDED else self._options.replicas[-1:]
-        async with self._run.prepared(removal) as whole:
+        async with self._run.prepared(removal) as prepared:
             for replicas in numbers:
                 await self._run.target.scale(replicas)
-                await self._wait_calm(whole)
-                found.append(await self._capacity(replicas, whole, console))
+                await self._run.wait_calm(prepared)
+                found.append(await self._capacity(replicas, prepared, console))
                 console.say(
                     f"{self._mode.value}, replicas: {replicas}: {found[-1].rate_per_s:.1f} operations/s"
                 )
+            whole = Found(prepared, self._session.schedules[0])
             await self._run.audit(whole)
         self.notices += whole.notices
         if whole.unowned:
@@ -136,22 +133,12 @@ class _Search:
             self.notices += whole.testimony.named
         return found
 
-    async def _wait_calm(self, found: Found) -> None:
-        """Wait until all is worked and no object has moved for a while."""
-        observer, loop = self._run.observer, asyncio.get_running_loop()
-        moves, moved_at = len(observer.moves), loop.time()
-        while loop.time() - moved_at < _CALM_S:
-            await asyncio.sleep(_POLL_S)
-            if len(observer.moves) != moves:
-                moves, moved_at = len(observer.moves), loop.time()
-        await self._run.wait_worked(found)
-
-    async def _capacity(self, replicas: int, whole: Found, console: Console) -> Capacity:
+    async def _capacity(self, replicas: int, prepared: Prepared, console: Console) -> Capacity:
         working = replicas if self._run.target.shares else 1
         search = RateSearch(self._per_replica * working, precision=self._options.precision)
         trials: list[Trial] = []
         while (rate := search.rate) is not None:
-            trials.append(await self._trial(rate, whole))
+            trials.append(await self._trial(rate, prepared))
             search.note(passed=trials[-1].passed)
             said = "held" if trials[-1].passed else "; ".join(trials[-1].failed_lines)
             console.say(f"{self._mode.value}, replicas: {replicas}, {rate:.1f} operations/s: {said}")
@@ -161,15 +148,14 @@ class _Search:
         at_best = [trial.cores for trial in trials if trial.passed and trial.rate_per_s == best]
         return Capacity(self._mode.value, replicas, best, (at_best or [{}])[-1], trials)
 
-    async def _trial(self, rate: float, whole: Found) -> Trial:
+    async def _trial(self, rate: float, prepared: Prepared) -> Trial:
         schedule = self._scenario.schedule(duration_s=self._options.trial_s, rate=rate)
-        found = Found(whole.resource, measures_ready=whole.measures_ready)
-        await self._run.load(found, schedule)
+        found = Found(prepared, schedule)
+        await self._run.load(found)
         figures = measured(
             found,
             self._run.observer.waits,
             self._run.sampler.window,
-            wanted_operations=schedule.wanted_operations,
             changes_spec=self._session.template.changes_spec,
         )
         limits = _limits(self._session.limits)

@@ -6,7 +6,7 @@ durations (`20s`); rates are shares of --rate or operations per second. `schedul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -168,6 +168,17 @@ class Scenario:
 def built_in() -> list[str]:
     """Names of the scenarios that come with the package."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+
+
+def read_schedules(names: Sequence[str], *, duration_s: float, rate: float) -> list[Schedule]:
+    """The schedules of the scenarios *names*, each once. Raises InputError."""
+    schedules = [read_scenario(name).schedule(duration_s=duration_s, rate=rate) for name in names]
+    seen: set[str] = set()
+    for schedule in schedules:
+        if schedule.scenario in seen:
+            raise InputError("SCENARIO", schedule.scenario, "stands twice", "name each scenario once")
+        seen.add(schedule.scenario)
+    return schedules
 
 
 def read_scenario(text: str) -> Scenario:

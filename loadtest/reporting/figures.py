@@ -19,7 +19,7 @@ OPERATIONS: Final = ("create", "update", "delete")
 
 
 def measured(
-    found: Found, waits: Sequence[Wait], window: Window, *, wanted_operations: float, changes_spec: bool
+    found: Found, waits: Sequence[Wait], window: Window, *, changes_spec: bool
 ) -> dict[str, Measured]:
     """The value of each line that a service level may name."""
     figures = {name: _wait(name, found, waits, changes_spec) for name in _WAITS}
@@ -28,10 +28,12 @@ def measured(
     requests, failures = request_counts(found.requests)
     nothing = "the load made no request"
     figures["failures"] = Measured(failures / requests, requests) if requests else Measured(None, 0, nothing)
-    share = operations(found.requests) / max(wanted_operations, 1.0)
+    share = operations(found.requests) / max(found.schedule.wanted_operations, 1.0)
     figures["achieved"] = Measured(min(share, 1.0), requests)  # the first seconds are not asked for
     figures["unowned"] = _at_end(found, found.unowned)
-    figures["unready"] = _at_end(found, found.unready) if found.measures_ready else _silent_kind(found)
+    figures["unready"] = (
+        _at_end(found, found.unready) if found.prepared.measures_ready else _silent_kind(found)
+    )
     said = found.testimony
     for name, value in (("overlaps", said.overlaps), ("foreignWrites", said.foreign_writes)):
         is_absent = value is None and said.reconciles == 0 and "no witness" in said.reason
@@ -96,7 +98,7 @@ def api_codes(found: Found) -> dict[str, int]:
 
 
 def _wait(name: str, found: Found, waits: Sequence[Wait], changes_spec: bool) -> Measured:
-    if name != "assigned" and not found.measures_ready:
+    if name != "assigned" and not found.prepared.measures_ready:
         return _silent_kind(found)
     if name == "changed" and not changes_spec:
         return Measured(None, reason="the template has no ${version} in its spec", is_excused=True)
@@ -115,7 +117,7 @@ def _at_end(found: Found, count: int) -> Measured:
 
 
 def _silent_kind(found: Found) -> Measured:
-    reason = f"{found.resource.kind} has neither observedGeneration nor a Ready condition"
+    reason = f"{found.prepared.resource.kind} has neither observedGeneration nor a Ready condition"
     return Measured(None, reason=reason, is_excused=True)
 
 

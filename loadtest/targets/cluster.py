@@ -115,6 +115,9 @@ class DeployedFleet:
     async def start(self) -> None:
         """It runs already; whether it works is seen by what it does with the first objects."""
 
+    async def size(self) -> int:
+        return len(await self._members())
+
     async def scale(self, replicas: int) -> None:
         await self._write_scale(*await self._workload(), replicas)
         try:

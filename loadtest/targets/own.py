@@ -107,6 +107,9 @@ class OwnFleet:
     async def start(self) -> None:
         await self.fleet.start(replicas=self._options.replicas, mode=self._options.mode)
 
+    async def size(self) -> int:
+        return len(self._running())
+
     async def scale(self, replicas: int) -> None:
         running = self._running()
         for name in running[replicas:]:

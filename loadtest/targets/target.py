@@ -39,6 +39,17 @@ class Testimony:
     """The first findings, one sentence each."""
     reason: str = ""
 
+    def since(self, before: Testimony) -> Testimony:
+        """What was found after *before* was; each testimony is of the whole run."""
+        if self.overlaps is None or self.foreign_writes is None:
+            return self
+        return Testimony(
+            overlaps=self.overlaps - (before.overlaps or 0),
+            foreign_writes=self.foreign_writes - (before.foreign_writes or 0),
+            reconciles=self.reconciles - before.reconciles,
+            named=[finding for finding in self.named if finding not in before.named],
+        )
+
 
 class Target(Protocol):
     """A fleet behind an API server."""
@@ -58,6 +69,9 @@ class Target(Protocol):
 
     async def start(self) -> None:
         """Let the fleet work; returns when every replica is up. Raises: whatever keeps it from that."""
+
+    async def size(self) -> int:
+        """How many replicas there are. Raises: KubeError."""
 
     async def scale(self, replicas: int) -> None:
         """Have *replicas* replicas; does not wait until the objects have moved. Raises: ActionFailed, KubeError."""

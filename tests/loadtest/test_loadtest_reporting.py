@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from kubeio.resource import Resource
+from loadtest.inputs.scenario import Point, Schedule
 from loadtest.inputs.slo import judge
 from loadtest.observing.histograms import Window
 from loadtest.observing.observer import ASSIGNED, READY, Wait
 from loadtest.reporting.document import Grid
 from loadtest.reporting.figures import measured, operations, request_rows
 from loadtest.reporting.picture import draw
-from loadtest.run import Found
+from loadtest.run import Found, Prepared
 
 WEBSITES = Resource("example.com", "v1", "websites", "Website")
 ROWS = {
@@ -20,7 +21,7 @@ ROWS = {
 
 
 def found(**fields: object) -> Found:
-    run = Found(WEBSITES)
+    run = Found(Prepared(WEBSITES), Schedule("steady", 10.0, {"update": 1}, [Point(0.0, 10.0)], []))
     run.requests = ROWS
     run.objects_at_end = 10
     for name, value in fields.items():
@@ -29,7 +30,7 @@ def found(**fields: object) -> Found:
 
 
 def figures(run: Found, waits: list[Wait]) -> dict[str, bool | None]:
-    values = measured(run, waits, Window(), wanted_operations=100, changes_spec=True)
+    values = measured(run, waits, Window(), changes_spec=True)
     limits = dict.fromkeys(values, 1.0)
     return {line.name: line.passed for line in judge(limits, values)}
 
@@ -68,7 +69,9 @@ def test_a_watch_that_saw_nothing_of_what_was_asked_for_fails() -> None:
 
 
 def test_a_kind_that_says_nothing_is_excused_from_ready_only() -> None:
-    verdict = figures(found(measures_ready=False), [])
+    run = found()
+    run.prepared.measures_ready = False
+    verdict = figures(run, [])
     assert (verdict["assigned"], verdict["ready"], verdict["changed"]) == (False, None, None)
     assert verdict["unready"] is None
 
