@@ -64,6 +64,7 @@ class RingKeys:
         "member",
         "member_hash",
         "objects",
+        "pod",
         "pod_uid",
         "process",
         "protocol",
@@ -92,6 +93,7 @@ class RingKeys:
         self.member = f"{domain}/member"
         self.protocol = f"{domain}/protocol"
         self.hold = f"{domain}/hold"
+        self.pod = f"{domain}/pod"
         self.pod_uid = f"{domain}/pod-uid"
         self.process = f"{domain}/process"
         self.contested = f"{domain}/contested"

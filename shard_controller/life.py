@@ -76,6 +76,8 @@ class Birth:
     """Under which name the shard writes objects: tells its writes from strangers'."""
     resources: tuple[str, ...] = ()
     """What the shard watches with its name, as `resource.group`."""
+    pod: str = ""
+    """`NAMESPACE/NAME` of the pod that it runs in, as far as it knows; for people and tools."""
 
     def annotations(self) -> dict[str, str]:
         marks = {
@@ -92,6 +94,8 @@ class Birth:
             marks[self.keys.hold] = "true"
         if self.identity.pod:
             marks[self.keys.pod_uid] = self.identity.pod
+        if self.pod:
+            marks[self.keys.pod] = self.pod
         return marks
 
     def lease(self, name: str, namespace: str, clock: Clock) -> Lease:
@@ -193,7 +197,7 @@ async def _take_over(leases: Leases, birth: Birth, known: list[Lease], clock: Cl
 
 def _worn_again(lease: Lease, birth: Birth, clock: Clock) -> Lease:
     fresh = birth.lease(lease.metadata.name, lease.metadata.namespace, clock)
-    former = (birth.keys.hold, birth.keys.pod_uid, birth.keys.synced, birth.keys.resources)
+    former = (birth.keys.hold, birth.keys.pod, birth.keys.pod_uid, birth.keys.synced, birth.keys.resources)
     kept = {k: v for k, v in lease.metadata.annotations.items() if k not in former}
     meta = msgspec.structs.replace(lease.metadata, annotations=kept | fresh.metadata.annotations)
     spec = msgspec.structs.replace(fresh.spec, lease_transitions=(lease.spec.lease_transitions or 0) + 1)

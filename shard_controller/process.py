@@ -77,6 +77,15 @@ def this_process() -> Identity:
     return Identity(_boot_id(), _pid_namespace(), os.getpid(), started[2] if started else 0, pod)
 
 
+def this_pod(member: str) -> str:
+    """`NAMESPACE/NAME` of the pod that this process runs in; empty without POD_NAMESPACE.
+
+    A pod without POD_NAME is called as its *member*, which is the host's name unless something else was given.
+    """
+    namespace = os.environ.get("POD_NAMESPACE", "")
+    return f"{namespace}/{os.environ.get('POD_NAME', member)}" if namespace else ""
+
+
 def mark_children(life: str) -> None:
     """From now on children can be told to be of *life*: programs by their environment, forks by their name."""
     os.environ[MARK] = life

@@ -349,6 +349,7 @@ class Replica:
             identity=process.this_process(),
             field_manager=self._controller.name,
             resources=tuple(kind.resource.group_resource for kind in cache),
+            pod=process.this_pod(self._settings.member_name),
         )
 
     def _journal(self, shard: str) -> Journal:

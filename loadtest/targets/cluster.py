@@ -26,7 +26,7 @@ from loadtest.inputs.template import Template
 from loadtest.targets.target import ActionFailed, LoadRefused, Testimony, Usage
 from ringleader.inspect.cluster.owner_page import PODS, in_pod
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.rings import Ring
+from ringleader.inspect.cluster.rings import Life, Pod, Ring
 from ringleader.inspect.cluster.sharders import read_sharders
 
 _TIMEOUT_S: Final = 30.0
@@ -137,7 +137,7 @@ class DeployedFleet:
             case "kill":
                 pod = await self._choose(action)
                 await self._delete_pod(pod)
-                return f"pod {pod} was deleted without grace"
+                return f"pod {pod.namespace}/{pod.name} was deleted without grace"
             case "join" | "leave":
                 return await self._scale_by(1 if action.do == "join" else -1)
             case "roll":
@@ -149,17 +149,16 @@ class DeployedFleet:
             case other:
                 raise ActionFailed(f"{other} cannot be done through the API")
 
-    async def _choose(self, action: Action) -> str:
-        members = await self._members()
+    async def _choose(self, action: Action) -> Pod:
+        members = {life.member: life.pod for life in await self._members()}
         if action.replica in members:
-            return action.replica
+            return members[action.replica]
         if action.replica or not members:
             raise ActionFailed(f"{action.do}: {action.replica or 'there'} is no member of the ring now")
-        return members[next(self._turns) % len(members)]
+        return list(members.values())[next(self._turns) % len(members)]
 
-    async def _delete_pod(self, name: str, *, namespace: str = "") -> None:
-        where = namespace or (await self._ring()).spec.lease_namespace
-        path = PODS.path(namespace=where, name=name)
+    async def _delete_pod(self, pod: Pod) -> None:
+        path = PODS.path(namespace=pod.namespace, name=pod.name)
         await self._client.request("DELETE", path, body=b'{"gracePeriodSeconds":0}')
 
     async def _scale_by(self, change: int) -> str:
@@ -188,61 +187,61 @@ class DeployedFleet:
         if found.newest is None or not found.newest.leads:
             raise ActionFailed(f"failover: {found.warning or 'the account may not list Leases'}")
         holder = found.newest.holder
-        await self._delete_pod(holder, namespace=found.newest.lease.partition("/")[0])
+        await self._delete_pod(Pod(found.newest.lease.partition("/")[0], holder))
         return f"pod {holder} of the leading sharder was deleted without grace"
 
     async def _lose_node(self) -> str:
         """Delete every replica of the node that has most of them; where they come back is the scheduler's."""
-        namespace = (await self._ring()).spec.lease_namespace
-        by_node: dict[str, list[str]] = {}
-        for name in await self._members():
-            pod = await self._get(PODS, name, namespace)
-            by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(name)
+        by_node: dict[str, list[Pod]] = {}
+        for life in await self._members():
+            pod = await self._get(PODS, *life.pod)
+            by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(life.pod)
         if not by_node:
             raise ActionFailed("node-loss: no replica is a member of the ring now")
         node, lost = max(by_node.items(), key=lambda item: len(item[1]))
-        await asyncio.gather(*(self._delete_pod(name, namespace=namespace) for name in lost))
-        return f"the pods of node {node} were deleted without grace: {', '.join(lost)}"
+        await asyncio.gather(*(self._delete_pod(pod) for pod in lost))
+        names = ", ".join(pod.name for pod in lost)
+        return f"the pods of node {node} were deleted without grace: {names}"
 
     async def _workload(self) -> tuple[Resource, dict[str, Any]]:
         """The StatefulSet or Deployment that the replicas' pods belong to. Raises: ActionFailed."""
-        namespace = (await self._ring()).spec.lease_namespace
         members = await self._members()
         if not members:
             raise ActionFailed("no replica is a member of the ring now")
-        found: tuple[Resource, dict[str, Any]] = PODS, await self._get(PODS, members[0], namespace)
+        pod = members[0].pod
+        found: tuple[Resource, dict[str, Any]] = PODS, await self._get(PODS, *pod)
         while owner := _controller_of(found[1]):
             if owner["kind"] not in _WORKLOADS:
                 raise ActionFailed(f"{owner['kind']} {owner['name']} cannot be scaled or rolled from here")
             resource = _WORKLOADS[owner["kind"]]
-            found = resource, await self._get(resource, owner["name"], namespace)
+            found = resource, await self._get(resource, pod.namespace, owner["name"])
         if found[0] is PODS:
-            raise ActionFailed(f"pod {members[0]} belongs to no StatefulSet and no Deployment")
+            raise ActionFailed(f"pod {pod.namespace}/{pod.name} belongs to no StatefulSet and no Deployment")
         return found
 
-    async def _get(self, resource: Resource, name: str, namespace: str) -> dict[str, Any]:
+    async def _get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any]:
         found: dict[str, Any] = await self._client.get(resource, name, namespace=namespace, type=dict)
         return found
 
     async def _ring(self) -> Ring:
         return named_ring(await read_rings(self._client, timeout_s=_TIMEOUT_S), self.ring)
 
-    async def _members(self) -> list[str]:
+    async def _members(self) -> list[Life]:
         lives = await read_lives(self._client, await self._ring())
-        return [life.member for life in lives if life.fills_place]
+        return [life for life in lives if life.fills_place]
 
     # -- measuring ------------------------------------------------------------------------------------------
 
     async def metrics(self) -> dict[str, str]:
         try:
-            ring, members = await self._ring(), await self._members()
+            members = await self._members()
         except KubeError:
             return {}
-        pages = await asyncio.gather(*(self._page(ring, name) for name in members))
-        return {name: page for name, page in zip(members, pages, strict=True) if page}
+        pages = await asyncio.gather(*(self._page(life.pod) for life in members))
+        return {life.member: page for life, page in zip(members, pages, strict=True) if page}
 
-    async def _page(self, ring: Ring, member: str) -> str:
-        door = in_pod(self._client, ring.spec.lease_namespace, member, port=_PORT, timeout_s=_SCRAPE_S)
+    async def _page(self, pod: Pod) -> str:
+        door = in_pod(self._client, pod, port=_PORT, timeout_s=_SCRAPE_S)
         try:
             return (await door.read("/metrics")).decode()
         except KubeError:

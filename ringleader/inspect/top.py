@@ -73,8 +73,7 @@ async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Lo
             life.shard,
             in_pod(
                 client,
-                ring.spec.lease_namespace,
-                life.member,
+                life.pod,
                 port=asked.port,
                 timeout_s=min(timeout_s, _PATIENCE_S),
             ),

@@ -14,7 +14,7 @@ import pytest
 from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS
 from kubeio.errors import KubeError
-from kubeio.resource import Resource
+from kubeio.resource import NAMESPACES, Resource
 from loadtest.inputs.scenario import Action
 from loadtest.targets.cluster import ClusterOptions, open_cluster
 from loadtest.targets.target import ActionFailed
@@ -94,6 +94,8 @@ APPS: Final = {
     )
 }
 PODS = Resource("", "v1", "pods", "Pod")
+PODS_IN: Final = "shop"
+"""Not where the Leases are: a replica's Lease says where its pod is."""
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "web"}},
     "spec": {"containers": [{"name": "web", "image": "web"}]},
@@ -110,7 +112,7 @@ async def owned_by(
         spec["serviceName"] = "web"
     resource = APPS[plural]
     body = {"apiVersion": "apps/v1", "kind": resource.kind, "metadata": metadata, "spec": spec}
-    made = await fleet.client.create(resource, body, namespace=fleet.spec.lease_namespace)
+    made = await fleet.client.create(resource, body, namespace=PODS_IN)
     return {
         "apiVersion": "apps/v1",
         "kind": resource.kind,
@@ -120,40 +122,51 @@ async def owned_by(
     }
 
 
-async def put_pods(fleet: Fleet, names: Iterable[str], owner: dict[str, Any]) -> None:
+async def put_pods(fleet: Fleet, names: Iterable[str], owner: dict[str, Any], *, namespace: str) -> None:
     """Pods as the fleet's processes would be in; an API server without a kubelet keeps them as they are."""
     for number, name in enumerate(names):
         spec = {**TEMPLATE["spec"], "nodeName": f"node-{number % 2}"}
         metadata = {"name": name, "ownerReferences": [owner]}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        await fleet.client.create_if_absent(PODS, body, namespace=fleet.spec.lease_namespace)
+        await fleet.client.create_if_absent(PODS, body, namespace=namespace)
 
 
 async def test_actions_on_a_cluster_are_what_its_api_can_do(tmp_path: Path) -> None:
     """The Leases are those of real replicas and sharders; no kubelet acts on what happens to the pods."""
     async with (
         real_plane(tmp_path / "plane", controller_manager=False) as plane,
-        open_fleet(plane, tmp_path / "fleet", spec=FleetSpec(sharders=1, lease_s=10)) as fleet,
+        open_fleet(
+            plane,
+            tmp_path / "fleet",
+            spec=FleetSpec(sharders=1, lease_s=10, environment={"POD_NAMESPACE": PODS_IN}),
+        ) as fleet,
     ):
+        await fleet.client.create(NAMESPACES, {"metadata": {"name": PODS_IN}})
         await fleet.start(replicas=3)
         await fleet.wait_converged()
-        namespace = fleet.spec.lease_namespace
+        leases_in = fleet.spec.lease_namespace
         options = ClusterOptions(
             kubeconfig=str(plane.kubeconfig), context="", namespace="sites", ring="websites"
         )
 
         async def pods() -> set[str]:
-            return {pod["metadata"]["name"] for pod in await fleet.client.list_all(PODS, namespace=namespace)}
+            found = [
+                pod
+                for namespace in (PODS_IN, leases_in)
+                for pod in await fleet.client.list_all(PODS, namespace=namespace)
+            ]
+            return {pod["metadata"]["name"] for pod in found}
 
         async def workload(plural: str, name: str) -> dict[str, Any]:
-            return await fleet.client.get(APPS[plural], name, namespace=namespace)
+            return await fleet.client.get(APPS[plural], name, namespace=PODS_IN)
 
         async with open_cluster(options) as cluster:
             with pytest.raises(KubeError):
                 await cluster.act(Action(0, "kill"))  # the members are no pods yet
             stateful = await owned_by(fleet, "statefulsets", "web")
-            everybody = ["replica-1", "replica-2", "replica-3", "sharder-1"]
-            await put_pods(fleet, everybody, stateful)
+            replicas = ["replica-1", "replica-2", "replica-3"]
+            await put_pods(fleet, replicas, stateful, namespace=PODS_IN)
+            await put_pods(fleet, ["sharder-1"], stateful, namespace=leases_in)
 
             assert "scaled from 2 to 3" in await cluster.act(Action(0, "join"))
             assert "scaled from 3 to 2" in await cluster.act(Action(0, "leave"))
@@ -166,16 +179,16 @@ async def test_actions_on_a_cluster_are_what_its_api_can_do(tmp_path: Path) -> N
             assert await pods() == {"replica-1", "replica-3", "sharder-1"}
             await cluster.act(Action(0, "failover"))
             assert await pods() == {"replica-1", "replica-3"}
-            await put_pods(fleet, everybody, stateful)
+            await put_pods(fleet, replicas, stateful, namespace=PODS_IN)
             said = await cluster.act(Action(0, "node-loss"))
             assert said.startswith("the pods of node node-0 were deleted without grace")
-            assert await pods() == {"replica-2", "sharder-1"}
+            assert await pods() == {"replica-2"}
             with pytest.raises(ActionFailed, match="replica-9 is no member"):
                 await cluster.act(Action(0, "kill", replica="replica-9"))
 
             for name in await pods():
-                await fleet.client.delete(PODS, name, namespace=namespace)
+                await fleet.client.delete(PODS, name, namespace=PODS_IN)
             deployment = await owned_by(fleet, "deployments", "rolled")
             middle = await owned_by(fleet, "replicasets", "rolled-1", deployment)
-            await put_pods(fleet, everybody, middle)
+            await put_pods(fleet, replicas, middle, namespace=PODS_IN)
             assert "Deployment rolled was scaled from 2 to 3" in await cluster.act(Action(0, "join"))

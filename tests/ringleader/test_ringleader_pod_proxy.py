@@ -21,6 +21,7 @@ from kubeio.patch import MergePatch
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from ringleader.inspect.cluster.owner_page import PODS, in_pod
+from ringleader.inspect.cluster.rings import Pod
 from ringleader.testing.held import held
 
 pytestmark = pytest.mark.real
@@ -107,13 +108,13 @@ async def test_metrics_come_through_and_the_debug_pages_see_no_token(client: Cli
 
     server = await asyncio.start_server(serve, "0.0.0.0", 0)
     await pod(client, own_address())
-    door = in_pod(client, "default", "web-0", port=server.sockets[0].getsockname()[1], timeout_s=10)
+    door = in_pod(client, Pod("default", "web-0"), port=server.sockets[0].getsockname()[1], timeout_s=10)
     assert await door.read("/metrics") == b"workqueue_depth 1\n"
     asked = await door.object_page(ObjectKey("default", "blog"))
     assert "401" in asked.problem
     assert "port-forward" in asked.problem
     assert [head.split()[1] for head in heads[:2]] == ["/metrics", "/debug/objects/default/blog"]
     assert all("authorization" not in head.lower() for head in heads)
-    gone = in_pod(client, "default", "web-1", port=1, timeout_s=10)
+    gone = in_pod(client, Pod("default", "web-1"), port=1, timeout_s=10)
     assert 'pods "web-1" not found' in (await gone.object_page(ObjectKey("default", "blog"))).problem
     server.close()

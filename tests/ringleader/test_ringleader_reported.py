@@ -13,7 +13,7 @@ from kubeio.clock import micro_time
 from kubeio.models import Lease, LeaseSpec, Meta
 from ringleader.inspect.cluster.picture import RingPicture
 from ringleader.inspect.cluster.reported import NotReported, reported, surplus
-from ringleader.inspect.cluster.rings import Ring, lives
+from ringleader.inspect.cluster.rings import Pod, Ring, lives
 from ringleader.inspect.status.layout import Screen, status_lines
 from tests.sharder.io.ground import KEYS
 
@@ -128,3 +128,20 @@ def test_a_replica_that_does_not_report_is_named(objects: str | None) -> None:
 def test_a_replica_whose_caches_are_not_full_has_nothing_yet() -> None:
     found = shown(ring(), lease(A, sites(1)), lease(B, None, synced=False))
     assert {each.shard: each.objects for each in found.members} == {A: 1, B: 0}
+
+
+@pytest.mark.parametrize(
+    ("said", "pod"),
+    [
+        ("shop/web-7d9-x2", Pod("shop", "web-7d9-x2")),
+        (None, Pod("leases", "a")),
+        ("shop", Pod("leases", "a")),
+        ("shop/web/extra", Pod("leases", "a")),
+    ],
+)
+def test_a_lease_names_the_pod_else_it_is_looked_for_beside_the_lease(said: str | None, pod: Pod) -> None:
+    beside = lease(A, None)
+    beside.metadata.namespace = "leases"
+    if said is not None:
+        beside.metadata.annotations[KEYS.pod] = said
+    assert [life.pod for life in lives(ring(), [beside], now=NOW)] == [pod]

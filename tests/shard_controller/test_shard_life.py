@@ -17,7 +17,15 @@ from kubeio.labels import RingKeys, is_shard_name
 from kubeio.models import Lease, LeaseSpec, Meta
 from shard_controller import process
 from shard_controller.life import Birth, check_member, fresh_name
-from shard_controller.process import MARK, Identity, LinuxProcesses, decode, proves_end, this_process
+from shard_controller.process import (
+    MARK,
+    Identity,
+    LinuxProcesses,
+    decode,
+    proves_end,
+    this_pod,
+    this_process,
+)
 
 KEYS = RingKeys("websites")
 ME = Identity("boot-1", "ns-1", 200, 5000)
@@ -92,6 +100,19 @@ def test_a_lease_says_under_which_name_its_shard_writes() -> None:
         keys=KEYS, member="web-0", duration_s=15, hold=True, identity=ME, field_manager="publisher"
     )
     assert writes.annotations()[KEYS.field_manager] == "publisher"
+
+
+def test_a_lease_says_in_which_pod_its_shard_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert KEYS.pod not in birth().annotations()
+    monkeypatch.delenv("POD_NAMESPACE", raising=False)
+    monkeypatch.delenv("POD_NAME", raising=False)
+    assert this_pod("web-0") == ""
+    monkeypatch.setenv("POD_NAMESPACE", "shop")
+    assert this_pod("web-0") == "shop/web-0"
+    monkeypatch.setenv("POD_NAME", "shop-abc-1")
+    pod = this_pod("web-0")
+    marks = Birth(keys=KEYS, member="web-0", duration_s=15, hold=True, identity=ME, pod=pod).annotations()
+    assert marks[KEYS.pod] == "shop/shop-abc-1"
 
 
 def test_a_lease_says_what_its_shard_watches_with_its_name_and_for_how_long_it_is_held() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kubeio.access.cluster import Endpoint
     from kubeio.models import ObjectKey
     from kubeio.rest.client import Client
+    from ringleader.inspect.cluster.rings import Pod
 
 PORT: Final = 8081
 PODS: Final = Resource("", "v1", "pods", "Pod")
@@ -165,7 +166,7 @@ async def at_url(url: str, *, timeout_s: float) -> AsyncIterator[Door]:
         yield Door(client, "", name=full, timeout_s=timeout_s)
 
 
-def in_pod(client: Client, namespace: str, pod: str, *, port: int, timeout_s: float) -> Door:
+def in_pod(client: Client, pod: Pod, *, port: int, timeout_s: float) -> Door:
     """The replica in *pod*, through the API server's proxy; needs `get` on `pods/proxy`."""
-    base = PODS.path(namespace=namespace, name=f"{pod}:{port}", subresource="proxy")
-    return Door(client, base, name=f"pod {namespace}/{pod}", timeout_s=timeout_s)
+    base = PODS.path(namespace=pod.namespace, name=f"{pod.name}:{port}", subresource="proxy")
+    return Door(client, base, name=f"pod {pod.namespace}/{pod.name}", timeout_s=timeout_s)

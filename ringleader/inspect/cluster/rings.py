@@ -7,9 +7,9 @@ Called by `status` and `where`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -92,6 +92,13 @@ class Ring(msgspec.Struct, frozen=True):
         return "Unknown"
 
 
+class Pod(NamedTuple):
+    """Where a replica runs."""
+
+    namespace: str = ""
+    name: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Life:
     """One shard, as its Lease shows it."""
@@ -113,6 +120,8 @@ class Life:
     """Whether its Lease is held by itself: neither released nor taken."""
     objects: Mapping[str, int] | None = None
     """Its objects by resource, as it counted them at its last renewal; None: its Lease does not say."""
+    pod: Pod = field(default_factory=Pod)
+    """Where it runs, as its Lease says; else the pod called like the member beside the Lease."""
 
     def works(self, kind: str) -> bool:
         """Whether it watches objects of *kind*, a main resource or a controlled one; empty: of any."""
@@ -157,7 +166,16 @@ def _life(keys: RingKeys, lease: Lease, now: datetime) -> Life:
         duration_s=float(lease.spec.lease_duration_seconds or DEFAULT_DURATION_S),
         resources=watched_kinds(lease.metadata.annotations.get(keys.resources, "")),
         objects=_counts(keys, lease),
+        pod=_pod(keys, lease),
     )
+
+
+def _pod(keys: RingKeys, lease: Lease) -> Pod:
+    marks, shard = lease.metadata.annotations, lease.metadata.name
+    namespace, _, name = marks.get(keys.pod, "").partition("/")
+    if namespace and name and "/" not in name:
+        return Pod(namespace, name)
+    return Pod(lease.metadata.namespace, marks.get(keys.member, shard))
 
 
 def _counts(keys: RingKeys, lease: Lease) -> Mapping[str, int] | None:

@@ -221,10 +221,7 @@ class _Reader:
                     at_url(way.endpoint, timeout_s=min(self._timeout_s, 10))
                 )
             elif way.pod_port is not None:
-                namespace = self._sighting.ring.spec.lease_namespace
-                door = in_pod(
-                    self._client, namespace, owner.member, port=way.pod_port, timeout_s=self._timeout_s
-                )
+                door = in_pod(self._client, owner.pod, port=way.pod_port, timeout_s=self._timeout_s)
             else:
                 return None
             return await door.object_page(key)
