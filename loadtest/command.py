@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -203,8 +204,11 @@ def capacity(
         ),
     ] = None,
     baseline: Annotated[
-        bool, typer.Option("--baseline", help="Measure the same controller with leader election too.")
-    ] = False,
+        str,
+        typer.Option(
+            "--baseline", metavar="WAY,WAY", help="Other ways to measure: leader-elected, kopf, or both."
+        ),
+    ] = "",
     plane: Plane = "embedded",
     workers: Workers = 8,
     controller: ControllerFile = "",
@@ -223,7 +227,7 @@ def capacity(
     """
     from kubeio.program import runtime
     from loadtest.capacity.capacity import CapacityOptions, run_capacity
-    from loadtest.inputs.replicas import parse_precision, parse_replicas
+    from loadtest.inputs.replicas import parse_baselines, parse_precision, parse_replicas
     from loadtest.inputs.scenario import read_scenario
     from loadtest.inputs.slo import read_slo
     from loadtest.inputs.template import read_template
@@ -231,13 +235,22 @@ def capacity(
     from loadtest.session import Session, prepare_folder
     from loadtest.targets.cluster import ClusterOptions
     from loadtest.targets.own import OwnOptions
-    from ringleader.testing.commands import WAIT_MS
+    from loadtest.targets.target import Way
+    from ringleader.testing.commands import WAIT_FOR, WAIT_MS
 
     numbers, trial_s = parse_replicas(replicas), duration_s("--trial", trial)
     part, is_own = parse_precision(precision), kubeconfig is None and context is None
     if wait_ms is not None and controller:
         raise InputError("--wait-ms", wait_ms, "is of the example", "leave it out beside --controller")
     runs_example = is_own and not controller
+    baselines = parse_baselines(baseline)
+    if Way.KOPF in baselines and not (runs_example and find_spec("kopf")):
+        raise InputError(
+            "--baseline",
+            "kopf",
+            "needs the example's controller and the package kopf",
+            "leave --controller out, and `pip install kopf`",
+        )
     example_wait_ms = (_EXAMPLE_WAIT_MS if wait_ms is None else wait_ms) if runs_example else None
     schedule = read_scenario(scenario).schedule(duration_s=trial_s, rate=rate)
     manifest, limits = read_template(template), read_slo(slo)
@@ -250,7 +263,7 @@ def capacity(
             ring=ring,
             controller=controller,
             group=manifest.group,
-            environment={WAIT_MS: str(example_wait_ms)} if example_wait_ms is not None else {},
+            environment={WAIT_MS: str(example_wait_ms), WAIT_FOR: "changes"} if runs_example else {},
         )
         own.refuse_template(manifest)
         target: OwnOptions | ClusterOptions = own
@@ -285,7 +298,7 @@ def capacity(
         first_per_s=rate,
         precision=part,
         reconcile_wait_ms=example_wait_ms,
-        baseline=baseline,
+        baselines=baselines,
     )
     runtime.configure_logging(format="auto", level="error")
     return runtime.run(run_capacity(session, options))

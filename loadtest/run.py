@@ -22,7 +22,7 @@ from loadtest.inputs.scenario import Action, Schedule
 from loadtest.inputs.template import Template
 from loadtest.load import LoadFailed, Locust, LocustOptions, start_locust
 from loadtest.objects import RunObjects
-from loadtest.observing.histograms import ApiPage
+from loadtest.observing.histograms import ApiPage, Page
 from loadtest.observing.observer import ASSIGNED, CHANGED, READY, Observer, Wait
 from loadtest.observing.sampler import Sampler, read_api_metrics
 from loadtest.plan import LoadPlan
@@ -39,7 +39,7 @@ _SETTLE_S: Final = 60.0
 _SETTLE_AT_MOST_S: Final = 120.0
 """How long it may take with that at most, after a load that was shorter."""
 _CALM_S: Final = 15.0
-"""Longer than a place is held and a ring settles: if no object moved for so long, none will."""
+"""Longer than a place is held and a ring settles: if nothing moved for so long, nothing will."""
 _SILENT_S: Final = 20.0
 """How long assigned objects may say nothing of readiness until the kind counts as one that never does."""
 _RING_TIMEOUT_S: Final = 30.0
@@ -150,14 +150,14 @@ class Run:
         await self.wait_calm(prepared)
 
     async def wait_calm(self, prepared: Prepared) -> None:
-        """Wait until no object has moved for a while and all are worked. Raises: LoadFailed."""
-        observer, loop = self.observer, asyncio.get_running_loop()
-        moves, moved_at = len(observer.moves), loop.time()
-        while loop.time() - moved_at < _CALM_S:
+        """Wait until no object has changed, and none was in a work queue, for a while. Raises: LoadFailed."""
+        seen, busy_at = -1, self._clock.now()
+        while self._clock.now() - busy_at < _CALM_S:
             self._check_observer()
-            await asyncio.sleep(_POLL_S)
-            if len(observer.moves) != moves:
-                moves, moved_at = len(observer.moves), loop.time()
+            queued = sum(Page(text).queued for text in (await self.target.metrics()).values())
+            if queued or self.observer.seen != seen:
+                seen, busy_at = self.observer.seen, self._clock.now()
+            await asyncio.sleep(_CALM_S / 10)
         if self.target.shares:
             await self._wait_assigned()
         if prepared.measures_ready:

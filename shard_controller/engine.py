@@ -134,6 +134,7 @@ class Engine:
                 stop = asyncio.create_task(stopping.wait(), name="stop")  # ended below, whatever happens
                 try:
                     await self._until_synced(stop)
+                    worker.intake.caches_full()
                     working = group.create_task(worker.run(), name="workers")
                     helpers += [group.create_task(call, name=name) for name, call in worker.beside()]
                     if not stopping.is_set():

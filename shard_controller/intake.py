@@ -47,6 +47,7 @@ class Intake:
         for owned in controller.owned:
             if owned.when is not None:
                 self._conditions[kinds[owned.resource.text]] = (owned.when, owned.resource)
+        self._listed: set[Task] | None = set()  # until every cache is full, and None from then on
         self._drained: dict[Task, set[Task]] = {}
         self._awaited: set[Task] = set()
         self._under_way: dict[Task, int] = {}  # running, and the newest version that woke it meanwhile
@@ -106,6 +107,19 @@ class Intake:
                 if key in primary.store:  # what comes later is reconciled when it comes
                     self._wake(Task(primary.name, key))
 
+    def caches_full(self) -> None:
+        """Every first list is in: its objects wait behind what changes from now on, those written last first.
+
+        A change that was made while no replica looked is among the last writes: it does not wait for the others.
+        """
+        listed, self._listed = self._listed or _NONE, None
+        for task in sorted(listed, key=self._written_at, reverse=True):
+            self._queue.add(task, priority=Priority.RESYNC)
+
+    def _written_at(self, task: Task) -> int:
+        meta = self._cache.kind(task.resource).meta(task.key)
+        return _ANY_VERSION if meta is None else version_of(meta)
+
     def resync(self, key: ObjectKey) -> None:
         """The turn of *key* of the primary resource has come, whether it changed or not: behind everything else."""
         self._queue.add(Task(self._cache.primary.name, key), priority=Priority.RESYNC)
@@ -140,7 +154,10 @@ class Intake:
         self._given_up.pop(task, None)
         if task in self._under_way:
             self._under_way[task] = max(self._under_way[task], version)
-        self._queue.add(task, priority=priority)
+        if self._listed is not None and priority is Priority.NORMAL:
+            self._listed.add(task)
+        else:
+            self._queue.add(task, priority=priority)
 
     # -- what the worker tells
 

@@ -2,6 +2,7 @@
 
 Run one replica:  python -m shard_controller run examples/website/controller.py:websites --ring websites
 WEBSITE_WAIT_MS simulates a call to the outside world in each reconcile: `20`, or `0-200` for a random time.
+With WEBSITE_WAIT_FOR=changes only what is not published yet is called for.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ async def publish(ctx: sc.Context[Website]) -> sc.Result:
     """Have a ConfigMap of the same name with the page, and say so in the status."""
     if ctx.is_deleting:
         return sc.Done()  # the ConfigMap goes with its owner
-    await outside_call()
+    if (
+        ctx.status.get("observedGeneration") != ctx.generation
+        or os.environ.get("WEBSITE_WAIT_FOR") != "changes"
+    ):
+        await outside_call()
     await ctx.apply(CONFIGMAPS, ctx.name, {"data": {"index.html": page(ctx.name, ctx.object.spec.html)}})
     ctx.status["configMap"] = ctx.name
     ctx.status["observedGeneration"] = ctx.generation

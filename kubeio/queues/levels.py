@@ -28,7 +28,7 @@ class Priority(enum.IntEnum):
     NORMAL = 0
     """New, or changed, or to be tried again."""
     RESYNC = -100
-    """Nothing is known to have changed."""
+    """Of a first list or a resync: nothing is known to have changed."""
 
 
 class Level(Generic[K]):

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from kubeio.program.failures import FAILED
 from loadtest.capacity.document import Capacity, CapacityDocument, Trial, draw
-from loadtest.capacity.search import RateSearch
+from loadtest.capacity.search import SMALL_STEP, STEP, RateSearch
 from loadtest.inputs.scenario import read_scenario
-from loadtest.inputs.slo import has_passed, judge
+from loadtest.inputs.slo import Line, has_passed, judge
 from loadtest.measuring.machine import read_machine
 from loadtest.progress import Console
 from loadtest.reporting.figures import measured
 from loadtest.run import Found, Prepared, Run
 from loadtest.session import Session, named_server, opened, removal, reported
-from loadtest.targets.own import OwnOptions
+from loadtest.targets.target import Way
 from ringleader.output import print_document, print_line, print_table
-from ringleader.testing.commands import Mode
 
+_FAR_ABOVE: Final = 3.0
+_FAR_SHORT: Final = 0.8
+_UNMEASURED: Final = {
+    Way.SHARDED: (),
+    Way.LEADER_ELECTED: ("assigned",),
+    Way.KOPF: ("assigned", "queueWait", "reconcile"),  # kopf has no metrics
+}
 _WITNESSED: Final = ("overlaps", "foreignWrites", "unowned", "unready")
 """Lines of the end of a run; a trial is in its middle."""
 
@@ -44,8 +50,8 @@ class CapacityOptions:
     """Part of the rate by which the limit may be missed."""
     reconcile_wait_ms: int | None
     """Of the example's controller; None: another one runs."""
-    baseline: bool
-    """Measure the controller with leader election too."""
+    baselines: Sequence[Way]
+    """Other ways to work the same objects, measured after the sharded fleet."""
 
 
 async def run_capacity(session: Session, options: CapacityOptions) -> int:
@@ -55,25 +61,19 @@ async def run_capacity(session: Session, options: CapacityOptions) -> int:
 
 async def _search(session: Session, options: CapacityOptions, console: Console) -> int:
     machine = read_machine()
-    found: list[Capacity] = []
-    notices: list[str] = []
-    surroundings: dict[str, Any] = {}
-    for mode in _modes(session, options):
-        async with opened(_of_mode(session, mode), console) as opening:
-            search = _Search(opening.run, session, options, mode)
-            work = search.run(removal(session, opening.run.target, console), console)
-            found += await named_server(work, opening.server)
-            notices += search.notices
-            surroundings = surroundings or await opening.surroundings()
+    async with opened(session, console) as opening:
+        search = _Search(opening.run, session, options, console)
+        await named_server(search.run(removal(session, opening.run.target, console)), opening.server)
+        surroundings = await opening.surroundings()
     document = CapacityDocument(
         run=session.run,
         objects=session.objects,
         reconcile_wait_ms=options.reconcile_wait_ms,
         trial_s=options.trial_s,
         slo=dict(_limits(session.limits)),
-        capacities=found,
+        capacities=search.found,
         machine=msgspec.to_builtins(machine),
-        notices=notices,
+        notices=search.notices,
         **surroundings,
     )
     out = session.locust.out
@@ -84,16 +84,13 @@ async def _search(session: Session, options: CapacityOptions, console: Console) 
     return 0 if document.passed else FAILED
 
 
-def _modes(session: Session, options: CapacityOptions) -> list[Mode]:
-    """The sharded fleet, and the leader-elected one if it is ours to start."""
-    has_baseline = options.baseline and isinstance(session.target, OwnOptions)
-    return [Mode.SHARDED, *[Mode.LEADER_ELECTED] * has_baseline]
-
-
-def _of_mode(session: Session, mode: Mode) -> Session:
-    if not isinstance(session.target, OwnOptions):
-        return session
-    return replace(session, target=replace(session.target, mode=mode))
+def _is_far_off(line: Line) -> bool:
+    """Whether *line* failed by so much that chance was not the reason."""
+    if line.passed is not False or line.value is None:
+        return False
+    if line.name == "achieved":
+        return line.value < line.limit * _FAR_SHORT
+    return line.value > line.limit * _FAR_ABOVE
 
 
 def _limits(limits: Mapping[str, float]) -> dict[str, float]:
@@ -101,54 +98,62 @@ def _limits(limits: Mapping[str, float]) -> dict[str, float]:
 
 
 class _Search:
-    """All numbers of replicas of one mode, one after the other."""
+    """All numbers of replicas, one after the other, and then the baselines with the last of them."""
 
-    def __init__(self, run: Run, session: Session, options: CapacityOptions, mode: Mode) -> None:
+    def __init__(self, run: Run, session: Session, options: CapacityOptions, console: Console) -> None:
         self._run = run
         self._session = session
         self._options = options
-        self._mode = mode
-        self._per_replica = options.first_per_s
+        self._console = console
+        self._per_replica = 0.0
         self._scenario = read_scenario(options.scenario)
+        self.found: list[Capacity] = []
         self.notices: list[str] = []
 
-    async def run(self, removal: AbstractAsyncContextManager[None], console: Console) -> list[Capacity]:
+    async def run(self, removal: AbstractAsyncContextManager[None]) -> None:
         """Raises: LoadFailed, ActionFailed, KubeError."""
-        found: list[Capacity] = []
-        numbers = self._options.replicas if self._mode is Mode.SHARDED else self._options.replicas[-1:]
+        target, numbers = self._run.target, self._options.replicas
         async with self._run.prepared(removal) as prepared:
             for replicas in numbers:
-                await self._run.target.scale(replicas)
-                await self._run.wait_calm(prepared)
-                found.append(await self._capacity(replicas, prepared, console))
-                console.say(
-                    f"{self._mode.value}, replicas: {replicas}: {found[-1].rate_per_s:.1f} operations/s"
-                )
-            whole = Found(prepared, self._session.schedules[0])
-            await self._run.audit(whole)
-        self.notices += whole.notices
+                await target.scale(replicas)
+                await self._measure(Way.SHARDED, replicas, prepared)
+            await self._audit(prepared)
+            for way in self._options.baselines:
+                await target.change_to(way)
+                replicas = 1 if way is Way.KOPF else numbers[-1]
+                await target.scale(replicas)
+                await self._measure(way, replicas, prepared)
+
+    async def _audit(self, prepared: Prepared) -> None:
+        whole = Found(prepared, self._session.schedules[0])
+        await self._run.audit(whole)
+        self.notices += [*whole.notices, *whole.testimony.named]
         if whole.unowned:
             self.notices.append(f"{whole.unowned:,} objects had no live owner at the end")
-        if self._mode is Mode.SHARDED:  # without a ring no write bears a shard's name
-            self.notices += whole.testimony.named
-        return found
 
-    async def _capacity(self, replicas: int, prepared: Prepared, console: Console) -> Capacity:
-        working = replicas if self._run.target.shares else 1
-        search = RateSearch(self._per_replica * working, precision=self._options.precision)
+    async def _measure(self, way: Way, replicas: int, prepared: Prepared) -> None:
+        await self._run.wait_calm(prepared)
+        working = replicas if way is Way.SHARDED else 1
+        known = self._per_replica
+        search = RateSearch(
+            (known or self._options.first_per_s) * working,
+            step=SMALL_STEP if known and way is Way.SHARDED else STEP,
+            precision=self._options.precision,
+        )
         trials: list[Trial] = []
         while (rate := search.rate) is not None:
-            trials.append(await self._trial(rate, prepared))
-            search.note(passed=trials[-1].passed)
+            trials.append(await self._trial(rate, way, prepared))
+            search.note(passed=trials[-1].passed, is_clear=trials[-1].is_clear)
             said = "held" if trials[-1].passed else "; ".join(trials[-1].failed_lines)
-            console.say(f"{self._mode.value}, replicas: {replicas}, {rate:.1f} operations/s: {said}")
-        if search.best:
+            self._console.say(f"{way.value}, replicas: {replicas}, {rate:.1f} operations/s: {said}")
+        if search.best and way is Way.SHARDED:
             self._per_replica = search.best / working
         best = round(search.best, 2)
         at_best = [trial.cores for trial in trials if trial.passed and trial.rate_per_s == best]
-        return Capacity(self._mode.value, replicas, best, (at_best or [{}])[-1], trials)
+        self.found.append(Capacity(way.value, replicas, best, (at_best or [{}])[-1], trials))
+        self._console.say(f"{way.value}, replicas: {replicas}: {best:.1f} operations/s")
 
-    async def _trial(self, rate: float, prepared: Prepared) -> Trial:
+    async def _trial(self, rate: float, way: Way, prepared: Prepared) -> Trial:
         schedule = self._scenario.schedule(duration_s=self._options.trial_s, rate=rate)
         found = Found(prepared, schedule)
         await self._run.load(found)
@@ -159,13 +164,14 @@ class _Search:
             changes_spec=self._session.template.changes_spec,
         )
         limits = _limits(self._session.limits)
-        if not self._run.target.shares:
-            limits.pop("assigned", None)
+        for unmeasured in _UNMEASURED[way]:
+            limits.pop(unmeasured, None)
         lines = judge(limits, figures)
         return Trial(
             rate_per_s=round(rate, 2),
             passed=has_passed(lines),
             failed_lines=[str(line) for line in lines if line.passed is False],
+            is_clear=any(_is_far_off(line) for line in lines),
             cores=_grouped({peak.name: peak.cores for peak in self._run.sampler.peaks()}),
             ready_p99_s=figures["changed"].value,
             queue_p99_s=figures["queueWait"].value,

@@ -25,6 +25,8 @@ class Trial(msgspec.Struct, frozen=True):
     """Cores used by each group of processes."""
     ready_p99_s: float | None = None
     queue_p99_s: float | None = None
+    is_clear: bool = False
+    """Whether it failed by so much that it was not tried again."""
 
 
 class Capacity(msgspec.Struct, frozen=True):

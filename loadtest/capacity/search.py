@@ -7,6 +7,8 @@ from typing import Final
 
 STEP: Final = 1.3
 """Factor between two rates until one passed and one failed."""
+SMALL_STEP: Final = 1.08
+"""The same where the rate to begin with is known from another number of replicas."""
 PRECISION: Final = 0.03
 """The search ends when the lowest rate that failed is above the highest that passed by this part at most."""
 TIMES: Final = 12
@@ -16,7 +18,7 @@ SMALLEST: Final = 0.5
 
 
 class RateSearch:
-    """Proposes rates and learns from the verdicts. A rate fails when it failed twice: one bad minute is no limit."""
+    """Proposes rates and learns from the verdicts. A rate fails clearly or twice: one bad minute is no limit."""
 
     def __init__(
         self, first: float, *, step: float = STEP, precision: float = PRECISION, times: int = TIMES
@@ -29,7 +31,7 @@ class RateSearch:
         self.best = 0.0
         """Highest rate that passed; 0 while none did."""
         self.worst = math.inf
-        """Lowest rate that failed twice."""
+        """Lowest rate that failed for good."""
 
     @property
     def rate(self) -> float | None:
@@ -38,13 +40,13 @@ class RateSearch:
             return None
         return self._next
 
-    def note(self, *, passed: bool) -> None:
-        """The verdict on `rate`."""
+    def note(self, *, passed: bool, is_clear: bool = False) -> None:
+        """The verdict on `rate`; *is_clear*: it failed by so much that another trial would tell nothing."""
         rate = self._next
         self._left -= 1
         if passed:
             self.best, self._failed_once = max(self.best, rate), None
-        elif self._failed_once != rate:
+        elif self._failed_once != rate and not is_clear:
             self._failed_once = rate
             return
         else:

@@ -6,6 +6,7 @@ from typing import Final
 
 from kubeio.errors import InputError
 from loadtest.inputs.fields import share
+from loadtest.targets.target import Way
 
 _MOST: Final = 64
 _FINEST: Final = 0.01
@@ -26,3 +27,13 @@ def parse_precision(text: str) -> float:
     if part is None or not _FINEST <= part <= 1:
         raise InputError("--precision", text, "is no precision", "write a share from 1% to 100%, such as 3%")
     return part
+
+
+def parse_baselines(text: str) -> list[Way]:
+    """`leader-elected,kopf` as ways, each once. Raises InputError."""
+    known = [way.value for way in Way if way is not Way.SHARDED]
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in known:
+            raise InputError("--baseline", word, "is no baseline", f"name {' or '.join(known)}")
+    return [Way(word) for word in dict.fromkeys(words)]

@@ -13,6 +13,7 @@ from typing import Final
 QUEUE: Final = "workqueue_queue_duration_seconds"
 RECONCILE: Final = "controller_runtime_reconcile_time_seconds"
 STARTED: Final = "process_start_time_seconds"
+DEPTH: Final = "workqueue_depth"
 API_LATENCY: Final = "apiserver_request_duration_seconds"
 API_REQUESTS: Final = "apiserver_request_total"
 _LASTING: Final = frozenset({"WATCH", "WATCHLIST", "CONNECT"})
@@ -22,10 +23,11 @@ Buckets = Mapping[float, float]
 
 
 class Page:
-    """One scrape of a replica: cumulative buckets by histogram, and when the process started."""
+    """One scrape of a replica: cumulative buckets by histogram, queued keys, and when the process started."""
 
     def __init__(self, text: str) -> None:
         self.started = 0.0
+        self.queued = 0.0
         self.histograms: dict[str, defaultdict[float, float]] = {
             QUEUE: defaultdict(float),
             RECONCILE: defaultdict(float),
@@ -34,6 +36,8 @@ class Page:
             if line.startswith(STARTED + " "):
                 self.started = float(line.rpartition(" ")[2])
                 continue
+            if line.startswith(DEPTH + "{"):
+                self.queued += _parsed(line)[1]
             for name, buckets in self.histograms.items():
                 if line.startswith(name + "_bucket{"):
                     labels, value = _parsed(line)

@@ -112,6 +112,8 @@ class Observer:
         self.outages: list[Outage] = []
         self.expected: Collection[str] = ()
         """Waits that count although they did not end: every one that the fleet should end."""
+        self.seen = 0
+        """Changes so far, of whatever part of an object."""
         self.says_ready = False
         """Whether any object has said what it has observed, or that it is ready."""
         self.on_wait: Callable[[Wait], None] = lambda _: None
@@ -129,6 +131,7 @@ class Observer:
                 case ListDone():
                     self._end_list()
                 case Changed(object=item):
+                    self.seen += 1
                     self._note(item, now)
                 case Removed(object=item):
                     if (gone := self._objects.pop(item.meta.uid, None)) is not None:

@@ -23,7 +23,7 @@ from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
-from loadtest.targets.target import ActionFailed, LoadRefused, Testimony, Usage
+from loadtest.targets.target import ActionFailed, LoadRefused, Testimony, Usage, Way
 from ringleader.inspect.cluster.owner_page import PODS, in_pod
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.rings import Life, Pod, Ring
@@ -129,6 +129,9 @@ class DeployedFleet:
             raise ActionFailed(
                 f"{members} of {replicas} replicas are members after {_SCALED_WITHIN_S:g} s"
             ) from None
+
+    async def change_to(self, way: Way) -> None:
+        raise ActionFailed(f"{way.value}: what is deployed in a cluster stays as it is")
 
     # -- actions --------------------------------------------------------------------------------------------
 

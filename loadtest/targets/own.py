@@ -7,7 +7,7 @@ import itertools
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ from kubeio.rest.client import Client
 from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
 from loadtest.measuring.processes import cpu_s
-from loadtest.targets.target import ActionFailed, Testimony, Usage
+from loadtest.targets.target import ActionFailed, Testimony, Usage, Way
 from ringleader.inspect.cluster.owner_page import at_url
 from ringleader.testing.commands import WEBSITES, FleetSpec, Mode
 from ringleader.testing.declared import spec_of
@@ -41,6 +41,7 @@ _HOLD_S: Final = 10
 _SCRAPE_S: Final = 5.0
 _NAMED: Final = 5
 _ACCOUNT: Final = "load"
+_KOPF: Final = "loadtest.capacity.with_kopf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,6 @@ class OwnOptions:
     ring: str
     controller: str = ""
     group: str = ""
-    mode: Mode = Mode.SHARDED
     environment: Mapping[str, str] = field(default_factory=dict)
     """Of every replica."""
 
@@ -86,7 +86,7 @@ class OwnFleet:
         self.context = ""
         self.namespace = fleet.spec.namespace
         self.ring = fleet.spec.ring
-        self.shares = options.mode is Mode.SHARDED
+        self.shares = True
         self.plane = plane
         self.fleet = fleet
         self._options = options
@@ -105,7 +105,14 @@ class OwnFleet:
         return resource
 
     async def start(self) -> None:
-        await self.fleet.start(replicas=self._options.replicas, mode=self._options.mode)
+        await self.fleet.start(replicas=self._options.replicas)
+
+    async def change_to(self, way: Way) -> None:
+        await self.fleet.stop_members()
+        await asyncio.gather(*(sharder.stop() for sharder in self.fleet.sharders.values()))
+        self.shares, self.fleet.mode = False, Mode.LEADER_ELECTED
+        if way is Way.KOPF:
+            self.fleet.spec = replace(self.fleet.spec, shard_module=_KOPF)
 
     async def size(self) -> int:
         return len(self._running())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from kubeio.resource import Resource
@@ -18,6 +19,14 @@ class LoadRefused(Exception):
 
 class ActionFailed(Exception):
     """An action on the fleet could not be carried out."""
+
+
+class Way(StrEnum):
+    """How the objects are worked."""
+
+    SHARDED = "sharded"
+    LEADER_ELECTED = "leader-elected"
+    KOPF = "kopf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,9 @@ class Target(Protocol):
 
     async def scale(self, replicas: int) -> None:
         """Have *replicas* replicas; does not wait until the objects have moved. Raises: ActionFailed, KubeError."""
+
+    async def change_to(self, way: Way) -> None:
+        """End every replica and sharder; what `scale` starts now works in the other *way*. Raises: ActionFailed."""
 
     async def act(self, action: Action) -> str:
         """Carry *action* out, until it is over, and say what was done. Raises: ActionFailed."""

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from kubeio.errors import InputError
 from loadtest.capacity.document import Capacity, CapacityDocument
 from loadtest.capacity.search import PRECISION, SMALLEST, RateSearch
-from loadtest.inputs.replicas import parse_replicas
+from loadtest.inputs.replicas import parse_baselines, parse_replicas
+from loadtest.targets.target import Way
 
 
 def searched(limit: float, first: float, *, times: int = 200) -> tuple[RateSearch, list[float]]:
@@ -40,6 +41,12 @@ def test_a_rate_fails_when_it_failed_twice() -> None:
     assert search.best == 20.0
 
 
+def test_a_rate_that_failed_clearly_is_not_tried_again() -> None:
+    search = RateSearch(20.0, step=2.0)
+    search.note(passed=False, is_clear=True)
+    assert search.rate == 10.0
+
+
 def test_what_carries_nothing_ends_the_search() -> None:
     search, tried = searched(0.0, 10.0)
     assert search.best == 0.0
@@ -57,6 +64,14 @@ def test_numbers_that_are_no_replicas_are_refused(text: str) -> None:
         parse_replicas(text)
 
 
+def test_baselines_are_named_once_and_others_are_refused() -> None:
+    assert parse_baselines("kopf, leader-elected,kopf") == [Way.KOPF, Way.LEADER_ELECTED]
+    assert parse_baselines("") == []
+    for text in ("sharded", "kubebuilder"):
+        with pytest.raises(InputError, match="name leader-elected or kopf"):
+            parse_baselines(text)
+
+
 def test_each_number_is_compared_with_one_replica() -> None:
     found = [
         Capacity("sharded", 1, 25.0, {"replica": 0.1}, []),
@@ -69,7 +84,7 @@ def test_each_number_is_compared_with_one_replica() -> None:
 
 
 @pytest.mark.fleet
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 def test_capacity_is_measured_on_an_own_fleet(tmp_path: Path) -> None:
     slo = tmp_path / "slo.yaml"
     slo.write_text("changed: 2s\n")
@@ -84,29 +99,32 @@ def test_capacity_is_measured_on_an_own_fleet(tmp_path: Path) -> None:
         "--trial",
         "5s",
         "--rate",
-        "4",
+        "8",
         "--workers",
         "2",
     ]
     command += [
         "--wait-ms",
-        "500",
+        "200",
         "--precision",
         "100%",
         "--baseline",
+        "leader-elected,kopf",
         "--slo",
         str(slo),
         "--out",
         str(tmp_path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     document = json.loads(done.stdout)
-    found, baseline = document["capacities"]
+    found, baseline, kopf = document["capacities"]
     assert found["rate_per_s"] > 0
     assert found["cores"].keys() >= {"replica", "sharder", "control plane"}
     assert (baseline["mode"], baseline["replicas"]) == ("leader-elected", 1)
     assert baseline["rate_per_s"] > 0
+    assert (kopf["mode"], kopf["replicas"]) == ("kopf", 1)
+    assert kopf["rate_per_s"] > 0
     assert document["notices"] == [], "the witnesses found nothing, and judged no fleet without a ring"
     assert {trial["passed"] for trial in found["trials"]} == {True, False}, "the limit was met"
     assert (tmp_path / "capacity.png").stat().st_size > 10_000

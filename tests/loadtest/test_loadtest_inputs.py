@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubeio.errors import InputError
 from kubeio.resource import Resource
-from loadtest.inputs.scenario import ACTIONS, Scenario, built_in, read_scenario
+from loadtest.inputs.scenario import ACTIONS, Scenario, built_in, read_scenario, read_schedules
 from loadtest.inputs.slo import UNITS, Line, Measured, has_passed, judge, read_slo, shown_as
 from loadtest.inputs.template import RUN_LABEL, Template, created_name, prefilled_name, read_template
 from loadtest.plan import LoadPlan, decode, encode
@@ -32,6 +32,13 @@ def test_every_built_in_scenario_can_be_scheduled_and_says_what_it_does(name: st
     assert found.description
     assert 0 < schedule.peak_rate <= 50
     assert all(0 < action.at < 100 for action in schedule.actions)
+
+
+def test_several_scenarios_are_scheduled_in_their_order_and_none_twice() -> None:
+    found = read_schedules(["kill", "steady"], duration_s=10, rate=5)
+    assert [schedule.scenario for schedule in found] == ["kill", "steady"]
+    with pytest.raises(InputError, match="stands twice"):
+        read_schedules(["kill", "steady", "kill"], duration_s=10, rate=5)
 
 
 def test_shares_and_durations_become_seconds_and_operations_per_second() -> None:

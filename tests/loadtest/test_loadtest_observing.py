@@ -18,6 +18,7 @@ from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, Re
 from loadtest.observing.histograms import QUEUE, ApiPage, Page, Window, observations
 from loadtest.observing.observer import ASSIGNED, CHANGED, READY, Observer
 from loadtest.quantiles import bucket_quantile, percentile
+from loadtest.targets.target import Testimony as Said  # pytest would collect a Test...
 
 LABEL = "shard.ringleader.dev/websites"
 IS_READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -204,6 +205,23 @@ def page(started: float, fast: int, slow: int) -> Page:
         f"# TYPE {QUEUE} histogram\n"
         f'{name}"1.0"}} {fast}\n{name}"+Inf"}} {fast + slow}\n'
     )
+
+
+def test_queued_keys_of_all_controllers_and_priorities_are_one_number() -> None:
+    lines = [
+        'workqueue_depth{name="w",controller="w",priority="0"} 3',
+        'workqueue_depth{name="v",priority=""} 2',
+    ]
+    assert Page("\n".join([*lines, "workqueue_depth_other 9"])).queued == 5
+
+
+def test_findings_before_a_load_are_not_counted_as_of_it() -> None:
+    before = Said(overlaps=1, foreign_writes=2, reconciles=100, named=["a", "b"])
+    whole = Said(overlaps=1, foreign_writes=3, reconciles=150, named=["a", "b", "c"])
+    assert whole.since(before) == Said(overlaps=0, foreign_writes=1, reconciles=50, named=["c"])
+    assert whole.since(Said()) == whole
+    silent = Said(reason="the journals hold no reconcile")
+    assert silent.since(before) == silent
 
 
 def test_only_what_was_counted_within_the_window_counts() -> None:

@@ -45,6 +45,7 @@ class Room:
         when: Any = None,
         owned_when: Any = None,
         watches: Iterable[sc.Watch[Any]] = (),
+        is_listing: bool = False,
     ) -> None:
         clock = ManualClock()
         self.queue: WorkQueue[Task] = WorkQueue(clock=clock, rng=random.Random(1))
@@ -58,6 +59,8 @@ class Room:
         nothing_is_handed_over: Any = None
         guard = RingGuard(nothing_is_handed_over, OpenGate(), keys=KEYS, shard=ME)
         self.intake = Intake(controller, cache, {PAGES.text: self.pages}, guard, self.queue)
+        if not is_listing:
+            self.intake.caches_full()
         self._versions = 0
 
     def site(self, name: str = "blog", **fields: Any) -> None:
@@ -467,6 +470,19 @@ async def test_what_is_asked_for_goes_before_what_changed() -> None:
     room.page("page", controller="blog", labels=asked)
     room.site("news", labels=asked)
     assert await room.woken() == ["blog", "news", "shop"]
+
+
+async def test_the_first_list_waits_behind_changes_and_begins_with_what_was_written_last() -> None:
+    room = Room(is_listing=True)
+    for name in ("old", "middle", "changed", "asked"):
+        room.site(name)
+    room.page("middle", controller="middle")  # its site stays where the list has it
+    room.site("old", labels={KEYS.shard: ME, "colour": "red"})  # written after the others
+    assert len(room.queue) == 0
+    room.intake.caches_full()
+    room.site("changed", generation=2)
+    room.site("asked", labels={KEYS.shard: ME, KEYS.drain: OTHER})
+    assert await room.woken() == ["asked", "changed", "old", "middle"]
 
 
 async def test_a_resync_goes_behind_what_changed() -> None:
