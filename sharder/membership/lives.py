@@ -235,6 +235,7 @@ class Life:
 
     Of the process that holds it: `born_at`: it was first seen. `founder`: it was there when this sharder began to look.
     `renewed`: it was seen to renew. `patience_s`: the longest duration that its Lease had. `doubted`: it had several.
+    `heard`: resourceVersion of the last change of its Lease that was its own, a renewal or the release.
     """
 
     facts: LeaseFacts
@@ -250,6 +251,7 @@ class Life:
     renewed: bool = False
     patience_s: float = 0.0
     doubted: bool = False
+    heard: str = ""
 
     @property
     def name(self) -> str:
@@ -304,6 +306,7 @@ class Life:
             resource_version=before.resource_version,
             changed_at=before.changed_at,
             counted_from=before.counted_from,
+            heard=before.heard,
         )
 
     def seen_again(self, facts: LeaseFacts, lease: Lease, *, at: float) -> Life:
@@ -330,6 +333,9 @@ class Life:
             renewed=self.renewed or (changed and facts.holding is Holding.HELD),
             patience_s=max(self.patience_s, facts.duration_s),
             doubted=self.doubted or facts.edited or facts.duration_s != self.facts.duration_s,
+            heard=lease.metadata.resource_version
+            if changed and facts.holding is not Holding.TAKEN
+            else self.heard,
         )
 
     def _is_same_process(self, lease: Lease) -> bool:
@@ -351,6 +357,7 @@ def first_seen(facts: LeaseFacts, lease: Lease, *, at: float, founder: bool = Fa
         founder=founder,
         patience_s=facts.duration_s,
         doubted=facts.edited,
+        heard="" if facts.holding is Holding.TAKEN else lease.metadata.resource_version,
     )
 
 

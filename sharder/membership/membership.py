@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kubeio.labels import is_shard_name
+from kubeio.watches.versions import order
 from ring.ring import HashRing
 from sharder.errors import FieldProblem
 from sharder.membership.flapping import Flapping
@@ -564,6 +565,7 @@ class Membership:
             had_lease=life.had_lease,
             unplaced=self._why_unplaced(life) if life.is_held and facts.fit else None,
             resources=facts.resources,
+            heard=order(life.heard),
         )
 
     def _problems(self) -> tuple[FieldProblem, ...]:

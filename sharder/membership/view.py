@@ -96,6 +96,8 @@ class LifeView:
     unplaced: Unplaced | None = None
     resources: frozenset[str] | None = None
     """What it watches with its name, as `resource.group`; None: all that the ring has."""
+    heard: int = field(default=0, compare=False)
+    """resourceVersion of its Lease's last change of its own; 0 if none was seen. A renewal is no other view."""
 
     @property
     def is_held(self) -> bool:

@@ -1,6 +1,7 @@
 """In which order what waits is looked at. Pure: one owner, sync methods, time passed in.
 
-What people feel first goes first: new objects, then those of dead shards, then the backlog of a first assignment
+What people feel first goes first: new objects and those that changed since their shard died, then the others of
+dead shards, then the backlog of a first assignment
 (`sharder.unowned.waiting.Lane`); in a lane, first come, first served. No lane starves: every eighth turn of new
 objects goes to those of dead shards; the backlog has turns of its own (`sharder.writing.limiter`). An object is in one
 place: it has a turn coming, is being worked, or is due later. Used by `sharder.writing.mover`; like client-go's work
@@ -19,7 +20,7 @@ from kubeio.backoff import exponential_s, jittered_s
 from sharder.unowned.waiting import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from sharder.unowned.waiting import Waiting
 
@@ -70,12 +71,6 @@ class Agenda:
             self._busy[name] = True
         elif self._waiting.queue(name):
             self._lanes[self._waiting.lane(name)].append(name)
-
-    def add_all(self, *, unless: Callable[[str], bool] | None = None) -> None:
-        """Look at everything that waits, but for what *unless* holds back."""
-        for name in tuple(self._waiting.names()):
-            if unless is None or not unless(name):
-                self.add(name)
 
     def covered(self) -> Covered:
         """A read of the Leases begins now: it is evidence for all that is on the agenda."""

@@ -68,7 +68,7 @@ class Lane(IntEnum):
     """What people feel first comes first."""
 
     NEW = 0
-    """Made just now, or its owner's label was taken off: somebody waits for the first reconcile."""
+    """Made just now, or written since its owner died: somebody waits for the next reconcile."""
     ORPHANED = 1
     """Its owner died: it was worked on, and nobody does now."""
     BACKLOG = 2
@@ -249,6 +249,19 @@ class Waiting:
     def lane(self, name: str) -> Lane:
         return Lane(marks_of(self._records[name]) & Marks.LANE)
 
+    def version(self, name: str) -> int:
+        """The version of *name* that is known; 0 if it does not wait."""
+        record = self._records.get(name)
+        return version_of(record) if record is not None else 0
+
+    def raise_lane(self, name: str) -> None:
+        """Somebody waits for *name*: it needs a turn in the first lane. One that it has in another may come too."""
+        record = self._records.get(name)
+        if record is not None and record[30] & Marks.LANE != Lane.NEW:
+            self._records[name] = marked(
+                record, record[30] & ~(Marks.LANE | Marks.IS_QUEUED) | Lane.NEW.value
+            )
+
     def queue(self, name: str) -> bool:
         """Note that *name* is on the agenda from now on; false if it is already, or waits no more."""
         record = self._records.get(name)
@@ -258,14 +271,14 @@ class Waiting:
         return True
 
     def unqueue(self, name: str) -> bool:
-        """Note that the agenda gave *name* out; false if it waits no more."""
+        """Note that the agenda gave *name* out; false if it waits no more, or has another turn."""
         self._renewed_at.pop(name, None)
         record = self._records.get(name)
         if record is None:
             self._left_queued.discard(name)
             return False
         self._records[name] = marked(record, record[30] & ~Marks.IS_QUEUED)
-        return True
+        return bool(record[30] & Marks.IS_QUEUED)
 
     def begin_proof(self) -> int:
         """A read begins that will prove what was known before it; its number, for `is_proven`."""

@@ -90,23 +90,28 @@ class Mover:
 
     def look_at_name(self, name: str) -> None:
         """`look_at` by the object's name in *waiting*."""
-        if not self._waits_for_its_owner(name):
-            self._agenda.add(name)
+        if self._add(name):
             self._proofs.stir()
 
-    def _waits_for_its_owner(self, name: str) -> bool:
-        """Whether the object names a shard whose Lease has to be judged first: nothing can be written before.
+    def _add(self, name: str, *, is_wanted: bool = False) -> bool:
+        """Give *name* a turn, in the first lane if it *is_wanted* or was written since its owner was last heard of.
 
-        Anybody may write such a name: it costs no turn and no evidence.
+        Not if it names a shard whose Lease has to be judged first: nothing can be written before, and anybody may
+        write such a name: it costs no turn and no evidence.
         """
         owner = self._waiting.label(name, self._keys.shard)
-        if owner is None:
-            return False
-        view = self._duty.roster.view
-        standing = view.standing(owner)
-        if standing is Standing.UNKNOWN and not (view.hold and view.hold.reason is WaitReason.NOT_SYNCED):
-            self._duty.roster.unknown_name_seen(owner)
-        return standing in (Standing.UNKNOWN, Standing.CONTESTED)
+        if owner is not None:
+            view = self._duty.roster.view
+            standing = view.standing(owner)
+            if standing is Standing.UNKNOWN and not (view.hold and view.hold.reason is WaitReason.NOT_SYNCED):
+                self._duty.roster.unknown_name_seen(owner)
+            if standing in (Standing.UNKNOWN, Standing.CONTESTED):
+                return False
+            life = view.lives.get(owner)
+            if is_wanted or (life is not None and 0 < life.heard < self._waiting.version(name)):
+                self._waiting.raise_lane(name)
+        self._agenda.add(name)
+        return True
 
     def look_at_some(self, resource: str, namespace: str) -> None:
         """Decide about some objects of *resource* in *namespace*, if any wait: writing is to be tried again.
@@ -120,7 +125,8 @@ class Mover:
 
     def look_at_all(self) -> None:
         """Decide about everything that waits: membership, namespaces or terms changed."""
-        self._agenda.add_all(unless=self._waits_for_its_owner)
+        for name in tuple(self._waiting.names()):
+            self._add(name)
         self._proofs.stir()
 
     async def run(self) -> None:
@@ -210,6 +216,9 @@ class Mover:
                 outcome = await self._duty.objects.write_in_turn(resource, waiting.meta, decision)
                 await self._settle(name, waiting, decision, outcome)
             case Wait(until=until):
+                if self._waiting.lane(name) is Lane.NEW:
+                    for child in self._waiting.controlled_by(waiting.meta.uid):  # they go first
+                        self._add(self._waiting.name(child.work), is_wanted=True)
                 self._later(name, until)
             case ReportUnknown(name=unknown):
                 self._duty.roster.unknown_name_seen(unknown)

@@ -52,6 +52,22 @@ def test_a_dead_process_is_taken_two_durations_after_its_last_seen_renewal() -> 
     assert story.state("m1-00000001") is State.DEAD
 
 
+@pytest.mark.parametrize("end", ["kill", "release"])
+def test_a_life_was_last_heard_of_at_its_renewal_or_release_and_not_when_it_was_taken(end: str) -> None:
+    name, story = "m1-00000001", fleet()
+    story.renew(name)
+    if end == "release":
+        story.release(name)
+    story.read()
+    heard = int(story.leases[name].metadata.resource_version)
+    assert story.view().lives[name].heard == heard
+    story.kill(name)
+    story.run(60)
+    assert story.state(name) is State.DEAD
+    assert int(story.leases[name].metadata.resource_version) > heard
+    assert story.view().lives[name].heard == heard
+
+
 def test_a_process_that_renews_just_in_time_is_never_taken() -> None:
     story = fleet()
     for _ in range(10):

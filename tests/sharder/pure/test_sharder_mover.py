@@ -140,7 +140,8 @@ class Ring(SitesDuty):
     def shows(self, meta: Meta, resource: Resource = WEBSITES) -> None:
         """The unowned watch shows *meta*."""
         work = WorkKey(resource.group_resource, ObjectKey(meta.namespace, meta.name))
-        self.waiting.put(work, meta, at=self.clock.now(), lane=Lane.NEW)
+        lane = Lane.ORPHANED if KEYS.shard in meta.labels else Lane.NEW
+        self.waiting.put(work, meta, at=self.clock.now(), lane=lane)
         self.mover.look_at(work)
 
     def owner(self, name: str) -> str | None:
@@ -442,6 +443,31 @@ async def test_a_dead_shards_parent_goes_after_ten_seconds_anyway_though_members
         assert [sent.name for sent in ring.objects.sent] == [parent.name]
         assert ring.objects.sent[0].at - began == pytest.approx(CHILDREN_FIRST_S, abs=0.3)
         assert len(ring.roster.reads) <= 3, "it is not asked about in a circle"
+
+
+def at_version(version: int, meta: Meta) -> Meta:
+    return msgspec.structs.replace(meta, resource_version=str(version))
+
+
+def heard_of_at(version: int) -> View:
+    """The dead shard's last renewal was *version*."""
+    dead = replace(TWO.lives["c-dead"], heard=version)
+    return replace(TWO, at=0.0, lives={**TWO.lives, "c-dead": dead})
+
+
+async def test_what_changed_since_its_owner_was_heard_of_goes_before_the_others_with_its_children() -> None:
+    async with moving(Roster(heard_of_at(50), "a-1", "b-1")) as ring:
+        ring.objects.takes_s = 0.05
+        unchanged = [f"other-{number}" for number in range(300)]
+        for name in unchanged:
+            ring.shows(ring.objects.put(at_version(40, make_meta(name, shard="c-dead"))))
+        child = ring.objects.put(msgspec.structs.replace(child_of(OF_A, shard="c-dead").meta, uid="child"))
+        ring.shows(child, CONFIGMAPS)
+        ring.shows(ring.objects.put(at_version(60, make_meta(OF_A, shard="c-dead"))))
+        await asyncio.sleep(20)
+        order = [sent.name for sent in ring.objects.sent]
+        assert sorted(order) == sorted([*unchanged, child.name, OF_A])
+        assert order.index(child.name) < order.index(OF_A) < 100
 
 
 async def test_forged_names_cost_neither_evidence_nor_turns() -> None:
