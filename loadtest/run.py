@@ -40,6 +40,7 @@ _SETTLE_AT_MOST_S: Final = 120.0
 """How long it may take with that at most, after a load that was shorter."""
 _CALM_S: Final = 15.0
 """Longer than a place is held and a ring settles: if nothing moved for so long, nothing will."""
+_CALM_WITHIN_S: Final = 1800.0
 _SILENT_S: Final = 20.0
 """How long assigned objects may say nothing of readiness until the kind counts as one that never does."""
 _RING_TIMEOUT_S: Final = 30.0
@@ -150,13 +151,20 @@ class Run:
         await self.wait_calm(prepared)
 
     async def wait_calm(self, prepared: Prepared) -> None:
-        """Wait until no object has changed, and none was in a work queue, for a while. Raises: LoadFailed."""
-        seen, busy_at = -1, self._clock.now()
-        while self._clock.now() - busy_at < _CALM_S:
+        """Wait until no object has changed, and none was in a work queue, for a while.
+
+        A queue that is never empty, though no object changes, is the controller's own way. Raises: LoadFailed."""
+        began = busy_at = changed_at = self._clock.now()
+        seen = -1
+        while self._clock.now() < min(busy_at + _CALM_S, changed_at + 4 * _CALM_S):
             self._check_observer()
-            queued = sum(Page(text).queued for text in (await self.target.metrics()).values())
-            if queued or self.observer.seen != seen:
+            if self.observer.seen != seen:
                 seen, busy_at = self.observer.seen, self._clock.now()
+                changed_at = busy_at
+            elif sum(Page(text).queued for text in (await self.target.metrics()).values()):
+                busy_at = self._clock.now()
+            if self._clock.now() - began > _CALM_WITHIN_S:
+                raise LoadFailed(f"objects still change without load after {_CALM_WITHIN_S:g} s")
             await asyncio.sleep(_CALM_S / 10)
         if self.target.shares:
             await self._wait_assigned()

@@ -25,7 +25,7 @@ def declare(kubeconfig: str, *, workers: int) -> None:
 
     @kopf.on.login()
     def log_in(**about: Any) -> kopf.ConnectionInfo | None:
-        config.load_kube_config(kubeconfig)  # for the client of the handlers
+        config.load_kube_config(kubeconfig)  # type: ignore[no-untyped-call] # for the client of the handlers
         return kopf.login_with_kubeconfig(**about)
 
     @kopf.on.startup()
