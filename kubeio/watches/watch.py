@@ -276,7 +276,7 @@ class ListWatch:
         except TimeoutError as error:
             raise _Silent(self._attempted, patience.limit_s) from error
         if not part:
-            raise Unreachable(self._attempted, "the stream ended amid the list", maybe_done=False)
+            raise _NoStreamedList("the server ended the stream amid the list")  # it does so to a slow reader
         return part
 
     def _refuse_older(self, version: str) -> None:

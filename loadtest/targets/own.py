@@ -260,6 +260,7 @@ async def open_own(options: OwnOptions) -> AsyncIterator[OwnFleet]:
         shard_flags=("--hold",),  # replicas with lasting names, as of a StatefulSet
         ring_spec={"holdSeconds": _HOLD_S},
         environment=options.environment,
+        has_links=False,  # what they carry would take its time from what measures
     )
     with tempfile.TemporaryDirectory(prefix="ringleader-load-") as name:
         directory = Path(name)

@@ -151,10 +151,13 @@ class Fleet(Onlooker):
     async def _place(
         self, name: str, command: Callable[[str, Path, int], list[str]], *, account: str = ""
     ) -> Replica:
-        """A new place behind a link of its own, acting under an account of its own."""
-        server = urlsplit(self.plane.url)
-        link = await self._links.enter_async_context(Link(server.hostname or "", server.port or 443))
-        kubeconfig = await self.plane.kubeconfig_for(account or name, groups=_ADMINISTRATORS, server=link.url)
+        """A new place behind a link of its own, if the spec has links, acting under an account of its own."""
+        url, link = self.plane.url, None
+        if self.spec.has_links:
+            server = urlsplit(url)
+            link = await self._links.enter_async_context(Link(server.hostname or "", server.port or 443))
+            url = link.url
+        kubeconfig = await self.plane.kubeconfig_for(account or name, groups=_ADMINISTRATORS, server=url)
         replica = Replica(
             name,
             command=lambda number: command(name, kubeconfig, number),
@@ -240,7 +243,10 @@ class Fleet(Onlooker):
         self._link(name).restore()
 
     def _link(self, name: str) -> Link:
-        return (self.members.get(name) or self.sharders[name]).link
+        link = (self.members.get(name) or self.sharders[name]).link
+        if link is None:
+            raise ValueError(f"{name} has no link: the fleet's spec has none")
+        return link
 
     # -- shorthands for tests -------------------------------------------------------------------------------
 

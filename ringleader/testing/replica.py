@@ -40,7 +40,7 @@ class Replica:
         *,
         command: Callable[[int], Sequence[str]],
         directory: Path,
-        link: Link,
+        link: Link | None,
         environment: Mapping[str, str],
         clock: Clock,
         restart_delay_s: float = 0.2,

@@ -38,6 +38,8 @@ class FakeServer:
         self.refuse: list[KubeError] = []  # answers to the next requests, in order
         self.is_down = False
         self.ignores_watch_list = False
+        self.ends_streamed_list_after: int | None = None
+        """The server gives a slow reader up amid the list."""
         self.stale_list_at: int | None = None  # lists show this version
         self.polite_end_after_s: float | None = None
         self.error_event: dict[str, Any] | None = None  # what the next watch says first
@@ -184,8 +186,10 @@ class FakeServer:
             return
         if wants_list:
             since = self.version
-            for line in self._initial_lines(since):
+            for line in self._initial_lines(since)[: self.ends_streamed_list_after]:
                 yield line
+            if self.ends_streamed_list_after is not None:
+                return
         bookmark_at = loop.time() + BOOKMARK_S
         while loop.time() < ends_at:
             if self._cut != cut:

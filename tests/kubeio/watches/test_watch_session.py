@@ -107,6 +107,19 @@ async def test_server_that_ignores_the_wish_for_a_streamed_list_is_read_in_pages
         assert stored(informer) == server.snapshot()
 
 
+async def test_a_streamed_list_that_the_server_ends_is_read_in_pages_at_once() -> None:
+    server = FakeServer(has_watch_list=True)
+    server.ends_streamed_list_after = 3
+    for number in range(8):
+        server.put(f"site-{number}")
+    informer = Informer(session(server))
+    async with running(informer.run):
+        await asyncio.sleep(0.2)
+        assert informer.synced.is_set()
+        assert stored(informer) == server.snapshot()
+    assert server.requests == ["WATCHLIST", "LIST", "LIST", "LIST", "WATCH"]
+
+
 async def test_changes_reach_the_consumer_at_once_and_tell_what_they_are() -> None:
     server = FakeServer(has_watch_list=True)
     changes: list[Change] = []
