@@ -38,8 +38,8 @@ class FakeServer:
         self.refuse: list[KubeError] = []  # answers to the next requests, in order
         self.is_down = False
         self.ignores_watch_list = False
-        self.ends_streamed_list_after: int | None = None
-        """The server gives a slow reader up amid the list."""
+        self.ends_streams_after: int | None = None
+        """So many lines, and the server gives a slow reader up."""
         self.stale_list_at: int | None = None  # lists show this version
         self.polite_end_after_s: float | None = None
         self.error_event: dict[str, Any] | None = None  # what the next watch says first
@@ -165,8 +165,12 @@ class FakeServer:
     async def _send(self, lines: Lines, written: AsyncIterator[bytes]) -> None:
         """What the socket does with what the server writes."""
         try:
+            sent = 0
             async for line in written:
                 lines.feed(line + b"\n")
+                sent += 1
+                if sent == self.ends_streams_after:
+                    break
         except KubeError as error:
             reset = error
             lines.translate = lambda broken: reset
@@ -186,10 +190,8 @@ class FakeServer:
             return
         if wants_list:
             since = self.version
-            for line in self._initial_lines(since)[: self.ends_streamed_list_after]:
+            for line in self._initial_lines(since):
                 yield line
-            if self.ends_streamed_list_after is not None:
-                return
         bookmark_at = loop.time() + BOOKMARK_S
         while loop.time() < ends_at:
             if self._cut != cut:

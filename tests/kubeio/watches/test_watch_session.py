@@ -109,7 +109,7 @@ async def test_server_that_ignores_the_wish_for_a_streamed_list_is_read_in_pages
 
 async def test_a_streamed_list_that_the_server_ends_is_read_in_pages_at_once() -> None:
     server = FakeServer(has_watch_list=True)
-    server.ends_streamed_list_after = 3
+    server.ends_streams_after = 3
     for number in range(8):
         server.put(f"site-{number}")
     informer = Informer(session(server))
