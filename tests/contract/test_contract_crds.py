@@ -46,7 +46,11 @@ async def test_deleted_definition_takes_its_objects_along(api: Api) -> None:
         assert time.monotonic() < deadline, "the resource is still served"
         await asyncio.sleep(0.1)
     await define(api, definition)
-    assert (await api.get(path)).check(200).body["items"] == []
+    deadline = time.monotonic() + 30
+    while (listed := await api.get(path)).status == 429:  # a real server begins its storage anew
+        assert time.monotonic() < deadline, listed.message
+        await asyncio.sleep(0.1)
+    assert listed.check(200).body["items"] == []
 
 
 async def test_definition_named_unlike_its_resource_is_422(api: Api) -> None:
