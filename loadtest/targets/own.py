@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -164,17 +165,23 @@ class OwnFleet:
                 raise ActionFailed(f"{other} is no action of an own fleet")
 
     async def _roll(self) -> str:
-        """Restart each replica in turn; one that leaves meanwhile is left out."""
+        """Restart each replica in turn, as a StatefulSet does: when the one before is ready.
+
+        One that leaves meanwhile is left out."""
         rolled = []
         for name in self._running():
             try:
                 await self.fleet.restart(name)
+                await self.fleet.wait_for(partial(self._is_ready, name), f"{name} to be ready")
             except (NotConvergedError, TimeoutError):
                 if self.fleet.members[name].is_wanted:
                     raise
             else:
                 rolled.append(name)
         return f"{', '.join(rolled)} were restarted in turn"
+
+    async def _is_ready(self, name: str) -> bool:
+        return bool(await self._page(name, "/readyz"))
 
     async def _freeze(self, name: str, for_s: float) -> str:
         process = self.fleet.freeze(name)
@@ -210,14 +217,15 @@ class OwnFleet:
 
     async def metrics(self) -> dict[str, str]:
         names = self._running()
-        pages = await asyncio.gather(*map(self._page, names))
+        pages = await asyncio.gather(*(self._page(name, "/metrics") for name in names))
         return {name: page for name, page in zip(names, pages, strict=True) if page}
 
-    async def _page(self, name: str) -> str:
+    async def _page(self, name: str, path: str) -> str:
+        """A page of a replica; empty while it has none."""
         try:
             port = (self.fleet.directory / f"{name}.port").read_text().strip()
             async with at_url(f"http://127.0.0.1:{port}", timeout_s=_SCRAPE_S) as door:
-                return (await door.read("/metrics")).decode()
+                return (await door.read(path)).decode()
         except (OSError, KubeError):
             return ""  # it starts or ends
 

@@ -344,7 +344,7 @@ class RingWork:
             waiting=waiting,
             on_work=mover.look_at_name,
             on_listed=mover.look_at_all,
-            to_do=mover.to_do,
+            backlog=mover.backlog,
             controlled=[kind for kind in kinds.resources if kinds.may_be_controlled(kind)],
             scope=self._scope,
             denials=denials,

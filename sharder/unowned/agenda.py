@@ -57,9 +57,9 @@ class Agenda:
         """Turns to come now; some may turn out to wait no more."""
         return sum(map(len, self._lanes))
 
-    def has(self, lane: Lane) -> bool:
-        """Whether *lane* has turns to come."""
-        return bool(self._lanes[lane])
+    def count(self, lane: Lane) -> int:
+        """Turns to come in *lane*."""
+        return len(self._lanes[lane])
 
     def names(self) -> Iterator[str]:
         """All turns to come, in no order that matters; some may turn out to wait no more."""

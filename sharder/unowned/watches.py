@@ -49,8 +49,8 @@ class Unowned:
 
     *on_work* hears of each object (by its name in *waiting*) that is new or changed. *controlled* are listed before
     the other resources, and *on_listed* is told when they were, and again when all were: only then is it known which
-    parents still have controlled objects that wait. *to_do* counts what is on the agenda: much of it holds lists back,
-    never watches.
+    parents still have controlled objects that wait. *backlog* counts what is on the agenda of a first assignment: much
+    of it holds lists back, never watches. What nobody works on any more is listed whole: what changed is to go first.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Unowned:
         waiting: Waiting,
         on_work: Callable[[str], None],
         on_listed: Callable[[], None],
-        to_do: Callable[[], int],
+        backlog: Callable[[], int],
         controlled: Collection[Resource] = (),
         scope: Scope = EVERYWHERE,
         denials: Denials,
@@ -81,7 +81,7 @@ class Unowned:
         self._waiting = waiting
         self._on_work = on_work
         self._on_listed = on_listed
-        self._to_do = to_do
+        self._backlog = backlog
         self._clock = clock
         self._rng = rng
         self._selection: Selection | None = None
@@ -122,7 +122,7 @@ class Unowned:
 
     def look_for_room(self) -> None:
         """Something was done: perhaps another page of a list can be taken."""
-        if self._to_do() < ENOUGH_TO_DO and not self._waiting.is_full:
+        if self._backlog() < ENOUGH_TO_DO and not self._waiting.is_full:
             self._has_room.set()
         else:
             self._has_room.clear()

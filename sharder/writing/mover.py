@@ -84,6 +84,10 @@ class Mover:
         """How much is to be looked at now."""
         return len(self._agenda)
 
+    def backlog(self) -> int:
+        """How much of a first assignment is to be looked at now."""
+        return self._agenda.count(Lane.BACKLOG)
+
     def look_at(self, work: WorkKey) -> None:
         """Decide about *work* soon."""
         self.look_at_name(self._waiting.name(work))

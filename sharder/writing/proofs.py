@@ -180,5 +180,5 @@ class Proofs:
 
     def _lacks(self, covered: Covered) -> bool:
         """Whether something waits for another read than the one that covers *covered*: a new object, or everything."""
-        is_new = self._agenda.has(Lane.NEW) and not self._agenda.covers(covered, (Lane.NEW,))
+        is_new = self._agenda.count(Lane.NEW) > 0 and not self._agenda.covers(covered, (Lane.NEW,))
         return is_new or not self._agenda.covers(covered)

@@ -35,7 +35,7 @@ async def watching(ground: Ground) -> AsyncIterator[tuple[Unowned, Waiting]]:
             waiting=waiting,
             on_work=lambda _: None,
             on_listed=lambda: None,
-            to_do=lambda: 0,
+            backlog=lambda: 0,
             denials=Denials(now=SystemClock().now, on_change=lambda *_: None),
             clock=SystemClock(),
             rng=random.Random(1),

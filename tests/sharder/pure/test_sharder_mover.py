@@ -470,6 +470,22 @@ async def test_what_changed_since_its_owner_was_heard_of_goes_before_the_others_
         assert order.index(child.name) < order.index(OF_A) < 100
 
 
+async def test_objects_of_a_dead_owner_hold_no_list_back() -> None:
+    async with moving(Roster(TWO)) as ring:  # nobody is held: nothing is written
+        for number in range(3):
+            ring.shows(ring.objects.put(make_meta(f"orphan-{number}", shard="c-dead")))
+        assert (ring.mover.to_do(), ring.mover.backlog()) == (3, 0)
+        never_owned = make_meta("never-owned")
+        ring.waiting.put(
+            WorkKey(WEBSITES.group_resource, ObjectKey("ns", never_owned.name)),
+            never_owned,
+            at=0.0,
+            lane=Lane.BACKLOG,
+        )
+        ring.mover.look_at(WorkKey(WEBSITES.group_resource, ObjectKey("ns", never_owned.name)))
+        assert (ring.mover.to_do(), ring.mover.backlog()) == (4, 1)
+
+
 async def test_forged_names_cost_neither_evidence_nor_turns() -> None:
     """However often an object is relabelled: a new object's owner is still found by one read of one Lease."""
     roster = Roster(TWO, "a-1", "b-1")

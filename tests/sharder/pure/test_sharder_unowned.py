@@ -82,7 +82,7 @@ class Watched:
     def __init__(self, *resources: Resource, controlled: tuple[Resource, ...] = ()) -> None:
         self.servers = Servers()
         self.waiting = Waiting()
-        self.to_do = 0
+        self.backlog = 0
         self.news: list[str] = []
         self.told: list[str] = []
         self.listed: list[float] = []
@@ -97,7 +97,7 @@ class Watched:
             waiting=self.waiting,
             on_work=lambda name: self.news.append(name[1:]),
             on_listed=lambda: self.listed.append(asyncio.get_running_loop().time()),
-            to_do=lambda: self.to_do,
+            backlog=lambda: self.backlog,
             controlled=controlled,
             denials=self.denials,
             clock=clock,
@@ -134,10 +134,10 @@ async def test_no_further_page_is_asked_for_while_much_is_to_be_done() -> None:
     async with watching() as watched:
         watched.fill(3 * PAGE)
         watched.unowned.select({"a"})
-        watched.to_do = ENOUGH_TO_DO
+        watched.backlog = ENOUGH_TO_DO
         await asyncio.sleep(60)
         assert (watched.server.requests.count("LIST"), len(watched.waiting)) == (1, 0)
-        watched.to_do = ENOUGH_TO_DO - 1
+        watched.backlog = ENOUGH_TO_DO - 1
         watched.unowned.look_for_room()
         await asyncio.sleep(5)
         assert len(watched.waiting) == 3 * PAGE
@@ -158,7 +158,7 @@ async def test_what_is_made_while_a_list_is_held_back_is_seen_at_once() -> None:
         watched.fill(3 * PAGE)
         watched.unowned.select({"a"})
         await asyncio.sleep(1)
-        watched.to_do = ENOUGH_TO_DO
+        watched.backlog = ENOUGH_TO_DO
         watched.unowned.look_for_room()
         watched.unowned.refresh()
         await asyncio.sleep(5)
@@ -213,14 +213,14 @@ async def test_a_list_that_took_too_long_begins_again_and_what_went_meanwhile_is
         watched.fill(3 * PAGE)
         watched.unowned.select({"a"})
         await asyncio.sleep(0.015)  # a page takes 10 ms
-        watched.to_do = ENOUGH_TO_DO
+        watched.backlog = ENOUGH_TO_DO
         watched.unowned.look_for_room()
         await asyncio.sleep(1)
         assert PAGE <= len(watched.waiting) < 3 * PAGE
         watched.settle("site-00001")
         watched.server.cut_streams()
         watched.server.compact()
-        watched.to_do = 0
+        watched.backlog = 0
         watched.unowned.look_for_room()
         await asyncio.sleep(30)
         assert len(watched.waiting) == 3 * PAGE - 1
@@ -275,7 +275,7 @@ async def test_controlled_objects_are_listed_before_what_controls_them() -> None
 
 async def test_without_controlled_kinds_no_parent_waits_for_the_list() -> None:
     async with watching() as watched:
-        watched.to_do = ENOUGH_TO_DO
+        watched.backlog = ENOUGH_TO_DO
         watched.unowned.select({"a"})
         assert watched.unowned.knows_controlled
 
@@ -299,10 +299,10 @@ async def test_a_missing_right_is_told_and_tried_again_and_stops_nobody() -> Non
 async def test_a_new_selector_while_a_list_is_held_back_begins_at_once() -> None:
     async with watching() as watched:
         watched.fill(3 * PAGE)
-        watched.to_do = ENOUGH_TO_DO
+        watched.backlog = ENOUGH_TO_DO
         watched.unowned.select({"a"})
         await asyncio.sleep(5)
-        watched.to_do = 0
+        watched.backlog = 0
         watched.unowned.select({"b"})
         await asyncio.sleep(OVERLAP_S + 1)
         assert len(watched.waiting) == 3 * PAGE
