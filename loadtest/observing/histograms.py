@@ -60,9 +60,9 @@ class Window:
         self._last[life] = page
 
     def begin(self) -> None:
-        """The window begins: what was counted before does not count."""
+        """A window begins: what was counted before does not count."""
         self._baseline_open = False
-        self._last = dict(self._first)
+        self._first = dict(self._last)
 
     def buckets(self, histogram: str) -> Buckets:
         """Observations of all processes within the window, by upper bound."""

@@ -224,6 +224,16 @@ def test_findings_before_a_load_are_not_counted_as_of_it() -> None:
     assert silent.since(before) == silent
 
 
+def test_a_second_window_begins_where_the_first_one_ends() -> None:
+    window = Window()
+    window.add("a", page(1, 100, 0))
+    window.begin()
+    window.add("a", page(1, 110, 5))
+    window.begin()
+    window.add("a", page(1, 112, 5))
+    assert window.buckets(QUEUE) == {1.0: 2, math.inf: 2}
+
+
 def test_only_what_was_counted_within_the_window_counts() -> None:
     window = Window()
     window.add("a", page(1, 100, 0))
