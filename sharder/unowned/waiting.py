@@ -68,7 +68,7 @@ class Lane(IntEnum):
     """What people feel first comes first."""
 
     NEW = 0
-    """Made just now, or written since its owner died: somebody waits for the next reconcile."""
+    """Made just now, its owner's label was taken off, or written since its owner died: a user waits for it."""
     ORPHANED = 1
     """Its owner died: it was worked on, and nobody does now."""
     BACKLOG = 2
@@ -249,13 +249,17 @@ class Waiting:
     def lane(self, name: str) -> Lane:
         return Lane(marks_of(self._records[name]) & Marks.LANE)
 
+    def is_queued(self, name: str) -> bool:
+        """Whether *name*, which waits, is on the agenda."""
+        return bool(marks_of(self._records[name]) & Marks.IS_QUEUED)
+
     def version(self, name: str) -> int:
         """The version of *name* that is known; 0 if it does not wait."""
         record = self._records.get(name)
         return version_of(record) if record is not None else 0
 
     def raise_lane(self, name: str) -> None:
-        """Somebody waits for *name*: it needs a turn in the first lane. One that it has in another may come too."""
+        """Put *name* into the first lane; it is on no agenda then."""
         record = self._records.get(name)
         if record is not None and record[30] & Marks.LANE != Lane.NEW:
             self._records[name] = marked(
@@ -271,14 +275,14 @@ class Waiting:
         return True
 
     def unqueue(self, name: str) -> bool:
-        """Note that the agenda gave *name* out; false if it waits no more, or has another turn."""
+        """Note that the agenda gave *name* out; false if it waits no more."""
         self._renewed_at.pop(name, None)
         record = self._records.get(name)
         if record is None:
             self._left_queued.discard(name)
             return False
         self._records[name] = marked(record, record[30] & ~Marks.IS_QUEUED)
-        return bool(record[30] & Marks.IS_QUEUED)
+        return True
 
     def begin_proof(self) -> int:
         """A read begins that will prove what was known before it; its number, for `is_proven`."""

@@ -109,11 +109,11 @@ class Mover:
             standing = view.standing(owner)
             if standing is Standing.UNKNOWN and not (view.hold and view.hold.reason is WaitReason.NOT_SYNCED):
                 self._duty.roster.unknown_name_seen(owner)
-            if standing in (Standing.UNKNOWN, Standing.CONTESTED):
+            if standing in (Standing.UNKNOWN, Standing.CONTESTED) or not self._waiting.knows(name):
                 return False
             life = view.lives.get(owner)
             if is_wanted or (life is not None and 0 < life.heard < self._waiting.version(name)):
-                self._waiting.raise_lane(name)
+                self._agenda.hurry(name)
         self._agenda.add(name)
         return True
 
@@ -220,7 +220,7 @@ class Mover:
                 outcome = await self._duty.objects.write_in_turn(resource, waiting.meta, decision)
                 await self._settle(name, waiting, decision, outcome)
             case Wait(until=until):
-                if self._waiting.lane(name) is Lane.NEW:
+                if self._waiting.knows(name) and self._waiting.lane(name) is Lane.NEW:
                     for child in self._waiting.controlled_by(waiting.meta.uid):  # they go first
                         self._add(self._waiting.name(child.work), is_wanted=True)
                 self._later(name, until)

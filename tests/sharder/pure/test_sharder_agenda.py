@@ -64,11 +64,15 @@ def test_every_eighth_turn_goes_below_so_that_nobody_starves() -> None:
 def test_what_is_wanted_goes_first_and_is_given_out_once() -> None:
     desk = Desk()
     desk.see("o1", "o2", "o3", lane=Lane.ORPHANED)
-    desk.waiting.raise_lane(desk.name("o3"))
+    covered = desk.agenda.covered()
+    desk.see("o4", lane=Lane.ORPHANED)
+    desk.agenda.hurry(desk.name("o3"))
     desk.agenda.add(desk.name("o3"))
     assert desk.take() == "o3"
     desk.done("o3")
-    assert desk.take_all() == ["o1", "o2"]
+    taken = [desk.agenda.take(covered) for _ in range(3)]
+    assert [name and name[-2:] for name in taken] == ["o1", "o2", None], "o4 came after that read"
+    assert desk.take_all() == ["o4"]
 
 
 def test_in_a_lane_first_come_first_served_however_often_it_is_asked_for() -> None:
