@@ -1,7 +1,8 @@
 """In which order what waits is looked at. Pure: one owner, sync methods, time passed in.
 
 What people feel first goes first: new objects and those that changed since their shard died, then the others of
-dead shards, then the backlog of a first assignment (`sharder.unowned.waiting.Lane`); in a lane, first come, first served. No lane starves: every eighth turn of new
+dead shards, then the backlog of a first assignment (`sharder.unowned.waiting.Lane`).
+In a lane, first come, first served. No lane starves: every eighth turn of new
 objects goes to those of dead shards; the backlog has turns of its own (`sharder.writing.limiter`). An object is in one
 place: it has a turn coming, is being worked, or is due later. Used by `sharder.writing.mover`; like client-go's work
 queue, but of short strings, and it knows what evidence covers.
