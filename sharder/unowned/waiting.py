@@ -105,8 +105,8 @@ class Waiting:
         self._proofs = 0
         self._renewed_at: dict[str, int] = {}
         """Proofs begun before a newer version came of what is on the agenda."""
-        self._left_queued: set[str] = set()
-        """Dropped, but not yet met by the agenda."""
+        self._left_queued: dict[str, int] = {}
+        """Dropped, but not yet met by the agenda: the lane in which it will be."""
         self._lists: dict[str, Listing] = {}
         self._overlapping: set[str] = set()
 
@@ -198,12 +198,11 @@ class Waiting:
         """`put` for an object whose name is known."""
         known = self._records.get(name)
         version = order(meta.resource_version)
+        if known is not None and self._uid(name, known) != meta.uid:
+            self.drop_named(name)
+            known = None
         if known is None:
             marks, since = self._new_marks(name, lane), self._since_ms(at)
-        elif self._uid(name, known) != meta.uid:
-            marks, since = self._known_marks(known) & ~Marks.LANE | lane.value, self._since_ms(at)
-            self._forget(name)
-            del self._records[name]
         elif version <= version_of(known):
             return False
         else:
@@ -229,7 +228,7 @@ class Waiting:
             return
         self._forget(name)
         if marks_of(record) & Marks.IS_QUEUED:
-            self._left_queued.add(name)
+            self._left_queued[name] = marks_of(record) & Marks.LANE
             self._renewed_at.pop(name, None)
         if not self._records:  # a dict that grew stays large: begin a new one
             self._records, self._rest, self._interned = {}, {}, {}
@@ -259,7 +258,7 @@ class Waiting:
         return version_of(record) if record is not None else 0
 
     def raise_lane(self, name: str) -> None:
-        """Put *name* into the first lane; it is on no agenda then."""
+        """Put *name* into the first lane. The agenda takes its turn in the old one away."""
         record = self._records.get(name)
         if record is not None and record[30] & Marks.LANE != Lane.NEW:
             self._records[name] = marked(
@@ -279,7 +278,7 @@ class Waiting:
         self._renewed_at.pop(name, None)
         record = self._records.get(name)
         if record is None:
-            self._left_queued.discard(name)
+            self._left_queued.pop(name, None)
             return False
         self._records[name] = marked(record, record[30] & ~Marks.IS_QUEUED)
         return True
@@ -393,10 +392,8 @@ class Waiting:
         return (self._epoch or 0.0) + kept_ms / 1000
 
     def _new_marks(self, name: str, lane: Lane) -> int:
-        if name in self._left_queued:  # its entry on the agenda is still there
-            self._left_queued.remove(name)
-            return lane.value | Marks.IS_QUEUED
-        return lane.value
+        queued_in = self._left_queued.pop(name, None)
+        return lane.value if queued_in is None else queued_in | Marks.IS_QUEUED  # it keeps its turn
 
     @staticmethod
     def _known_marks(record: bytes) -> int:

@@ -6,7 +6,7 @@ import random
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeio.models import Meta, ObjectKey
@@ -24,9 +24,9 @@ class Desk:
     def name(self, name: str) -> str:
         return self.waiting.name(WorkKey("websites.example.com", ObjectKey("ns", name)))
 
-    def see(self, *names: str, lane: Lane = Lane.NEW, version: int = 1) -> None:
+    def see(self, *names: str, lane: Lane = Lane.NEW, version: int = 1, uid: str = "") -> None:
         for name in names:
-            seen = Meta(name=name, namespace="ns", uid=name, resource_version=str(version))
+            seen = Meta(name=name, namespace="ns", uid=uid or name, resource_version=str(version))
             self.waiting.put_named(self.name(name), seen, at=0.0, lane=lane)
             self.agenda.add(self.name(name))
 
@@ -143,12 +143,26 @@ def test_an_object_that_went_and_came_again_is_covered_by_a_later_read_only() ->
     assert desk.take_all() == ["a"]
 
 
+@pytest.mark.parametrize("uid", ["", "another"])
+def test_what_comes_again_keeps_its_turn_and_can_be_raised(uid: str) -> None:
+    desk = Desk()
+    desk.see("a", lane=Lane.BACKLOG)
+    if not uid:
+        desk.waiting.drop_named(desk.name("a"))
+    desk.see("a", lane=Lane.ORPHANED, version=2, uid=uid)
+    desk.agenda.hurry(desk.name("a"))
+    desk.agenda.add(desk.name("a"))
+    assert desk.agenda.count(Lane.NEW) == len(desk.agenda) == 1
+    assert desk.take_all() == ["a"]
+
+
 ACTIONS = st.lists(
-    st.tuples(st.sampled_from(["see", "drop", "read", "take", "done"]), st.integers(0, 3), st.integers(0, 2)),
+    st.tuples(st.sampled_from(["see", "drop", "again", "hurry", "read", "take", "done"]), st.integers(0, 3), st.integers(0, 2)),
     max_size=80,
 )
 
 
+@settings(max_examples=500)
 @given(ACTIONS)
 def test_nothing_is_given_out_on_a_read_that_began_before_its_version_was_known(
     actions: list[tuple[str, int, int]],
@@ -165,6 +179,13 @@ def test_nothing_is_given_out_on_a_read_that_began_before_its_version_was_known(
                 version += 1
                 desk.see(name, lane=Lane(lane), version=version)
                 known[name] = reads
+            case "again":
+                version += 1
+                desk.see(name, lane=Lane(lane), version=version, uid=str(version))
+                known[name] = reads
+            case "hurry" if desk.waiting.knows(desk.name(name)):
+                desk.agenda.hurry(desk.name(name))
+                desk.agenda.add(desk.name(name))
             case "drop":
                 desk.waiting.drop_named(desk.name(name))
             case "read":
