@@ -32,8 +32,8 @@ class Metadata(msgspec.Struct, gc=False, rename="camel"):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
-    finalizers: list[str] = []
-    owner_references: list[OwnerReference] = []
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
 
     @property
     def controller(self) -> str:

@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from devcluster.kubeconfig import certificate_credentials, token_credentials, write_kubeconfig
@@ -293,8 +293,11 @@ class RealPlane:
             return
         with self._layout.audit_log.open("rb") as file:
             file.seek(self._audit_read_bytes)
-            fresh = file.read()
-        complete = fresh[: fresh.rfind(b"\n") + 1]
-        self._audit_read_bytes += len(complete)
-        offset_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.time()
-        self._attempts += read_attempts(complete.splitlines(), boot_offset_s=offset_s)
+            offset_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.time()
+            self._attempts += read_attempts(self._complete_lines(file), boot_offset_s=offset_s)
+
+    def _complete_lines(self, file: Iterable[bytes]) -> Iterator[bytes]:
+        for line in file:
+            if line.endswith(b"\n"):
+                self._audit_read_bytes += len(line)
+                yield line

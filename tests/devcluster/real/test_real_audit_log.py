@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from devcluster.plane import Write
 from devcluster.real.audit_log import audit_policy, read_attempts, writes_in_order
+from devcluster.real.lost_answers import Request
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -281,6 +282,32 @@ def test_lease_that_was_created_or_taken_without_an_answer_is_known_as_such() ->
     assert found[0].labels_after == {"ring": "r"}
     holders = [write.object["spec"]["holderIdentity"] for write in found if write.object]
     assert holders == ["life-1", "life-1", "sharder", "sharder"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [{"op": "add", "path": "/status", "value": {"page": "x" * 9000}}],
+        [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+            {"op": "remove", "path": "/spec/a"},
+        ],
+        {"metadata": {"labels": {"a": "b"}, "resourceVersion": "7"}, "status": {"page": "x" * 9000}},
+        {"spec": {"page": "x" * 9000}},
+        [["no", "operation"]],
+        "no patch",
+        None,
+    ],
+)
+def test_little_of_a_request_is_kept_and_it_answers_as_the_whole_one_does(body: object) -> None:
+    logged = json.dumps(line(1, "patch", version=11, requestObject=body)).encode()
+    (attempt,) = read_attempts([logged], boot_offset_s=0.0)
+    kept, whole = attempt.request, Request("patch", body)
+    assert len(attempt.body) < 200
+    assert kept.leaves_labels == whole.leaves_labels
+    assert kept.leaves_spec == whole.leaves_spec
+    assert kept.tested_version == whole.tested_version
+    assert kept.labels_after({"c": "d"}) == whole.labels_after({"c": "d"})
 
 
 def test_policy_logs_writes_of_our_resources_with_their_answers_only() -> None:
