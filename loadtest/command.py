@@ -137,6 +137,13 @@ def run(
 
     schedules = read_schedules(scenario, duration_s=duration_s("--duration", duration), rate=rate)
     manifest, limits = read_template(template), read_slo(slo)
+    if len(schedules) > 1 and expect_workers:
+        raise InputError(
+            "--expect-workers",
+            expect_workers,
+            "stands beside several scenarios: locust's workers end with the first of them",
+            "run one scenario after the other, each with new workers",
+        )
     if processes and expect_workers:
         raise InputError(
             "--processes",

@@ -26,6 +26,8 @@ from ringleader.testing.process import Process, start_process
 
 _START_S: Final = 60.0
 _END_S: Final = 60.0
+_LEFT: Final = ("locust.json", "locust_failures.csv")
+"""What locust leaves and is read."""
 _ERRORS: Final = 5
 """Different errors that the report names."""
 _encode = msgspec.json.Encoder().encode
@@ -147,14 +149,14 @@ class Locust:
         except TimeoutError:
             raise LoadFailed(f"locust did not end within {_END_S:g} s: {self._last_line()}") from None
         try:
-            rows = msgspec.json.decode((self._out / "locust.json").read_bytes())
+            rows = msgspec.json.decode((self._out / _LEFT[0]).read_bytes())
         except (OSError, msgspec.DecodeError) as error:
             raise LoadFailed(f"locust left no statistics ({error}): {self._last_line()}") from None
         return {str(row["name"]): row for row in rows}
 
     def errors(self) -> list[str]:
         """The most frequent errors of the load's requests, a sentence each, once locust has ended."""
-        with contextlib.suppress(OSError), (self._out / "locust_failures.csv").open(newline="") as file:
+        with contextlib.suppress(OSError), (self._out / _LEFT[1]).open(newline="") as file:
             rows = [(int(row["Occurrences"]), row["Name"], row["Error"]) for row in csv.DictReader(file)]
             return [
                 f"{count} x {name}: {error}" for count, name, error in sorted(rows, reverse=True)[:_ERRORS]
@@ -183,7 +185,7 @@ class Locust:
 async def start_locust(plan: LoadPlan, options: LocustOptions) -> AsyncIterator[Locust]:
     """Locust with *plan*; its process is gone when the block ends."""
     log, path = options.out / "locust.log", Path(options.environment[VARIABLE])
-    _remove(log, path)
+    _remove(log, path, *(options.out / name for name in _LEFT))
     connected: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
     server = await asyncio.start_unix_server(lambda r, w: connected.put_nowait((r, w)), str(path))
     async with server, asyncio.TaskGroup() as tasks:

@@ -38,8 +38,8 @@ _CATCH_UP_S: Final = 5.0
 """A user that is behind by more gives up the operations that it owes."""
 _SPAWN_RATE: Final = 100.0
 """Users per second: locust warns of more."""
-_FADE_S: Final = 600.0
-"""How long the shape waits for the end of the run after the load, should the command be gone."""
+_FADE_S: Final = 900.0
+"""How long the shape waits, beside the length of the load, should the command be gone: the fleet settles meanwhile."""
 
 
 class Worker:
@@ -227,7 +227,8 @@ class ScheduleShape(LoadTestShape):
         if bridge is not None and bridge.stopped:
             bridge.report_now()
             return None
-        if t >= plan.schedule.duration_s + (_FADE_S if bridge is not None else 0.0):
+        fade_s = plan.schedule.duration_s + _FADE_S if bridge is not None else 0.0
+        if t >= plan.schedule.duration_s + fade_s:
             return None
         return plan.users_at(t), _SPAWN_RATE
 

@@ -6,7 +6,7 @@ Only objects with the run's label are ever deleted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from typing import Any, Final
 
 from kubeio.errors import (
@@ -65,15 +65,15 @@ class RunObjects:
 
         await _at_once(creator, min(_AT_ONCE, count))
 
-    async def delete(self, *, tick: Tick) -> int:
-        """Delete every object with the run's label, wait until all are gone, and give their number.
+    async def delete(self, *, tick: Tick, but: Collection[str] = ()) -> int:
+        """Delete every object with the run's label *but* those of these names, wait until all are gone; their number.
 
         Raises: LeftOver if finalizers keep some; KubeError.
         """
         deleted: set[str] = set()
         loop = asyncio.get_running_loop()
         left, changed_at = -1, loop.time()
-        while remaining := [name async for name in self._names()]:
+        while remaining := [name async for name in self._names() if name not in but]:
             await self._delete_all([name for name in remaining if name not in deleted], tick)
             deleted.update(remaining)
             if len(remaining) != left:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from kubeio.program.failures import failure
 from kubeio.resource import NAMESPACES, Resource
 from kubeio.rest.client import Client
 from loadtest.inputs.scenario import Action, Schedule
-from loadtest.inputs.template import Template
+from loadtest.inputs.template import Template, prefilled_name
 from loadtest.load import LoadFailed, Locust, LocustOptions, start_locust
 from loadtest.objects import RunObjects
 from loadtest.observing.histograms import ApiPage, Page
@@ -41,6 +42,8 @@ _SETTLE_AT_MOST_S: Final = 120.0
 _CALM_S: Final = 15.0
 """Longer than a place is held and a ring settles: if nothing moved for so long, nothing will."""
 _CALM_WITHIN_S: Final = 1800.0
+_SURPLUS: Final = 0.05
+"""Part by which loads may have added objects."""
 _SILENT_S: Final = 20.0
 """How long assigned objects may say nothing of readiness until the kind counts as one that never does."""
 _RING_TIMEOUT_S: Final = 30.0
@@ -85,11 +88,14 @@ class Found:
 
     prepared: Prepared
     schedule: Schedule
+    objects: int = 0
+    """When the load began."""
     started_at: float = 0.0
     load_ended_at: float = 0.0
     ended_at: float = 0.0
     happened: list[Happened] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
     requests: dict[str, dict[str, Any]] = field(default_factory=dict)
     unowned: int = 0
     unready: int = 0
@@ -133,7 +139,7 @@ class Run:
         resource = await target.resolve(self._client, options.template)
         await self._check_namespace(resource)
         prepared = Prepared(resource)
-        objects = RunObjects(self._client, resource, namespace=target.namespace, run=options.run)
+        objects = self._objects_of(prepared)
         async with removal:
             await self._fill(objects, prepared)
             self._observer = await self._new_observer(resource, objects.selector)
@@ -144,32 +150,50 @@ class Run:
                 prepared.replicas = await self.target.size()
                 yield prepared
 
-    async def restore(self, prepared: Prepared) -> None:
-        """As many replicas as before the first load, each object worked, and none on its way. Raises: as `prepared`."""
-        if await self.target.size() != prepared.replicas:
-            await self.target.scale(prepared.replicas)
-        await self.wait_calm(prepared)
+    async def restore(self, prepared: Prepared, replicas: int) -> None:
+        """So many replicas, about the objects of before the first load, each worked, none on its way.
 
-    async def wait_calm(self, prepared: Prepared) -> None:
-        """Wait until no object has changed, and none was in a work queue, for a while.
+        Raises: ActionFailed, LeftOver and as `prepared`."""
+        await self.target.scale(replicas)
+        surplus = len(self.observer) - self.options.objects
+        if surplus > self.options.objects * _SURPLUS:
+            options = self.options
+            kept = {
+                prefilled_name(options.template.prefix, options.run, index)
+                for index in range(options.objects)
+            }
+            with self._console.counting("deleting objects of the last load", surplus) as tick:
+                await self._objects_of(prepared).delete(tick=tick, but=kept)
+        await self._wait_calm(prepared)
 
-        A queue that is never empty, though no object changes, is the controller's own way. Raises: LoadFailed."""
-        began = busy_at = changed_at = self._clock.now()
-        seen = -1
-        while self._clock.now() < min(busy_at + _CALM_S, changed_at + 4 * _CALM_S):
+    async def _wait_calm(self, prepared: Prepared) -> None:
+        """Wait until each object is ready and has a live owner, and nothing has changed for a while, no queue either.
+
+        A queue that grows no shorter, though no object changes, is the controller's own way. Raises: LoadFailed."""
+        now = self._clock.now
+        began = busy_at = changed_at = now()
+        seen, shortest = -1, math.inf
+        while now() < min(busy_at + _CALM_S, changed_at + 4 * _CALM_S):
             self._check_observer()
-            if self.observer.seen != seen:
-                seen, busy_at = self.observer.seen, self._clock.now()
-                changed_at = busy_at
-            elif sum(Page(text).queued for text in (await self.target.metrics()).values()):
-                busy_at = self._clock.now()
-            if self._clock.now() - began > _CALM_WITHIN_S:
+            if self.observer.seen != seen or (self.target.shares and await self._count_unowned()):
+                seen, shortest = self.observer.seen, math.inf
+                busy_at = changed_at = now()
+            elif queued := sum(Page(text).queued for text in (await self.target.metrics()).values()):
+                busy_at = now()
+                if queued < shortest:
+                    shortest, changed_at = queued, busy_at
+            if now() - began > _CALM_WITHIN_S:
                 raise LoadFailed(f"objects still change without load after {_CALM_WITHIN_S:g} s")
             await asyncio.sleep(_CALM_S / 10)
         if self.target.shares:
             await self._wait_assigned()
         if prepared.measures_ready:
             await self._wait_ready()
+
+    def _objects_of(self, prepared: Prepared) -> RunObjects:
+        return RunObjects(
+            self._client, prepared.resource, namespace=self.target.namespace, run=self.options.run
+        )
 
     def _check_observer(self) -> None:
         """Raises: what ended the observer."""
@@ -283,7 +307,9 @@ class Run:
         async with start_locust(plan, options_of_locust) as locust:
             self.locust = locust
             found.started_at = await locust.wait_started(within_s=600 if options.locust.workers else 60)
+            found.objects = len(self.observer)
             self.observer.start_over()
+            self._waiting.clear()
             self.observer.expected = [
                 *([ASSIGNED] if self.target.shares else []),
                 *([READY, CHANGED] if found.prepared.measures_ready else []),
@@ -301,9 +327,10 @@ class Run:
             found.load_ended_at = self._clock.now()
             await self._settle(found)
             self.observer.cut_short()
+            found.waits = list(self.observer.waits)
             self._forward_once(locust)
             found.requests = await locust.finish()
-            found.notices += [*locust.seen.notices, *locust.errors()]
+            found.notices += [*locust.seen.notices, *locust.errors(), *self._outages(found)]
         api_after, _ = await read_api_metrics(self._client)
         if api_before is not None and api_after is not None:
             found.api = api_before, api_after
@@ -329,6 +356,14 @@ class Run:
             happened.has_failed = True
         happened.ended_s = self._clock.now() - found.started_at
         self._console.say(f"{happened.began_s:.0f} s: {action.do}: {happened.text}")
+
+    def _outages(self, found: Found) -> Iterator[str]:
+        for outage in self.observer.outages:
+            began_s, lasted_s = outage.began_at - found.started_at, outage.ended_at - outage.began_at
+            yield (
+                f"the API server did not answer the watch for {lasted_s:.1f} s,"
+                f" {began_s:.0f} s after the load began: {outage.reason}"
+            )
 
     async def _settle(self, found: Found) -> None:
         """Give the fleet time to finish what it was asked for while it makes progress, as long as the load at most."""
@@ -368,12 +403,6 @@ class Run:
         found.objects_at_end = len(self.observer)
         testimony = await self.target.testimony()
         found.testimony, self._testified = testimony.since(self._testified), testimony
-        for outage in self.observer.outages:
-            began_s, lasted_s = outage.began_at - found.started_at, outage.ended_at - outage.began_at
-            found.notices.append(
-                f"the API server did not answer the watch for {lasted_s:.1f} s,"
-                f" {began_s:.0f} s after the load began: {outage.reason}"
-            )
 
     async def _count_unowned(self) -> int:
         ring = named_ring(await read_rings(self._client, timeout_s=_RING_TIMEOUT_S), self.target.ring)

@@ -41,7 +41,7 @@ from loadtest.reporting.picture import draw
 from loadtest.run import Found, Run, RunOptions
 from loadtest.targets.cluster import ClusterOptions, open_cluster
 from loadtest.targets.own import OwnOptions, open_own
-from loadtest.targets.target import LoadRefused, Target
+from loadtest.targets.target import ActionFailed, LoadRefused, Target
 from loadtest.teardown import Leftovers, remove, remove_in_child
 from ringleader.output import Form, Table, print_document, print_line, print_table
 from ringleader.testing.onlooker import NotConvergedError
@@ -56,6 +56,7 @@ _EXPECTED: Final = (
     NotConvergedError,
     ReplicaFailedError,
     PlaneFailed,
+    ActionFailed,
 )
 """What keeps a run from its end without being a fault of this program."""
 
@@ -131,7 +132,7 @@ async def _loads(
         surroundings = {"machine": msgspec.to_builtins(machine), **await opening.surroundings()}
         for schedule in session.schedules:
             if reports:
-                await run.restore(prepared)
+                await run.restore(prepared, prepared.replicas)
             found, out = Found(prepared, schedule), session.folder(schedule)
             await run.load(found, out=out)
             await run.audit(found)
@@ -224,7 +225,7 @@ def _report(
 ) -> dict[str, Any]:
     figures = measured(
         found,
-        run.observer.waits,
+        found.waits,
         run.sampler.window,
         changes_spec=session.template.changes_spec,
     )

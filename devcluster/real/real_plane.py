@@ -298,6 +298,7 @@ class RealPlane:
 
     def _complete_lines(self, file: Iterable[bytes]) -> Iterator[bytes]:
         for line in file:
-            if line.endswith(b"\n"):
-                self._audit_read_bytes += len(line)
-                yield line
+            if not line.endswith(b"\n"):
+                return
+            self._audit_read_bytes += len(line)
+            yield line

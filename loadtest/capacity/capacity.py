@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from loadtest.capacity.document import Capacity, CapacityDocument, Trial, draw
 from loadtest.capacity.search import SMALL_STEP, STEP, RateSearch
 from loadtest.inputs.scenario import read_scenario
 from loadtest.inputs.slo import Line, has_passed, judge
-from loadtest.measuring.machine import read_machine
+from loadtest.measuring.machine import Machine, read_machine
 from loadtest.progress import Console
 from loadtest.reporting.figures import measured
 from loadtest.run import Found, Prepared, Run
@@ -62,10 +62,30 @@ async def run_capacity(session: Session, options: CapacityOptions) -> int:
 async def _search(session: Session, options: CapacityOptions, console: Console) -> int:
     machine = read_machine()
     async with opened(session, console) as opening:
-        search = _Search(opening.run, session, options, console)
-        await named_server(search.run(removal(session, opening.run.target, console)), opening.server)
         surroundings = await opening.surroundings()
-    document = CapacityDocument(
+        search = _Search(opening.run, session, options, console)
+        try:
+            await named_server(search.run(removal(session, opening.run.target, console)), opening.server)
+        except Exception as error:
+            if not search.found:
+                raise
+            search.notices.append(f"the search ended early: {error}")
+            _write(_document(session, options, search, machine, surroundings), session, console)
+            raise
+    document = _document(session, options, search, machine, surroundings)
+    _write(document, session, console)
+    _print(document, session)
+    return 0 if document.passed else FAILED
+
+
+def _document(
+    session: Session,
+    options: CapacityOptions,
+    search: _Search,
+    machine: Machine,
+    surroundings: Mapping[str, Any],
+) -> CapacityDocument:
+    return CapacityDocument(
         run=session.run,
         objects=session.objects,
         reconcile_wait_ms=options.reconcile_wait_ms,
@@ -76,12 +96,13 @@ async def _search(session: Session, options: CapacityOptions, console: Console) 
         notices=search.notices,
         **surroundings,
     )
+
+
+def _write(document: CapacityDocument, session: Session, console: Console) -> None:
     out = session.locust.out
     (out / "capacity.json").write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
     draw(document, out / "capacity.png")
-    _print(document, session)
     console.say(f"written: {out / 'capacity.json'}, {out / 'capacity.png'}")
-    return 0 if document.passed else FAILED
 
 
 def _is_far_off(line: Line) -> bool:
@@ -115,24 +136,20 @@ class _Search:
         target, numbers = self._run.target, self._options.replicas
         async with self._run.prepared(removal) as prepared:
             for replicas in numbers:
-                await target.scale(replicas)
                 await self._measure(Way.SHARDED, replicas, prepared)
             await self._audit(prepared)
             for way in self._options.baselines:
                 await target.change_to(way)
-                replicas = 1 if way is Way.KOPF else numbers[-1]
-                await target.scale(replicas)
-                await self._measure(way, replicas, prepared)
+                await self._measure(way, 1 if way is Way.KOPF else numbers[-1], prepared)
 
     async def _audit(self, prepared: Prepared) -> None:
         whole = Found(prepared, self._session.schedules[0])
         await self._run.audit(whole)
-        self.notices += [*whole.notices, *whole.testimony.named]
+        self.notices += whole.testimony.named
         if whole.unowned:
             self.notices.append(f"{whole.unowned:,} objects had no live owner at the end")
 
     async def _measure(self, way: Way, replicas: int, prepared: Prepared) -> None:
-        await self._run.wait_calm(prepared)
         working = replicas if way is Way.SHARDED else 1
         known = self._per_replica
         search = RateSearch(
@@ -142,6 +159,8 @@ class _Search:
         )
         trials: list[Trial] = []
         while (rate := search.rate) is not None:
+            if not trials or not trials[-1].passed or self._session.schedules[0].fleet_actions:
+                await self._run.restore(prepared, replicas)
             trials.append(await self._trial(rate, way, prepared))
             search.note(passed=trials[-1].passed, is_clear=trials[-1].is_clear)
             said = "held" if trials[-1].passed else "; ".join(trials[-1].failed_lines)
@@ -152,6 +171,11 @@ class _Search:
         at_best = [trial.cores for trial in trials if trial.passed and trial.rate_per_s == best]
         self.found.append(Capacity(way.value, replicas, best, (at_best or [{}])[-1], trials))
         self._console.say(f"{way.value}, replicas: {replicas}: {best:.1f} operations/s")
+        if not search.is_met:
+            self.notices.append(
+                f"{way.value}, replicas: {replicas}: {len(trials)} trials did not find the limit;"
+                " give a --rate that is nearer to it"
+            )
 
     async def _trial(self, rate: float, way: Way, prepared: Prepared) -> Trial:
         schedule = self._scenario.schedule(duration_s=self._options.trial_s, rate=rate)
@@ -159,7 +183,7 @@ class _Search:
         await self._run.load(found)
         figures = measured(
             found,
-            self._run.observer.waits,
+            found.waits,
             self._run.sampler.window,
             changes_spec=self._session.template.changes_spec,
         )
@@ -167,10 +191,12 @@ class _Search:
         for unmeasured in _UNMEASURED[way]:
             limits.pop(unmeasured, None)
         lines = judge(limits, figures)
+        failed = [f"{action.action}: {action.text}" for action in found.happened if action.has_failed]
+        self.notices += [notice for notice in found.notices if notice not in self.notices]
         return Trial(
             rate_per_s=round(rate, 2),
-            passed=has_passed(lines),
-            failed_lines=[str(line) for line in lines if line.passed is False],
+            passed=has_passed(lines) and not failed,
+            failed_lines=[*(str(line) for line in lines if line.passed is False), *failed],
             is_clear=any(_is_far_off(line) for line in lines),
             cores=_grouped({peak.name: peak.cores for peak in self._run.sampler.peaks()}),
             ready_p99_s=figures["changed"].value,

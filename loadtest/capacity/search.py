@@ -6,9 +6,10 @@ import math
 from typing import Final
 
 STEP: Final = 1.3
-"""Factor between two rates until one passed and one failed."""
+"""Factor between the first two rates. Each next one is its square, until one rate passed and one failed."""
 SMALL_STEP: Final = 1.08
 """The same where the rate to begin with is known from another number of replicas."""
+LARGEST_STEP: Final = 2.0
 PRECISION: Final = 0.03
 """The search ends when the lowest rate that failed is above the highest that passed by this part at most."""
 TIMES: Final = 12
@@ -57,3 +58,9 @@ class RateSearch:
             self._next = self.worst / self._step
         else:
             self._next = math.sqrt(self.best * self.worst)
+        self._step = min(self._step**2, LARGEST_STEP)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the limit lies between two rates that were tried."""
+        return self.best > 0 and not math.isinf(self.worst)

@@ -19,6 +19,8 @@ from loadtest.observing.histograms import ApiPage, Page, Window
 from loadtest.targets.target import Target, Usage
 
 _EVERY_S: Final = 2.0
+_TRIES: Final = 3
+"""A replica that gives no metrics before the load counts what it did before, too."""
 _API_TIMEOUT_S: Final = 30.0
 LOAD: Final = "load test"
 
@@ -56,16 +58,21 @@ class Sampler:
 
     async def begin(self) -> None:
         """The load begins: what was counted before does not count."""
-        await self.sample()
+        replicas = await self.target.size()
+        for _ in range(_TRIES):
+            if await self.sample() >= replicas:
+                break
         self.window.begin()
         self.samples = []
         self._add_usage()
 
-    async def sample(self) -> None:
-        """Take one sample now."""
-        for name, text in (await self.target.metrics()).items():
+    async def sample(self) -> int:
+        """Take one sample now; how many replicas gave their metrics."""
+        pages = await self.target.metrics()
+        for name, text in pages.items():
             self.window.add(name, Page(text))
         self._add_usage()
+        return len(pages)
 
     def peaks(self) -> list[ProcessPeak]:
         """Each process of the samples. A process that was started anew counts its CPU from then on."""

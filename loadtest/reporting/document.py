@@ -42,7 +42,7 @@ def document(
         "scenario": found.schedule.scenario,
         "duration_s": found.schedule.duration_s,
         "peak_rate_per_s": found.schedule.peak_rate,
-        "objects": options.objects,
+        "objects": found.objects,
         "objects_at_end": found.objects_at_end,
         "resource": found.prepared.resource.group_resource,
         "prefill_s": round(found.prepared.prefill_s, 2),
@@ -51,7 +51,7 @@ def document(
         "settled_s": round(found.ended_at - found.load_ended_at, 2),
         "left_unready": found.unready if found.prepared.measures_ready else None,
         "moved": len(observer.moves),
-        "waits": wait_rows(observer.waits),
+        "waits": wait_rows(found.waits),
         "requests": request_rows(found.requests),
         "api_server": api_rows(found),
         "api_server_codes": api_codes(found),
@@ -71,7 +71,7 @@ def series(
     """Figures over load and settling, per second; of long runs per some seconds."""
     grid = Grid(found.started_at, found.ended_at)
     by_name: dict[str, list[list[float]]] = {}
-    for wait in observer.waits:
+    for wait in found.waits:
         steps = by_name.setdefault(wait.name, [[] for _ in range(grid.count)])
         if (index := grid.index(wait.at)) is not None:
             steps[index].append(wait.took_s)

@@ -116,16 +116,25 @@ class DeployedFleet:
         """It runs already; whether it works is seen by what it does with the first objects."""
 
     async def size(self) -> int:
-        return len(await self._members())
+        try:
+            return _replicas(await self._workload())
+        except ActionFailed:  # nothing that could be scaled
+            return len(await self._members())
 
     async def scale(self, replicas: int) -> None:
-        await self._write_scale(*await self._workload(), replicas)
+        members = len(await self._members())
+        if replicas == members == await self.size():
+            return
+        workload = await self._workload()
+        others = max(0, members - _replicas(workload))  # of the ring's other workloads
+        if _replicas(workload) != replicas:
+            await self._write_scale(*workload, replicas)
         try:
             async with asyncio.timeout(_SCALED_WITHIN_S):
-                while len(await self._members()) != replicas:  # noqa: ASYNC110 - the API has no event for it
+                while len(await self._members()) != others + replicas:  # noqa: ASYNC110 - the API has no event for it
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            members = len(await self._members())
+            members = len(await self._members()) - others
             raise ActionFailed(
                 f"{members} of {replicas} replicas are members after {_SCALED_WITHIN_S:g} s"
             ) from None
@@ -165,8 +174,8 @@ class DeployedFleet:
         await self._client.request("DELETE", path, body=b'{"gracePeriodSeconds":0}')
 
     async def _scale_by(self, change: int) -> str:
-        resource, workload = await self._workload()
-        before = int(workload["spec"].get("replicas", 1))
+        resource, workload = found = await self._workload()
+        before = _replicas(found)
         if before + change < 1:
             raise ActionFailed(f"{resource.kind} {workload['metadata']['name']} has one replica only")
         await self._write_scale(resource, workload, before + change)
@@ -255,6 +264,10 @@ class DeployedFleet:
 
     async def testimony(self) -> Testimony:
         return Testimony(reason="no witness: journals and the write log are those of an own fleet")
+
+
+def _replicas(workload: tuple[Resource, Mapping[str, Any]]) -> int:
+    return int(workload[1]["spec"].get("replicas", 1))
 
 
 async def _may(client: Client, verb: str, resource: Resource, namespace: str) -> bool:

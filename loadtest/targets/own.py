@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 from devcluster.embedded import embedded_plane
 from devcluster.plane import ControlPlane
@@ -26,7 +26,7 @@ from loadtest.inputs.template import Template
 from loadtest.measuring.processes import cpu_s
 from loadtest.targets.target import ActionFailed, Testimony, Usage, Way
 from ringleader.inspect.cluster.owner_page import at_url
-from ringleader.testing.commands import WEBSITES, FleetSpec, Mode
+from ringleader.testing.commands import SHARD_MODULE, WEBSITES, FleetSpec, Mode
 from ringleader.testing.declared import spec_of
 from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.ground import prepare_kinds
@@ -40,7 +40,8 @@ _REAL_LEASE_S: Final = 10
 _HOLD_S: Final = 10
 """How long a member's place is kept for its next process: a restart moves nothing, a loss soon does."""
 _SCRAPE_S: Final = 5.0
-_NAMED: Final = 5
+_READY_WITHIN_S: Final = 600.0
+"""A long first list is no failure."""
 _ACCOUNT: Final = "load"
 _KOPF: Final = "loadtest.capacity.with_kopf"
 
@@ -92,6 +93,7 @@ class OwnFleet:
         self.fleet = fleet
         self._options = options
         self._turns = itertools.count()
+        self._way = Way.SHARDED
 
     async def resolve(self, client: Client, template: Template) -> Resource:
         if self._options.controller:
@@ -111,23 +113,38 @@ class OwnFleet:
     async def change_to(self, way: Way) -> None:
         await self.fleet.stop_members()
         await asyncio.gather(*(sharder.stop() for sharder in self.fleet.sharders.values()))
-        self.shares, self.fleet.mode = False, Mode.LEADER_ELECTED
-        if way is Way.KOPF:
-            self.fleet.spec = replace(self.fleet.spec, shard_module=_KOPF)
+        self.shares, self.fleet.mode, self._way = False, Mode.LEADER_ELECTED, way
+        self.fleet.spec = replace(
+            self.fleet.spec, shard_module=_KOPF if way is Way.KOPF else SHARD_MODULE
+        )
 
     async def size(self) -> int:
         return len(self._running())
 
     async def scale(self, replicas: int) -> None:
         running = self._running()
-        for name in running[replicas:]:
+        wanted = [f"replica-{number + 1}" for number in range(replicas)]
+        for name in [name for name in running if name not in wanted]:
             await self.fleet.leave(name)
-        for _ in range(replicas - len(running)):
-            await self.fleet.add_member()
+        for name in [name for name in wanted if name not in running]:
+            await self.fleet.add_member(name)
         try:
             await self.fleet.wait_up()
+            await self.fleet.wait_for(self._are_ready, "the replicas to be ready", within_s=_READY_WITHIN_S)
         except (NotConvergedError, ReplicaFailedError) as error:
             raise ActionFailed(str(error)) from error
+
+    async def _are_ready(self) -> bool:
+        """Whether every replica that works has listed its objects."""
+        ready = [await self._is_ready(name) for name in self._running()]
+        match self._way:
+            case Way.SHARDED:
+                return all(ready)
+            case Way.LEADER_ELECTED:
+                return any(ready)
+            case Way.KOPF:
+                return True  # it has no such page
+        assert_never(self._way)
 
     # -- actions --------------------------------------------------------------------------------------------
 
@@ -172,7 +189,9 @@ class OwnFleet:
         for name in self._running():
             try:
                 await self.fleet.restart(name)
-                await self.fleet.wait_for(partial(self._is_ready, name), f"{name} to be ready")
+                await self.fleet.wait_for(
+                    partial(self._is_ready, name), f"{name} to be ready", within_s=_READY_WITHIN_S
+                )
             except (NotConvergedError, TimeoutError):
                 if self.fleet.members[name].is_wanted:
                     raise
@@ -250,7 +269,7 @@ class OwnFleet:
             overlaps=len(overlaps),
             foreign_writes=len(foreign),
             reconciles=evidence.reconciles,
-            named=[str(found) for found in [*foreign, *overlaps][:_NAMED]],
+            named=[str(found) for found in [*foreign, *overlaps]],
         )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
 from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
+
+NAMED: Final = 5
+"""Findings of the witnesses that a report names."""
 
 
 class LoadRefused(Exception):
@@ -45,7 +48,7 @@ class Testimony:
     foreign_writes: int | None = None
     reconciles: int = 0
     named: list[str] = field(default_factory=list)
-    """The first findings, one sentence each."""
+    """The findings, one sentence each."""
     reason: str = ""
 
     def since(self, before: Testimony) -> Testimony:
@@ -56,7 +59,7 @@ class Testimony:
             overlaps=self.overlaps - (before.overlaps or 0),
             foreign_writes=self.foreign_writes - (before.foreign_writes or 0),
             reconciles=self.reconciles - before.reconciles,
-            named=[finding for finding in self.named if finding not in before.named],
+            named=[finding for finding in self.named if finding not in before.named][:NAMED],
         )
 
 

@@ -408,7 +408,12 @@ class Rebalance:
         """
         self.bring(work, meta)
         duty = self._duty
-        if duty.terms().releasing or duty.kinds.former or duty.scope.former or self._waiting.is_full:
+        if (
+            duty.terms().releasing
+            or duty.kinds.former
+            or duty.scope.former
+            or self._waiting.is_full(work.resource)
+        ):
             circle.clean = False
 
     def _look_at_left_behind(self, misplaced: Misplaced, circle: Circle) -> None:
@@ -526,7 +531,7 @@ class Rebalance:
     def bring(self, work: WorkKey, meta: Meta) -> bool:
         """Have the mover look at an object that no watch has shown it; true if it did not know it."""
         is_news = self._waiting.get(work) is None
-        if is_news and self._waiting.is_full:
+        if is_news and self._waiting.is_full(work.resource):
             return False
         if self._waiting.put(work, meta, at=self._duty.clock.now()):
             self._mover.look_at(work)

@@ -190,7 +190,8 @@ class Picture:
         self._count_as_listed()
 
     async def _first_page(self) -> _Page:
-        self._waiting.begin_list(self.area)  # before it is sent: what is settled from now on counts
+        if not self._is_superseded:
+            self._waiting.begin_list(self.area)  # before it is sent: what is settled from now on counts
         seen = self._version
         page = await self._page("")
         self._check_order(page.metadata.resource_version)

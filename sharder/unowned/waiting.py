@@ -8,6 +8,7 @@ made when it is asked for.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final
@@ -39,7 +40,7 @@ from sharder.unowned.packing import (
 )
 
 ENOUGH: Final = 50_000
-"""Objects that wait, 10 MB: nothing but watches adds more, since what they show is new."""
+"""Objects of one resource that wait, 10 MB: nothing but watches adds more, since what they show is new."""
 _FIRST_PREFIX: Final = 33
 
 
@@ -96,6 +97,8 @@ class Waiting:
         self._kept = None if labels is None else tuple(sorted(set(labels)))
         self._records: dict[str, bytes] = {}
         self._rest: dict[str, Rest] = {}
+        self._counts: defaultdict[str, int] = defaultdict(int)
+        """Objects by the prefix of their resource."""
         self._controlled: dict[str, set[str]] = {}
         self._repeated = Repeated()
         self._prefixes: dict[str, str] = {}
@@ -113,10 +116,9 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._records)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether lists and passes should bring no more: the unowned lists show everything in time."""
-        return len(self._records) >= ENOUGH
+    def is_full(self, resource: str) -> bool:
+        """Whether lists and passes should bring no more of *resource*: the unowned lists show everything in time."""
+        return self._counts[self.prefix(resource)] >= ENOUGH
 
     def __iter__(self) -> Iterator[WaitingObject]:
         """Every object; what changes meanwhile may be left out."""
@@ -203,6 +205,7 @@ class Waiting:
             known = None
         if known is None:
             marks, since = self._new_marks(name, lane), self._since_ms(at)
+            self._counts[name[0]] += 1
         elif version <= version_of(known):
             return False
         else:
@@ -226,6 +229,7 @@ class Waiting:
         record = self._records.pop(name, None)
         if record is None:
             return
+        self._counts[name[0]] -= 1
         self._forget(name)
         if marks_of(record) & Marks.IS_QUEUED:
             self._left_queued[name] = marks_of(record) & Marks.LANE

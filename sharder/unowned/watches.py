@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -89,8 +90,8 @@ class Unowned:
         """The number of the present switch; 0 before anything was selected."""
         self._switched = asyncio.Event()
         """Set when the next switch begins; each has its own."""
-        self._has_room = asyncio.Event()
-        self._has_room.set()
+        self._room = {resource: asyncio.Event() for resource, _ in self._places}
+        """Of each set while a page of its lists may be taken in."""
         self._listed: dict[Place, int] = {}
         """The switch under which each was last listed."""
         self._orphans_listed: set[Place] = set()
@@ -122,10 +123,12 @@ class Unowned:
 
     def look_for_room(self) -> None:
         """Something was done: perhaps another page of a list can be taken."""
-        if self._backlog() < ENOUGH_TO_DO and not self._waiting.is_full:
-            self._has_room.set()
-        else:
-            self._has_room.clear()
+        is_little = self._backlog() < ENOUGH_TO_DO
+        for resource, room in self._room.items():
+            if is_little and not self._waiting.is_full(resource.group_resource):
+                room.set()
+            else:
+                room.clear()
 
     async def run(self) -> None:
         """Run until cancelled; raises what makes the first list of a resource impossible (401, 404)."""
@@ -166,7 +169,7 @@ class Unowned:
                 for old, _ in running:
                     old.stop_listing()
                     self._waiting.overlap(old.area, True)
-                picture = self._picture(place, seen)
+                picture = self._picture(place, seen, partial(self._wait_for_turn, place[0]))
                 task = tasks.create_task(picture.run(), name=f"unowned {place[0].group_resource}")
                 await picture.begun.wait()
                 if running:
@@ -176,7 +179,7 @@ class Unowned:
                     self._waiting.overlap(old.area, False)
                 running = [(picture, task)]
 
-    def _picture(self, place: Place, switch: int) -> Picture:
+    def _picture(self, place: Place, switch: int, may_list: Callable[[], Awaitable[None]]) -> Picture:
         resource, namespace = place
         return Picture(
             self._client,
@@ -188,19 +191,22 @@ class Unowned:
             waiting=self._waiting,
             on_work=self._on_work,
             on_listed=lambda: self._one_was_listed(place, switch),
-            may_list=lambda: self._wait_for_room(resource),
+            may_list=may_list,
             clock=self._clock,
             rng=self._rng,
         )
 
     # ---- lists ------------------------------------------------------------------------------------------------
 
-    async def _wait_for_room(self, resource: Resource) -> None:
-        """Return when *resource* may be listed, or its next page asked for."""
+    async def _wait_for_turn(self, resource: Resource) -> None:
+        """Return when *resource* may be listed, or its next page asked for: what is controlled comes first."""
         if resource not in self._controlled:
             await self._knows_controlled.wait()
+        await self._wait_for_room(resource)
+
+    async def _wait_for_room(self, resource: Resource) -> None:
         self.look_for_room()
-        await self._has_room.wait()
+        await self._room[resource].wait()
 
     def _one_was_listed(self, place: Place, switch: int) -> None:
         if switch != self._switch:
@@ -255,7 +261,9 @@ class Unowned:
     async def _list_orphans_at(self, place: Place) -> None:
         names = self._orphans()
         try:
-            await self._picture(place, self._switch).list_orphans(selectors_of(self._keys, names))
+            # it waits for no other list: this task makes all of them, in their order
+            picture = self._picture(place, self._switch, partial(self._wait_for_room, place[0]))
+            await picture.list_orphans(selectors_of(self._keys, names))
         except KubeError as error:
             log.warning(
                 "objects of dead shards could not be listed",

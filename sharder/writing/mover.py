@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, assert_never
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 import structlog
 
@@ -60,6 +61,16 @@ SOME: Final = 8
 """Objects brought to try a resource again: one of them is written, some may wait for their owners."""
 _GRAIN_S: Final = 0.001
 """Timers are no finer: what is due within this is due."""
+CHILDREN_AT_ONCE: Final = 100
+"""Controlled objects that go first because their controller is wanted: each costs a search of its lane."""
+
+
+class Work(NamedTuple):
+    """An object in its turn, as it was when *proof* covered it; None if it waits no more."""
+
+    name: str
+    waiting: WaitingObject | None
+    proof: Proof
 
 
 class Mover:
@@ -77,7 +88,7 @@ class Mover:
         self._proofs = Proofs(duty, self._agenda, self._limiter, few_owners=self._few_owners, rng=rng)
         self._due_changed = asyncio.Event()
         self._waited_s = duty.metrics.assign_s.labels(ring=duty.spec.name)
-        self._idle: list[asyncio.Future[tuple[str, Proof]]] = []
+        self._idle: list[asyncio.Future[Work]] = []
         self.unowned: Unowned | None = None
 
     def to_do(self) -> int:
@@ -151,10 +162,13 @@ class Mover:
             name = self._agenda.take(proof.covered, lanes) if proof is not None else None
             if proof is None or name is None:
                 self._limiter.leave()
-            elif self._idle:
-                self._idle.pop().set_result((name, proof))
+                self._look_for_room()  # all that was on the agenda may have gone
+                continue
+            work = Work(name, self._waiting.by_name(name), proof)  # a version that comes later is not covered
+            if self._idle:
+                self._idle.pop().set_result(work)
             else:
-                tasks.create_task(self._work((name, proof)), name="assign")
+                tasks.create_task(self._work(work), name="assign")
 
     async def _follow_views(self) -> None:
         version = self._duty.roster.view.version
@@ -180,20 +194,20 @@ class Mover:
 
     # ---- one object, in its turn ------------------------------------------------------------------------------
 
-    async def _work(self, taken: tuple[str, Proof]) -> None:
+    async def _work(self, work: Work) -> None:
         """Work one object after the other, each in a turn that `run` waited for: a task for each would cost more."""
         while True:
             try:
-                await self._work_one(*taken)
+                await self._work_one(work)
             finally:
                 self._limiter.leave()
-            idle: asyncio.Future[tuple[str, Proof]] = asyncio.get_running_loop().create_future()
+            idle: asyncio.Future[Work] = asyncio.get_running_loop().create_future()
             self._idle.append(idle)
-            taken = await idle
+            work = await idle
 
-    async def _work_one(self, name: str, proof: Proof) -> None:
+    async def _work_one(self, work: Work) -> None:
+        name, waiting, proof = work
         try:
-            waiting = self._waiting.by_name(name)
             if waiting is None:
                 self._agenda.done(name)
             else:
@@ -201,6 +215,9 @@ class Mover:
         except KubeError as error:
             log.warning("object could not be read", object=str(self._waiting.work(name)), error=str(error))
             self._retry(name)
+        self._look_for_room()
+
+    def _look_for_room(self) -> None:
         if self.unowned is not None:
             self.unowned.look_for_room()
 
@@ -219,10 +236,11 @@ class Mover:
                 resource = self._duty.resource(waiting.work)
                 outcome = await self._duty.objects.write_in_turn(resource, waiting.meta, decision)
                 await self._settle(name, waiting, decision, outcome)
-            case Wait(until=until):
+            case Wait(reason=WaitReason.CHILDREN_FIRST, until=until):
                 if self._waiting.knows(name) and self._waiting.lane(name) is Lane.NEW:
-                    for child in self._waiting.controlled_by(waiting.meta.uid):  # they go first
-                        self._add(self._waiting.name(child.work), is_wanted=True)
+                    self._raise_children(waiting)
+                self._later(name, until)
+            case Wait(until=until):
                 self._later(name, until)
             case ReportUnknown(name=unknown):
                 self._duty.roster.unknown_name_seen(unknown)
@@ -231,6 +249,13 @@ class Mover:
                 self._dismiss(name, waiting)
             case _:
                 assert_never(decision)
+
+    def _raise_children(self, waiting: WaitingObject) -> None:
+        """Some at a time: each that gets an owner gives its controller a turn again."""
+        children = (self._waiting.name(child.work) for child in self._waiting.controlled_by(waiting.meta.uid))
+        late = (child for child in children if self._waiting.lane(child) is not Lane.NEW)
+        for child in islice(late, CHILDREN_AT_ONCE):
+            self._add(child, is_wanted=True)
 
     def _plan(self, waiting: WaitingObject, controller: ControllerSeen | None) -> Decision:
         duty = self._duty
@@ -317,7 +342,7 @@ class Mover:
     async def _read_again(self, name: str, waiting: WaitingObject) -> None:
         meta = await self._duty.objects.read(self._duty.resource(waiting.work), waiting.meta)
         if meta is None:
-            self._waiting.drop_named(name)
+            self._waiting.drop_named_up_to(name, order(waiting.meta.resource_version))
             self._agenda.done(name)
             return
         owner = meta.labels.get(self._keys.shard)

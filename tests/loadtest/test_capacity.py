@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kubeio.errors import InputError
 from loadtest.capacity.document import Capacity, CapacityDocument
-from loadtest.capacity.search import PRECISION, SMALLEST, RateSearch
+from loadtest.capacity.search import PRECISION, SMALL_STEP, SMALLEST, STEP, TIMES, RateSearch
 from loadtest.inputs.replicas import parse_baselines, parse_replicas
 from loadtest.targets.target import Way
 
@@ -56,6 +56,28 @@ def test_what_carries_nothing_ends_the_search() -> None:
 def test_a_good_guess_takes_few_trials_and_a_bad_one_is_bounded() -> None:
     assert len(searched(100, 95)[1]) <= 10
     assert len(searched(1000, 0.5, times=12)[1]) == 12
+
+
+@pytest.mark.parametrize(
+    ("limit", "first", "step"),
+    [(66, 100, SMALL_STEP), (100, 20, SMALL_STEP), (60, 133, SMALL_STEP), (300, 20, STEP), (26, 20, STEP)],
+)
+def test_twelve_trials_find_a_limit_that_is_far_from_the_guess(
+    limit: float, first: float, step: float
+) -> None:
+    search = RateSearch(first, step=step)
+    trials = 0
+    while (rate := search.rate) is not None:
+        search.note(passed=rate <= limit, is_clear=rate > 1.2 * limit)
+        trials += 1
+    assert search.is_met
+    assert limit * 0.9 <= search.best <= limit
+    assert trials <= TIMES
+
+
+def test_a_limit_that_was_not_reached_is_no_limit() -> None:
+    search, _ = searched(100_000, 0.5, times=5)
+    assert not search.is_met
 
 
 @pytest.mark.parametrize("text", ["", "0", "1,x", "65", "-1"])
@@ -109,7 +131,7 @@ def test_capacity_is_measured_on_an_own_fleet(tmp_path: Path) -> None:
         "--precision",
         "100%",
         "--baseline",
-        "leader-elected,kopf",
+        "kopf,leader-elected",
         "--slo",
         str(slo),
         "--out",
@@ -118,7 +140,7 @@ def test_capacity_is_measured_on_an_own_fleet(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     document = json.loads(done.stdout)
-    found, baseline, kopf = document["capacities"]
+    found, kopf, baseline = document["capacities"]
     assert found["rate_per_s"] > 0
     assert found["cores"].keys() >= {"replica", "sharder", "control plane"}
     assert (baseline["mode"], baseline["replicas"]) == ("leader-elected", 1)

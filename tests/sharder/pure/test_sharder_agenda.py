@@ -157,7 +157,11 @@ def test_what_comes_again_keeps_its_turn_and_can_be_raised(uid: str) -> None:
 
 
 ACTIONS = st.lists(
-    st.tuples(st.sampled_from(["see", "drop", "again", "hurry", "read", "take", "done"]), st.integers(0, 3), st.integers(0, 2)),
+    st.tuples(
+        st.sampled_from(["see", "drop", "again", "hurry", "read", "take", "done"]),
+        st.integers(0, 3),
+        st.integers(0, 2),
+    ),
     max_size=80,
 )
 

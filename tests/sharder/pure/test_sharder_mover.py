@@ -18,16 +18,17 @@ import msgspec
 import pytest
 
 from kubeio.errors import ServerFailure, TooManyRequests
-from kubeio.models import Meta, ObjectKey
+from kubeio.models import Meta, ObjectKey, OwnerReference
 from kubeio.resource import Resource
 from sharder.membership.evidence import Evidence
 from sharder.membership.lives import State
-from sharder.membership.view import View
+from sharder.membership.view import Hold, View, WaitReason
 from sharder.planning.decisions import Assign
 from sharder.planning.keys import ControllerName
 from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
 from sharder.ringspec.spec import Pace
 from sharder.unowned.waiting import Lane, Waiting, WorkKey
+from sharder.unowned.watches import Unowned
 from sharder.writing.duty import Duty
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.mover import FEW_OBJECTS, SOME, Mover
@@ -403,6 +404,58 @@ async def test_a_write_that_met_another_version_is_decided_anew_with_new_evidenc
         assert ring.roster.reads[1] >= ring.objects.sent[0].at
 
 
+async def test_a_version_that_comes_between_its_turn_and_its_write_needs_evidence_of_its_own() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        meta = ring.objects.put(make_meta(OF_A))
+        ring.shows(meta)
+        give_out = ring.waiting.unqueue
+
+        def changed_at_once(name: str) -> bool:
+            ring.waiting.unqueue = give_out  # type: ignore[method-assign]
+            changed = ring.objects.put(at_version(9, meta))
+            asyncio.get_running_loop().call_soon(ring.shows, changed)
+            return give_out(name)
+
+        ring.waiting.unqueue = changed_at_once  # type: ignore[method-assign]
+        await asyncio.sleep(5)
+        assert [sent.version for sent in ring.objects.sent] == ["7", "9"]
+        assert ring.roster.reads[-1] >= ring.objects.sent[0].at
+
+
+async def test_an_object_made_anew_while_its_name_was_read_is_not_forgotten() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        anew = msgspec.structs.replace(make_meta(OF_A), uid="anew", resource_version="9")
+
+        async def gone(*_: object) -> None:
+            ring.shows(ring.objects.put(anew))  # the watch is quicker than the answer
+
+        ring.objects.read = gone  # type: ignore[method-assign]
+        ring.objects.put(at_version(8, make_meta(OF_A)))
+        ring.shows(make_meta(OF_A))
+        await asyncio.sleep(5)
+        assert [sent.version for sent in ring.objects.sent] == ["7", "9"]
+        assert ring.owner(OF_A) == "a-1"
+
+
+async def test_when_all_that_was_to_be_done_has_gone_the_next_page_is_asked_for() -> None:
+    class Lists:
+        knows_controlled = True
+        looked = 0
+
+        def look_for_room(self) -> None:
+            self.looked += 1
+
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        lists = Lists()
+        ring.mover.unowned = cast(Unowned, lists)
+        meta = make_meta(OF_A)
+        ring.shows(meta)
+        ring.waiting.drop(WorkKey(WEBSITES.group_resource, meta.key))
+        await asyncio.sleep(5)
+        assert lists.looked > 0
+        assert ring.mover.to_do() == 0
+
+
 async def test_an_object_that_somebody_owns_by_now_is_left_to_it() -> None:
     async with moving(Roster(TWO, "a-1", "b-1")) as ring:
         ring.shows(make_meta(OF_A))
@@ -468,6 +521,20 @@ async def test_what_changed_since_its_owner_was_heard_of_goes_before_the_others_
         order = [sent.name for sent in ring.objects.sent]
         assert sorted(order) == sorted([*unchanged, child.name, OF_A])
         assert order.index(child.name) < order.index(OF_A) < 100
+
+
+MIN_MEMBERS = make_view({"a-1": State.READY}, {"a": "a-1"}, hold=Hold(WaitReason.MIN_MEMBERS))
+
+
+@pytest.mark.parametrize(("view", "shard"), [(MIN_MEMBERS, None), (heard_of_at(5), "c-dead")])
+async def test_an_object_that_says_it_controls_itself_costs_no_more_than_others(
+    view: View, shard: str | None
+) -> None:
+    async with moving(Roster(view, "a-1", "b-1")) as ring:
+        itself = OwnerReference("example.com/v1", "Website", OF_A, f"uid-of-{OF_A}", controller=True)
+        ring.shows(ring.objects.put(make_meta(OF_A, shard=shard, owner_references=[itself])))
+        await asyncio.sleep(CHILDREN_FIRST_S - 1)
+        assert len(ring.roster.reads) <= 2
 
 
 async def test_objects_of_a_dead_owner_hold_no_list_back() -> None:

@@ -153,6 +153,17 @@ async def test_no_further_page_is_asked_for_while_much_waits_though_nothing_can_
         assert watched.unowned.listed_at is None
 
 
+async def test_what_waits_of_one_kind_holds_no_list_of_another_back() -> None:
+    async with watching(WEBSITES, CONFIGMAPS) as watched:
+        watched.fill(ENOUGH + PAGE)
+        watched.servers.configmaps.put("page")
+        watched.servers.configmaps.refuse = broken(5)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(60)
+        assert len(watched.waiting) == ENOUGH + 1
+        assert "default/page" in watched.news
+
+
 async def test_what_is_made_while_a_list_is_held_back_is_seen_at_once() -> None:
     async with watching() as watched:
         watched.fill(3 * PAGE)
@@ -193,6 +204,24 @@ async def test_nothing_is_shown_twice_at_the_same_version_when_the_watch_switche
         await asyncio.sleep(10)
         assert sorted(watched.news) == sorted({*watched.news}), "each object once"
         assert len(watched.waiting) == 19
+
+
+@pytest.mark.parametrize("later_s", [0.01, 0.05, 0.1])
+async def test_a_watch_that_is_being_replaced_takes_nothing_from_the_list_of_the_next_one(
+    later_s: float,
+) -> None:
+    async with watching() as watched:
+        watched.fill(3 * PAGE)
+        watched.unowned.select({"a"})
+        await asyncio.sleep(3)
+        watched.server.cut_streams()
+        watched.settle("site-00001")
+        watched.server.compact()  # the old watch begins anew when it has waited
+        await asyncio.sleep(later_s)
+        watched.servers.on_their_way_s = 0.1
+        watched.unowned.select({"b"})
+        await asyncio.sleep(10)
+        assert len(watched.waiting) == 3 * PAGE - 1
 
 
 async def test_two_watches_run_for_a_moment_only() -> None:
@@ -405,6 +434,22 @@ async def test_with_a_thousand_members_a_death_lists_the_dead_and_nothing_else()
         watched.servers.orphans.put("written-late")
         await asyncio.sleep(LIST_ORPHANS_S + 1)
         assert watched.news == ["default/orphan", "default/written-late"]
+
+
+@pytest.mark.parametrize("later_s", [0.01, 0.03, 0.05, 0.07, 0.09])
+async def test_with_a_thousand_members_a_second_death_begins_the_lists_of_the_dead_anew(
+    later_s: float,
+) -> None:
+    async with watching(WEBSITES, CONFIGMAPS, controlled=(CONFIGMAPS,)) as watched:
+        for number in range(3 * PAGE):
+            watched.servers.orphans.put(f"orphan-{number:05}")
+        watched.unowned.select(THOUSAND, dead=["dead-1"])
+        await asyncio.sleep(later_s)
+        watched.unowned.select(THOUSAND[1:], dead=["dead-1", THOUSAND[0]])
+        await asyncio.sleep(10)
+        assert watched.unowned.knows_controlled
+        assert watched.unowned.listed_at is not None
+        assert watched.servers.selectors["websites"][-1] == f"{KEYS.shard} in ({THOUSAND[0]},dead-1)"
 
 
 async def test_a_resource_whose_versions_are_no_numbers_is_told_and_stops_nothing() -> None:
