@@ -39,7 +39,7 @@ _SETTLE_S: Final = 60.0
 """How long the fleet may make no progress with what the load asked for, after the load."""
 _SETTLE_AT_MOST_S: Final = 120.0
 """How long it may take with that at most, after a load that was shorter."""
-_CALM_S: Final = 15.0
+CALM_S: Final = 15.0
 """Longer than a place is held and a ring settles: if nothing moved for so long, nothing will."""
 _CALM_WITHIN_S: Final = 1800.0
 _SURPLUS: Final = 0.05
@@ -150,8 +150,8 @@ class Run:
                 prepared.replicas = await self.target.size()
                 yield prepared
 
-    async def restore(self, prepared: Prepared, replicas: int) -> None:
-        """So many replicas, about the objects of before the first load, each worked, none on its way.
+    async def restore(self, prepared: Prepared, replicas: int, *, calm_s: float = CALM_S) -> None:
+        """So many replicas, about the objects of before the first load, each worked, and no change for *calm_s*.
 
         Raises: ActionFailed, LeftOver and as `prepared`."""
         await self.target.scale(replicas)
@@ -164,16 +164,16 @@ class Run:
             }
             with self._console.counting("deleting objects of the last load", surplus) as tick:
                 await self._objects_of(prepared).delete(tick=tick, but=kept)
-        await self._wait_calm(prepared)
+        await self._wait_calm(prepared, calm_s)
 
-    async def _wait_calm(self, prepared: Prepared) -> None:
-        """Wait until each object is ready and has a live owner, and nothing has changed for a while, no queue either.
+    async def _wait_calm(self, prepared: Prepared, calm_s: float) -> None:
+        """Wait until each object is ready and has a live owner, and nothing has changed for *calm_s*, no queue either.
 
         A queue that grows no shorter, though no object changes, is the controller's own way. Raises: LoadFailed."""
         now = self._clock.now
         began = busy_at = changed_at = now()
         seen, shortest = -1, math.inf
-        while now() < min(busy_at + _CALM_S, changed_at + 4 * _CALM_S):
+        while now() < min(busy_at + calm_s, changed_at + 4 * CALM_S):
             self._check_observer()
             if self.observer.seen != seen or (self.target.shares and await self._count_unowned()):
                 seen, shortest = self.observer.seen, math.inf
@@ -184,7 +184,7 @@ class Run:
                     shortest, changed_at = queued, busy_at
             if now() - began > _CALM_WITHIN_S:
                 raise LoadFailed(f"objects still change without load after {_CALM_WITHIN_S:g} s")
-            await asyncio.sleep(_CALM_S / 10)
+            await asyncio.sleep(calm_s / 10)
         if self.target.shares:
             await self._wait_assigned()
         if prepared.measures_ready:

@@ -26,6 +26,8 @@ from loadtest.session import Session, named_server, opened, removal, reported
 from loadtest.targets.target import Way
 from ringleader.output import print_document, print_line, print_table
 
+_CALM_S: Final = 3.0
+"""Between two trials; no replica came or went."""
 _FAR_ABOVE: Final = 3.0
 _FAR_SHORT: Final = 0.8
 _UNMEASURED: Final = {
@@ -159,8 +161,10 @@ class _Search:
         )
         trials: list[Trial] = []
         while (rate := search.rate) is not None:
-            if not trials or not trials[-1].passed or self._session.schedules[0].fleet_actions:
+            if not trials or self._session.schedules[0].fleet_actions:
                 await self._run.restore(prepared, replicas)
+            elif not trials[-1].passed:  # what it left behind must not wait in the next trial
+                await self._run.restore(prepared, replicas, calm_s=_CALM_S)
             trials.append(await self._trial(rate, way, prepared))
             search.note(passed=trials[-1].passed, is_clear=trials[-1].is_clear)
             said = "held" if trials[-1].passed else "; ".join(trials[-1].failed_lines)

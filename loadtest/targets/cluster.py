@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import Clock, SystemClock, micro_time
-from kubeio.errors import InputError, KubeError
+from kubeio.errors import Forbidden, InputError, KubeError, NotFound
 from kubeio.patch import MergePatch
 from kubeio.resource import Resource
 from kubeio.rest.client import Client
@@ -118,7 +118,7 @@ class DeployedFleet:
     async def size(self) -> int:
         try:
             return _replicas(await self._workload())
-        except ActionFailed:  # nothing that could be scaled
+        except (ActionFailed, NotFound, Forbidden):  # nothing that could be scaled from here
             return len(await self._members())
 
     async def scale(self, replicas: int) -> None:

@@ -114,9 +114,7 @@ class OwnFleet:
         await self.fleet.stop_members()
         await asyncio.gather(*(sharder.stop() for sharder in self.fleet.sharders.values()))
         self.shares, self.fleet.mode, self._way = False, Mode.LEADER_ELECTED, way
-        self.fleet.spec = replace(
-            self.fleet.spec, shard_module=_KOPF if way is Way.KOPF else SHARD_MODULE
-        )
+        self.fleet.spec = replace(self.fleet.spec, shard_module=_KOPF if way is Way.KOPF else SHARD_MODULE)
 
     async def size(self) -> int:
         return len(self._running())

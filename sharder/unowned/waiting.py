@@ -192,6 +192,11 @@ class Waiting:
         labels = self._rest[name].labels if number == UNPACKED else self._repeated.labels(number)
         return next((value for label, value in labels if label == key), None)
 
+    def controller(self, name: str) -> str:
+        """The uid of the object's controller; empty without one."""
+        rest = self._rest.get(name)
+        return rest.controller.uid if rest is not None and rest.controller is not None else ""
+
     def by_name(self, name: str) -> WaitingObject | None:
         record = self._records.get(name)
         return self._made(name, record) if record is not None else None

@@ -61,6 +61,7 @@ SOME: Final = 8
 """Objects brought to try a resource again: one of them is written, some may wait for their owners."""
 _GRAIN_S: Final = 0.001
 """Timers are no finer: what is due within this is due."""
+MOST_AHEAD: Final = 10_000
 CHILDREN_AT_ONCE: Final = 100
 """Controlled objects that go first because their controller is wanted: each costs a search of its lane."""
 
@@ -89,6 +90,8 @@ class Mover:
         self._due_changed = asyncio.Event()
         self._waited_s = duty.metrics.assign_s.labels(ring=duty.spec.name)
         self._idle: list[asyncio.Future[Work]] = []
+        self._ahead: set[str] = set()
+        """Uids of wanted controllers that went before their controlled objects were known."""
         self.unowned: Unowned | None = None
 
     def to_do(self) -> int:
@@ -123,10 +126,17 @@ class Mover:
             if standing in (Standing.UNKNOWN, Standing.CONTESTED) or not self._waiting.knows(name):
                 return False
             life = view.lives.get(owner)
-            if is_wanted or (life is not None and 0 < life.heard < self._waiting.version(name)):
+            is_news = life is not None and 0 < life.heard < self._waiting.version(name)
+            if is_wanted or is_news or self._waits_for(name):
                 self._agenda.hurry(name)
         self._agenda.add(name)
         return True
+
+    def _waits_for(self, name: str) -> bool:
+        """Whether the controller of *name* was wanted, and went ahead before its controlled objects were known."""
+        if self._ahead and (self.unowned is None or self.unowned.knows_controlled):
+            self._ahead.clear()
+        return bool(self._ahead) and self._waiting.controller(name) in self._ahead
 
     def look_at_some(self, resource: str, namespace: str) -> None:
         """Decide about some objects of *resource* in *namespace*, if any wait: writing is to be tried again.
@@ -321,6 +331,8 @@ class Mover:
         match outcome:
             case Outcome.DONE:
                 self._waited_s.observe(self._duty.clock.now() - waiting.since)
+                if self._is_ahead(name):
+                    self._ahead.add(waiting.meta.uid)
                 self._waiting.drop_named_up_to(name, order(waiting.meta.resource_version))
                 self._look_at_controller(waiting)
                 self._agenda.done(name)
@@ -352,6 +364,12 @@ class Mover:
             return
         self._waiting.put(waiting.work, meta, at=self._duty.clock.now())
         self._retry(name)
+
+    def _is_ahead(self, name: str) -> bool:
+        """Whether *name*, which was wanted, may control objects that no list has shown yet."""
+        if self.unowned is None or self.unowned.knows_controlled or len(self._ahead) >= MOST_AHEAD:
+            return False
+        return self._waiting.knows(name) and self._waiting.lane(name) is Lane.NEW
 
     def _look_at_controller(self, waiting: WaitingObject) -> None:
         """A child was moved: its parent may have been held back for it."""

@@ -429,7 +429,7 @@ async def test_an_object_made_anew_while_its_name_was_read_is_not_forgotten() ->
         async def gone(*_: object) -> None:
             ring.shows(ring.objects.put(anew))  # the watch is quicker than the answer
 
-        ring.objects.read = gone  # type: ignore[method-assign]
+        ring.objects.read = gone  # type: ignore[method-assign, assignment]
         ring.objects.put(at_version(8, make_meta(OF_A)))
         ring.shows(make_meta(OF_A))
         await asyncio.sleep(5)
@@ -521,6 +521,34 @@ async def test_what_changed_since_its_owner_was_heard_of_goes_before_the_others_
         order = [sent.name for sent in ring.objects.sent]
         assert sorted(order) == sorted([*unchanged, child.name, OF_A])
         assert order.index(child.name) < order.index(OF_A) < 100
+
+
+async def test_what_is_controlled_goes_first_if_its_wanted_controller_went_before_it_was_known() -> None:
+    class Lists:
+        knows_controlled = False
+
+        def look_for_room(self) -> None:
+            pass
+
+    async with moving(Roster(heard_of_at(50), "a-1", "b-1")) as ring:
+        ring.mover.unowned = cast(Unowned, Lists())
+        ring.shows(ring.objects.put(at_version(60, make_meta(OF_A, shard="c-dead"))))
+        await asyncio.sleep(CHILDREN_FIRST_S + 2)
+        assert [sent.name for sent in ring.objects.sent] == [OF_A]
+        ring.objects.takes_s = 0.05
+        pages = []
+        for number in range(300):
+            ring.objects.put(make_meta(f"other-{number}", shard="a-1"))
+            page = child_of(f"other-{number}", shard="c-dead").meta
+            pages.append(
+                ring.objects.put(at_version(40, msgspec.structs.replace(page, uid=f"page-{number}")))
+            )
+        for page in pages:
+            ring.shows(page, CONFIGMAPS)
+        child = ring.objects.put(msgspec.structs.replace(child_of(OF_A, shard="c-dead").meta, uid="child"))
+        ring.shows(child, CONFIGMAPS)
+        await asyncio.sleep(20)
+        assert [sent.name for sent in ring.objects.sent].index(child.name) < 100
 
 
 MIN_MEMBERS = make_view({"a-1": State.READY}, {"a": "a-1"}, hold=Hold(WaitReason.MIN_MEMBERS))
