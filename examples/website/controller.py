@@ -22,8 +22,13 @@ class WebsiteSpec(msgspec.Struct):
     html: str = ""
 
 
+class WebsiteStatus(msgspec.Struct, rename="camel"):
+    observed_generation: int = 0
+
+
 class Website(msgspec.Struct):
     spec: WebsiteSpec
+    status: WebsiteStatus = msgspec.field(default_factory=WebsiteStatus)
 
 
 WEBSITES = sc.Resource("websites.example.com/v1", Website)
@@ -37,10 +42,8 @@ async def publish(ctx: sc.Context[Website]) -> sc.Result:
     """Have a ConfigMap of the same name with the page, and say so in the status."""
     if ctx.is_deleting:
         return sc.Done()  # the ConfigMap goes with its owner
-    if (
-        ctx.status.get("observedGeneration") != ctx.generation
-        or os.environ.get("WEBSITE_WAIT_FOR") != "changes"
-    ):
+    is_published = ctx.object.status.observed_generation == ctx.generation
+    if not is_published or os.environ.get("WEBSITE_WAIT_FOR") != "changes":
         await outside_call()
     await ctx.apply(CONFIGMAPS, ctx.name, {"data": {"index.html": page(ctx.name, ctx.object.spec.html)}})
     ctx.status["configMap"] = ctx.name

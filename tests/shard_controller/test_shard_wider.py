@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,24 @@ async def test_an_example_runs_unmodified_in_every_mode(bench: Bench, mode: str)
     page = (await bench.find(CONFIGMAPS, "blog"))["data"]["index.html"]
     assert "<h1>Hello</h1>" in page
     assert await shard.terminate() == 0
+
+
+async def test_the_example_waits_for_changes_only_if_it_is_told_so(bench: Bench) -> None:
+    """`ringleader loadtest capacity` relies on it: what a replica only takes over costs no call to the outside."""
+    waits = {"WEBSITE_WAIT_MS": "3000", "WEBSITE_WAIT_FOR": "changes"}
+    shard = await bench.start("web-0", program="examples/website/controller.py:websites", env=waits)
+    await bench.site("blog", "<h1>Hello</h1>", owner=shard)
+    await bench.until(lambda: condition_is(bench, "blog", "Ready", "True"), within_s=15)
+    assert shard.records("end")[0]["t"] - shard.reconciles("blog")[0]["t"] >= 3.0
+    empty = MergePatch({"data": {"index.html": ""}})
+    began = time.monotonic()
+    await bench.client.patch(CONFIGMAPS, "blog", empty, namespace="default", type=dict)
+    await bench.until(lambda: has_page(bench, "blog"), within_s=15)
+    assert time.monotonic() - began < 2.0
+
+
+async def has_page(bench: Bench, name: str) -> bool:
+    return bool((await bench.find(CONFIGMAPS, name))["data"]["index.html"])
 
 
 # -- rhythm
