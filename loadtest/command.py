@@ -216,6 +216,10 @@ def capacity(
             "--baseline", metavar="WAY,WAY", help="Other ways to measure: leader-elected, kopf, or both."
         ),
     ] = "",
+    eps: Annotated[
+        float | None,
+        typer.Option("--eps", metavar="NUMBER", help="Of the own fleet's ring. Default: the ring's, 0.05."),
+    ] = None,
     plane: Plane = "embedded",
     workers: Workers = 8,
     controller: ControllerFile = "",
@@ -234,7 +238,7 @@ def capacity(
     """
     from kubeio.program import runtime
     from loadtest.capacity.capacity import CapacityOptions, run_capacity
-    from loadtest.inputs.replicas import parse_baselines, parse_precision, parse_replicas
+    from loadtest.inputs.replicas import parse_baselines, parse_eps, parse_precision, parse_replicas
     from loadtest.inputs.scenario import read_scenario
     from loadtest.inputs.slo import read_slo
     from loadtest.inputs.template import read_template
@@ -271,6 +275,7 @@ def capacity(
             controller=controller,
             group=manifest.group,
             environment={WAIT_MS: str(example_wait_ms), WAIT_FOR: "changes"} if runs_example else {},
+            eps=parse_eps(eps),
         )
         own.refuse_template(manifest)
         target: OwnOptions | ClusterOptions = own
@@ -280,6 +285,7 @@ def capacity(
                 "--controller": controller,
                 "--baseline": baseline,
                 "--wait-ms": "" if wait_ms is None else str(wait_ms),
+                "--eps": "" if eps is None else str(eps),
             }
         )
         target = ClusterOptions(

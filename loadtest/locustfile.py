@@ -25,6 +25,7 @@ from locust.runners import WorkerRunner
 from loadtest.access import Access, read_access
 from loadtest.bridge import Bridge, connect
 from loadtest.inputs.template import Template, created_name, prefilled_name
+from loadtest.pacing import Pacing
 from loadtest.plan import LoadPlan, decode
 
 _BURST: Final = "burst"
@@ -34,8 +35,6 @@ _MANAGER: Final = "fieldManager=ringleader-loadtest"
 _RETRY_AFTER_S: Final = 1.0
 _REFRESH_S: Final = 1.0
 """Between two readings of the credentials, at least."""
-_CATCH_UP_S: Final = 5.0
-"""A user that is behind by more gives up the operations that it owes."""
 _SPAWN_RATE: Final = 100.0
 """Users per second: locust warns of more."""
 _FADE_S: Final = 900.0
@@ -55,12 +54,15 @@ class Worker:
         self.created: deque[str] = deque()
         self.numbers = itertools.count()
         self.versions = itertools.count(1)
+        self.users = itertools.count()
+        self.offset = 0.0
         self._read_at = -_REFRESH_S
 
     def prepare(self, text: str) -> LoadPlan:
         """Take the plan, once in each process: locust forks after the import."""
         if self.plan is None:
             random.seed()
+            self.offset = random.random()  # noqa: S311
             self.name = uuid.uuid4().hex[:8]
             self.plan = decode(text)
             self.template = Template(self.plan.template, where="template")
@@ -181,23 +183,18 @@ class ObjectUser(FastHttpUser):
             self.proxy_host, self.proxy_port = access.proxy_host, access.proxy_port
         super().__init__(environment)
         self.change = Change(self, plan, template)
-        self._per_user = plan.per_user
-        self._due = 0.0
+        self._pacing = Pacing(1 / plan.per_user, next(worker.users), offset=worker.offset)
         weights = plan.schedule.operations
         self._operations = random.choices(list(weights), list(weights.values()), k=997)  # noqa: S311
         self._next = random.randrange(997)  # noqa: S311
 
     def on_start(self) -> None:
-        """Let the users of a second not act all at the same instants."""
-        gevent.sleep(random.random() / self._per_user)  # noqa: S311
+        """Begin at the first instant of this user."""
+        gevent.sleep(self.wait_time())
 
     def wait_time(self) -> float:
-        """Until the next operation is due; what a slow answer has cost is caught up with."""
-        now = time.monotonic()
-        if now - self._due > _CATCH_UP_S:
-            self._due = now
-        self._due += 1 / self._per_user
-        return max(0.0, self._due - now)
+        """Seconds until the next operation is due."""
+        return self._pacing.wait_s(time.monotonic())
 
     @task
     def operate(self) -> None:

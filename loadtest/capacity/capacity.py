@@ -173,13 +173,19 @@ class _Search:
             self._per_replica = search.best / working
         best = round(search.best, 2)
         at_best = [trial.cores for trial in trials if trial.passed and trial.rate_per_s == best]
-        self.found.append(Capacity(way.value, replicas, best, (at_best or [{}])[-1], trials))
+        share = self._largest_share() if way is Way.SHARDED else None
+        self.found.append(Capacity(way.value, replicas, best, (at_best or [{}])[-1], trials, share))
         self._console.say(f"{way.value}, replicas: {replicas}: {best:.1f} operations/s")
         if not search.is_met:
             self.notices.append(
                 f"{way.value}, replicas: {replicas}: {len(trials)} trials did not find the limit;"
                 " give a --rate that is nearer to it"
             )
+
+    def _largest_share(self) -> float | None:
+        """Part of the objects that the replica with the most has."""
+        owners = self._run.observer.owners()
+        return round(max(owners.values()) / owners.total(), 4) if owners else None
 
     async def _trial(self, rate: float, way: Way, prepared: Prepared) -> Trial:
         schedule = self._scenario.schedule(duration_s=self._options.trial_s, rate=rate)

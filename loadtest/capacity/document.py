@@ -38,6 +38,8 @@ class Capacity(msgspec.Struct, frozen=True):
     cores: dict[str, float]
     """At that rate."""
     trials: list[Trial]
+    largest_share: float | None = None
+    """Part of the objects that the replica with the most had; None: the fleet does not share them."""
 
     @property
     def all_cores(self) -> float:
@@ -78,13 +80,14 @@ class CapacityDocument(msgspec.Struct, frozen=True):
         """A row for each number of replicas."""
         cores = int(self.machine.get("cores", 0))
         return Table(
-            ("MODE", "REPLICAS", "RATE", "OF ONE", "CORES", "TRIALS"),
+            ("MODE", "REPLICAS", "RATE", "OF ONE", "LARGEST SHARE", "CORES", "TRIALS"),
             [
                 (
                     each.mode,
                     str(each.replicas),
                     f"{each.rate_per_s:.1f}/s",
                     f"{times:.2f}x" if (times := self.times(each)) is not None else "-",
+                    f"{each.largest_share:.1%}" if each.largest_share is not None else "-",
                     f"{each.all_cores:.2f} of {cores}" if each.cores else "-",
                     str(len(each.trials)),
                 )

@@ -29,6 +29,13 @@ def parse_precision(text: str) -> float:
     return part
 
 
+def parse_eps(eps: float | None) -> float | None:
+    """*eps* as a ring takes it. Raises: InputError."""
+    if eps is not None and not 0 < eps <= 1:
+        raise InputError("--eps", eps, "is no eps of a ring", "write a number above 0 up to 1, such as 0.05")
+    return eps
+
+
 def parse_baselines(text: str) -> list[Way]:
     """`leader-elected,kopf` as ways, each once. Raises InputError."""
     known = [way.value for way in Way if way is not Way.SHARDED]

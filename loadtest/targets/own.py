@@ -59,6 +59,8 @@ class OwnOptions:
     group: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Of every replica."""
+    eps: float | None = None
+    """Of the ring; None: its default."""
 
     def refuse(self, actions: list[Action]) -> None:
         """Raises InputError for the first action that names a replica which the fleet has not."""
@@ -283,7 +285,7 @@ async def open_own(options: OwnOptions) -> AsyncIterator[OwnFleet]:
         lease_s=_REAL_LEASE_S if options.real else _EMBEDDED_LEASE_S,
         workers=options.workers,
         shard_flags=("--hold",),  # replicas with lasting names, as of a StatefulSet
-        ring_spec={"holdSeconds": _HOLD_S},
+        ring_spec={"holdSeconds": _HOLD_S} | ({} if options.eps is None else {"eps": options.eps}),
         environment=options.environment,
         has_links=False,  # what they carry would take its time from what measures
     )

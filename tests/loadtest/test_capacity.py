@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kubeio.errors import InputError
 from loadtest.capacity.document import Capacity, CapacityDocument
 from loadtest.capacity.search import PRECISION, SMALL_STEP, SMALLEST, STEP, TIMES, RateSearch
-from loadtest.inputs.replicas import parse_baselines, parse_replicas
+from loadtest.inputs.replicas import parse_baselines, parse_eps, parse_replicas
 from loadtest.targets.target import Way
 
 
@@ -97,12 +97,21 @@ def test_baselines_are_named_once_and_others_are_refused() -> None:
 def test_each_number_is_compared_with_one_replica() -> None:
     found = [
         Capacity("sharded", 1, 25.0, {"replica": 0.1}, []),
-        Capacity("sharded", 5, 122.5, {"replica": 0.5, "control plane": 1.0}, []),
+        Capacity("sharded", 5, 122.5, {"replica": 0.5, "control plane": 1.0}, [], 0.2062),
         Capacity("leader-elected", 5, 25.0, {}, []),
     ]
     document = CapacityDocument("r", "c", "t", 100, 300, 45.0, {}, found, {"cores": 2}, {})
     assert [row[3] for row in document.table().rows] == ["1.00x", "4.90x", "1.00x"]
+    assert [row[4] for row in document.table().rows] == ["-", "20.6%", "-"]
     assert document.passed
+
+
+@pytest.mark.parametrize("eps", [0.0, -0.1, 1.5, float("nan")])
+def test_an_eps_that_no_ring_takes_is_refused(eps: float) -> None:
+    assert parse_eps(None) is None
+    assert parse_eps(0.01) == 0.01
+    with pytest.raises(InputError, match="--eps"):
+        parse_eps(eps)
 
 
 @pytest.mark.fleet
@@ -142,6 +151,7 @@ def test_capacity_is_measured_on_an_own_fleet(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     found, kopf, baseline = document["capacities"]
     assert found["rate_per_s"] > 0
+    assert (found["largest_share"], baseline["largest_share"]) == (1.0, None)
     assert found["cores"].keys() >= {"replica", "sharder", "control plane"}
     assert (baseline["mode"], baseline["replicas"]) == ("leader-elected", 1)
     assert baseline["rate_per_s"] > 0

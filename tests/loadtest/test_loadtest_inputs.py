@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kubeio.resource import Resource
 from loadtest.inputs.scenario import ACTIONS, Scenario, built_in, read_scenario, read_schedules
 from loadtest.inputs.slo import UNITS, Line, Measured, has_passed, judge, read_slo, shown_as
 from loadtest.inputs.template import RUN_LABEL, Template, created_name, prefilled_name, read_template
+from loadtest.pacing import Pacing
 from loadtest.plan import LoadPlan, decode, encode
 
 WEBSITE = {"apiVersion": "example.com/v1", "kind": "Website", "metadata": {"name": "site"}}
@@ -113,6 +115,33 @@ def test_a_plan_survives_the_way_to_a_worker() -> None:
     assert decode(encode(plan)) == plan
     assert plan.users_at(0) * plan.per_user >= 30
     assert plan.users_at(10) == 0
+
+
+def test_users_that_once_waited_together_act_evenly_again() -> None:
+    users, period_s, crowded_until = 48, 0.5, 3.0
+    pacings = [Pacing(period_s, index, offset=0.3) for index in range(users)]
+    instants = []
+    for pacing in pacings:
+        now = 0.01
+        while now < 10.0:
+            now = max(now + pacing.wait_s(now), crowded_until)  # a server that answers nobody until then
+            instants.append(now)
+            now += 0.02
+    instants = [instant for instant in instants if instant < 10.0]
+    late = sorted(instant for instant in instants if instant > crowded_until + 2.0)
+    gaps = [second - first for first, second in itertools.pairwise(late)]
+    assert max(gaps) < 3 * period_s / users
+    assert len(instants) == pytest.approx(10.0 / period_s * users, rel=0.02), (
+        "what was late is caught up with"
+    )
+
+
+def test_a_user_far_behind_gives_up_what_it_owes() -> None:
+    pacing = Pacing(0.5, 3, offset=0.0)
+    pacing.wait_s(0.0)
+    waits = [pacing.wait_s(100.0 + 0.01 * step) for step in range(3)]
+    assert 0.0 < waits[0] <= 0.5
+    assert waits[2] > 0.9
 
 
 # -- template -----------------------------------------------------------------------------------------------
