@@ -10,6 +10,7 @@ import contextlib
 import csv
 import os
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -73,7 +74,7 @@ class LocustOptions:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        found = {VARIABLE: str(self.out / ".locust.socket"), CONTEXT_VARIABLE: self.context}
+        found = {CONTEXT_VARIABLE: self.context}
         return found | ({"KUBECONFIG": self.kubeconfig} if self.kubeconfig else {})
 
 
@@ -184,35 +185,32 @@ class Locust:
 @asynccontextmanager
 async def start_locust(plan: LoadPlan, options: LocustOptions) -> AsyncIterator[Locust]:
     """Locust with *plan*; its process is gone when the block ends."""
-    log, path = options.out / "locust.log", Path(options.environment[VARIABLE])
-    _remove(log, path, *(options.out / name for name in _LEFT))
+    log = options.out / "locust.log"
+    for left in (log, *(options.out / name for name in _LEFT)):
+        left.unlink(missing_ok=True)
     connected: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
-    server = await asyncio.start_unix_server(lambda r, w: connected.put_nowait((r, w)), str(path))
-    async with server, asyncio.TaskGroup() as tasks:
-        process = await start_process(
-            options.command(plan),
-            name="locust",
-            log=log,
-            environment={**options.environment, "PYTHONPATH": _python_path()},
-            clock=SystemClock(),
-        )
-        locust = Locust(process, log, options.out)
+    with tempfile.TemporaryDirectory(prefix="ringleader-") as folder:
+        path = f"{folder}/locust"  # a socket's path has 107 bytes at most; that of the report may have more
+        server = await asyncio.start_unix_server(lambda r, w: connected.put_nowait((r, w)), path)
+        async with server, asyncio.TaskGroup() as tasks:
+            process = await start_process(
+                options.command(plan),
+                name="locust",
+                log=log,
+                environment={**options.environment, VARIABLE: path, "PYTHONPATH": _python_path()},
+                clock=SystemClock(),
+            )
+            locust = Locust(process, log, options.out)
 
-        async def serve() -> None:
-            await locust.serve(*await connected.get())
+            async def serve() -> None:
+                await locust.serve(*await connected.get())
 
-        serving = tasks.create_task(serve(), name="lines of locust")
-        try:
-            yield locust
-        finally:
-            await locust.end()
-            serving.cancel()
-            _remove(path)
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
+            serving = tasks.create_task(serve(), name="lines of locust")
+            try:
+                yield locust
+            finally:
+                await locust.end()
+                serving.cancel()
 
 
 def _python_path() -> str:
