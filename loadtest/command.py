@@ -70,6 +70,9 @@ SloFile = Annotated[
     Path | None, typer.Option("--slo", metavar="FILE", help="Service level. Default: see docs.")
 ]
 RingName = Annotated[str, typer.Option("--ring", help="Ring that distributes the objects.")]
+ProbesPort = Annotated[
+    int, typer.Option("--port", min=1, max=65535, help="Probes port of the cluster's replicas.")
+]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report.")]
 
 
@@ -108,6 +111,7 @@ def run(
     context: Context = None,
     namespace: Namespace = None,
     ring: RingName = "websites",
+    port: ProbesPort = 8081,
     out: Out = Path("build/loadtest"),
     output: Output = None,
     processes: Annotated[
@@ -166,7 +170,11 @@ def run(
     else:
         _refuse_on_cluster({"--controller": controller})
         target = ClusterOptions(
-            kubeconfig=kubeconfig or "", context=context or "", namespace=namespace or "", ring=ring
+            kubeconfig=kubeconfig or "",
+            context=context or "",
+            namespace=namespace or "",
+            ring=ring,
+            port=port,
         )
     target.refuse([action for schedule in schedules for action in schedule.fleet_actions])
     session = Session(
@@ -229,6 +237,7 @@ def capacity(
     context: Context = None,
     namespace: Namespace = None,
     ring: RingName = "websites",
+    port: ProbesPort = 8081,
     out: Out = Path("build/capacity"),
     output: Output = None,
 ) -> int:
@@ -289,7 +298,11 @@ def capacity(
             }
         )
         target = ClusterOptions(
-            kubeconfig=kubeconfig or "", context=context or "", namespace=namespace or "", ring=ring
+            kubeconfig=kubeconfig or "",
+            context=context or "",
+            namespace=namespace or "",
+            ring=ring,
+            port=port,
         )
     target.refuse(schedule.fleet_actions)
     prepare_folder(out)

@@ -24,14 +24,13 @@ from kubeio.rest.discovery import Discovery
 from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
 from loadtest.targets.target import ActionFailed, LoadRefused, Testimony, Usage, Way
-from ringleader.inspect.cluster.owner_page import PODS, in_pod
+from ringleader.inspect.cluster.owner_page import PODS, PORT, in_pod
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.rings import Life, Pod, Ring
 from ringleader.inspect.cluster.sharders import read_sharders
 
 _TIMEOUT_S: Final = 30.0
 _SCRAPE_S: Final = 5.0
-_PORT: Final = 8081
 _SCALED_WITHIN_S: Final = 300.0
 _POLL_S: Final = 1.0
 _DO: Final = ("join", "leave", "roll", "kill", "failover", "node-loss")
@@ -54,6 +53,8 @@ class ClusterOptions:
     context: str
     namespace: str
     ring: str
+    port: int = PORT
+    """Of the replicas' metrics."""
 
     @staticmethod
     def refuse(actions: list[Action]) -> None:
@@ -78,6 +79,7 @@ class DeployedFleet:
         self.namespace = options.namespace or client.cluster.namespace
         self.ring = options.ring
         self.shares = True
+        self._port = options.port
         self._client = client
         self._clock = clock
         self._turns = itertools.count()
@@ -253,7 +255,7 @@ class DeployedFleet:
         return {life.member: page for life, page in zip(members, pages, strict=True) if page}
 
     async def _page(self, pod: Pod) -> str:
-        door = in_pod(self._client, pod, port=_PORT, timeout_s=_SCRAPE_S)
+        door = in_pod(self._client, pod, port=self._port, timeout_s=_SCRAPE_S)
         try:
             return (await door.read("/metrics")).decode()
         except KubeError:
