@@ -55,14 +55,12 @@ class Worker:
         self.numbers = itertools.count()
         self.versions = itertools.count(1)
         self.users = itertools.count()
-        self.offset = 0.0
         self._read_at = -_REFRESH_S
 
     def prepare(self, text: str) -> LoadPlan:
         """Take the plan, once in each process: locust forks after the import."""
         if self.plan is None:
             random.seed()
-            self.offset = random.random()  # noqa: S311
             self.name = uuid.uuid4().hex[:8]
             self.plan = decode(text)
             self.template = Template(self.plan.template, where="template")
@@ -166,7 +164,7 @@ class Change:
 
 
 class ObjectUser(FastHttpUser):
-    """A client that works at a constant pace, with a connection of its own."""
+    """A client with a connection of its own."""
 
     connection_timeout = 10.0
     network_timeout = 30.0
@@ -183,7 +181,8 @@ class ObjectUser(FastHttpUser):
             self.proxy_host, self.proxy_port = access.proxy_host, access.proxy_port
         super().__init__(environment)
         self.change = Change(self, plan, template)
-        self._pacing = Pacing(1 / plan.per_user, next(worker.users), offset=worker.offset)
+        place = getattr(environment.runner, "worker_index", 0)  # among locust's workers
+        self._pacing = Pacing(plan.per_user, seed=f"{plan.run}/{place}/{next(worker.users)}")
         weights = plan.schedule.operations
         self._operations = random.choices(list(weights), list(weights.values()), k=997)  # noqa: S311
         self._next = random.randrange(997)  # noqa: S311

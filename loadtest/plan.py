@@ -10,9 +10,9 @@ import msgspec
 from loadtest.inputs.scenario import Schedule
 
 _PER_USER: Final = 2.0
-"""Operations per second of one user: it keeps its pace while a request takes less than half a second."""
+"""Operations per second of one user at most: it keeps its pace while a request takes less than half a second."""
 _MOST_USERS: Final = 400
-"""Each user has a connection of its own."""
+"""Each user has a connection of its own; of higher rates each makes more than the above."""
 
 
 class LoadPlan(msgspec.Struct, frozen=True):
@@ -28,12 +28,13 @@ class LoadPlan(msgspec.Struct, frozen=True):
 
     @property
     def per_user(self) -> float:
-        """Operations per second of each user."""
-        return max(_PER_USER, self.schedule.peak_rate / _MOST_USERS)
+        """Operations per second of each user: a whole number of users makes the highest rate."""
+        peak = self.schedule.peak_rate
+        return peak / min(_MOST_USERS, math.ceil(peak / _PER_USER)) if peak else _PER_USER
 
     def users_at(self, t: float) -> int:
         """Users that make the rate at *t* seconds."""
-        return math.ceil(self.schedule.rate_at(t) / self.per_user)
+        return math.ceil(round(self.schedule.rate_at(t) / self.per_user, 6))
 
 
 def encode(plan: LoadPlan) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -117,31 +117,45 @@ def test_a_plan_survives_the_way_to_a_worker() -> None:
     assert plan.users_at(10) == 0
 
 
-def test_users_that_once_waited_together_act_evenly_again() -> None:
-    users, period_s, crowded_until = 48, 0.5, 3.0
-    pacings = [Pacing(period_s, index, offset=0.3) for index in range(users)]
-    instants = []
-    for pacing in pacings:
-        now = 0.01
-        while now < 10.0:
-            now = max(now + pacing.wait_s(now), crowded_until)  # a server that answers nobody until then
-            instants.append(now)
-            now += 0.02
-    instants = [instant for instant in instants if instant < 10.0]
-    late = sorted(instant for instant in instants if instant > crowded_until + 2.0)
-    gaps = [second - first for first, second in itertools.pairwise(late)]
-    assert max(gaps) < 3 * period_s / users
-    assert len(instants) == pytest.approx(10.0 / period_s * users, rel=0.02), (
-        "what was late is caught up with"
-    )
+def instants_of(
+    users: int, per_s: float, *, until: float, crowded_until: float = 0.0, run: str = "r"
+) -> list[float]:
+    """When *users* act; a server answers nobody until *crowded_until*."""
+    found = []
+    for index in range(users):
+        pacing, now = Pacing(per_s, seed=f"{run}/0/{index}"), 0.0
+        while (now := max(now + pacing.wait_s(now), crowded_until)) < until:
+            found.append(now)
+            now += 0.01
+    return sorted(found)
+
+
+def test_users_that_once_waited_together_do_not_act_together_ever_after() -> None:
+    instants = instants_of(48, 2.0, until=60.0, crowded_until=3.0)
+    assert len(instants) == pytest.approx(60 * 48 * 2.0, rel=0.05), "what was late is caught up with"
+    counts = Counter(int(instant / 0.02) for instant in instants if instant > 8.0)
+    in_20_ms = [counts[number] for number in range(400, 3000)]
+    mean = sum(in_20_ms) / len(in_20_ms)
+    variance = sum((count - mean) ** 2 for count in in_20_ms) / len(in_20_ms)
+    assert 0.8 < variance / mean < 1.2, "as of independent clients"
+
+
+def test_the_same_load_at_another_rate_is_the_same_load_stretched() -> None:
+    slow, fast = (instants_of(1, per_s, until=20.0 / per_s) for per_s in (0.5, 1.0))
+    assert [instant * 0.5 for instant in slow[:9]] == pytest.approx(fast[:9], abs=0.1)
+    assert instants_of(1, 1.0, until=20.0, run="another") != fast
+
+
+@pytest.mark.parametrize("rate", [0.3, 2.0, 12.3, 57.6, 1234.5])
+def test_the_users_make_the_rate_that_was_asked_for(rate: float) -> None:
+    plan = LoadPlan("r1", "/apis/x", dict(WEBSITE), 5, scenario().schedule(duration_s=10, rate=rate))
+    assert plan.users_at(5) * plan.per_user == pytest.approx(rate)
 
 
 def test_a_user_far_behind_gives_up_what_it_owes() -> None:
-    pacing = Pacing(0.5, 3, offset=0.0)
+    pacing = Pacing(2.0, seed="r/0/0")
     pacing.wait_s(0.0)
-    waits = [pacing.wait_s(100.0 + 0.01 * step) for step in range(3)]
-    assert 0.0 < waits[0] <= 0.5
-    assert waits[2] > 0.9
+    assert sum(pacing.wait_s(1000.0) == 0.0 for _ in range(100)) < 5
 
 
 # -- template -----------------------------------------------------------------------------------------------
