@@ -170,9 +170,9 @@ class PluginCredentials:
 
     def current(self) -> Credential | None:
         now = self._clock.now()
-        if now >= self._renew_at and now - self._ended_at >= self._retry_s:
+        if self._is_due(now):
             with self._lock:
-                if now >= self._renew_at:  # else it was renewed a moment ago
+                if self._is_due(now):  # else it was tried a moment ago
                     self._start()
         return self._usable(now)
 
@@ -192,6 +192,9 @@ class PluginCredentials:
             is_new = self._clock.now() - self._ended_at < _MIN_BETWEEN_S
             if credential == self._credential and not is_new:
                 self._credential = None
+
+    def _is_due(self, now: float) -> bool:
+        return now >= self._renew_at and now - self._ended_at >= self._retry_s
 
     def _usable(self, now: float) -> Credential | None:
         return self._credential if now < self._ends_at else None
