@@ -335,7 +335,9 @@ class Rebalance:
             metadata_only=True,
         )
         with suppress(Expired):
+            asked_at = self._duty.clock.now()
             async for page in pages:
+                took_s = self._duty.clock.now() - asked_at
                 metas = [item.meta for item in page.objects]
                 await self._look_at_page(resource, metas, circle)
                 self._send_what_has_room(circle, tasks)
@@ -346,6 +348,8 @@ class Rebalance:
                     return
                 if self._must_give_way():
                     break  # what is left of this list would be old by the time we came back to it
+                await asyncio.sleep(min(took_s, RETRY_S))  # half of the time belongs to other clients
+                asked_at = self._duty.clock.now()
             else:
                 return
         circle.clean = circle.whole = (
