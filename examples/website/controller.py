@@ -2,7 +2,8 @@
 
 Run one replica:  python -m shard_controller run examples/website/controller.py:websites --ring websites
 WEBSITE_WAIT_MS simulates a call to the outside world in each reconcile: `20`, or `0-200` for a random time.
-With WEBSITE_WAIT_FOR=changes only what is not published yet is called for.
+With WEBSITE_WAIT_FOR=changes only what is not published yet waits, with WEBSITE_WAIT_FOR=updates only what was published
+and has changed since.
 """
 
 from __future__ import annotations
@@ -42,8 +43,7 @@ async def publish(ctx: sc.Context[Website]) -> sc.Result:
     """Have a ConfigMap of the same name with the page, and say so in the status."""
     if ctx.is_deleting:
         return sc.Done()  # the ConfigMap goes with its owner
-    is_published = ctx.object.status.observed_generation == ctx.generation
-    if not is_published or os.environ.get("WEBSITE_WAIT_FOR") != "changes":
+    if waits(published=ctx.object.status.observed_generation, generation=ctx.generation):
         await outside_call()
     await ctx.apply(CONFIGMAPS, ctx.name, {"data": {"index.html": page(ctx.name, ctx.object.spec.html)}})
     ctx.status["configMap"] = ctx.name
@@ -55,6 +55,17 @@ async def publish(ctx: sc.Context[Website]) -> sc.Result:
 def page(title: str, body: str) -> str:
     """The whole page of a site."""
     return f"<!doctype html><title>{html.escape(title)}</title><body>{body}</body>"
+
+
+def waits(*, published: int, generation: int) -> bool:
+    """Whether a reconcile of *generation* calls to the outside; *published* is the last one that did, 0 for none."""
+    match os.environ.get("WEBSITE_WAIT_FOR"):
+        case "changes":
+            return published != generation
+        case "updates":
+            return 0 < published < generation
+        case _:
+            return True
 
 
 async def outside_call() -> None:

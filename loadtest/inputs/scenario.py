@@ -93,6 +93,10 @@ class Schedule(msgspec.Struct, frozen=True):
         return steady + sum(burst.objects for burst in self.bursts)
 
     @property
+    def makes_objects(self) -> bool:
+        return bool(self.operations.get("create") or self.bursts)
+
+    @property
     def fleet_actions(self) -> list[Action]:
         return [action for action in self.actions if action.do != BURST]
 

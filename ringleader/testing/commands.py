@@ -19,7 +19,7 @@ SHARD_MODULE = "shard_controller"
 WAIT_MS = "WEBSITE_WAIT_MS"
 """Environment of the example's controller: how long each reconcile waits, `20` or `0-200`."""
 WAIT_FOR = "WEBSITE_WAIT_FOR"
-"""`changes`: only reconciles of what was changed wait."""
+"""`changes`: only reconciles of what is new or was changed wait; `updates`: only of what was changed."""
 _PYTHON = (sys.executable, "-P", "-m")
 """Without the folder that the fleet is started in: what is called `ring.py` there is not our `ring`."""
 

@@ -318,6 +318,25 @@ async def test_the_example_waits_for_changes_only_if_it_is_told_so(bench: Bench)
     assert time.monotonic() - began < 2.0
 
 
+async def test_the_example_waits_for_updates_only_if_it_is_told_so(bench: Bench) -> None:
+    """`ringleader loadtest capacity` relies on it: 100,000 objects are prepared without a wait, and measured with it."""
+    waits = {"WEBSITE_WAIT_MS": "3000", "WEBSITE_WAIT_FOR": "updates"}
+    shard = await bench.start("web-0", program="examples/website/controller.py:websites", env=waits)
+    began = time.monotonic()
+    await bench.site("blog", "<h1>Hello</h1>", owner=shard)
+    await bench.until(lambda: condition_is(bench, "blog", "Ready", "True"), within_s=15)
+    assert time.monotonic() - began < 2.0
+    began = time.monotonic()
+    changed = MergePatch({"spec": {"html": "<h1>Bye</h1>"}})
+    await bench.client.patch(WEBSITES, "blog", changed, namespace="default", type=dict)
+    await bench.until(lambda: has_text(bench, "blog", "Bye"), within_s=15)
+    assert time.monotonic() - began >= 3.0
+
+
+async def has_text(bench: Bench, name: str, text: str) -> bool:
+    return text in (await bench.find(CONFIGMAPS, name))["data"]["index.html"]
+
+
 async def has_page(bench: Bench, name: str) -> bool:
     return bool((await bench.find(CONFIGMAPS, name))["data"]["index.html"])
 
