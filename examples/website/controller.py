@@ -2,8 +2,8 @@
 
 Run one replica:  python -m shard_controller run examples/website/controller.py:websites --ring websites
 WEBSITE_WAIT_MS simulates a call to the outside world in each reconcile: `20`, or `0-200` for a random time.
-With WEBSITE_WAIT_FOR=changes only what is not published yet waits, with WEBSITE_WAIT_FOR=updates only what was published
-and has changed since.
+With WEBSITE_WAIT_FOR=changes only what is not published yet waits, with WEBSITE_WAIT_FOR=updates only what was
+published and has changed since.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from kubeio.errors import InputError
 from loadtest.capacity.document import Capacity, CapacityDocument
 from loadtest.capacity.search import PRECISION, SMALL_STEP, SMALLEST, STEP, TIMES, RateSearch
 from loadtest.inputs.replicas import parse_baselines, parse_eps, parse_replicas
+from loadtest.inputs.scenario import read_scenario
 from loadtest.targets.target import Way
 
 
@@ -112,6 +113,14 @@ def test_an_eps_that_no_ring_takes_is_refused(eps: float) -> None:
     assert parse_eps(0.01) == 0.01
     with pytest.raises(InputError, match="--eps"):
         parse_eps(eps)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "makes"), [("updates", False), ("steady", True), ("churn", True), ("burst", True)]
+)
+def test_objects_are_prepared_without_the_wait_where_nothing_is_created(scenario: str, makes: bool) -> None:
+    schedule = read_scenario(scenario).schedule(duration_s=60.0, rate=10.0)
+    assert schedule.makes_objects is makes
 
 
 @pytest.mark.fleet

@@ -319,7 +319,7 @@ async def test_the_example_waits_for_changes_only_if_it_is_told_so(bench: Bench)
 
 
 async def test_the_example_waits_for_updates_only_if_it_is_told_so(bench: Bench) -> None:
-    """`ringleader loadtest capacity` relies on it: 100,000 objects are prepared without a wait, and measured with it."""
+    """`ringleader loadtest capacity` relies on it: objects are prepared without a wait, and measured with it."""
     waits = {"WEBSITE_WAIT_MS": "3000", "WEBSITE_WAIT_FOR": "updates"}
     shard = await bench.start("web-0", program="examples/website/controller.py:websites", env=waits)
     began = time.monotonic()
