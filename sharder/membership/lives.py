@@ -235,7 +235,7 @@ class Life:
 
     Of the process that holds it: `born_at`: it was first seen. `founder`: it was there when this sharder began to look.
     `renewed`: it was seen to renew. `patience_s`: the longest duration that its Lease had. `doubted`: it had several.
-    `heard`: resourceVersion of the last change of its Lease that was its own, a renewal or the release.
+    `heard`: resourceVersion of its last renewal, and of no release: a successor releases what a dead process held.
     """
 
     facts: LeaseFacts
@@ -334,7 +334,7 @@ class Life:
             patience_s=max(self.patience_s, facts.duration_s),
             doubted=self.doubted or facts.edited or facts.duration_s != self.facts.duration_s,
             heard=lease.metadata.resource_version
-            if changed and facts.holding is not Holding.TAKEN
+            if changed and facts.holding is Holding.HELD
             else self.heard,
         )
 
@@ -357,7 +357,7 @@ def first_seen(facts: LeaseFacts, lease: Lease, *, at: float, founder: bool = Fa
         founder=founder,
         patience_s=facts.duration_s,
         doubted=facts.edited,
-        heard="" if facts.holding is Holding.TAKEN else lease.metadata.resource_version,
+        heard=lease.metadata.resource_version if facts.holding is Holding.HELD else "",
     )
 
 

@@ -243,11 +243,13 @@ class Mover:
                 self._agenda.done(name)
                 self.look_at_name(name)
             case Assign() | Strip():
+                if self._is_wanted(name):
+                    self._raise_children(waiting)  # those that it was not held back for
                 resource = self._duty.resource(waiting.work)
                 outcome = await self._duty.objects.write_in_turn(resource, waiting.meta, decision)
                 await self._settle(name, waiting, decision, outcome)
             case Wait(reason=WaitReason.CHILDREN_FIRST, until=until):
-                if self._waiting.knows(name) and self._waiting.lane(name) is Lane.NEW:
+                if self._is_wanted(name):
                     self._raise_children(waiting)
                 self._later(name, until)
             case Wait(until=until):
@@ -369,6 +371,10 @@ class Mover:
         """Whether *name*, which was wanted, may control objects that no list has shown yet."""
         if self.unowned is None or self.unowned.knows_controlled or len(self._ahead) >= MOST_AHEAD:
             return False
+        return self._is_wanted(name)
+
+    def _is_wanted(self, name: str) -> bool:
+        """Whether *name* is new, or was written since its owner was last heard of."""
         return self._waiting.knows(name) and self._waiting.lane(name) is Lane.NEW
 
     def _look_at_controller(self, waiting: WaitingObject) -> None:

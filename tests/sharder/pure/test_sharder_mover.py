@@ -523,6 +523,25 @@ async def test_what_changed_since_its_owner_was_heard_of_goes_before_the_others_
         assert order.index(child.name) < order.index(OF_A) < 100
 
 
+async def test_what_changes_after_a_wait_of_ten_seconds_goes_first_and_its_children_with_it() -> None:
+    async with moving(Roster(heard_of_at(50), "a-1", "b-1")) as ring:
+        ring.objects.takes_s = 0.05
+        parent = ring.objects.put(at_version(40, make_meta(OF_A, shard="c-dead")))
+        others = [f"other-{number}" for number in range(2000)]
+        for name in others:
+            ring.shows(ring.objects.put(at_version(40, make_meta(name, shard="c-dead"))))
+        ring.shows(parent)
+        child = ring.objects.put(msgspec.structs.replace(child_of(OF_A, shard="c-dead").meta, uid="child"))
+        ring.shows(child, CONFIGMAPS)
+        await asyncio.sleep(CHILDREN_FIRST_S + 1)
+        done = len(ring.objects.sent)
+        assert OF_A not in [sent.name for sent in ring.objects.sent], "others are before it"
+        ring.shows(ring.objects.put(at_version(60, parent)))
+        await asyncio.sleep(1)
+        order = [sent.name for sent in ring.objects.sent][done:]
+        assert {OF_A, child.name} <= set(order)
+
+
 async def test_what_is_controlled_goes_first_if_its_wanted_controller_went_before_it_was_known() -> None:
     class Lists:
         knows_controlled = False
