@@ -59,6 +59,8 @@ MAX_DISPLACED: Final = 10_000
 RETRY_S: Final = 1.0
 ANEW_S: Final = 0.1
 """A circle that the ring changed under is over; the next one begins this much later."""
+MAX_DOUBTED: Final = 2_000
+"""Objects of dead shards that do not wait, remembered until the next circle; with more, a later one finds the rest."""
 MAX_MISLED: Final = 1_000
 """Objects remembered that were passed on to where they do not belong; with more, a circle finds the rest."""
 CORRECT_EVERY_S: Final = 0.5
@@ -87,7 +89,8 @@ class Circle:
     """What one circle found. *clean*: nothing had to be done or waited for; *whole*: nothing was left out.
 
     *former* counts labelled objects that the ring gave up with their kind. *displaced* are the uids of what is not at
-    its place: what such an object controls moves with it, and is not looked at.
+    its place: what such an object controls moves with it, and is not looked at. *doubted* are the versions of
+    what bears a dead shard's name in a page, and does not wait.
     """
 
     ring_version: int
@@ -97,6 +100,7 @@ class Circle:
     clean: bool = True
     whole: bool = True
     displaced: set[str] = field(default_factory=set)
+    doubted: dict[WorkKey, str] = field(default_factory=dict)
 
     def displace(self, uid: str) -> None:
         """An object is not at its place."""
@@ -123,6 +127,8 @@ class Rebalance:
         self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
         self._nudged = asyncio.Event()
         self._misled: set[WorkKey] = set()
+        self._doubted: dict[WorkKey, str] = {}
+        """Of the circle before."""
         self._was_misled = asyncio.Event()
         self._touching = Touching(duty)
         duty.namespaces.on_deselected = self._touching.deselected
@@ -201,6 +207,7 @@ class Rebalance:
             self._was_misled.set()
             return
         if meta is not None:
+            self._doubted[work] = meta.resource_version  # this is no picture of the past
             await self._look_at_page(resource, [meta], circle)
 
     async def _go_round(self) -> None:
@@ -290,6 +297,7 @@ class Rebalance:
                     await self._handoffs.wait_changed(at_most_s=RETRY_S)
         circle.whole = circle.whole and circle.ring_version == self._ring_version
         self._deferred.clear()
+        self._doubted = circle.doubted
         return circle
 
     async def _pass_former(self, resource: Resource, circle: Circle, tasks: asyncio.TaskGroup) -> None:
@@ -392,6 +400,8 @@ class Rebalance:
             case Drain(owner=owner) | ReleaseDrain(owner=owner):
                 if work not in self._handoffs:
                     self._defer(Misplaced(work, meta, role, owner))
+            case Assign(was=was) if was and self._waiting.get(work) is None:
+                self._doubt(work, meta, circle)
             case Assign() | Strip() | ReportUnknown() | NeedController():
                 self.bring(work, meta)
             case UpdateDrain():
@@ -404,6 +414,16 @@ class Rebalance:
                 return
         circle.clean = False
         circle.displace(meta.uid)
+
+    def _doubt(self, work: WorkKey, meta: Meta, circle: Circle) -> None:
+        """The watch shows what a dead shard leaves; a list shows what was when it began, and lasts a minute.
+
+        So this one has an owner by now, in all likelihood. A version that two circles show has none.
+        """
+        if self._doubted.get(work) == meta.resource_version:
+            self.bring(work, meta)
+        elif len(circle.doubted) < MAX_DOUBTED:
+            circle.doubted[work] = meta.resource_version
 
     def _look_at_stranger(self, work: WorkKey, meta: Meta, circle: Circle) -> None:
         """Its label names what no shard's Lease ever bore: its own trouble, and the mover's.

@@ -152,6 +152,7 @@ class Ring(SitesDuty):
         self.paused = False
         self.handoffs = InFlight()
         duty, waiting = cast(Duty, self), Waiting()
+        self.waiting = waiting
         self.to_do = 0
         mover = Mover(duty, waiting, rng=random.Random(1))
         mover.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
@@ -240,6 +241,50 @@ async def test_a_pass_leaves_the_server_to_others_for_as_long_as_a_page_took() -
         assert ring.has_converged()
     at = ring.server.asked_for_pages_at
     assert [round(later - earlier, 2) for earlier, later in pairwise(at)] == [1.0] * 4  # a page takes 0.5 s
+
+
+WITH_DEAD = make_view({**LIVES, "c-1": State.DEAD}, {"a": "a-1", "b": "b-1"})
+
+
+def dead_of(ring: Ring) -> WorkKey:
+    """An object of a dead shard that the mover does not know: its list was a picture of before."""
+    ring.server.own("left", "c-1")
+    return WorkKey(WEBSITES.group_resource, ObjectKey("ns", "left"))
+
+
+async def test_what_a_list_shows_under_a_dead_name_is_left_alone_if_it_has_an_owner_by_the_next_one() -> None:
+    ring = Ring(WITH_DEAD)
+    work = dead_of(ring)
+    async with passing(ring):
+        await asyncio.sleep(0.8)
+        assert ring.server.circles == 1
+        assert not ring.has_converged()
+        ring.server.objects.clear()  # it got an owner, and is no business of this test
+        await asyncio.sleep(10)
+        assert ring.waiting.get(work) is None
+        assert ring.has_converged()
+
+
+async def test_what_two_lists_show_under_a_dead_name_gets_an_owner() -> None:
+    ring = Ring(WITH_DEAD)
+    work = dead_of(ring)
+    async with passing(ring):
+        await asyncio.sleep(0.3)
+        assert ring.server.circles == 1
+        assert ring.waiting.get(work) is None
+        await asyncio.sleep(10)
+        assert ring.server.circles >= 2
+        assert ring.waiting.get(work) is not None
+
+
+async def test_what_is_read_anew_under_a_dead_name_gets_an_owner_at_once() -> None:
+    ring = Ring(WITH_DEAD)
+    async with passing(ring):
+        await asyncio.sleep(5)
+        work = dead_of(ring)
+        ring.rebalance.look_at(work)
+        await asyncio.sleep(0.2)
+        assert ring.waiting.get(work) is not None
 
 
 def with_stranger(view: View) -> View:
