@@ -274,8 +274,8 @@ def capacity(
     example_wait_ms = (_EXAMPLE_WAIT_MS if wait_ms is None else wait_ms) if runs_example else None
     schedule = read_scenario(scenario).schedule(duration_s=trial_s, rate=rate)
     manifest, limits = read_template(template), read_slo(slo)
-    # where only updates are measured, the objects are prepared without a wait: 100,000 in half of the time
-    waits_for = "changes" if schedule.makes_objects else "updates"
+    # where nothing is created, preparing the objects need not wait
+    waits_for = "changes" if schedule.creates else "updates"
     if is_own:
         own = OwnOptions(
             real=plane == "real",

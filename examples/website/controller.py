@@ -58,7 +58,7 @@ def page(title: str, body: str) -> str:
 
 
 def waits(*, published: int, generation: int) -> bool:
-    """Whether a reconcile of *generation* calls to the outside; *published* is the last one that did, 0 for none."""
+    """Whether a reconcile of *generation* calls to the outside; *published*: the last generation published, or 0."""
     match os.environ.get("WEBSITE_WAIT_FOR"):
         case "changes":
             return published != generation

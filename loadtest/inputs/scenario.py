@@ -93,7 +93,8 @@ class Schedule(msgspec.Struct, frozen=True):
         return steady + sum(burst.objects for burst in self.bursts)
 
     @property
-    def makes_objects(self) -> bool:
+    def creates(self) -> bool:
+        """Whether operations or bursts create objects."""
         return bool(self.operations.get("create") or self.bursts)
 
     @property

@@ -59,8 +59,8 @@ MAX_DISPLACED: Final = 10_000
 RETRY_S: Final = 1.0
 ANEW_S: Final = 0.1
 """A circle that the ring changed under is over; the next one begins this much later."""
-MAX_DOUBTED: Final = 2_000
-"""Objects of dead shards that do not wait, remembered until the next circle; with more, a later one finds the rest."""
+MAX_SUSPECTS: Final = 2_000
+"""Objects remembered until the next circle because their page may be stale; with more, a later one finds the rest."""
 MAX_MISLED: Final = 1_000
 """Objects remembered that were passed on to where they do not belong; with more, a circle finds the rest."""
 CORRECT_EVERY_S: Final = 0.5
@@ -89,8 +89,8 @@ class Circle:
     """What one circle found. *clean*: nothing had to be done or waited for; *whole*: nothing was left out.
 
     *former* counts labelled objects that the ring gave up with their kind. *displaced* are the uids of what is not at
-    its place: what such an object controls moves with it, and is not looked at. *doubted* are the versions of
-    what bears a dead shard's name in a page, and does not wait.
+    its place: what such an object controls moves with it, and is not looked at. *suspects* are the versions of
+    what bears a dead shard's name and is not known to wait; *suspected* are those of the circle before.
     """
 
     ring_version: int
@@ -100,7 +100,8 @@ class Circle:
     clean: bool = True
     whole: bool = True
     displaced: set[str] = field(default_factory=set)
-    doubted: dict[WorkKey, str] = field(default_factory=dict)
+    suspects: dict[WorkKey, str] = field(default_factory=dict)
+    suspected: dict[WorkKey, str] = field(default_factory=dict)
 
     def displace(self, uid: str) -> None:
         """An object is not at its place."""
@@ -127,8 +128,7 @@ class Rebalance:
         self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
         self._nudged = asyncio.Event()
         self._misled: set[WorkKey] = set()
-        self._doubted: dict[WorkKey, str] = {}
-        """Of the circle before."""
+        self._suspects: dict[WorkKey, str] = {}
         self._was_misled = asyncio.Event()
         self._touching = Touching(duty)
         duty.namespaces.on_deselected = self._touching.deselected
@@ -207,7 +207,7 @@ class Rebalance:
             self._was_misled.set()
             return
         if meta is not None:
-            self._doubted[work] = meta.resource_version  # this is no picture of the past
+            circle.suspected[work] = meta.resource_version  # a read is not stale
             await self._look_at_page(resource, [meta], circle)
 
     async def _go_round(self) -> None:
@@ -283,7 +283,7 @@ class Rebalance:
         return self._duty.roster.view.ring_version
 
     async def _circle(self) -> Circle:
-        circle = Circle(self._ring_version)
+        circle = Circle(self._ring_version, suspected=self._suspects)
         self._ancestry.forget()
         async with asyncio.TaskGroup() as tasks:
             for resource in self._duty.kinds.labelled:
@@ -297,7 +297,7 @@ class Rebalance:
                     await self._handoffs.wait_changed(at_most_s=RETRY_S)
         circle.whole = circle.whole and circle.ring_version == self._ring_version
         self._deferred.clear()
-        self._doubted = circle.doubted
+        self._suspects = circle.suspects
         return circle
 
     async def _pass_former(self, resource: Resource, circle: Circle, tasks: asyncio.TaskGroup) -> None:
@@ -400,8 +400,8 @@ class Rebalance:
             case Drain(owner=owner) | ReleaseDrain(owner=owner):
                 if work not in self._handoffs:
                     self._defer(Misplaced(work, meta, role, owner))
-            case Assign(was=was) if was and self._waiting.get(work) is None:
-                self._doubt(work, meta, circle)
+            case Assign(was=was) if was and not self._waiting.knows(self._waiting.name(work)):
+                self._bring_if_seen_twice(work, meta, circle)
             case Assign() | Strip() | ReportUnknown() | NeedController():
                 self.bring(work, meta)
             case UpdateDrain():
@@ -415,15 +415,15 @@ class Rebalance:
         circle.clean = False
         circle.displace(meta.uid)
 
-    def _doubt(self, work: WorkKey, meta: Meta, circle: Circle) -> None:
-        """The watch shows what a dead shard leaves; a list shows what was when it began, and lasts a minute.
+    def _bring_if_seen_twice(self, work: WorkKey, meta: Meta, circle: Circle) -> None:
+        """A dead shard's object that does not wait has an owner by now, or no watch showed it.
 
-        So this one has an owner by now, in all likelihood. A version that two circles show has none.
+        Later pages are as old as the first one, a minute under load. What two circles show in one version has no owner.
         """
-        if self._doubted.get(work) == meta.resource_version:
+        if circle.suspected.get(work) == meta.resource_version:
             self.bring(work, meta)
-        elif len(circle.doubted) < MAX_DOUBTED:
-            circle.doubted[work] = meta.resource_version
+        elif len(circle.suspects) < MAX_SUSPECTS:
+            circle.suspects[work] = meta.resource_version
 
     def _look_at_stranger(self, work: WorkKey, meta: Meta, circle: Circle) -> None:
         """Its label names what no shard's Lease ever bore: its own trouble, and the mover's.

@@ -243,14 +243,12 @@ class Mover:
                 self._agenda.done(name)
                 self.look_at_name(name)
             case Assign() | Strip():
-                if self._is_wanted(name):
-                    self._raise_children(waiting)  # those that it was not held back for
+                self._raise_children(name, waiting)  # those that it was not held back for
                 resource = self._duty.resource(waiting.work)
                 outcome = await self._duty.objects.write_in_turn(resource, waiting.meta, decision)
                 await self._settle(name, waiting, decision, outcome)
             case Wait(reason=WaitReason.CHILDREN_FIRST, until=until):
-                if self._is_wanted(name):
-                    self._raise_children(waiting)
+                self._raise_children(name, waiting)
                 self._later(name, until)
             case Wait(until=until):
                 self._later(name, until)
@@ -262,8 +260,10 @@ class Mover:
             case _:
                 assert_never(decision)
 
-    def _raise_children(self, waiting: WaitingObject) -> None:
-        """Some at a time: each that gets an owner gives its controller a turn again."""
+    def _raise_children(self, name: str, waiting: WaitingObject) -> None:
+        """If *name* is wanted: some at a time, since each that gets an owner gives its controller a turn again."""
+        if not self._is_wanted(name):
+            return
         children = (self._waiting.name(child.work) for child in self._waiting.controlled_by(waiting.meta.uid))
         late = (child for child in children if self._waiting.lane(child) is not Lane.NEW)
         for child in islice(late, CHILDREN_AT_ONCE):

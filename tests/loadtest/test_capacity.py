@@ -116,11 +116,11 @@ def test_an_eps_that_no_ring_takes_is_refused(eps: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "makes"), [("updates", False), ("steady", True), ("churn", True), ("burst", True)]
+    ("scenario", "creates"), [("updates", False), ("steady", True), ("churn", True), ("burst", True)]
 )
-def test_objects_are_prepared_without_the_wait_where_nothing_is_created(scenario: str, makes: bool) -> None:
+def test_objects_are_prepared_without_the_wait_where_nothing_is_created(scenario: str, creates: bool) -> None:
     schedule = read_scenario(scenario).schedule(duration_s=60.0, rate=10.0)
-    assert schedule.makes_objects is makes
+    assert schedule.creates is creates
 
 
 @pytest.mark.fleet

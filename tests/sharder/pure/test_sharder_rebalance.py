@@ -246,20 +246,20 @@ async def test_a_pass_leaves_the_server_to_others_for_as_long_as_a_page_took() -
 WITH_DEAD = make_view({**LIVES, "c-1": State.DEAD}, {"a": "a-1", "b": "b-1"})
 
 
-def dead_of(ring: Ring) -> WorkKey:
-    """An object of a dead shard that the mover does not know: its list was a picture of before."""
+def left_behind(ring: Ring) -> WorkKey:
+    """An object of a dead shard that the mover does not know: a stale page shows it, or no watch did."""
     ring.server.own("left", "c-1")
     return WorkKey(WEBSITES.group_resource, ObjectKey("ns", "left"))
 
 
 async def test_what_a_list_shows_under_a_dead_name_is_left_alone_if_it_has_an_owner_by_the_next_one() -> None:
     ring = Ring(WITH_DEAD)
-    work = dead_of(ring)
+    work = left_behind(ring)
     async with passing(ring):
         await asyncio.sleep(0.8)
         assert ring.server.circles == 1
         assert not ring.has_converged()
-        ring.server.objects.clear()  # it got an owner, and is no business of this test
+        ring.server.objects.clear()  # as if it had an owner: the next list does not show it
         await asyncio.sleep(10)
         assert ring.waiting.get(work) is None
         assert ring.has_converged()
@@ -267,7 +267,7 @@ async def test_what_a_list_shows_under_a_dead_name_is_left_alone_if_it_has_an_ow
 
 async def test_what_two_lists_show_under_a_dead_name_gets_an_owner() -> None:
     ring = Ring(WITH_DEAD)
-    work = dead_of(ring)
+    work = left_behind(ring)
     async with passing(ring):
         await asyncio.sleep(0.3)
         assert ring.server.circles == 1
@@ -281,7 +281,7 @@ async def test_what_is_read_anew_under_a_dead_name_gets_an_owner_at_once() -> No
     ring = Ring(WITH_DEAD)
     async with passing(ring):
         await asyncio.sleep(5)
-        work = dead_of(ring)
+        work = left_behind(ring)
         ring.rebalance.look_at(work)
         await asyncio.sleep(0.2)
         assert ring.waiting.get(work) is not None
