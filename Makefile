@@ -9,7 +9,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance model mutants fuzz wheel-test lock clean bench-guard bench-priority
+.PHONY: help setup demo demo-broken test test-long check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance model mutants fuzz wheel-test lock clean bench-guard bench-priority
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,8 +28,11 @@ demo-broken: setup ## the same with the fence switched off: must exit 1 and name
 test: setup ## lint, unit, property, fleet and integration tests
 	@VENV="$(VENV)" scripts/test $(ARGS)
 
-check: setup ## the everyday loop: lint, and the tests that take less than two seconds each
-	@VENV="$(VENV)" scripts/test --quick
+check: setup ## the everyday loop: lint, and the tests that need no server and start no process
+	@VENV="$(VENV)" scripts/test --unit
+
+test-long: setup ## the long runs: every scenario of the load test, benchmarks, demos, nights on call
+	@VENV="$(VENV)" scripts/test --long
 
 test-real: setup ## the tests on kube-apiserver VERSION=1.34, 1.35 or 1.36, built once into your cache
 	@VENV="$(VENV)" scripts/test-real "$(VERSION)" $(ARGS)

@@ -1,6 +1,6 @@
 """Writes kubeconfigs for the accounts of a control plane: one cluster, one user, one context each.
 
-Used by `devcluster.embedded` and `devcluster.real`. Holds no credentials.
+Holds no credentials.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The only code that talks to an API server.
 
-Owns connections, credentials, lists and watches, caches, queues, Leases and leadership; decides nothing
-about rings. Called by `sharder`, `shard_controller`, `ringleader` and `loadtest`. Imports nothing of ours.
+Owns connections, credentials, lists and watches, caches, queues, Leases and leadership; decides nothing about rings.
+Imports nothing of ours.
 """

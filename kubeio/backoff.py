@@ -1,7 +1,4 @@
-"""How long to wait after failures: exponential, bounded, jittered, forgotten after a healthy spell. Pure.
-
-Used by every loop that retries: watch sessions, the work queue, elections, event writers.
-"""
+"""Back-off after failures: exponential, bounded, jittered, reset after a healthy period. Pure."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def meta_of(raw: bytes) -> Meta:
 
 
 def decode_pruned(decode: Callable[[bytes], T], raw: bytes, *, levels: int = KEPT_LEVELS) -> T:
-    """What *decode* makes of *raw*; of JSON that is nested too deep for it, without what lies below *levels*."""
+    """Decode *raw* with *decode*. JSON nested too deep for it is decoded without the content below *levels*."""
     try:
         return decode(raw)
     except RecursionError:
@@ -58,7 +58,7 @@ def decode_pruned(decode: Callable[[bytes], T], raw: bytes, *, levels: int = KEP
 
 
 def unfit(raw: bytes, error: Exception) -> Unfit:
-    """Whatever can be said of an object *raw* whose metadata failed to decode with *error*."""
+    """The `Unfit` of an object *raw* whose metadata failed to decode with *error*; unreadable fields are empty."""
     said: dict[str, str] = {}
     for name in ("namespace", "name", "resourceVersion"):
         try:

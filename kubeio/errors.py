@@ -1,6 +1,7 @@
-"""What can go wrong between us and an API server: one class per decision a caller can take.
+"""Errors of access to an API server: one class per decision a caller can take.
 
-HTTP failures become these classes once, in `kubeio.rest.client`; nobody else looks at status codes.
+HTTP failures become these classes once, in `kubeio.rest.answers`; ERROR events of a watch, in `kubeio.watches.events`.
+Callers match classes rather than status codes.
 """
 
 from __future__ import annotations

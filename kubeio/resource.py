@@ -1,12 +1,12 @@
-"""What kind of thing is asked for, and its path on the server. Pure."""
+"""API resources and their paths on the server. Pure."""
 
 from __future__ import annotations
 
 import msgspec
 
 
-class Resource(msgspec.Struct, frozen=True, gc=False):
-    """One resource as the API serves it: `Resource("example.com", "v1", "websites", "Website")`."""
+class ApiResource(msgspec.Struct, frozen=True, gc=False):
+    """One resource as the API serves it: `ApiResource("example.com", "v1", "websites", "Website")`."""
 
     group: str
     version: str
@@ -35,12 +35,12 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
         return f"{root}{where}/{self.plural}{tail}{sub}"
 
 
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
-CRDS = Resource(
+LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
+NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
+EVENTS = ApiResource("events.k8s.io", "v1", "events", "Event")
+CRDS = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-CONTROLLER_RINGS = Resource(
+CONTROLLER_RINGS = ApiResource(
     "ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False
 )

@@ -21,7 +21,7 @@ CONTEXT_VARIABLE: Final = "RINGLEADER_LOADTEST_CONTEXT"
 _WITHIN_S: Final = 60.0
 
 
-class Access(msgspec.Struct, frozen=True):
+class LoadAccess(msgspec.Struct, frozen=True):
     """How to reach the API server, and as whom. PEM texts are empty where there is none."""
 
     server: str
@@ -41,7 +41,7 @@ class AccessFailed(Exception):
     """The credentials could not be had; the message says why."""
 
 
-def read_access() -> Access:
+def read_access() -> LoadAccess:
     """The access of this process's KUBECONFIG, read by a child. Raises: AccessFailed."""
     done = subprocess.run(
         [sys.executable, "-m", "loadtest.access"], capture_output=True, timeout=_WITHIN_S, check=False
@@ -49,10 +49,10 @@ def read_access() -> Access:
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         raise AccessFailed(lines[-1] if lines else f"loadtest.access ended with {done.returncode}")
-    return msgspec.json.decode(done.stdout, type=Access)
+    return msgspec.json.decode(done.stdout, type=LoadAccess)
 
 
-async def access_of(cluster: Cluster) -> Access:
+async def access_of(cluster: Cluster) -> LoadAccess:
     """What requests to *cluster* need now. Raises: KubeError."""
     credential = cluster.credentials.current() or await cluster.credentials.renewed()
     headers: dict[str, str | list[str]] = {}
@@ -62,7 +62,7 @@ async def access_of(cluster: Cluster) -> Access:
         known = headers.get(name)
         headers[name] = value if known is None else [*([known] if isinstance(known, str) else known), value]
     pair = credential.certificate
-    return Access(
+    return LoadAccess(
         server=cluster.server,
         headers=headers,
         ca=cluster.trust.ca.decode(),

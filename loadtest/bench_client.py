@@ -29,12 +29,12 @@ from kubeio.access.cluster import load_cluster
 from kubeio.labels import json_pointer
 from kubeio.models import HasMeta
 from kubeio.patch import JsonPatch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.dialer import Dialer
-from kubeio.rest.exchange import Broken
+from kubeio.rest.messages import BrokenMessage
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 CANDIDATES = ("connection", "client", "client-decoded", "aiohttp")
 MEANING = {
     "connection": "kubeio.rest.connection alone",
@@ -125,7 +125,7 @@ async def _connection(candidate: str, directory: Path, requests: int, concurrenc
         path = WEBSITES.path(namespace="default", name=f"site-{number}")
         head = f"PATCH {path} HTTP/1.1\r\n{fixed}Content-Length: {len(body)}\r\n\r\n"
         answer = await connection.exchange(head.encode() + body, deadline=loop.time() + 30)
-        if isinstance(answer, Broken):
+        if isinstance(answer, BrokenMessage):
             raise answer
         free.append(connection)
 

@@ -27,14 +27,14 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.labels import RingKeys
 from kubeio.patch import MergePatch
-from kubeio.resource import CRDS, LEASES, NAMESPACES, Resource
+from kubeio.resource import CRDS, LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.guard import install_guard, order_of_turns, switch_guard
 from loadtest.measuring.planes import make_account
 from ringleader.assets import ring_crd, website_crd
 
-WEBSITES: Final = Resource("example.com", "v1", "websites", "Website")
-PODS: Final = Resource("", "v1", "pods", "Pod")
+WEBSITES: Final = ApiResource("example.com", "v1", "websites", "Website")
+PODS: Final = ApiResource("", "v1", "pods", "Pod")
 NAMESPACE: Final = "bench"
 KEYS: Final = RingKeys("websites")
 RING: Final = {

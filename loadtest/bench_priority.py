@@ -28,7 +28,7 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import KubeError
 from kubeio.patch import MergePatch
-from kubeio.resource import LEASES, Resource
+from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.watch import ListWatch
 from loadtest.measuring.chart import SHARDER, rendered
@@ -43,13 +43,13 @@ from loadtest.sharder_bench.throughput import Stretch, assign_all, set_owners
 
 FLOWCONTROL: Final = "flowcontrol.apiserver.k8s.io"
 RESOURCES: Final = {
-    kind: Resource(FLOWCONTROL, "v1", plural, kind, namespaced=False)
+    kind: ApiResource(FLOWCONTROL, "v1", plural, kind, namespaced=False)
     for kind, plural in (
         ("PriorityLevelConfiguration", "prioritylevelconfigurations"),
         ("FlowSchema", "flowschemas"),
     )
 }
-CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+CONFIGMAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
 RENEWED: Final = 50
 """Leases that are renewed in turns: a second renewal of one that is under way would wait for the first."""
 IDLE_S: Final = 10.0

@@ -25,11 +25,12 @@ from rich.table import Table
 from kubeio.clock import SystemClock
 from kubeio.models import ObjectKey
 from kubeio.queues.workqueue import WorkQueue
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.watches.events import Changed, decode_line
-from shard_controller.cache import Kind, Task
-from shard_controller.declared import Resource as Declared
-from shard_controller.declared import Stored
+from shard_controller.declare.request import Request
+from shard_controller.declare.resource import Resource as Declared
+from shard_controller.declare.resource import Stored
+from shard_controller.objects.caches import ResourceCache
 
 WORDS: Final = (
     "alpha",
@@ -46,7 +47,7 @@ WORDS: Final = (
     "home",
 )
 _rng: Final = random.Random(2)  # noqa: S311 - no secrets
-WEBSITES: Final = Resource("example.com", "v1", "websites", "Website")
+WEBSITES: Final = ApiResource("example.com", "v1", "websites", "Website")
 SLICE: Final = 500
 """What a page of a list holds: the store is not left between its objects."""
 
@@ -121,8 +122,8 @@ def rss_bytes() -> int:
 def measure(form: Stored, count: int) -> Figures:
     """Load *count* objects into a kind stored as *form*, queue their keys, and read them in random order."""
     declared = Declared("websites.example.com/v1", Website, stored=form)
-    kind = Kind(WEBSITES, clock=SystemClock(), declared=declared)
-    queue: WorkQueue[Task] = WorkQueue(clock=SystemClock(), rng=_rng)
+    kind = ResourceCache(WEBSITES, clock=SystemClock(), declared=declared)
+    queue: WorkQueue[Request] = WorkQueue(clock=SystemClock(), rng=_rng)
     before, source = rss_bytes(), lines(count, metadata_only=kind.is_metadata_only)
     collected = _collections()
     spent_s = worst_s = 0.0
@@ -132,7 +133,7 @@ def measure(form: Stored, count: int) -> Figures:
             event = cast(Changed, decode_line(line, "bench"))
             change = kind.store.learn(event.object)
             if change is not None:
-                queue.add(Task(kind.name, change.key))
+                queue.add(Request(kind.name, change.key))
         took_s = time.process_time() - began
         spent_s, worst_s = spent_s + took_s, max(worst_s, took_s)
     collected = _collections() - collected
@@ -156,7 +157,7 @@ def _collections() -> int:
     return sum(generation["collections"] for generation in gc.get_stats())
 
 
-def _decoded(kind: Kind, declared: Declared[Any], key: ObjectKey) -> None:
+def _decoded(kind: ResourceCache, declared: Declared[Any], key: ObjectKey) -> None:
     found = kind.get(key)
     if found is not None:
         declared.decode(found.raw)

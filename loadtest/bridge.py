@@ -26,7 +26,7 @@ class Waits(msgspec.Struct, tag="waits"):
     found: list[tuple[str, float]]
 
 
-class Stop(msgspec.Struct, tag="stop"):
+class StopMessage(msgspec.Struct, tag="stop"):
     """The run is over: print the statistics and end."""
 
 
@@ -36,7 +36,7 @@ class Started(msgspec.Struct, tag="started"):
     at: float
 
 
-class Count(msgspec.Struct, tag="count"):
+class CountMessage(msgspec.Struct, tag="count"):
     """Requests and failures since the load began, and users now."""
 
     at: float
@@ -51,8 +51,8 @@ class Notice(msgspec.Struct, tag="notice"):
     text: str
 
 
-ToLocust = Waits | Stop
-FromLocust = Started | Count | Notice
+ToLocust = Waits | StopMessage
+FromLocust = Started | CountMessage | Notice
 _decode = msgspec.json.Decoder(ToLocust).decode
 _encode = msgspec.json.Encoder().encode
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -88,7 +88,7 @@ class Bridge:
                 match _decode(line):
                     case Waits(found=found):
                         self._fire(found)
-                    case Stop():
+                    case StopMessage():
                         break
         self.stopped = True
 
@@ -114,7 +114,7 @@ class Bridge:
         requests = sum(entry.num_requests for entry in entries)
         failures = sum(entry.num_failures for entry in entries)
         users = self._environment.runner.user_count
-        self.send(Count(time.clock_gettime(_CLOCK), requests, failures, users))
+        self.send(CountMessage(time.clock_gettime(_CLOCK), requests, failures, users))
         self._report_missing()
         if getattr(self._environment.runner, "worker_cpu_warning_emitted", False):
             self._warn_busy()

@@ -21,7 +21,7 @@ import msgspec
 
 from kubeio.clock import SystemClock
 from loadtest.access import CONTEXT_VARIABLE
-from loadtest.bridge import VARIABLE, Count, FromLocust, Notice, Started, Stop, Waits
+from loadtest.bridge import VARIABLE, CountMessage, FromLocust, Notice, Started, StopMessage, Waits
 from loadtest.plan import LoadPlan, encode
 from ringleader.testing.process import Process, start_process
 
@@ -83,7 +83,7 @@ class LoadSeen:
     """What locust reported so far. Instants are CLOCK_BOOTTIME."""
 
     started_at: float = 0.0
-    counts: list[Count] = field(default_factory=list)
+    counts: list[CountMessage] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
 
@@ -111,7 +111,7 @@ class Locust:
                 case Started(at=at):
                     self.seen.started_at = at
                     self._started.set()
-                case Count() as count:
+                case CountMessage() as count:
                     self.seen.counts.append(count)
                 case Notice(text=text):
                     self.seen.notices.append(text)
@@ -143,7 +143,7 @@ class Locust:
         """End locust and give its statistics by name. Raises: LoadFailed."""
         self.check()
         if self._writer is not None:
-            self._writer.write(_encode(Stop()) + b"\n")
+            self._writer.write(_encode(StopMessage()) + b"\n")
         try:
             async with asyncio.timeout(_END_S):
                 await asyncio.shield(self._ended)

@@ -22,7 +22,7 @@ from locust import FastHttpUser, LoadTestShape, events, task
 from locust.exception import StopTest
 from locust.runners import WorkerRunner
 
-from loadtest.access import Access, read_access
+from loadtest.access import LoadAccess, read_access
 from loadtest.bridge import Bridge, connect
 from loadtest.inputs.template import Template, created_name, prefilled_name
 from loadtest.pacing import Pacing
@@ -49,7 +49,7 @@ class Worker:
         """In the names of what this process creates: unique among processes, machines and runs."""
         self.plan: LoadPlan | None = None
         self.template: Template | None = None
-        self.access: Access | None = None
+        self.access: LoadAccess | None = None
         self.bridge: Bridge | None = None
         self.created: deque[str] = deque()
         self.numbers = itertools.count()
@@ -254,7 +254,7 @@ def make_burst(environment: Any, objects: int) -> None:
         pool.spawn(create)
 
 
-def tls_context(access: Access) -> ssl.SSLContext:
+def tls_context(access: LoadAccess) -> ssl.SSLContext:
     """The server's authority and our certificate."""
     context = ssl.create_default_context(cadata=access.ca or None)
     if access.is_insecure:

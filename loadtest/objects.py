@@ -20,7 +20,7 @@ from kubeio.errors import (
     TooManyRequests,
     Unreachable,
 )
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.inputs.template import RUN_LABEL, Template, prefilled_name
 
@@ -43,7 +43,7 @@ class LeftOver(Exception):
 class RunObjects:
     """The objects of run *run* of *resource* in one namespace."""
 
-    def __init__(self, client: Client, resource: Resource, *, namespace: str, run: str) -> None:
+    def __init__(self, client: Client, resource: ApiResource, *, namespace: str, run: str) -> None:
         self._client = client
         self._resource = resource
         self._namespace = namespace if resource.namespaced else ""

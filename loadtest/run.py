@@ -17,28 +17,30 @@ from typing import Any, Final
 from kubeio.clock import Clock
 from kubeio.errors import Forbidden, KubeError
 from kubeio.program.failures import failure
-from kubeio.resource import NAMESPACES, Resource
+from kubeio.resource import NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from loadtest.inputs.scenario import Action, Schedule
 from loadtest.inputs.template import Template, prefilled_name
 from loadtest.load import LoadFailed, Locust, LocustOptions, start_locust
 from loadtest.objects import RunObjects
-from loadtest.observing.histograms import ApiPage, Page
-from loadtest.observing.observer import ASSIGNED, CHANGED, READY, Observer, Wait
+from loadtest.observing.histograms import ApiPage, MetricsPage
+from loadtest.observing.observer import ASSIGNED, CHANGED, READY, MeasuredWait, Observer
 from loadtest.observing.sampler import Sampler, read_api_metrics
 from loadtest.plan import LoadPlan
 from loadtest.progress import Console
 from loadtest.targets.target import ActionFailed, Target, Testimony
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
+from ringleader.inspect.cluster.rings import Ring
 
 _POLL_S: Final = 0.2
+_OWNERS_POLL_S: Final = 1.0
 _BATCH_S: Final = 0.25
 _STALLED_S: Final = 90.0
 """How long the fleet may make no progress with what existed before the load."""
 _SETTLE_S: Final = 60.0
-"""How long the fleet may make no progress with what the load asked for, after the load."""
-_SETTLE_AT_MOST_S: Final = 120.0
-"""How long it may take with that at most, after a load that was shorter."""
+"""How long the fleet may make no progress, after the load."""
+_SETTLE_AT_MOST_S: Final = 600.0
+"""How long it may take at most, after a load that was shorter."""
 CALM_S: Final = 15.0
 """Longer than a place is held and a ring settles: if nothing moved for so long, nothing will."""
 _CALM_WITHIN_S: Final = 1800.0
@@ -74,7 +76,7 @@ class Happened:
 class Prepared:
     """What there was before the first load, and how long it took."""
 
-    resource: Resource
+    resource: ApiResource
     replicas: int = 0
     prefill_s: float = 0.0
     first_assigned_s: float | None = None
@@ -95,7 +97,7 @@ class Found:
     ended_at: float = 0.0
     happened: list[Happened] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    waits: list[Wait] = field(default_factory=list)
+    waits: list[MeasuredWait] = field(default_factory=list)
     requests: dict[str, dict[str, Any]] = field(default_factory=dict)
     unowned: int = 0
     unready: int = 0
@@ -120,7 +122,7 @@ class Run:
         self._console = console
         self._observer: Observer | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._waiting: list[Wait] = []
+        self._waiting: list[MeasuredWait] = []
         self._testified = Testimony()
 
     @property
@@ -178,7 +180,7 @@ class Run:
             if self.observer.seen != seen or (self.target.shares and await self._count_unowned()):
                 seen, shortest = self.observer.seen, math.inf
                 busy_at = changed_at = now()
-            elif queued := sum(Page(text).queued for text in (await self.target.metrics()).values()):
+            elif queued := sum(MetricsPage(text).queued for text in (await self.target.metrics()).values()):
                 busy_at = now()
                 if queued < shortest:
                     shortest, changed_at = queued, busy_at
@@ -200,7 +202,7 @@ class Run:
         if self._watching is not None and self._watching.done():
             self._watching.result()
 
-    async def _check_namespace(self, resource: Resource) -> None:
+    async def _check_namespace(self, resource: ApiResource) -> None:
         """Raises KubeError for a namespace that does not exist: before anything is created."""
         if resource.namespaced:
             with contextlib.suppress(Forbidden):  # it may be there all the same
@@ -216,7 +218,7 @@ class Run:
             f"{self.options.objects:,} objects in {prepared.prefill_s:.1f} s, {rate:.0f} a second"
         )
 
-    async def _new_observer(self, resource: Resource, selector: str) -> Observer:
+    async def _new_observer(self, resource: ApiResource, selector: str) -> Observer:
         return Observer(
             self._client,
             resource,
@@ -366,21 +368,26 @@ class Run:
             )
 
     async def _settle(self, found: Found) -> None:
-        """Give the fleet time to finish what it was asked for while it makes progress, as long as the load at most."""
-        observer = self.observer
-
-        def behind() -> int:
-            unassigned = observer.unassigned if self.target.shares else 0
-            return unassigned + (observer.unready if found.prepared.measures_ready else 0)
-
-        left, moved_at = behind(), self._clock.now()
+        """Wait, while the fleet makes progress, until nothing is behind the load and every object has a live owner."""
+        left, moved_at = await self._count_left(found), self._clock.now()
         deadline = moved_at + max(_SETTLE_AT_MOST_S, moved_at - found.started_at)
         while left and self._clock.now() < min(deadline, moved_at + _SETTLE_S):
             self._check_observer()
-            await asyncio.sleep(_POLL_S)
-            if (now_left := behind()) != left:
+            await asyncio.sleep(_OWNERS_POLL_S)
+            if (now_left := await self._count_left(found)) != left:
                 left, moved_at = now_left, self._clock.now()
         found.ended_at = self._clock.now()
+
+    async def _count_left(self, found: Found) -> int:
+        """Objects that are behind the load, those without a live owner, and what the sharder says still waits for one.
+
+        A take-over begins with controlled objects, which the observer does not see.
+        """
+        behind = self.observer.unready if found.prepared.measures_ready else 0
+        if not self.target.shares:
+            return behind
+        waiting = int((await self._read_ring()).status.get("unassigned", 0))
+        return behind + await self._count_unowned() + waiting
 
     async def _forward(self, locust: Locust) -> None:
         self.observer.on_wait = self._waiting.append
@@ -404,8 +411,11 @@ class Run:
         testimony = await self.target.testimony()
         found.testimony, self._testified = testimony.since(self._testified), testimony
 
+    async def _read_ring(self) -> Ring:
+        return named_ring(await read_rings(self._client, timeout_s=_RING_TIMEOUT_S), self.target.ring)
+
     async def _count_unowned(self) -> int:
-        ring = named_ring(await read_rings(self._client, timeout_s=_RING_TIMEOUT_S), self.target.ring)
+        ring = await self._read_ring()
         held = {life.shard for life in await read_lives(self._client, ring) if life.is_held}
         return sum(count for owner, count in self.observer.owners().items() if owner not in held)
 

@@ -1,6 +1,6 @@
 """From the words of `ringleader loadtest run` to its exit code: target, run, verdict, report, and the objects' end.
 
-Owns what is printed at the end and where the report lies. Called by `loadtest.command`.
+Owns what is printed at the end and where the report lies.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Final
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import KubeError
 from kubeio.program.failures import FailedAt
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from loadtest.inputs.template import Template
@@ -60,7 +60,7 @@ async def remove(left: Leftovers, template: Template, console: Console) -> int:
     namespace = left.namespace or cluster.namespace
     async with Client(cluster, user_agent="ringleader-loadtest", max_connections=96) as client:
         try:
-            resource: Resource = await Discovery(client).resolve(template.resource_name)
+            resource: ApiResource = await Discovery(client).resolve(template.resource_name)
             objects = RunObjects(client, resource, namespace=namespace, run=left.run)
             with console.counting("deleting objects", 0) as tick:
                 count = await objects.delete(tick=tick)

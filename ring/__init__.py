@@ -1,8 +1,8 @@
 """The consistent-hash ring: which member owns which key, and what moves when members come and go.
 
-Pure: no I/O, no clock, no randomness, nothing of Kubernetes except the form of an object's key. Used by the
-sharder and by the `ringleader` command; replicas never compute an owner. The algorithm is frozen as v1 and
-described in docs/ring.md well enough to write it in another language.
+Pure: no I/O, no clock, no randomness, nothing of Kubernetes except the form of an object's key. Replicas never
+compute an owner. The algorithm is frozen as v1 and described in docs/ring.md well enough to write it in another
+language.
 """
 
 from typing import Final

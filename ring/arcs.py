@@ -6,7 +6,7 @@ length, the largest that lets them fit. Of a longer arc the part next to the tok
 clockwise to the next token whose member has room, the arcs in ascending order of their tokens.
 
 Integers only, so that every language gets the same arcs. Why the longest arcs give and what it costs:
-docs/adr/0003-bounded-arcs.md. Called by `ring`.
+docs/adr/0003-bounded-arcs.md.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ArcTable(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What an arc has to give: *size* positions up to *end*, which is below 0 where the arc wraps."""
+    """The part of an arc to pass on: *size* positions up to *end*, which is below 0 where the arc wraps."""
 
     token: int
     end: int

@@ -1,4 +1,4 @@
-"""What can go wrong with a ring: one class per decision a caller can take. Raised by this package only."""
+"""Errors of a ring: one class per decision a caller can take. Raised by this package only."""
 
 from __future__ import annotations
 

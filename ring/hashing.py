@@ -1,6 +1,6 @@
 """Positions in the hash space: of keys, and of the virtual nodes of members (algorithm v1, docs/ring.md).
 
-Owns the hash and the bytes that go into it. Knows neither rings nor owners. Called by `tokens` and `ring`.
+Owns the hash and the bytes that go into it. Knows neither rings nor owners.
 """
 
 from __future__ import annotations

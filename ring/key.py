@@ -1,7 +1,6 @@
-"""What is hashed: the key of an object (docs/protocol.md, section 3).
+"""The key of an object: the text to hash (docs/protocol.md, section 3).
 
-Called by the sharder and by `ringleader where`; which object's key counts for a controlled object is decided
-there, not here.
+That section, not this module, decides whose key counts for a controlled object.
 """
 
 from __future__ import annotations

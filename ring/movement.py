@@ -1,7 +1,6 @@
-"""What moves between two rings: exactly, as a fraction of the hash space, and for given keys.
+"""Movement between two rings: exact, as a fraction of the hash space, and for given keys.
 
-Owns the comparison only; decides nothing about when and how objects move. Called by the sharder's planner and by
-`ringleader simulate`.
+Owns the comparison only. Decides neither the time nor the way in which objects move.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ring.ring import HashRing
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """How much of the hash space changes its owner."""
+    """The parts of the hash space that change their owner."""
 
     flows: Mapping[tuple[str, str], Fraction]
     """By (from, to); only pairs between which something moves, in order of the names."""
@@ -43,7 +42,7 @@ class MovedKey:
 
 
 def movement(old: HashRing, new: HashRing) -> Movement:
-    """What moves when *old* is replaced by *new*.
+    """The movement when *new* replaces *old*.
 
     Cost:   O(tokens of both).
     Raises: EmptyRingError if either ring has no member: then nothing moves, everything has or loses its owner.

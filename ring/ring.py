@@ -1,7 +1,6 @@
 """HashRing: an immutable ring of weighted members, and the answers it gives.
 
 Puts hashing, tokens and bounded arcs together. Knows nothing of shards, Leases or objects: it is asked for keys.
-Called by the sharder's planner and by the `ringleader` command.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from ring.values import (
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a key has its owner."""
+    """Explanation of a key's owner."""
 
     key: str
     hash: int
@@ -208,7 +207,7 @@ class HashRing:
         return {name: Fraction(unit, total) for name, unit in self._units.items()}
 
     def explain(self, key: str) -> Explanation:
-        """Why *key* has its owner.
+        """Explain the owner of *key*.
 
         Raises: EmptyRingError if the ring has no member.
         """

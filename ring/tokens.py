@@ -1,7 +1,7 @@
 """Tokens: the points of the ring at which the virtual nodes of its members stand.
 
-Owns how many tokens a member has, where they are and how those of all members are put in order. Who owns the
-arc before a token is decided in `arcs`. Called by `ring`.
+Owns how many tokens a member has, where they are and how those of all members are put in order. Who owns the arc
+before a token is decided in `arcs`.
 """
 
 from __future__ import annotations

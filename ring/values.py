@@ -1,7 +1,7 @@
-"""What a person may write for a ring: names, weights, eps, virtual nodes; checked, and turned into integers.
+"""Input values of a ring: names, weights, eps, virtual nodes; checked, and converted to integers.
 
 Owns limits and units. Numbers are read as the decimals that are written (0.05 is 5/100, not the nearest binary
-fraction), so that every language gets the same integers. Called by `ring`.
+fraction), so that every language gets the same integers.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import yaml
 
 from kubeio.resource import CRDS
 from ringleader.assets import asset
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import print_line
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kubeio.rest.client import Client
 
 
-def run_crds(where: Connection, *, is_applied: bool) -> int:
+def run_crds(where: ConnectionOptions, *, is_applied: bool) -> int:
     """The command."""
     if not is_applied:
         for text in _texts():

@@ -52,7 +52,7 @@ DEFAULT_TIMEOUT = "30s"
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """Which server to ask, as whom, and how long to wait."""
 
     kubeconfig: str | None
@@ -60,9 +60,9 @@ class Connection:
     timeout_s: float
 
 
-def connection(kubeconfig: str | None, context: str | None, request_timeout: str) -> Connection:
+def connection(kubeconfig: str | None, context: str | None, request_timeout: str) -> ConnectionOptions:
     """The flags, read. Raises: InputError on a time that is none."""
-    return Connection(kubeconfig, context, duration_s("--request-timeout", request_timeout))
+    return ConnectionOptions(kubeconfig, context, duration_s("--request-timeout", request_timeout))
 
 
 def duration_s(field: str, text: str) -> float:
@@ -80,7 +80,7 @@ def duration_s(field: str, text: str) -> float:
     return total
 
 
-def connected(where: Connection, work: Callable[[Client, Cluster], Awaitable[T]]) -> T:
+def connected(where: ConnectionOptions, work: Callable[[Client, Cluster], Awaitable[T]]) -> T:
     """Run *work* with a client for *where*.
 
     Raises: FailedAt when a request fails, InputError when flags or kubeconfig cannot be used.

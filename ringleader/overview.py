@@ -1,6 +1,6 @@
 """The commands of `ringleader` by what they are for: the order of its help, and the few lines for a bare call.
 
-Owns the order only. Called by `cli`.
+Owns the order only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A bar on stderr while a command counts much; nothing unless stderr is a terminal. Called by long commands."""
+"""A bar on stderr while a command counts much; nothing unless stderr is a terminal."""
 
 from __future__ import annotations
 

@@ -39,11 +39,11 @@ def read_everything(raw: bytes) -> None:
     from kubeio.leases.lease import decode_lease
     from kubeio.rest.answers import Unexpected, decode_page
     from kubeio.watches.events import decode_line
-    from kubeio.watches.forms import without_managed_fields
+    from kubeio.watches.storage import without_managed_fields
     from sharder.admission.review import BadReview, read_review
-    from sharder.membership.lives import read_lease
+    from sharder.membership.shards import read_lease
     from sharder.planning.planner import Subject, Terms, plan
-    from tests.sharder.pure.duties import KINDS, SPEC
+    from tests.sharder.pure.contexts import KINDS, SPEC
     from tests.sharder.pure.views import CONFIGMAPS, make_view
 
     with contextlib.suppress(Unexpected):

@@ -5,21 +5,22 @@ This module is what users import; everything else may change.
 
 from kubeio.models import Meta
 from kubeio.models import ObjectKey as Key
-from shard_controller.api import Backoff, Controller, LeaderElected, Mode, Sharded, Single, run
-from shard_controller.blocking import SyncContext
-from shard_controller.conditions import Conditions
-from shard_controller.context import Context
-from shard_controller.declared import Resource
-from shard_controller.errors import Elsewhere, NotOurs, PermanentError, Refused, ShardError
-from shard_controller.predicates import (
+from shard_controller.api.conditions import Conditions
+from shard_controller.api.context import Context
+from shard_controller.api.controller import Backoff, Controller, LeaderElected, Mode, Sharded, Single
+from shard_controller.api.sync_context import SyncContext
+from shard_controller.declare.errors import Elsewhere, NotOurs, PermanentError, Refused, ShardError
+from shard_controller.declare.predicates import (
     Predicate,
     Snapshot,
     annotations_changed,
     generation_changed,
     labels_changed,
 )
-from shard_controller.results import Done, RequeueAfter, Result
-from shard_controller.watched import Owned, Watch
+from shard_controller.declare.resource import Resource
+from shard_controller.declare.results import Done, RequeueAfter, Result
+from shard_controller.declare.watches import Owned, Watch
+from shard_controller.process.run import run
 
 __all__ = [
     "Backoff",

@@ -14,10 +14,10 @@ import typer
 
 from kubeio.errors import InputError
 from kubeio.program.command_line import run_command
-from shard_controller import app
-from shard_controller.api import LeaderElected, Mode, Sharded, Single
-from shard_controller.config import Settings, ring_from_file
-from shard_controller.target import load_controller
+from shard_controller.api.controller import LeaderElected, Mode, Sharded, Single
+from shard_controller.process import app
+from shard_controller.process.settings import Settings, ring_from_file
+from shard_controller.process.target import load_controller
 
 
 class ModeName(StrEnum):

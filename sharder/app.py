@@ -26,11 +26,11 @@ from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from kubeio.rest.metrics import ClientMetrics
 from sharder.metrics import LimiterMetrics, SharderMetrics
-from sharder.rings.cluster import Rings
-from sharder.rings.file import FileRing, RingFile
+from sharder.rings.manager import RingManager
+from sharder.rings.ring_file import FileRing, RingFile
 from sharder.ringspec.scope import EVERYWHERE, Scope
+from sharder.writing.client_set import ClientSet
 from sharder.writing.limit import MOST
-from sharder.writing.outlets import Outlets
 
 if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
@@ -99,9 +99,9 @@ async def run(settings: Settings) -> None:
         _webhook(settings.webhook, cluster, registry, clock, rng) as webhook,
         _page(settings, cluster, clock) as stage,
     ):
-        outlets = Outlets.of(client, clock=clock, rng=rng, leases=leases)
+        clients = ClientSet.of(client, clock=clock, rng=rng, leases=leases)
         watch_dropped(registry)
-        LimiterMetrics(registry, outlets.limiter)
+        LimiterMetrics(registry, clients.limiter)
         rings = _rings(
             settings,
             client,
@@ -109,7 +109,7 @@ async def run(settings: Settings) -> None:
             clock=clock,
             rng=rng,
             webhook=webhook,
-            outlets=outlets,
+            clients=clients,
             stage=stage,
         )
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
@@ -204,9 +204,9 @@ def _rings(
     clock: Clock,
     rng: random.Random,
     webhook: Webhook | None,
-    outlets: Outlets,
+    clients: ClientSet,
     stage: Stage | None,
-) -> Rings | FileRing:
+) -> RingManager | FileRing:
     if settings.ring_file is not None:
         return FileRing(
             client,
@@ -218,10 +218,10 @@ def _rings(
             metrics=metrics,
             clock=clock,
             rng=rng,
-            outlets=outlets,
+            clients=clients,
             stage=stage,
         )
-    return Rings(
+    return RingManager(
         client,
         Discovery(client),
         identity=settings.identity,
@@ -230,6 +230,6 @@ def _rings(
         clock=clock,
         rng=rng,
         webhook=webhook,
-        outlets=outlets,
+        clients=clients,
         stage=stage,
     )

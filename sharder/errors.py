@@ -1,4 +1,4 @@
-"""What the sharder can refuse or lose: one class per decision a caller can take."""
+"""Errors of the sharder, for refusals and losses: one class per decision a caller can take."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the sharder counts; label values come from closed sets (ring names, decisions, states, reasons).
+"""Metrics of the sharder; label values come from closed sets (ring names, decisions, states, reasons).
 
-The only exception is `ringleader_handoffs_overdue`, which names the shards that are late, as long as they are.
-docs/metrics.md has every one of them. Filled by the rooms; what a ring left behind is forgotten with it.
+The only exception is `ringleader_handoffs_overdue`: it names shards, for as long as they are late. docs/metrics.md has
+every metric. Filled by the components of each ring; the series of a ring are removed with it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def read_settings(flags: Flags) -> Settings:
     from kubeio.program.server import parse_bind
     from sharder.admission.settings import read_flags
     from sharder.app import Settings
-    from sharder.rings.file import RingFile
+    from sharder.rings.ring_file import RingFile
     from sharder.ringspec.scope import Scope
 
     configure_logging(format=flags.log_format, level=flags.log_level)

@@ -1,22 +1,43 @@
-"""What all tests share: no event loop but those that tests ask for, and how tests are dealt out to workers."""
+"""What all tests share: a control plane, no event loop but those that tests ask for, and how tests go to workers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import AsyncIterator, Generator
 
+import hypothesis
 import pytest
+import pytest_asyncio
 
-from tests import distribution
+from devcluster.embedded import EmbeddedPlane, embedded_plane
+from tests import distribution, leaks
+from tests.sharder.io.ground import Ground, open_ground
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedPlane]:
+    """One embedded control plane of a worker, for all tests that want a new one: `new_plane` wipes it."""
+    async with embedded_plane(tmp_path_factory.mktemp("plane")) as plane:
+        yield plane
+
+
+@pytest.fixture
+async def new_plane(shared_plane: EmbeddedPlane) -> EmbeddedPlane:
+    """An embedded control plane without objects, definitions, faults and logged writes."""
+    await shared_plane.wipe()
+    return shared_plane
+
+
+@pytest.fixture
+async def ground(new_plane: EmbeddedPlane) -> AsyncIterator[Ground]:
+    """A control plane that knows rings and Websites, and Leases written by hand."""
+    async with open_ground(new_plane) as ground:
+        yield ground
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--record", action="store_true", help="Keep how long groups took, and which tests were long."
-    )
-    parser.addoption(
-        "--quick", action="store_true", help="Leave out the tests that were long when last recorded."
-    )
+    parser.addoption("--record", action="store_true", help="Keep how long the groups took.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,25 +47,35 @@ def pytest_configure(config: pytest.Config) -> None:
     first async test after a plain one would fail for a ResourceWarning.
     """
     asyncio.set_event_loop(None)
+    leaks.watch()
+    hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one pauses a test for seconds
+    hypothesis.settings.load_profile("any machine")
     if config.getoption("--record") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(), "recorder of durations")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    """Fail the test whose event loop ends while tasks of it still run."""
+    yield
+    if left := leaks.taken():
+        pytest.fail(f"tasks were left behind: {', '.join(left)}", pytrace=False)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs no server and starts no process: `make check` runs it."""
+    if distribution.is_unit(item):
+        item.add_marker("unit")
+
+
 @pytest.hookimpl(trylast=True)  # after pytest's own order of fixtures
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without the long ones, if that is asked for; in a worker group by group, the longest first, the same in all."""
-    record = distribution.recorded()
-    if config.getoption("--quick"):
-        stories = {
-            item.path for item in items if item.nodeid in record.long and item.get_closest_marker("story")
-        }
-        long = {item for item in items if item.nodeid in record.long or item.path in stories}
-        config.hook.pytest_deselected(items=list(long))
-        items[:] = [item for item in items if item not in long]
+    """In a worker group by group, the longest first, the same in all."""
     if not hasattr(config, "workerinput"):
         return
     groups = {item.nodeid: distribution.group_of(item.nodeid) for item in items}
-    rank = distribution.longest_first(groups.values(), record.groups)
+    rank = distribution.longest_first(groups.values(), distribution.recorded())
     items.sort(key=lambda item: rank[groups[item.nodeid]])
 
 
@@ -71,4 +102,4 @@ class Recorder:
         self._durations[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        distribution.record_of(self._durations).save()
+        distribution.save(self._durations)

@@ -1,6 +1,6 @@
 """Which tests go to the same worker, and in which order: what shares an expensive control plane, the longest first.
 
-Owns groups and their order, and which tests are long; `durations.json` is its record, made anew by
+Owns groups and their order, and which tests are unit tests; `durations.json` has the seconds of each group, recorded by
 `scripts/test --record`. xdist alone begins with the modules of many tests, which are the quick ones, and starts a real
 API server for every module of the contract. Called by `conftest.py`.
 """
@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 DURATIONS: Final = Path(__file__).with_name("durations.json")
+_SERVERS: Final = frozenset(
+    {"shared_plane", "plane", "place", "embedded", "real", "fleet", "endings", "night", "browser", "renderer"}
+)
+"""Fixtures that start a control plane, or another program."""
+_APART: Final = ("fleet", "real", "alone", "slow")
+_STARTS_PROCESSES: Final = re.compile(
+    r"\bsubprocess\b|create_subprocess|start_process|real_plane|embedded_plane"
+)
 UNKNOWN_S: Final = 30.0
 """What a group that nobody has timed yet counts as: it is begun early."""
-LONG_S: Final = 2.0
-"""A test of that length is left out of `make check`."""
 _PLANE: Final = re.compile(r"[^\[]*\[(embedded|real)\b")
 _SHARED: Final = {"tests/contract/": "tests/contract", "tests/kubeio/": "tests/kubeio"}
 """Folders whose modules share one control plane of a session."""
@@ -40,27 +48,31 @@ def longest_first(groups: Iterable[str], durations: Mapping[str, float]) -> dict
     return {group: rank for rank, group in enumerate(ordered)}
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Seconds of each group, and the tests that were long, as last recorded."""
-
-    groups: Mapping[str, float] = field(default_factory=dict)
-    long: Collection[str] = ()
-
-    def save(self) -> None:
-        groups = {group: round(seconds, 1) for group, seconds in sorted(self.groups.items())}
-        DURATIONS.write_text(json.dumps({"groups": groups, "long": sorted(self.long)}, indent=1) + "\n")
+def recorded() -> dict[str, float]:
+    """Seconds of each group, as last recorded."""
+    found: dict[str, float] = json.loads(DURATIONS.read_text())
+    return found
 
 
-def recorded() -> Record:
-    found = json.loads(DURATIONS.read_text())
-    return Record(found["groups"], frozenset(found["long"]))
-
-
-def record_of(tests: Mapping[str, float]) -> Record:
-    """What is kept of the seconds of each test, by node id."""
+def save(tests: Mapping[str, float]) -> None:
+    """Record the seconds of each group, given those of each test by node id."""
     groups: dict[str, float] = {}
     for nodeid, seconds in tests.items():
         group = group_of(nodeid)
         groups[group] = groups.get(group, 0.0) + seconds
-    return Record(groups, [nodeid for nodeid, seconds in tests.items() if seconds >= LONG_S])
+    rounded = {group: round(seconds, 1) for group, seconds in sorted(groups.items())}
+    DURATIONS.write_text(json.dumps(rounded, indent=1) + "\n")
+
+
+def is_unit(item: pytest.Item) -> bool:
+    """Whether *item* needs no server and starts no process, as its fixtures, its marks and its module's source say."""
+    if not isinstance(item, pytest.Function):
+        return False
+    if _SERVERS & set(item.fixturenames) or any(item.get_closest_marker(mark) for mark in _APART):
+        return False
+    return _STARTS_PROCESSES.search(_source(item.path)) is None
+
+
+@cache
+def _source(path: Path) -> str:
+    return path.read_text()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.distribution import LONG_S, group_of, longest_first, record_of
+from tests import distribution
+from tests.distribution import group_of, longest_first
+
+TESTS = Path(__file__).parent
 
 
 @pytest.mark.parametrize(
@@ -27,9 +32,15 @@ def test_the_longest_begin_and_an_unknown_one_is_not_left_for_the_end() -> None:
     assert sorted(rank, key=rank.__getitem__) == ["slow", "new", "quick"]
 
 
-def test_what_is_kept_are_the_seconds_of_groups_and_the_names_of_long_tests() -> None:
-    kept = record_of(
-        {"tests/a.py::test_long": LONG_S, "tests/a.py::test_short": 0.5, "tests/b.py::test": 1.0}
-    )
-    assert kept.groups == {"tests/a.py": LONG_S + 0.5, "tests/b.py": 1.0}
-    assert kept.long == ["tests/a.py::test_long"]
+def test_what_is_kept_are_the_seconds_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distribution, "DURATIONS", tmp_path / "durations.json")
+    distribution.save({"tests/a.py::test_long": 2.0, "tests/a.py::test_short": 0.5, "tests/b.py::test": 1.0})
+    assert distribution.recorded() == {"tests/a.py": 2.5, "tests/b.py": 1.0}
+
+
+def test_unit_tests_are_those_without_server_and_process(request: pytest.FixtureRequest) -> None:
+    assert distribution.is_unit(request.node)
+    units = {item.path.relative_to(TESTS).as_posix(): item for item in request.session.items}
+    told = {path: item.get_closest_marker("unit") is not None for path, item in units.items()}
+    assert not told.get("sharder/io/test_sharder_moving.py", False), "it needs a control plane"
+    assert not told.get("kubeio/program/test_runtime.py", False), "it starts processes"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from devcluster.embedded.status import Refusal, Subject
+from devcluster.embedded.status import Refusal, StatusSubject
 
 Doc = dict[str, Any]
 Path = tuple[str, ...]
@@ -36,7 +36,7 @@ _NOT_OWNED: Final = frozenset(
 
 
 def applied(
-    live: Doc, wanted: Doc, *, manager: str, force: bool, now: str, subject: Subject
+    live: Doc, wanted: Doc, *, manager: str, force: bool, now: str, subject: StatusSubject
 ) -> tuple[Doc, list[Doc]]:
     """(the object after *manager* applied *wanted* to *live*, its managedFields).
 
@@ -107,7 +107,7 @@ def _contested(live: Doc, wanted: Doc, fields: set[Path], others: list[Doc]) -> 
     ]
 
 
-def _conflict(contested: list[tuple[Doc, Path]], subject: Subject) -> Refusal:
+def _conflict(contested: list[tuple[Doc, Path]], subject: StatusSubject) -> Refusal:
     causes = [
         {
             "reason": "FieldManagerConflict",

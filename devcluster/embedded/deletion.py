@@ -13,7 +13,7 @@ from devcluster.embedded.objects import (
 from devcluster.embedded.registry import Kind
 from devcluster.embedded.status import (
     Cause,
-    Subject,
+    StatusSubject,
     bad_request,
     conflict,
     invalid,
@@ -56,7 +56,7 @@ def parse_delete_options(body: bytes, query: dict[str, str]) -> DeleteOptions:
     if options.propagation_policy not in (None, "", "Orphan", "Background", "Foreground"):
         served = '"Background", "Foreground", "Orphan"'
         message = f'"{options.propagation_policy}": supported values: {served}'
-        subject = Subject("meta.k8s.io", "deleteoptions", "DeleteOptions", "")
+        subject = StatusSubject("meta.k8s.io", "deleteoptions", "DeleteOptions", "")
         raise invalid(subject, [Cause("propagationPolicy", message, "FieldValueNotSupported")])
     return options
 

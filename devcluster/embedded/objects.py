@@ -15,7 +15,7 @@ import yaml
 from devcluster.embedded import protobuf
 from devcluster.embedded.registry import Kind, Version
 from devcluster.embedded.selectors import is_label_key, is_label_value
-from devcluster.embedded.status import Cause, Subject, bad_request, conflict, invalid, unsupported_media
+from devcluster.embedded.status import Cause, StatusSubject, bad_request, conflict, invalid, unsupported_media
 from devcluster.embedded.store import Entry
 
 Doc = dict[str, Any]
@@ -111,7 +111,7 @@ def read_draft(doc: Doc, kind: Kind, version: str) -> Draft:
         )
     if (named or kind.kind) != kind.kind:
         if not kind.builtin:
-            subject = Subject(kind.group, kind.plural, str(named), "")
+            subject = StatusSubject(kind.group, kind.plural, str(named), "")
             raise invalid(subject, [Cause("kind", f'"{named}": must be {kind.kind}')])
         raise bad_request(f"{named} in version {version!r} cannot be handled as a {kind.kind}")
     return Draft(_metadata(doc.pop("metadata", None) or {}, kind), doc)

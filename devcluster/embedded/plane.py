@@ -103,6 +103,10 @@ class EmbeddedPlane:
             while not await asyncio.to_thread(self._is_ready):  # noqa: ASYNC110 - another process's readiness
                 await asyncio.sleep(0.02)
 
+    async def wipe(self) -> None:
+        """Become as new: no objects, definitions, faults, connections or logged writes. Kubeconfigs stay valid."""
+        await self.order("POST", "/_faults/wipe")
+
     async def stop(self) -> None:
         if self._process.returncode is None:
             self._process.terminate()

@@ -20,7 +20,7 @@ from devcluster.embedded.shapes import Shape, decoded_as, item, partial, whole
 from devcluster.embedded.status import (
     Cause,
     Refusal,
-    Subject,
+    StatusSubject,
     bad_request,
     expired,
     invalid,
@@ -209,7 +209,7 @@ def check_version_match(version: str, match: str) -> None:
     elif match == "Exact" and version == "0":
         wrong = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
     if wrong:
-        subject = Subject("meta.k8s.io", "listoptions", "ListOptions", "")
+        subject = StatusSubject("meta.k8s.io", "listoptions", "ListOptions", "")
         raise invalid(subject, [Cause("resourceVersionMatch", wrong, reason)])
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from devcluster.embedded.schema import Schema
-from devcluster.embedded.status import Cause, Subject
+from devcluster.embedded.status import Cause, StatusSubject
 from devcluster.embedded.store import Collection
 
 Convert = Callable[[dict[str, Any]], dict[str, Any]]
@@ -107,8 +107,8 @@ class Kind:
     def api_version(self, version: str) -> str:
         return f"{self.group}/{version}" if self.group else version
 
-    def subject(self, name: str) -> Subject:
-        return Subject(self.group, self.plural, self.kind, name)
+    def subject(self, name: str) -> StatusSubject:
+        return StatusSubject(self.group, self.plural, self.kind, name)
 
 
 class Registry:

@@ -1,6 +1,6 @@
 """Questions about accounts, answered: who bears a token, and what an account may do. Pure.
 
-RBAC is not enforced here: whoever is authenticated may do everything, and nobody else anything. Called by `endpoints`.
+RBAC is not enforced here: whoever is authenticated may do everything, and nobody else anything.
 """
 
 from __future__ import annotations

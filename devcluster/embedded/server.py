@@ -9,6 +9,7 @@ import asyncio
 import socket
 import ssl
 import time
+from functools import partial
 from typing import Final, Never
 
 import msgspec
@@ -54,6 +55,7 @@ class Server:
     ) -> None:
         self._tls: Final = tls
         self._key: Final = key
+        self._writes: Final = log
         self._address: Final = listener.getsockname()
         self._bookmark_interval_s: Final = bookmark_interval_s
         self._faults: Final = Faults()
@@ -65,13 +67,15 @@ class Server:
         self._loop: Final = asyncio.get_running_loop()
         self._restarts: Final[asyncio.Queue[float]] = asyncio.Queue()
         self._cut_off: set[tuple[str, Connection]] = set()
-        self.endpoints: Final = Endpoints(
+        self._new_endpoints: Final = partial(
+            Endpoints,
             log=log,
             history_limit=history_limit,
             url=url,
             wake_collector=self._wake_collector,
             account_of=lambda token: read_token(key, token),
         )
+        self.endpoints: Endpoints = self._new_endpoints()
 
     async def start(self) -> None:
         """Listen, and begin to send bookmarks."""
@@ -113,7 +117,7 @@ class Server:
         account = self._account(request)
         connection.user = account.user
         if request.path.startswith("/_faults"):
-            connection.answer(self._serve_faults(request, account))
+            connection.answer(self._serve_faults(connection, request, account))
             return
         target = self.endpoints.target(request.path)
         call = Call(
@@ -229,7 +233,7 @@ class Server:
         muted = "mute_watches" in struck
         self._carry_out(connection, call, target, verb, as_of=as_of, muted=muted)
 
-    def _serve_faults(self, request: RawRequest, account: Account) -> Answer:
+    def _serve_faults(self, connection: Connection, request: RawRequest, account: Account) -> Answer:
         if not account.is_admin:
             raise Refusal(403, "Forbidden", "faults are ordered by the administrator only")
         parts = request.path.strip("/").split("/")[1:]
@@ -242,9 +246,11 @@ class Server:
                 order = _restart_order(request.body)
                 self._loop.call_later(_ANSWERED_S, self._restarts.put_nowait, order.away_s)
                 return Answer(b"{}", 202)
+            case "POST", ["wipe"]:
+                self._wipe(asking=connection)
+                return Answer(b"{}")
             case "DELETE", []:
-                for fault in self._faults.active():
-                    self._end_fault(self._faults.remove(fault.id))
+                self._clear_faults()
                 return Answer(b"{}")
             case "DELETE", [fault_id]:
                 fault_gone = self._faults.remove(fault_id)
@@ -268,6 +274,10 @@ class Server:
                 if fault.what == "partition":
                     self._cut_off.add((added.id, connection))
         return added
+
+    def _clear_faults(self) -> None:
+        for fault in self._faults.active():
+            self._end_fault(self._faults.remove(fault.id))
 
     def _watching(self, fault: Fault) -> list[Connection]:
         """Connections with an open watch that *fault* strikes."""
@@ -304,6 +314,17 @@ class Server:
             connection.abort()
         for kind in self.endpoints.registry:
             kind.collection.forget_history()
+
+    def _wipe(self, *, asking: Connection) -> None:
+        """A new server at the same address: no objects, definitions, faults, connections or logged writes.
+
+        Tokens stay valid.
+        """
+        for connection in self._connections - {asking}:
+            connection.abort()
+        self._clear_faults()
+        self._writes.wipe()
+        self.endpoints = self._new_endpoints()
 
     # timers
 

@@ -59,8 +59,8 @@ class Refusal(Exception):
         return msgspec.json.encode(self.status())
 
 
-class Subject(msgspec.Struct, frozen=True, gc=False):
-    """What a failure is about: `Subject("example.com", "websites", "Website", "shop")`."""
+class StatusSubject(msgspec.Struct, frozen=True, gc=False):
+    """What a failure is about: `StatusSubject("example.com", "websites", "Website", "shop")`."""
 
     group: str
     plural: str
@@ -95,7 +95,7 @@ def unauthorized() -> Refusal:
     return Refusal(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(subject: Subject, why: str, *, causes: Sequence[Cause] = ()) -> Refusal:
+def forbidden(subject: StatusSubject, why: str, *, causes: Sequence[Cause] = ()) -> Refusal:
     details = subject.details()
     if causes:
         details["causes"] = [_cause(cause) for cause in causes]
@@ -104,7 +104,7 @@ def forbidden(subject: Subject, why: str, *, causes: Sequence[Cause] = ()) -> Re
     )
 
 
-def not_found(subject: Subject) -> Refusal:
+def not_found(subject: StatusSubject) -> Refusal:
     return Refusal(
         404, "NotFound", f'{subject.resource} "{subject.name}" not found', details=subject.details()
     )
@@ -135,7 +135,7 @@ def unsupported_media(what: str) -> Refusal:
     return Refusal(415, "UnsupportedMediaType", what)
 
 
-def already_exists(subject: Subject) -> Refusal:
+def already_exists(subject: StatusSubject) -> Refusal:
     return Refusal(
         409, "AlreadyExists", f'{subject.resource} "{subject.name}" already exists', details=subject.details()
     )
@@ -144,12 +144,12 @@ def already_exists(subject: Subject) -> Refusal:
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def conflict(subject: Subject, why: str = MODIFIED) -> Refusal:
+def conflict(subject: StatusSubject, why: str = MODIFIED) -> Refusal:
     message = f'Operation cannot be fulfilled on {subject.resource} "{subject.name}": {why}'
     return Refusal(409, "Conflict", message, details=subject.details())
 
 
-def invalid(subject: Subject, causes: Sequence[Cause]) -> Refusal:
+def invalid(subject: StatusSubject, causes: Sequence[Cause]) -> Refusal:
     """422 with every wrong field named."""
     texts = [f"{cause.field}: {_text(cause)}" for cause in causes]
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"

@@ -14,7 +14,7 @@ from devcluster.embedded import table
 from devcluster.embedded.paths import Target
 from devcluster.embedded.reads import Selection, check_version_match, one, parse_version, selection
 from devcluster.embedded.shapes import Shape, renumbered
-from devcluster.embedded.status import Cause, Refusal, Subject, invalid, too_large
+from devcluster.embedded.status import Cause, Refusal, StatusSubject, invalid, too_large
 from devcluster.embedded.store import Entry, Event
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
@@ -134,5 +134,6 @@ def error_line(refusal: Refusal) -> bytes:
 
 def _forbidden(field: str, why: str) -> Refusal:
     return invalid(
-        Subject("meta.k8s.io", "listoptions", "ListOptions", ""), [Cause(field, why, "FieldValueForbidden")]
+        StatusSubject("meta.k8s.io", "listoptions", "ListOptions", ""),
+        [Cause(field, why, "FieldValueForbidden")],
     )

@@ -68,6 +68,11 @@ class WriteLog:
         )
         os.write(self._fd, _encode(record) + b"\n")
 
+    def wipe(self) -> None:
+        """Forget every record."""
+        os.ftruncate(self._fd, 0)
+        self._seq = 0
+
     def close(self) -> None:
         os.close(self._fd)
 

@@ -32,7 +32,7 @@ from devcluster.embedded.shapes import decoded_as
 from devcluster.embedded.status import (
     Cause,
     Refusal,
-    Subject,
+    StatusSubject,
     already_exists,
     bad_request,
     conflict,
@@ -182,7 +182,7 @@ class Writes:
             raise bad_request("the namespace of the object must be given in the path")
         namespace = self._namespace_of(target.namespace)
         if namespace is None:
-            raise not_found(Subject("", "namespaces", "Namespace", target.namespace))
+            raise not_found(StatusSubject("", "namespaces", "Namespace", target.namespace))
         if namespace.deleting:
             name = str((doc.get("metadata") or {}).get("name", ""))
             message = f"namespace {target.namespace} is being terminated"
@@ -316,7 +316,7 @@ class Writes:
 def _checked_apply(target: Target, request: Request, wanted: Doc, old: Entry | None) -> Doc:
     """*wanted*, if it can be applied. Raises: 400, 404, 409 (uid), 422."""
     if not request.field_manager:
-        subject = Subject("meta.k8s.io", "patchoptions", "PatchOptions", "")
+        subject = StatusSubject("meta.k8s.io", "patchoptions", "PatchOptions", "")
         raise invalid(subject, [Cause("fieldManager", "is required for apply patch", "FieldValueRequired")])
     meta = wanted.setdefault("metadata", {})
     if meta.get("managedFields"):

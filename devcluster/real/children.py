@@ -1,6 +1,6 @@
 """Child processes of a real control plane: started with their output in a file, ended with their parent.
 
-Owns the processes, not what they say to each other. Called by `devcluster.real.real_plane`.
+Owns the processes, not what they say to each other.
 """
 
 from __future__ import annotations

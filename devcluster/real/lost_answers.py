@@ -1,8 +1,8 @@
 """Finds the writes that the server carried out although it answered with an error. Pure.
 
-A client that goes away in the middle of a request gets a 504 into the audit log, whether or not etcd had the
-write by then. The next write to the object tells: it shows labels, or was let through by a test, that only the
-unanswered write explains. Called by `devcluster.real.audit_log`.
+A client that goes away in the middle of a request gets a 504 into the audit log, whether or not etcd had the write by
+then. The next write to the object tells: it shows labels, or was let through by a test, that only the unanswered
+write explains.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Which API server, and as whom: kubeconfig, pod, credentials that renew themselves."""
+"""Access to an API server: kubeconfig, in-cluster configuration, credentials that renew themselves."""

@@ -1,7 +1,7 @@
-"""Which API server, and as whom: a `Cluster`, from a kubeconfig or from inside a pod.
+"""Address of an API server and identity towards it: a `Cluster`, from a kubeconfig or from inside a pod.
 
-Owns the choice of the source and every check of what a person wrote there. Opens no connection and runs no
-plugin: `kubeio.rest.client` and `kubeio.access.credentials` do, when the first request goes out.
+Owns the choice of the source and every check of its entries (`user` entries: `kubeio.access.identity`). Opens no
+connection and runs no plugin: `kubeio.rest.client` and `kubeio.access.credentials` do, at the first request.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Who we are towards one server: headers and client certificate, renewed by themselves.
+"""Credentials for one server: Authorization header and client certificate, renewed automatically.
 
-Owns when a credential is due, and that at most one renewal runs however many clients, threads and loops wait.
-A source is thread-safe; reading a small file is done in place, a plugin runs in a thread.
-Built by `kubeio.access.cluster`, asked by `kubeio.rest.client`. The plugins themselves: `kubeio.access.plugins`.
+Owns the time of each renewal. At most one renewal runs, however many clients, threads and loops wait. A source is
+thread-safe. A small file is read in place; a plugin runs in a thread. The plugins themselves:
+`kubeio.access.plugins`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What one request carries. *authorization* is the header's value, empty: none."""
+    """Credentials of one request. *authorization* is the value of the Authorization header; empty: none."""
 
     authorization: str = ""
     certificate: KeyPair | None = None
@@ -67,7 +67,7 @@ class Credentials(Protocol):
     """A source of credentials for one server."""
 
     def current(self) -> Credential | None:
-        """What to use now, without waiting; None: `renewed` must be awaited."""
+        """The credential to use now, without waiting. None: `renewed` must be awaited."""
 
     async def renewed(self) -> Credential:
         """A usable credential; waits for the renewal that is under way, or starts one.
@@ -142,7 +142,7 @@ class FileCredentials:
 
 
 class Fetched(Protocol):
-    """What a plugin gave, and for how long."""
+    """A plugin's credentials and their remaining life."""
 
     @property
     def credential(self) -> Credential: ...
@@ -235,7 +235,10 @@ class PluginCredentials:
             self._running = None
 
     def _note_failure(self, error: KubeError) -> KubeError:
-        """What to raise: what worked once and fails now is an outage, not a mistake in somebody's input."""
+        """Record *error* and give the error to raise.
+
+        A failure after an earlier success is an outage, not a mistake in the input: it becomes Unreachable.
+        """
         if self._was_ever_there:
             error = Unreachable(self._description, str(error), maybe_done=False)
         with self._lock:

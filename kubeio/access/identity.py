@@ -1,6 +1,6 @@
-"""Who a kubeconfig's user is: the source of its credentials, and as whom it acts.
+"""Identity of a kubeconfig's user: the source of its credentials, and its impersonation headers.
 
-Owns every check of a `user` entry. Reads the files that it names, runs no plugin. Called by `kubeio.access.cluster`.
+Owns every check of a `user` entry. Reads the files that the entry names; runs no plugin.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _refuse_several(user: Entry) -> None:
 
 
 def _cluster_info(cluster: Entry) -> dict[str, object]:
-    """What a plugin with provideClusterInfo is told: files as data, paths nowhere."""
+    """Cluster information for a plugin with provideClusterInfo: files as data, never as paths."""
     info: dict[str, object] = {
         name: cluster.fields[name]
         for name in ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "extensions")

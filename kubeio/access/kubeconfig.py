@@ -71,7 +71,7 @@ class Entry:
         return self.file.parent / text if text else None
 
     def file_bytes(self, name: str) -> bytes | None:
-        """What is in the file named at *name*."""
+        """Content of the file named at *name*; None if absent. Raises InputError if the file cannot be read."""
         path = self.path(name)
         if path is None:
             return None
@@ -217,5 +217,5 @@ def _entries(
 
 
 def _shape(value: object) -> str:
-    """What *value* is, without saying it: it may be a secret."""
+    """The type of *value*, for messages: the value itself may be a secret."""
     return f"<{type(value).__name__}>"

@@ -1,4 +1,4 @@
-"""Which proxy, if any, stands before a server: kubeconfig's proxy-url, else the environment. Pure.
+"""The proxy of a server, if any: kubeconfig's proxy-url, else the environment. Pure.
 
 The rules are those of kubectl: a `proxy-url` always counts; HTTPS_PROXY (HTTP_PROXY for http servers) counts
 unless NO_PROXY names the host or the host is this machine.

@@ -67,7 +67,10 @@ def leader_gauge(registry: CollectorRegistry) -> Gauge:
 
 
 class Leadership:
-    """What the body holds. `is_held` is a cheap last look before an act; the body is cancelled without it, too."""
+    """The leadership that the body of `leadership` holds.
+
+    `is_held` is a cheap last check before a write. The body is cancelled on loss even if it never checks.
+    """
 
     def __init__(self, name: str, identity: str, *, clock: Clock, renew_deadline_s: float) -> None:
         self.name: Final = name

@@ -1,1 +1,1 @@
-"""What every program of ours has around its work: words, logs, signals, probes, one line for each failure."""
+"""Shared parts of every program of ours: command line, logs, signals, probes, one line for each failure."""

@@ -1,7 +1,7 @@
 """A command from its words to its exit code: whatever a person writes wrong ends in one line on stderr.
 
-Owns the line for each kind of mistake and the state of the standard streams; the commands themselves, and what
-they print, are their own. Called by every `__main__`.
+Owns the line for each kind of mistake and the state of the standard streams; the commands themselves, and what they
+print, are their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typer
 
 from kubeio.errors import KubeError
 from kubeio.program.failures import BAD_INPUT, FAILED, Failure, failure
-from kubeio.program.installation import check_packages
+from kubeio.program.import_check import check_packages
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 

@@ -1,7 +1,7 @@
-"""What a person reads when a command cannot do its work: one message that says what failed and what helps. Pure.
+"""Messages for commands that fail: one message with the failure and its remedy. Pure.
 
-Owns the words and the exit codes (2: the input is wrong, 1: anything else that failed). `kubeio.program.command_line`
-and `kubeio.program.runtime` print them; an error that is not named here is a fault of ours and keeps its traceback.
+Owns the words and the exit codes (2: the input is wrong, 1: any other failure). `kubeio.program.command_line` and
+`kubeio.program.runtime` print them. An error that is not named here is a bug of ours and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _forbidden(error: Forbidden) -> str:
 
 
 def refusal(error: ApiError) -> str:
-    """Why the API server refuses a write of one object, in its words, bounded."""
+    """The API server's reason for refusing a write of one object, in its words, bounded in length."""
     text = error.message
     return text if len(text) <= _LONGEST_REFUSAL else f"{text[:_LONGEST_REFUSAL]}..."
 

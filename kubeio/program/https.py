@@ -52,7 +52,7 @@ Handler = Callable[[str, bytes], Awaitable[Reply]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What strangers may cost. *held_bytes*: bodies of all requests under way together."""
+    """Limits on untrusted clients. *held_bytes*: bodies of all requests under way together."""
 
     connections: int = 256
     body_bytes: int = 4 * 1024 * 1024

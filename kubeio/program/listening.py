@@ -1,7 +1,7 @@
 """A small HTTP server: GET and HEAD only, nothing is ever read from a body; an answer, or a stream that goes on.
 
 Owns sockets, framing and what a stranger may cost: connections, bytes, time. Knows nothing of what is asked: that is
-`kubeio.program.server`'s (probes, metrics, debug pages) and `kubeio.program.site`'s (a live page).
+`kubeio.program.server`'s (probes, metrics, debug pages) and `kubeio.program.page_server`'s (a live page).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
 import httptools
 
 from kubeio.errors import InputError
-from kubeio.program.door import Visitor
+from kubeio.program.access_gate import RequestOrigin
 
 if TYPE_CHECKING:
     import ssl
@@ -25,7 +25,7 @@ PATIENCE_S: Final = 15.0
 """To send a whole request, and to fetch an answer; also how long an idle connection is kept."""
 MAX_CONNECTIONS: Final = 100
 TEXT: Final = "text/plain; charset=utf-8"
-NOBODY: Final = Visitor()
+NOBODY: Final = RequestOrigin()
 _MAX_HEAD_BYTES: Final = 16 * 1024
 _REASONS: Final = {
     200: "OK",
@@ -90,22 +90,22 @@ class HttpServer(ABC):
         self.bind: Final = bind
         self.port = port
         self.patience_s: Final = patience_s
-        self.connections: set[Connection] = set()
+        self.connections: set[ServerConnection] = set()
         self._flag = flag
         self._max_connections = max_connections
         self._server: asyncio.Server | None = None
         self._tasks = asyncio.TaskGroup()
 
     @abstractmethod
-    def answer(self, method: str, target: str, accept: str, visitor: Visitor = NOBODY) -> Reply | None:
+    def answer(self, method: str, target: str, accept: str, visitor: RequestOrigin = NOBODY) -> Reply | None:
         """The answer to one request; None if it takes longer: see `ask`."""
 
     @abstractmethod
-    def ask(self, connection: Connection, target: str, visitor: Visitor) -> asyncio.Task[None]:
+    def ask(self, connection: ServerConnection, target: str, visitor: RequestOrigin) -> asyncio.Task[None]:
         """A task that answers *connection* or streams to it; cancelled when the connection is lost."""
 
     async def __aenter__(self) -> Self:
-        self._server = await listen(lambda: Connection(self), self.bind, self.port, flag=self._flag)
+        self._server = await listen(lambda: ServerConnection(self), self.bind, self.port, flag=self._flag)
         self.port = self._server.sockets[0].getsockname()[1]
         await self._tasks.__aenter__()
         return self
@@ -129,7 +129,7 @@ class HttpServer(ABC):
         return len(self.connections) >= self._max_connections
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """One client. Cut when it has not sent a whole request, or not fetched its answer, in time."""
 
     def __init__(self, server: HttpServer) -> None:

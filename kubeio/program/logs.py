@@ -1,7 +1,7 @@
-"""How every process of ours logs: structlog to stderr, one JSON document per line or columns for people.
+"""Logging of every process of ours: structlog to stderr, one JSON document per line or columns for people.
 
-Logging never waits: a thread writes, and drops what is not read in time (`kubeio.program.log_writer`). Called once per
-process by `kubeio.program.runtime` or by a command's own set-up.
+Logging never waits: a thread writes the lines, and lines that are not read in time are dropped
+(`kubeio.program.log_writer`). Configured once per process.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def watch_dropped(registry: CollectorRegistry) -> None:
     """Have *registry* tell how many lines were dropped."""
     from prometheus_client.core import CounterMetricFamily
 
-    from kubeio.tallies import Told
+    from kubeio.fast_metrics import FastCollector
 
     def family() -> CounterMetricFamily:
         return CounterMetricFamily("ringleader_dropped_log_lines", "Log lines that nobody read in time")
@@ -95,11 +95,11 @@ def watch_dropped(registry: CollectorRegistry) -> None:
     def tell(family: CounterMetricFamily) -> None:
         family.add_metric((), sum(writer.dropped for writer in _writers))
 
-    registry.register(Told(family, tell))
+    registry.register(FastCollector(family, tell))
 
 
 def _out() -> LogWriter | TextIO:
-    """Where lines go: a writer for stderr; a stderr without descriptor, as tests have it, is written to directly."""
+    """Output for lines: a new writer for stderr, or stderr itself if it has no descriptor, as in tests."""
     try:
         fd = os.dup(sys.stderr.fileno())
     except (AttributeError, OSError):

@@ -1,6 +1,6 @@
 """The outermost part of a process: event loop, signals, exit code.
 
-Owns what a signal means and which failure ends how; knows nothing of what runs. Called by every `__main__`.
+Owns what a signal means and which failure ends how; knows nothing of what runs.
 
 Exit codes: 0 clean; 2 bad input, told in one line; an exception that has an `exit_code` chooses its own;
 1 for every other failure.
@@ -51,7 +51,7 @@ def run(main: Coroutine[Any, Any, int | None]) -> int:
 
 
 class _Stop:
-    """What the signals have asked for so far."""
+    """Stop requests by signals: the first one cancels the task, a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None

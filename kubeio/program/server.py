@@ -1,7 +1,7 @@
 """Probes, metrics and debug pages over the small HTTP server of `kubeio.program.listening`.
 
 Knows nothing of what is healthy (that are the checks passed in). Started by every process of ours: `sharder.app`,
-`shard_controller.app`.
+`shard_controller.process.app`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from kubeio.errors import InputError
-from kubeio.program.door import Door, Entry, Visitor
+from kubeio.program.access_gate import Access, AccessGate, RequestOrigin
 from kubeio.program.listening import (
     MAX_CONNECTIONS,
     NOBODY,
     PATIENCE_S,
     TEXT,
-    Connection,
     HttpServer,
     Reply,
+    ServerConnection,
 )
 
 _log = structlog.get_logger("kubeio")
@@ -44,7 +44,7 @@ class Guarded:
     """Pages by the path that they begin with, for those whom *door* admits."""
 
     pages: Mapping[str, Page]
-    door: Door
+    door: AccessGate
 
     def find(self, path: str) -> tuple[Page, str] | None:
         """The page for *path* and what is left of it."""
@@ -55,9 +55,9 @@ class Guarded:
 
 
 TURNED_AWAY: Final = {
-    Entry.UNKNOWN: b"only from this machine, or with a bearer token that the API server accepts\n",
-    Entry.DENIED: b"the account has no right to get this nonResourceURL\n",
-    Entry.UNDECIDED: b"the API server could not be asked about the token; see the log\n",
+    Access.UNKNOWN: b"only from this machine, or with a bearer token that the API server accepts\n",
+    Access.DENIED: b"the account has no right to get this nonResourceURL\n",
+    Access.UNDECIDED: b"the API server could not be asked about the token; see the log\n",
 }
 
 
@@ -125,7 +125,7 @@ class ProbeServer(HttpServer):
         self._routes = routes
         self._guarded = guarded
 
-    def answer(self, method: str, target: str, accept: str, visitor: Visitor = NOBODY) -> Reply | None:
+    def answer(self, method: str, target: str, accept: str, visitor: RequestOrigin = NOBODY) -> Reply | None:
         """The answer to one request; None if the API server must be asked about *visitor* first: see `ask`."""
         path = unquote(target.partition("?")[0])
         if method not in ("GET", "HEAD"):
@@ -135,13 +135,13 @@ class ProbeServer(HttpServer):
             return None if entry is None else self._behind_the_door(path, entry)
         return self._shown(path, lambda: self._page(path, target.partition("?")[2], accept))
 
-    def ask(self, connection: Connection, target: str, visitor: Visitor) -> asyncio.Task[None]:
+    def ask(self, connection: ServerConnection, target: str, visitor: RequestOrigin) -> asyncio.Task[None]:
         """Answer *connection* once it is known whether *visitor* may see *target*."""
         path = unquote(target.partition("?")[0])
         return self._tasks.create_task(self._ask(connection, path, visitor), name="visitor")
 
-    async def _ask(self, connection: Connection, path: str, visitor: Visitor) -> None:
-        entry = Entry.UNDECIDED
+    async def _ask(self, connection: ServerConnection, path: str, visitor: RequestOrigin) -> None:
+        entry = Access.UNDECIDED
         try:
             if self._guarded is not None:
                 entry = await self._guarded.door.admit(visitor)
@@ -150,8 +150,8 @@ class ProbeServer(HttpServer):
             _log.exception("visitor not reviewed", path=path)
         connection.answer(self._behind_the_door(path, entry))
 
-    def _behind_the_door(self, path: str, entry: Entry) -> Reply:
-        if entry is not Entry.ADMITTED:
+    def _behind_the_door(self, path: str, entry: Access) -> Reply:
+        if entry is not Access.ADMITTED:
             return Reply(entry.value, TEXT, TURNED_AWAY[entry])
         return self._shown(path, lambda: self._inner_page(path))
 

@@ -18,7 +18,7 @@ _STALE_ENTRIES: Final = 1024
 
 
 class Priority(enum.IntEnum):
-    """How urgent a key is; the numbers are those that controller-runtime's dashboards show.
+    """Priority of a key. The numbers are those that controller-runtime's dashboards show.
 
     The highest level that has keys is served first. A level that has keys gets at least every tenth hand-out.
     """
@@ -116,9 +116,9 @@ class Level(Generic[K]):
 
 
 def next_level(levels: Sequence[Level[K]]) -> Level[K] | None:
-    """Which of *levels* (the highest first) is served next, and note that it is; None if no key waits.
+    """Choose the level to serve next from *levels* (the highest first), and record it as served. None if no key waits.
 
-    The highest that has keys, unless a lower one was passed over too often: then the lowest of those.
+    The highest level that has keys is chosen, unless a lower one was passed over too often: then the lowest of those.
     """
     first: Level[K] | None = None
     for level in levels:

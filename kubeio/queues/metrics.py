@@ -1,7 +1,7 @@
 """Metrics of work queues under client-go's names, with controller-runtime's labels: `workqueue_*{name,controller}`.
 
-Called by `kubeio.queues.workqueue`. The depth is told by priority too, as controller-runtime tells it. What happens to
-a key is counted in plain numbers (`kubeio.tallies`): the library's own counters would cost more than the queue.
+The depth is told by priority too, as controller-runtime tells it. What happens to a key is counted in plain numbers
+(`kubeio.fast_metrics`): the library's own counters would cost more than the queue.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from kubeio.tallies import Durations, Told
+from kubeio.fast_metrics import FastCollector, FastHistogram
 
 F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily)
 
@@ -23,7 +23,7 @@ _BUCKETS: Final = tuple(sorted({*DECADES, 0.005, 0.05, 0.25, 0.5, 2.5, 5.0, 30.0
 
 
 class QueueMetrics:
-    """What one queue counts. Gauges are read from the queue when somebody scrapes: no cost per key."""
+    """Metrics of one queue. Gauges are read from the queue on each scrape: no cost per key."""
 
     __slots__ = (
         "_depth",
@@ -40,8 +40,8 @@ class QueueMetrics:
         self.name = name
         self.adds = 0
         self.retries = 0
-        self.queue_duration = Durations(_BUCKETS)
-        self.work_duration = Durations(_BUCKETS)
+        self.queue_duration = FastHistogram(_BUCKETS)
+        self.work_duration = FastHistogram(_BUCKETS)
         self._depth: Mapping[str, Callable[[], float]] = {}
         self._unfinished_s: Callable[[], float] = _nothing
         self._longest_s: Callable[[], float] = _nothing
@@ -77,7 +77,7 @@ class QueueCollectors:
             registry.register(told)
 
     def named(self, name: str) -> QueueMetrics:
-        """What the queue *name* reports to; it is its controller's name too, as in controller-runtime."""
+        """New metrics for the queue *name*, which is the name of its controller too, as in controller-runtime."""
         metrics = QueueMetrics(name)
         self._queues.append(metrics)
         return metrics
@@ -138,14 +138,14 @@ class QueueCollectors:
 
 def _told(
     queues: Sequence[QueueMetrics], family: Callable[[], F], tell: Callable[[QueueMetrics, F], None]
-) -> Told[F]:
+) -> FastCollector[F]:
     """One metric of all *queues*."""
 
     def tell_all(family: F) -> None:
         for queue in queues:
             tell(queue, family)
 
-    return Told(family, tell_all)
+    return FastCollector(family, tell_all)
 
 
 def _nothing() -> float:

@@ -46,7 +46,7 @@ class QueueClosed(KubeError):
 
 
 class KeyState(NamedTuple):
-    """What a queue knows of one key. Ages in seconds; None: it is not in that state."""
+    """State of one key in a queue. Times are in seconds; None: the key is not in that state."""
 
     waiting_s: float | None
     running_s: float | None
@@ -117,15 +117,12 @@ class WorkQueue(Generic[K]):
         return self._is_closed
 
     def oldest_wait_s(self) -> float:
-        """How long the key at a head could have been handed out already, the longest if there are several heads.
-
-        0 if none waits.
-        """
+        """Seconds for which the first key of a level has waited, the longest of all levels; 0 if no key waits."""
         heads = [level.head_since() for level in self._by_rank if level.since]
         return self._clock.now() - min(heads) if heads else 0.0
 
     def state(self, key: K) -> KeyState:
-        """Where *key* is now."""
+        """State of *key* now."""
         now = self._clock.now()
         waits = (level.since.get(key) for level in self._by_rank)
         waiting_since = next((since for since in waits if since is not None), None)
@@ -148,7 +145,7 @@ class WorkQueue(Generic[K]):
         return [entry[2] for entry in heapq.nsmallest(count, self._due.values(), key=itemgetter(0, 1))]
 
     def failures(self, key: K) -> int:
-        """How often *key* was added rate-limited since it was last forgotten."""
+        """Number of rate-limited additions of *key* since it was last forgotten."""
         return self._failures.get(key, 0)
 
     def add(self, key: K, *, priority: Priority = Priority.NORMAL) -> None:

@@ -1,6 +1,6 @@
-"""What an API server's answers mean: failures as typed errors, bodies as objects and pages. Pure.
+"""Interpretation of an API server's answers: failures as typed errors, bodies as objects and pages. Pure.
 
-Called by `kubeio.rest.client` and `kubeio.rest.discovery`; nobody else looks at status codes.
+Owns the meaning of status codes. `kubeio.rest.transport` only tests for 401 and for failure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from kubeio.decoding import UNREADABLE, Unfit, decode_pruned, members, object_from, pruned, unfit
 from kubeio.errors import ApiError, Expired, api_error
 from kubeio.models import ListMeta, Object
-from kubeio.rest.exchange import Answer
+from kubeio.rest.messages import Answer
 
 T = TypeVar("T")
 

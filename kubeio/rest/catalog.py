@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kubeio.errors import InputError
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 
 AGGREGATED = "APIGroupDiscoveryList"
 _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?").fullmatch
@@ -20,36 +20,36 @@ _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?").fullmatch
 class Served:
     """One resource in one version, with its other names."""
 
-    resource: Resource
+    resource: ApiResource
     singular: str = ""
     short_names: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
 
     def rank(self, name: str) -> int | None:
-        """How well *name* (lower case) fits: 0 a full name, 1 a short name, None not at all."""
+        """Rank of *name* (lower case) as a match: 0 for a full name, 1 for a short name, None for no match."""
         if name in (self.resource.plural, self.singular, self.resource.kind.lower()):
             return 0
         return 1 if name in self.short_names else None
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a person asked for: `deployments.apps/v1` and its kin."""
+class ResourceQuery:
+    """A resource as a user names it: `deployments.apps/v1` and similar forms."""
 
     name: str
     group: str | None = None
     version: str | None = None
 
 
-def readings(text: str) -> list[Wanted]:
+def readings(text: str) -> list[ResourceQuery]:
     """Every way to read *text*: NAME[.GROUP][/VERSION], or kubectl's NAME.VERSION.GROUP, which is tried first."""
     left, slash, version = text.strip().partition("/")
     name, dot, group = left.lower().partition(".")
-    plain = Wanted(name, group if dot else None, version.lower() if slash else None)
+    plain = ResourceQuery(name, group if dot else None, version.lower() if slash else None)
     head, dot, tail = group.partition(".")
     if not slash and dot and _VERSION(head):
-        return [Wanted(name, tail, head), plain]
+        return [ResourceQuery(name, tail, head), plain]
     return [plain]
 
 
@@ -65,7 +65,7 @@ class Catalog:
     def __len__(self) -> int:
         return len(self._served)
 
-    def find(self, text: str) -> Resource | None:
+    def find(self, text: str) -> ApiResource | None:
         """The resource that kubectl would take for *text*."""
         for wanted in readings(text):
             found = self._find(wanted)
@@ -73,9 +73,9 @@ class Catalog:
                 return found[0].resource
         return None
 
-    def candidates(self, text: str) -> list[Resource]:
+    def candidates(self, text: str) -> list[ApiResource]:
         """Every resource that *text* may mean, one version of each, the one that `find` gives first."""
-        found: dict[str, Resource] = {}
+        found: dict[str, ApiResource] = {}
         for wanted in readings(text):
             for served in self._find(wanted):
                 found.setdefault(served.resource.group_resource, served.resource)
@@ -84,7 +84,9 @@ class Catalog:
     def unknown(self, text: str, server: str) -> InputError:
         """The error that says what was perhaps meant by *text*."""
         for wanted in readings(text):
-            versions = [served.resource.version for served in self._find(Wanted(wanted.name, wanted.group))]
+            versions = [
+                served.resource.version for served in self._find(ResourceQuery(wanted.name, wanted.group))
+            ]
             if wanted.version and versions:
                 return InputError(
                     "resource",
@@ -94,7 +96,7 @@ class Catalog:
                 )
         return InputError("resource", text, f"is not served by {server}", self._nearest(text))
 
-    def _find(self, wanted: Wanted) -> list[Served]:
+    def _find(self, wanted: ResourceQuery) -> list[Served]:
         fitting = [
             (rank, served)
             for served in self._served
@@ -207,7 +209,7 @@ class GroupVersion:
 
 
 def read_root(body: bytes) -> tuple[list[Served], list[GroupVersion]]:
-    """What /api or /apis says: resources (aggregated discovery), or which documents to ask for them.
+    """The content of /api or /apis: resources (aggregated discovery), or the documents that list them.
 
     Raises msgspec.DecodeError.
     """
@@ -230,7 +232,7 @@ def read_resources(at: GroupVersion, body: bytes) -> list[Served]:
             below.setdefault(name, []).append(subresource)
     return [
         Served(
-            Resource(at.group, at.version, one.name, one.kind, one.namespaced),
+            ApiResource(at.group, at.version, one.name, one.kind, one.namespaced),
             one.singular_name.lower(),
             tuple(one.short_names or ()),
             tuple(one.verbs or ()),
@@ -254,7 +256,7 @@ def _aggregated(groups: Iterable[_AggregatedGroup]) -> Iterator[Served]:
         for version in group.versions or ():
             for one in version.resources or ():
                 kind = one.response_kind.kind if one.response_kind else ""
-                resource = Resource(
+                resource = ApiResource(
                     group.metadata.name, version.version, one.resource, kind, one.scope != "Cluster"
                 )
                 yield Served(

@@ -2,7 +2,7 @@
 
 Owns what is sent for each verb and how its answer is decoded. Connections, credentials and deadlines are
 `kubeio.rest.transport`'s. Decides no retries: callers know what may be repeated. Not for use from several event
-loops. Called by everything that talks to a cluster.
+loops.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kubeio.access.cluster import Cluster
 from kubeio.clock import Clock, SystemClock
 from kubeio.errors import InputError, ServerFailure
 from kubeio.patch import ApplyPatch, Patch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest import answers
 from kubeio.rest.answers import Page
-from kubeio.rest.exchange import Answer
 from kubeio.rest.line_stream import Lines
+from kubeio.rest.messages import Answer
 from kubeio.rest.transport import Call, Transport
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Client:
 
     async def get(
         self,
-        resource: Resource,
+        resource: ApiResource,
         name: str,
         *,
         namespace: str = "",
@@ -148,7 +148,7 @@ class Client:
 
     async def create(
         self,
-        resource: Resource,
+        resource: ApiResource,
         obj: object,
         *,
         namespace: str = "",
@@ -163,7 +163,7 @@ class Client:
 
     async def replace(
         self,
-        resource: Resource,
+        resource: ApiResource,
         name: str,
         obj: object,
         *,
@@ -180,7 +180,7 @@ class Client:
 
     async def patch(
         self,
-        resource: Resource,
+        resource: ApiResource,
         name: str,
         patch: Patch,
         *,
@@ -201,7 +201,7 @@ class Client:
 
     async def delete(
         self,
-        resource: Resource,
+        resource: ApiResource,
         name: str,
         *,
         namespace: str = "",
@@ -217,7 +217,7 @@ class Client:
 
     async def list_page(
         self,
-        resource: Resource,
+        resource: ApiResource,
         *,
         namespace: str = "",
         label_selector: str = "",
@@ -251,7 +251,7 @@ class Client:
 
     async def list_as(
         self,
-        resource: Resource,
+        resource: ApiResource,
         *,
         type: type[T],  # noqa: A002 - the word of the API
         namespace: str = "",
@@ -272,7 +272,7 @@ class Client:
 
     async def pages(
         self,
-        resource: Resource,
+        resource: ApiResource,
         *,
         namespace: str = "",
         label_selector: str = "",
@@ -318,7 +318,7 @@ class Client:
         return ServerFailure(attempted, status=answer.status, reason="UnexpectedAnswer", message=str(error))
 
 
-def _list_call(resource: Resource, namespace: str, metadata_only: bool, query: Mapping[str, str]) -> Call:
+def _list_call(resource: ApiResource, namespace: str, metadata_only: bool, query: Mapping[str, str]) -> Call:
     return Call(
         "GET",
         resource.path(namespace=_segment("namespace", namespace)),
@@ -349,7 +349,7 @@ def _segment(field: str, text: str) -> str:
     return quote(text, safe=":")
 
 
-def _object_path(resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
+def _object_path(resource: ApiResource, namespace: str, name: str, subresource: str = "") -> str:
     if not name:  # the path would be the collection's
         raise InputError("name", name, f"is empty (of {resource.group_resource})", "name one object")
     if resource.namespaced and not namespace:

@@ -13,8 +13,8 @@ from typing import Final, cast
 
 import httptools
 
-from kubeio.rest.exchange import Answer, Broken
 from kubeio.rest.line_stream import Lines
+from kubeio.rest.messages import Answer, BrokenMessage
 
 MAX_HEADER_BYTES: Final = 256 * 1024
 MAX_BODY_BYTES: Final = 2 * 1024**3
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._waiter: asyncio.Future[Answer | Broken] | None = None
+        self._waiter: asyncio.Future[Answer | BrokenMessage] | None = None
         self._lines: Lines | None = None
         self._wants_lines = False
         self._head_only = False
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
 
     def exchange(
         self, request: bytes, *, deadline: float, head_only: bool = False
-    ) -> asyncio.Future[Answer | Broken]:
+    ) -> asyncio.Future[Answer | BrokenMessage]:
         """Send *request* (head and body); the future gives the whole answer, or why there is none.
 
         Broken is a result here and not an exception: nobody retrieves the one of a cancelled call.
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(request)
         return waiter
 
-    def stream(self, request: bytes, *, deadline: float) -> asyncio.Future[Answer | Broken]:
+    def stream(self, request: bytes, *, deadline: float) -> asyncio.Future[Answer | BrokenMessage]:
         """Send *request*; the future gives the head of an answer whose body is in `lines`, or a failure whole."""
         self._wants_lines = True
         return self.exchange(request, deadline=deadline)
@@ -325,7 +325,7 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, reason: str, *, sent: bool = True, expired: bool = False) -> None:
         self._keep_alive = False
-        failure = Broken(reason, sent=sent, answered=self._answered, expired=expired)
+        failure = BrokenMessage(reason, sent=sent, answered=self._answered, expired=expired)
         if self._lines is not None:
             self._lines.fail(failure)
         waiter, self._waiter = self._waiter, None

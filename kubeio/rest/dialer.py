@@ -1,7 +1,7 @@
 """Opens connections to one server: TCP, through a proxy, TLS.
 
-Owns the TLS contexts, kept as long as the CA and the client certificate stay the same. Called by
-`kubeio.rest.client`'s pool and streams; a shorter time limit is the caller's.
+Owns the TLS contexts, kept as long as the CA and the client certificate stay the same. A shorter time limit is the
+caller's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kubeio.access.credentials import KeyPair
 from kubeio.access.proxies import Proxy
 from kubeio.errors import InputError
 from kubeio.rest.connection import Connection
-from kubeio.rest.exchange import Broken
+from kubeio.rest.messages import BrokenMessage
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """TCP, proxy and TLS together; a call with less time left waits no longer than that."""
@@ -202,8 +202,8 @@ def _keep_alive(transport: asyncio.BaseTransport) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
 
 
-def _broken(reason: str) -> Broken:
-    return Broken(reason, sent=False, answered=False)
+def _broken(reason: str) -> BrokenMessage:
+    return BrokenMessage(reason, sent=False, answered=False)
 
 
 def _plain(error: OSError | UnicodeError) -> str:

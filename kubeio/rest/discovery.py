@@ -1,7 +1,6 @@
-"""Which resources a server serves, asked once and when a name is not known.
+"""Discovery of a server's resources: read once, and again when a name is unknown.
 
-Owns the cached catalog of one server; what names mean is in `kubeio.rest.catalog`. Called by commands and apps
-that take resources from people.
+Owns the cached catalog of one server. `kubeio.rest.catalog` interprets names.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kubeio.errors import NotFound, ServerFailure
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.catalog import Catalog, GroupVersion, Served, read_resources, read_root
 from kubeio.rest.client import Client
 
@@ -30,7 +29,7 @@ class Discovery:
         self._client = client
         self._catalog: Catalog | None = None
 
-    async def resolve(self, text: str) -> Resource:
+    async def resolve(self, text: str) -> ApiResource:
         """The resource that kubectl would take for *text*: plural, singular, kind or short name, any case.
 
         A group (`deployments.apps`) and a version (`deployments.apps/v1`, `deployments.v1.apps`) may follow.
@@ -47,21 +46,21 @@ class Discovery:
             raise catalog.unknown(text, self._client.cluster.server)
         return found
 
-    async def candidates(self, text: str) -> list[Resource]:
+    async def candidates(self, text: str) -> list[ApiResource]:
         """Every resource that *text* may mean; the first is the one that `resolve` gives. Raises like it."""
         await self.resolve(text)
         return [] if self._catalog is None else self._catalog.candidates(text)
 
-    async def subresources(self, resource: Resource) -> tuple[str, ...]:
+    async def subresources(self, resource: ApiResource) -> tuple[str, ...]:
         """The subresources of a resource that `resolve` gave, such as `status` and `scale`."""
         catalog = self._catalog or await self.refresh()
         return next((served.subresources for served in catalog if served.resource == resource), ())
 
     def forget(self) -> None:
-        """What was resolved turned out to be gone: the next `resolve` asks the server anew."""
+        """Drop the catalog: a resolved resource turned out to be gone. The next `resolve` asks the server anew."""
         self._catalog = None
 
-    async def served(self, resource: Resource) -> bool:
+    async def served(self, resource: ApiResource) -> bool:
         """Whether the server serves *resource* now, in its version."""
         at = GroupVersion(resource.group, resource.version)
         try:

@@ -1,7 +1,7 @@
 """Events (events.k8s.io/v1) for people who look with `kubectl events`: deduplicated, paced, best effort.
 
-Owns what is still to be written and which series run. Nothing that matters depends on it: what cannot be
-written is dropped and counted. Used by `sharder` and `shard_controller`; `record` never waits.
+Owns what is still to be written and which series run. Nothing that matters depends on it: what cannot be written is
+dropped and counted. `record` never waits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubeio.clock import Clock, micro_time
 from kubeio.errors import Forbidden, KubeError, NotFound
 from kubeio.models import Meta
 from kubeio.patch import MergePatch
-from kubeio.resource import EVENTS, Resource
+from kubeio.resource import EVENTS, ApiResource
 from kubeio.rest.client import Client
 
 _log = structlog.get_logger("kubeio")
@@ -47,12 +47,12 @@ class Regarding(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     uid: str = ""
 
     @classmethod
-    def of(cls, resource: Resource, meta: Meta) -> Regarding:
+    def of(cls, resource: ApiResource, meta: Meta) -> Regarding:
         return cls(resource.api_version, resource.kind, meta.name, meta.namespace, meta.uid)
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """What is the same in every Event of one series."""
+    """Key of a series: the fields that are equal in all its Events."""
 
     regarding: Regarding
     type: Type

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from kubeio.rest.exchange import Broken
 from kubeio.rest.lines import LineSplitter
+from kubeio.rest.messages import BrokenMessage
 
 MAX_LAG_BYTES: Final = 1024 * 1024
 """The reader may lag by this much before the socket is no longer read."""
@@ -29,9 +29,9 @@ class Lines:
         self._resume = resume
         self._is_paused = False
         self._is_over = False
-        self._failure: Broken | None = None
+        self._failure: BrokenMessage | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self.translate: Callable[[Broken], Exception] = lambda broken: broken
+        self.translate: Callable[[BrokenMessage], Exception] = lambda broken: broken
         """What to raise for a stream that was cut off."""
 
     def __aiter__(self) -> Lines:
@@ -45,7 +45,7 @@ class Lines:
         return line
 
     async def take(self, most: int) -> list[bytes]:
-        """What has come, *most* lines of it at most; waits for the first. Empty at the end of the stream."""
+        """Lines that have arrived, *most* of them at most; waits for the first. Empty at the end of the stream."""
         if not self._ready and not await self._comes():
             return []
         ready = self._ready
@@ -93,7 +93,7 @@ class Lines:
         self._is_over = True
         self._wake()
 
-    def fail(self, failure: Broken) -> None:
+    def fail(self, failure: BrokenMessage) -> None:
         """The body was cut off; whole lines that came before are still given."""
         if not self._is_over and self._failure is None:
             self._failure = failure

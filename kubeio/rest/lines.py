@@ -38,5 +38,5 @@ class LineSplitter:
         return [line for line in lines if line]
 
     def rest(self) -> bytes:
-        """What follows the last newline; empty if nothing does."""
+        """Bytes after the last newline; empty if there are none."""
         return b"".join(self._pieces)

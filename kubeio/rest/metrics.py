@@ -1,4 +1,4 @@
-"""Metrics of the client under client-go's names: `rest_client_*`. Called by `kubeio.rest.client`."""
+"""Metrics of the client under client-go's names: `rest_client_*`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A bound on each wait of many, with one timer: `asyncio.timeout` costs more than decoding a watch event does.
 
-Knows nothing of watches. Used by `kubeio.watches.watch`.
+Knows nothing of watches.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Patience:
         return await self.wait_for(anext(items, None))
 
     async def wait_for(self, call: Awaitable[T]) -> T:
-        """What *call* gives. Raises TimeoutError."""
+        """Await *call* and give its result. Raises TimeoutError after *limit_s*."""
         task = asyncio.current_task()
         asked_before = task.cancelling() if task is not None else 0
         self._waiter = task

@@ -1,7 +1,7 @@
 """Connections that live between requests: at most so many, given out in turn, closed when long idle.
 
-Owns which connection is idle, in use or being dialled; every decision is made synchronously, only dialling
-and waiting for one's turn are awaited. Knows neither requests nor credentials. Used by `kubeio.rest.client`.
+Owns which connection is idle, in use or being dialled; every decision is made synchronously, only dialling and
+waiting for one's turn are awaited. Knows neither requests nor credentials.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Questions to the API server about others: who bears a token, and whether that account may do something.
 
-Owns the two reviews and nothing else: no cache, no decision what follows. Called by whoever serves pages to
-strangers. Needs the rights of the ClusterRole `system:auth-delegator`.
+Owns the two reviews and nothing else: no cache, no decision what follows. Needs the rights of the ClusterRole
+`system:auth-delegator`.
 """
 
 from __future__ import annotations

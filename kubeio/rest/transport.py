@@ -1,7 +1,7 @@
 """Gets an answer for a call: connection, credentials, deadline, and the few silent repetitions there are.
 
 Owns the pool, the streams' connections, what happens at 401, and the translation of every failure into
-`kubeio.errors`. Knows HTTP but no objects. One event loop. Called by `kubeio.rest.client` only.
+`kubeio.errors`. Knows HTTP but no objects. One event loop.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from kubeio.errors import ApiError, Unreachable
 from kubeio.rest import answers
 from kubeio.rest.connection import Connection
 from kubeio.rest.dialer import Dialer
-from kubeio.rest.exchange import Answer, Broken
 from kubeio.rest.line_stream import Lines
+from kubeio.rest.messages import Answer, BrokenMessage
 from kubeio.rest.pool import Pool, PoolClosed
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Transport:
             reason = "no connection in time"
         except PoolClosed:
             reason = "this client is closed"
-        except Broken as broken:
+        except BrokenMessage as broken:
             reason = broken.reason
         raise Unreachable(self.attempted(call), reason, maybe_done=False)
 
@@ -175,7 +175,7 @@ class Transport:
             raise Unreachable(self.attempted(call), "this client is closed", maybe_done=False)
         begun = time.perf_counter()
         connection: Connection | None = None
-        answer: Answer | Broken | None = None
+        answer: Answer | BrokenMessage | None = None
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await self._dialer.dial(credential.certificate)
@@ -184,13 +184,13 @@ class Transport:
             answer = await connection.stream(self._request_bytes(call, credential), deadline=deadline)
         except TimeoutError:
             raise Unreachable(self.attempted(call), "no connection in time", maybe_done=False) from None
-        except Broken as broken:
+        except BrokenMessage as broken:
             raise self._unreachable(call, broken) from broken.__cause__
         finally:
             if connection is not None and not isinstance(answer, Answer):
                 self._end_stream(connection)
             self._observe(answer.status if isinstance(answer, Answer) else None, call, begun)
-        if isinstance(answer, Broken):
+        if isinstance(answer, BrokenMessage):
             raise self._unreachable(call, answer)
         return answer, connection
 
@@ -243,7 +243,7 @@ class Transport:
     def _failure(self, call: Call, answer: Answer) -> ApiError:
         return answers.failure(self.attempted(call), answer, now=self._clock.wall())
 
-    def _unreachable(self, call: Call, broken: Broken) -> Unreachable:
+    def _unreachable(self, call: Call, broken: BrokenMessage) -> Unreachable:
         return Unreachable(self.attempted(call), broken.reason, maybe_done=broken.sent)
 
 

@@ -1,7 +1,4 @@
-"""What a watch session tells its consumer, and how one line of a watch becomes it. Pure.
-
-Used by `kubeio.watches.watch`, which produces the events, and by everything that matches on them.
-"""
+"""Events of a watch session, and their decoding from lines of a watch. Pure."""
 
 from __future__ import annotations
 
@@ -94,7 +91,7 @@ _status_decoder = msgspec.json.Decoder(_Status)
 
 
 def decode_line(line: bytes, attempted: str) -> Changed | Removed | Bookmark | InitialEventsEnd | Unfit:
-    """What one *line* of the watch *attempted* says. The object's bytes are a copy of their own.
+    """The event in one *line* of the watch *attempted*. The object's bytes are a copy of their own.
 
     Raises: the ApiError that an ERROR event carries; Unreachable if the line is torn or no event.
     """

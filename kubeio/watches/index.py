@@ -9,7 +9,7 @@ from kubeio.models import ObjectKey
 
 
 class KeysByValue:
-    """Which keys have a value.
+    """Map from each value to the keys that have it.
 
     Memory: about 100 bytes per value that one key has, the usual case: no set is made for it.
     """
@@ -18,7 +18,7 @@ class KeysByValue:
         self._keys: dict[str, ObjectKey | set[ObjectKey]] = {}
 
     def __len__(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return len(self._keys)
 
     def get(self, value: str) -> set[ObjectKey]:

@@ -1,7 +1,7 @@
 """A store kept equal to the server's selection by a watch session.
 
 Owns the way from events to the store and to `on_change`; does no work of its own in between, so that the
-stream is read as fast as it comes. Started by `shard_controller.app`, `sharder.app`; reconcilers read `store`.
+stream is read as fast as it comes. Started by `shard_controller.process.app`, `sharder.app`; reconcilers read `store`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Never, Protocol
 import structlog
 
 from kubeio.models import Object, ObjectKey
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.watches.store import Change, Store
 from kubeio.watches.watch import Bookmark, Changed, Gap, ListDone, Listed, ListStarted, Removed, WatchEvent
 
 _log = structlog.get_logger("kubeio")
 
 
-class Source(Protocol):
-    """What an informer needs of a `kubeio.watches.watch.ListWatch`."""
+class ChangeSource(Protocol):
+    """The part of `kubeio.watches.watch.ListWatch` that an informer needs."""
 
     sign_of_life_at: float
 
     @property
-    def resource(self) -> Resource: ...
+    def resource(self) -> ApiResource: ...
 
     def events(self) -> AsyncGenerator[WatchEvent, None]: ...
 
@@ -48,7 +48,7 @@ class Informer:
 
     def __init__(
         self,
-        source: Source,
+        source: ChangeSource,
         *,
         store: Store | None = None,
         namespace: str = "",
@@ -65,7 +65,7 @@ class Informer:
 
     @property
     def sign_of_life_at(self) -> float:
-        """When the source last heard from the server, on its clock."""
+        """Time of the source's last contact with the server, on the source's clock."""
         return self.source.sign_of_life_at
 
     async def run(self) -> Never:

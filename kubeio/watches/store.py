@@ -16,9 +16,9 @@ import msgspec
 
 from kubeio.decoding import meta_of, object_from
 from kubeio.models import Meta, Object, ObjectKey
-from kubeio.watches.forms import PLAIN, Form, with_annotations, without_managed_fields
+from kubeio.watches.compression import Dictionary, dictionary_for, is_packed
 from kubeio.watches.index import Index, KeysByValue
-from kubeio.watches.packing import Dictionary, dictionary_for, is_packed
+from kubeio.watches.storage import PLAIN, StoredForm, with_annotations, without_managed_fields
 from kubeio.watches.versions import is_older
 
 _RECENT: Final = 64
@@ -31,7 +31,7 @@ IndexFunction = Callable[[bytes], Iterable[str]]
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What a store learned of one object. *old* is None: it was not known; *new* is None: it left."""
+    """A change of one object in a store. *old* is None: it was not known; *new* is None: it left."""
 
     key: ObjectKey
     old: Meta | None
@@ -62,7 +62,7 @@ class Store:
 
     def __init__(
         self,
-        form: Form = PLAIN,
+        form: StoredForm = PLAIN,
         *,
         indexes: Mapping[str, IndexFunction] | None = None,
         on_fault: OnFault = _tell_nobody,
@@ -95,7 +95,7 @@ class Store:
         return self._dictionary is not None
 
     def stored_bytes(self) -> int:
-        """How many bytes are kept of all objects together, without keys and indexes. Looks at each of them."""
+        """Bytes kept of all objects together, without keys and indexes. Cost: O(objects)."""
         return sum(map(len, self._stored.values()))
 
     def keys(self) -> list[ObjectKey]:
@@ -134,7 +134,7 @@ class Store:
         return self._indexes[name].get(value)
 
     def values(self, name: str, key: ObjectKey, raw: bytes) -> frozenset[str]:
-        """What the index *name* has for *key* if *raw* is its JSON; the store need not know that object."""
+        """Values in the index *name* for *key* if *raw* is its JSON; the store need not know that object."""
         try:
             return _checked(self._functions[name](raw))
         except Exception as error:  # a user's code
@@ -260,9 +260,9 @@ def _checked(values: Iterable[str]) -> frozenset[str]:
 def _transformed(
     transform: Callable[[bytes], bytes], raw: bytes, before: Meta, *, keeps: frozenset[str]
 ) -> Object:
-    """What *transform* makes of *raw*, with the annotations *keeps* as they were *before*.
+    """The object that *transform* makes of *raw*, with the annotations *keeps* as they were *before*.
 
-    Raises: TransformFault, whatever *transform* raises, msgspec.DecodeError.
+    Raises: TransformFault, any exception of *transform*, msgspec.DecodeError.
     """
     transformed = transform(raw)
     meta = meta_of(transformed)

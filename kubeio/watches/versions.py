@@ -1,4 +1,4 @@
-"""Comparing resourceVersions. Pure. Used by watch sessions, the store, and replicas.
+"""Comparing resourceVersions. Pure.
 
 The API promises since Kubernetes 1.35 that versions of one resource compare as integers; every server with
 etcd behind it has always kept that. A version that is no number (an aggregated server's own) compares as

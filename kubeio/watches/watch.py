@@ -1,8 +1,7 @@
 """One endless list-then-watch session of one resource under one selector.
 
-Owns the newest version seen and the healing of the stream: re-watch, relist, back-off, silence. Keeps no
-objects (that is `kubeio.watches.store`). Consumers must read fast and work elsewhere: the server cuts watchers that
-lag. Called by `kubeio.watches.informer` and by the sharder's unowned and drain watches.
+Owns the newest version seen and the healing of the stream: re-watch, relist, back-off, silence. Keeps no objects
+(that is `kubeio.watches.store`). Consumers must read fast and work elsewhere: the server cuts watchers that lag.
 
 How it reads (docs/adr/0006): the first picture is a consistent read, streamed (WatchList) where the server can
 do that, else in pages. Later ones come in pages, nothing older than the newest version seen, and an answer
@@ -38,7 +37,7 @@ from kubeio.errors import (
     Unreachable,
 )
 from kubeio.models import Meta, Object
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.line_stream import Lines
 from kubeio.rest.patience import Patience
@@ -100,7 +99,7 @@ class ListWatch:
     def __init__(
         self,
         client: Client,
-        resource: Resource,
+        resource: ApiResource,
         *,
         namespace: str = "",
         label_selector: str = "",

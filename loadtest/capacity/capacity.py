@@ -17,7 +17,7 @@ from kubeio.program.failures import FAILED
 from loadtest.capacity.document import Capacity, CapacityDocument, Trial, draw
 from loadtest.capacity.search import SMALL_STEP, STEP, RateSearch
 from loadtest.inputs.scenario import read_scenario
-from loadtest.inputs.slo import Line, has_passed, judge
+from loadtest.inputs.slo import has_failed_clearly, has_passed, judge
 from loadtest.measuring.machine import Machine, read_machine
 from loadtest.progress import Console
 from loadtest.reporting.figures import measured
@@ -28,8 +28,6 @@ from ringleader.output import print_document, print_line, print_table
 
 _CALM_S: Final = 3.0
 """Between two trials; no replica came or went."""
-_FAR_ABOVE: Final = 3.0
-_FAR_SHORT: Final = 0.8
 _UNMEASURED: Final = {
     Way.SHARDED: (),
     Way.LEADER_ELECTED: ("assigned",),
@@ -105,15 +103,6 @@ def _write(document: CapacityDocument, session: Session, console: Console) -> No
     (out / "capacity.json").write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
     draw(document, out / "capacity.png")
     console.say(f"written: {out / 'capacity.json'}, {out / 'capacity.png'}")
-
-
-def _is_far_off(line: Line) -> bool:
-    """Whether *line* failed by so much that chance was not the reason."""
-    if line.passed is not False or line.value is None:
-        return False
-    if line.name == "achieved":
-        return line.value < line.limit * _FAR_SHORT
-    return line.value > line.limit * _FAR_ABOVE
 
 
 def _limits(limits: Mapping[str, float]) -> dict[str, float]:
@@ -207,7 +196,7 @@ class _Search:
             rate_per_s=round(rate, 2),
             passed=has_passed(lines) and not failed,
             failed_lines=[*(str(line) for line in lines if line.passed is False), *failed],
-            is_clear=any(_is_far_off(line) for line in lines),
+            is_clear=has_failed_clearly(lines),
             cores=_grouped({peak.name: peak.cores for peak in self._run.sampler.peaks()}),
             ready_p99_s=figures["changed"].value,
             queue_p99_s=figures["queueWait"].value,

@@ -17,7 +17,7 @@ from kubernetes import client, config
 
 from kubeio.clock import SystemClock
 from ringleader.testing.commands import CONFIGMAPS, WAIT_MS, WEBSITES
-from shard_controller.journal import FileJournal
+from shard_controller.observe.journal import FileJournal
 
 
 def declare(kubeconfig: str, *, workers: int) -> None:

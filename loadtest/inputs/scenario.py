@@ -14,7 +14,7 @@ import msgspec
 
 from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError
-from kubeio.program.documents import read_document
+from kubeio.program.yaml_file import read_document
 from loadtest.inputs.fields import check_names, mapping, number, seconds, sequence, share
 
 OPERATIONS: Final = ("create", "update", "delete")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubeio.errors import InputError
-from kubeio.program.documents import read_document
-from kubeio.resource import Resource
+from kubeio.program.yaml_file import read_document
+from kubeio.resource import ApiResource
 
 DEFAULT: Final = Path(__file__).with_name("website.yaml")
 RUN_LABEL: Final = "loadtest.ringleader.dev/run"
@@ -50,7 +50,7 @@ class Template:
         """API group; empty for the core group."""
         return self.api_version.rpartition("/")[0]
 
-    def fits(self, resource: Resource) -> bool:
+    def fits(self, resource: ApiResource) -> bool:
         return (resource.api_version, resource.kind) == (self.api_version, self.kind)
 
     def document(self) -> dict[str, Any]:

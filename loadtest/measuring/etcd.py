@@ -1,8 +1,7 @@
 """Bulk writes past the API server, into its etcd: how 100,000 objects come and are set back within a minute.
 
 What is written is what the API server itself had written before for an object of that kind, so that it serves them
-like its own; each write is a revision of its own, as the API server's are. Speaks etcd's JSON gateway. Called by
-`stock`, between measurements only.
+like its own; each write is a revision of its own, as the API server's are. Speaks etcd's JSON gateway.
 """
 
 from __future__ import annotations

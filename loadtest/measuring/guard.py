@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubeio.patch import MergePatch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.chart import SHARDER, rendered
 
 _GROUP: Final = "admissionregistration.k8s.io"
 POLICIES: Final = {
-    kind: Resource(_GROUP, "v1", plural, kind, namespaced=False)
+    kind: ApiResource(_GROUP, "v1", plural, kind, namespaced=False)
     for kind, plural in (
         ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
         ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),

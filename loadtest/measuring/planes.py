@@ -20,12 +20,12 @@ from devcluster.plane import ControlPlane
 from devcluster.real import RealPlane, ensure_binaries, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS
 from kubeio.labels import RingKeys
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.etcd import Etcd
-from loadtest.measuring.stock import ApiWriter, EtcdWriter, Writer
+from loadtest.measuring.stock import ApiWriter, EtcdWriter, StockWriter
 
-_SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+_SERVICE_ACCOUNTS: Final = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
 _ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
@@ -61,10 +61,10 @@ async def writer_for(
     client: Client,
     stack: AsyncExitStack,
     *,
-    resource: Resource,
+    resource: ApiResource,
     namespace: str,
     keys: RingKeys,
-) -> Writer:
+) -> StockWriter:
     """The quickest way to put objects into a state; what it needs ends with *stack*."""
     if isinstance(plane, RealPlane):
         etcd = await stack.enter_async_context(Etcd(plane.etcd_url))

@@ -20,12 +20,12 @@ from kubeio.clock import Clock, SystemClock
 from kubeio.errors import KubeError
 from kubeio.patch import MergePatch
 from kubeio.program import runtime
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.processes import running
 from loadtest.measuring.sightings import wait_for
 
-CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+CONFIGMAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
 NAME: Final = "stranger"
 _CONNECTIONS: Final = 16
 _STARTS_WITHIN_S: Final = 30.0

@@ -1,6 +1,6 @@
 """The sharder and the replicas as processes, and what the kernel says of them: memory, CPU.
 
-Owns starting, ending and reading /proc; what the processes do is not its business. Called by every row.
+Owns starting, ending and reading /proc; what the processes do is not its business.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What an independent watch sees of a ring's objects and Leases, with the time at which it saw it.
 
-Measures; knows nothing of who writes. Each object's owner, drain label and newest version are kept, and every
-change of owner is logged. Times are this process's clock at the arrival of the event: a late watch makes whatever
-is measured look slower, never faster. Called by every row.
+Measures; knows nothing of who writes. Each object's owner, drain label and newest version are kept, and every change
+of owner is logged. Times are this process's clock at the arrival of the event: a late watch makes whatever is
+measured look slower, never faster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubeio.clock import Clock
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import decode_lease
 from kubeio.models import Meta
-from kubeio.resource import LEASES, Resource
+from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
 
@@ -69,7 +69,7 @@ class Sighted:
 class Sightings:
     """The objects of *resource*, while `run` runs."""
 
-    def __init__(self, client: Client, resource: Resource, *, keys: RingKeys, clock: Clock) -> None:
+    def __init__(self, client: Client, resource: ApiResource, *, keys: RingKeys, clock: Clock) -> None:
         self._watch = ListWatch(
             client,
             resource,

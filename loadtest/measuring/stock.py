@@ -1,8 +1,8 @@
 """The objects of the benchmark: made, set back to "no owner", or given to owners, all of them at once.
 
-Never used while something is measured. On a real control plane the values go straight into etcd, on the embedded
-one through the API; either way the API server serves them like all others, and a run begins only when the watch
-has seen every one in the wanted state. Called by the rows.
+Never used while something is measured. On a real control plane the values go straight into etcd, on the embedded one
+through the API; either way the API server serves them like all others, and a run begins only when the watch has seen
+every one in the wanted state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubeio.errors import AlreadyExists
 from kubeio.labels import RingKeys
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.etcd import Etcd
 from loadtest.measuring.sightings import NotSeen, Sightings, wait_for
@@ -41,7 +41,7 @@ def object_names(count: int) -> list[str]:
     return [f"site-{index:07d}" for index in range(count)]
 
 
-def document(resource: Resource, namespace: str, name: str) -> dict[str, object]:
+def document(resource: ApiResource, namespace: str, name: str) -> dict[str, object]:
     """One object as a client creates it."""
     return {
         "apiVersion": resource.api_version,
@@ -51,7 +51,7 @@ def document(resource: Resource, namespace: str, name: str) -> dict[str, object]
     }
 
 
-class Writer(Protocol):
+class StockWriter(Protocol):
     """A way to put objects into a state."""
 
     async def write(self, names: Sequence[str], owners: Owners, tick: Tick) -> None:
@@ -62,7 +62,7 @@ class EtcdWriter:
     """Writes what the API server wrote for one object, with other names, uids and owners."""
 
     def __init__(
-        self, etcd: Etcd, client: Client, resource: Resource, namespace: str, keys: RingKeys
+        self, etcd: Etcd, client: Client, resource: ApiResource, namespace: str, keys: RingKeys
     ) -> None:
         self._etcd = etcd
         self._client = client
@@ -116,7 +116,7 @@ class EtcdWriter:
 class ApiWriter:
     """Writes through the API server, one object at a time."""
 
-    def __init__(self, client: Client, resource: Resource, namespace: str, keys: RingKeys) -> None:
+    def __init__(self, client: Client, resource: ApiResource, namespace: str, keys: RingKeys) -> None:
         self._client = client
         self._resource = resource
         self._namespace = namespace
@@ -158,7 +158,7 @@ class ApiWriter:
 class Marker:
     """An object beside the stock: a watch is in order, so what sees it has seen everything before it."""
 
-    def __init__(self, client: Client, resource: Resource, namespace: str) -> None:
+    def __init__(self, client: Client, resource: ApiResource, namespace: str) -> None:
         self._client = client
         self._resource = resource
         self._namespace = namespace
@@ -176,7 +176,7 @@ class Marker:
 class Stock:
     """*count* objects, and what they should look like before a row begins."""
 
-    def __init__(self, writer: Writer, sightings: Sightings, count: int, *, marker: Marker) -> None:
+    def __init__(self, writer: StockWriter, sightings: Sightings, count: int, *, marker: Marker) -> None:
         self._writer = writer
         self._sightings = sightings
         self._marker = marker

@@ -1,4 +1,4 @@
-"""Figures beside their goals, as a table. Decides nothing. Called by the benchmarks' reports."""
+"""Figures beside their goals, as a table. Decides nothing."""
 
 from __future__ import annotations
 

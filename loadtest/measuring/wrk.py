@@ -1,7 +1,7 @@
 """The limit: what a C load generator (wrk) reaches with the very patches that the sharder sends.
 
 Owns the Lua script, the files of requests and the run of the program. Does not measure: the rate is read from the
-same watch that measures the sharder, so that both are counted alike. Called by `throughput`.
+same watch that measures the sharder, so that both are counted alike.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Buckets = Mapping[float, float]
 """Cumulative count by upper bound."""
 
 
-class Page:
+class MetricsPage:
     """One scrape of a replica: cumulative buckets by histogram, queued keys, and when the process started."""
 
     def __init__(self, text: str) -> None:
@@ -48,11 +48,11 @@ class Window:
     """Histograms of several processes since the window began: add each page as it comes."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, float], Page] = {}
-        self._last: dict[tuple[str, float], Page] = {}
+        self._first: dict[tuple[str, float], MetricsPage] = {}
+        self._last: dict[tuple[str, float], MetricsPage] = {}
         self._baseline_open = True
 
-    def add(self, process: str, page: Page) -> None:
+    def add(self, process: str, page: MetricsPage) -> None:
         """Take a scrape of *process*. One that starts within the window counts from its start."""
         life = (process, page.started)
         if self._baseline_open:

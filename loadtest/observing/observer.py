@@ -21,7 +21,7 @@ from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, Li
 if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.models import Object
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
 
 ASSIGNED: Final = "created -> assigned"
@@ -29,7 +29,7 @@ READY: Final = "created -> ready"
 CHANGED: Final = "changed -> ready"
 
 
-class Wait(NamedTuple):
+class MeasuredWait(NamedTuple):
     """A wait that ended *at* an instant of the clock, after *took_s* seconds."""
 
     name: str
@@ -83,7 +83,7 @@ class Observer:
     def __init__(
         self,
         client: Client,
-        resource: Resource,
+        resource: ApiResource,
         *,
         namespace: str,
         selector: str,
@@ -106,7 +106,7 @@ class Observer:
         self._broken: tuple[float, str] | None = None
         self.listed = asyncio.Event()
         """Set once everything that existed before is known: the load may begin."""
-        self.waits: list[Wait] = []
+        self.waits: list[MeasuredWait] = []
         self.moves: list[float] = []
         """When an object went from one member to another."""
         self.outages: list[Outage] = []
@@ -116,7 +116,7 @@ class Observer:
         """Changes so far, of whatever part of an object."""
         self.says_ready = False
         """Whether any object has said what it has observed, or that it is ready."""
-        self.on_wait: Callable[[Wait], None] = lambda _: None
+        self.on_wait: Callable[[MeasuredWait], None] = lambda _: None
 
     async def run(self) -> None:
         """Watch until cancelled. Raises: KubeError if the first list is refused."""
@@ -216,7 +216,7 @@ class Observer:
             return
         member = owner.rpartition("-")[0]  # a shard is called after its member
         if not known.last_member and known.created_at:
-            self._add(Wait(ASSIGNED, now, now - known.created_at))
+            self._add(MeasuredWait(ASSIGNED, now, now - known.created_at))
         elif known.last_member not in ("", member):
             self.moves.append(now)
         known.last_member = member
@@ -231,17 +231,17 @@ class Observer:
         for generation in [each for each in known.asked_at if each <= done]:
             asked_at = known.asked_at.pop(generation)
             if is_measured:
-                self._add(Wait(_wait_of(generation), now, now - asked_at))
+                self._add(MeasuredWait(_wait_of(generation), now, now - asked_at))
         known.done = done
 
     def _cut_short(self, known: _Known, now: float) -> None:
         if ASSIGNED in self.expected and known.created_at and not known.last_member:
-            self._add(Wait(ASSIGNED, now, now - known.created_at))
+            self._add(MeasuredWait(ASSIGNED, now, now - known.created_at))
         for generation, asked_at in known.asked_at.items():
             if (name := _wait_of(generation)) in self.expected:
-                self._add(Wait(name, now, now - asked_at))
+                self._add(MeasuredWait(name, now, now - asked_at))
 
-    def _add(self, wait: Wait) -> None:
+    def _add(self, wait: MeasuredWait) -> None:
         self.waits.append(wait)
         self.on_wait(wait)
 

@@ -15,7 +15,7 @@ from kubeio.clock import Clock
 from kubeio.errors import Forbidden, KubeError, NotFound
 from kubeio.rest.client import Client
 from loadtest.measuring.processes import cpu_s, family, memory_kb
-from loadtest.observing.histograms import ApiPage, Page, Window
+from loadtest.observing.histograms import ApiPage, MetricsPage, Window
 from loadtest.targets.target import Target, Usage
 
 _EVERY_S: Final = 2.0
@@ -70,7 +70,7 @@ class Sampler:
         """Take one sample now; how many replicas gave their metrics."""
         pages = await self.target.metrics()
         for name, text in pages.items():
-            self.window.add(name, Page(text))
+            self.window.add(name, MetricsPage(text))
         self._add_usage()
         return len(pages)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from loadtest.bridge import Count
+from loadtest.bridge import CountMessage
 from loadtest.inputs.slo import Line, has_passed
 from loadtest.observing.observer import Observer
 from loadtest.observing.sampler import Sampler
@@ -29,7 +29,7 @@ def document(
     *,
     observer: Observer,
     sampler: Sampler,
-    counts: Sequence[Count],
+    counts: Sequence[CountMessage],
     surroundings: dict[str, Any],
 ) -> dict[str, Any]:
     """Everything that the page shows and a program may want. Times are seconds of load."""
@@ -66,7 +66,7 @@ def document(
 
 
 def series(
-    found: Found, observer: Observer, sampler: Sampler, counts: Sequence[Count]
+    found: Found, observer: Observer, sampler: Sampler, counts: Sequence[CountMessage]
 ) -> dict[str, list[float | None]]:
     """Figures over load and settling, per second; of long runs per some seconds."""
     grid = Grid(found.started_at, found.ended_at)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from loadtest.inputs.slo import Measured
 from loadtest.observing.histograms import QUEUE, RECONCILE, Buckets, Window, observations
-from loadtest.observing.observer import ASSIGNED, CHANGED, READY, Wait
+from loadtest.observing.observer import ASSIGNED, CHANGED, READY, MeasuredWait
 from loadtest.quantiles import bucket_quantile, percentile
 from loadtest.run import Found
 
@@ -19,7 +19,7 @@ OPERATIONS: Final = ("create", "update", "delete")
 
 
 def measured(
-    found: Found, waits: Sequence[Wait], window: Window, *, changes_spec: bool
+    found: Found, waits: Sequence[MeasuredWait], window: Window, *, changes_spec: bool
 ) -> dict[str, Measured]:
     """The value of each line that a service level may name."""
     figures = {name: _wait(name, found, waits, changes_spec) for name in _WAITS}
@@ -41,7 +41,7 @@ def measured(
     return figures
 
 
-def wait_rows(waits: Sequence[Wait]) -> dict[str, dict[str, float]]:
+def wait_rows(waits: Sequence[MeasuredWait]) -> dict[str, dict[str, float]]:
     """Count and percentiles in seconds, by wait."""
     rows: dict[str, dict[str, float]] = {}
     for name in (ASSIGNED, READY, CHANGED):
@@ -97,7 +97,7 @@ def api_codes(found: Found) -> dict[str, int]:
     return found.api[1].codes_since(found.api[0]) if found.api is not None else {}
 
 
-def _wait(name: str, found: Found, waits: Sequence[Wait], changes_spec: bool) -> Measured:
+def _wait(name: str, found: Found, waits: Sequence[MeasuredWait], changes_spec: bool) -> Measured:
     if name != "assigned" and not found.prepared.measures_ready:
         return _silent_kind(found)
     if name == "changed" and not changes_spec:

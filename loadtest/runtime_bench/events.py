@@ -1,8 +1,8 @@
 """From an event to the begin of its reconcile, in an idle controller.
 
-Judged against the stub server, whose events say when they were handed to its socket; reported for the control
-plane, from the answer to a PATCH on: there, the server's own way from the write to the watch is part of the time,
-and an event may well come before the answer. Called by `run`.
+Judged against the stub server, whose events say when they were handed to its socket; reported for the control plane,
+from the answer to a PATCH on: there, the server's own way from the write to the watch is part of the time, and an
+event may well come before the answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all rows stand on: a control plane with its objects, an account, and a watch over them. Called by `run`."""
+"""What all rows stand on: a control plane with its objects, an account, and a watch over them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from devcluster.plane import ControlPlane
 from devcluster.real import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import Clock, SystemClock
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.planes import Account, make_account, open_plane, writer_for
 from loadtest.measuring.sightings import Sightings
-from loadtest.measuring.stock import Marker, Stock, Tick, Writer
+from loadtest.measuring.stock import Marker, Stock, StockWriter, Tick
 from ringleader.testing.client import IndependentClient
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import unwrapped
@@ -40,12 +40,12 @@ class Ground:
     account: Account
     sightings: Sightings
     stock: Stock
-    writer: Writer
+    writer: StockWriter
     clock: Clock
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> ApiResource:
         return self.spec.resource
 
     @property

@@ -21,8 +21,8 @@ import shard_controller as sc
 from kubeio.program.runtime import configure_logging
 from kubeio.program.runtime import run as run_process
 from loadtest.runtime_bench.tally import Report, Tally
-from shard_controller import app
-from shard_controller.config import Settings
+from shard_controller.process import app
+from shard_controller.process.settings import Settings
 
 TICK_S: Final = 0.001
 WEBSITES: Final = "websites.example.com/v1"

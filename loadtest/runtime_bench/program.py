@@ -1,4 +1,4 @@
-"""A measured program between its start and its end, and what it reports meanwhile. Called by the rows."""
+"""A measured program between its start and its end, and what it reports meanwhile."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Ours: every object asks for itself again at once, through queue, worker and cache, as often as is needed for a steady
 figure; what is counted begins when all have been reconciled once. kopf keeps no cache and has no such wish: counted
-are its handlers' calls for the first list, from the first to the last, without the list itself. Called by `run`.
+are its handlers' calls for the first list, from the first to the last, without the list itself.
 """
 
 from __future__ import annotations

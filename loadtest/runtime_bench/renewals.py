@@ -3,7 +3,7 @@
 One replica of our program in sharded mode, its ring in a file, owns every object. Each reconcile asks for the next
 one at once; one object in eight has its status written every time, so that 64 workers keep the server busy too.
 Lateness is judged by both clocks: how long after the last one a renewal was sent, as it says itself, and how long
-after the last one a watch saw it. Called by `run`.
+after the last one a watch saw it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run leaves behind: tables, one JSON document, one picture. Decides nothing. Called by `__main__`."""
+"""What a run leaves behind: tables, one JSON document, one picture. Decides nothing."""
 
 from __future__ import annotations
 

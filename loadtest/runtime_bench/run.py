@@ -1,4 +1,4 @@
-"""Goes through the chosen rows on one control plane, and what a failed row means. Called by `__main__`."""
+"""Goes through the chosen rows on one control plane, and what a failed row means."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The rows about the beginning: from the start of a process until every object has been reconciled once.
 
-Time, memory and rate of each contestant beside a plain LIST of the same objects; the stall of our event loop in
-runs of its own, since the ticker that finds it costs a little. Called by `run`.
+Time, memory and rate of each contestant beside a plain LIST of the same objects; the stall of our event loop in runs
+of its own, since the ticker that finds it costs a little.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reconciles with one fenced status write each, as a part of what the server takes: in turns with wrk.
 
 wrk sends the same patches, made by the same fence from each object's newest version; both act under the same
-ServiceAccount's token, with as many requests under way, and one watch counts both, from the first write that it
-sees to the last. Each turn begins with the objects as they were made. Called by `run`.
+ServiceAccount's token, with as many requests under way, and one watch counts both, from the first write that it sees
+to the last. Each turn begins with the objects as they were made.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from loadtest.measuring.goals import round_off
 from loadtest.measuring.limit import PER_S_AT_MOST, Limit, reach_limit
 from loadtest.measuring.meter import Meter
@@ -29,7 +29,7 @@ from loadtest.runtime_bench.goals import figure
 from loadtest.runtime_bench.ground import Ground
 from loadtest.runtime_bench.program import measured
 from loadtest.runtime_bench.rows import Options
-from shard_controller.fence import VersionFence
+from shard_controller.objects.fence import VersionFence
 
 MANAGER: Final = "websites"
 """Field manager: the name of the program's controller."""
@@ -138,7 +138,7 @@ async def _limit(
     )
 
 
-def request(resource: Resource, meta: Meta, value: str) -> Request:
+def request(resource: ApiResource, meta: Meta, value: str) -> Request:
     """The patch that our program sends to the object that *meta* describes, if it has no status yet."""
     patch = JsonPatch(VersionFence().tests(meta).operations).add("/status", {"configMap": value})
     path = resource.path(namespace=meta.namespace, name=meta.name, subresource="status")

@@ -1,4 +1,4 @@
-"""What ends, and how long until somebody else goes on: the leading sharder, killed and asked. Called by `run`."""
+"""What ends, and how long until somebody else goes on: the leading sharder, killed and asked."""
 
 from __future__ import annotations
 

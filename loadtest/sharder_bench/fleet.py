@@ -1,6 +1,6 @@
 """The processes of a row: sharders and replicas, started on the row's ground and ended with their block.
 
-Owns names, command lines and the waiting until a process does what it is there for. Called by the rows.
+Owns names, command lines and the waiting until a process does what it is there for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is wanted of a sharder, figure by figure. Pure. Called by the rows, which fill in values."""
+"""What is wanted of a sharder, figure by figure. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What all rows stand on: a control plane with both kinds, namespaces, accounts and one ring, and a watch over it.
 
-Owns their beginning and their end. The accounts of sharder, replicas and wrk are alike. Called by `run`.
+Owns their beginning and their end. The accounts of sharder, replicas and wrk are alike.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubeio.access.cluster import Cluster, load_cluster
 from kubeio.clock import Clock, SystemClock
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
-from kubeio.resource import LEASES, Resource
+from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.planes import Account, make_account, open_plane, writer_for
 from loadtest.measuring.sightings import LeaseSightings, Sightings
@@ -58,7 +58,7 @@ class Ground:
         return self.spec.keys
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> ApiResource:
         return self.spec.resource
 
     @property

@@ -1,6 +1,6 @@
 """The row `guard`: first assignment without and under the chart's admission policies, in turns on one server.
 
-The rate is counted from the first write to the last. Called by `run`.
+The rate is counted from the first write to the last.
 """
 
 from __future__ import annotations

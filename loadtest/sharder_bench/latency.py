@@ -1,4 +1,4 @@
-"""One new object on an idle ring: how long after its creation returned it has its owner. Called by `run`."""
+"""One new object on an idle ring: how long after its creation returned it has its owner."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One run of wrk with the patches that the sharder would send: the limit that its rates are compared with.
-
-Called by `throughput`, which alternates it with the sharder.
-"""
+"""One run of wrk with the patches that the sharder would send: the limit that its rates are compared with."""
 
 from __future__ import annotations
 

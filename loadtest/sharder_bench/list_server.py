@@ -1,8 +1,8 @@
 """A server with any number of objects that exist only as numbers: for memory at rest with a million of them.
 
-Stands before a real control plane and passes everything on (Leases, the ring, discovery), except reads of the
-ring's resource: those it answers itself, honouring label selectors, pages and streamed lists. Every object has an
-owner that lives, so that a sharder has nothing to write. Called by `resting`.
+Stands before a real control plane and passes everything on (Leases, the ring, discovery), except reads of the ring's
+resource: those it answers itself, honouring label selectors, pages and streamed lists. Every object has an owner that
+lives, so that a sharder has nothing to write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp import web
 
 from kubeio.labels import RingKeys
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from loadtest.measuring.stock import object_names
 from ring import HashRing, object_key
 
@@ -53,7 +53,7 @@ def _meets(requirement: str, labels: Mapping[str, str]) -> bool:
 class Crowd:
     """*count* objects, each with the owner that a ring of *shards* (by member) gives it."""
 
-    resource: Resource
+    resource: ApiResource
     namespace: str
     keys: RingKeys
     count: int

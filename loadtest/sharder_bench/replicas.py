@@ -1,7 +1,6 @@
 """The rows about real replicas: one joins, one is asked to end, one crashes and is started again.
 
-Both sides are ours: the sharder, and `shard_controller` processes whose reconciler does nothing. Called by `run`,
-which keeps one fleet for all three.
+Both sides are ours: the sharder, and `shard_controller` processes whose reconciler does nothing.
 """
 
 from __future__ import annotations

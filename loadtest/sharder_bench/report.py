@@ -1,4 +1,4 @@
-"""What a run leaves behind: its document, and a picture of its rates. Decides nothing. Called by `__main__`."""
+"""What a run leaves behind: its document, and a picture of its rates. Decides nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sharder with nothing to do: what it keeps in memory, what it costs. Called by `run`."""
+"""A sharder with nothing to do: what it keeps in memory, what it costs."""
 
 from __future__ import annotations
 

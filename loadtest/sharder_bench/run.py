@@ -1,7 +1,6 @@
 """Goes through the chosen rows on one control plane: who needs which fleet, and what a failed row means.
 
-Called by `__main__`. A row that fails is told in its lines of the table, and the next one begins from a state of
-its own.
+A row that fails is told in its lines of the table, and the next one begins from a state of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shards that only hold Leases and answer drains: what a sharder is measured against where shards do not matter.
 
 They cost next to nothing, so that the server's two cores belong to the sharder as they belonged to wrk. A real
-replica would list, watch and reconcile; rows that are about replicas start real ones. Called by the rows.
+replica would list, watch and reconcile; rows that are about replicas start real ones.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kubeio.errors import Conflict, Invalid, KubeError, NotFound
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.watch import Changed, Listed, ListWatch
-from shard_controller.drain import acknowledgement
-from shard_controller.life import Birth, fresh_name, release
-from shard_controller.ownership import decide_handoff
-from shard_controller.process import Identity
+from shard_controller.shard.decisions import decide_handoff
+from shard_controller.shard.drain import acknowledgement
+from shard_controller.shard.process_proof import Identity
+from shard_controller.shard.shard_lease import LeaseTemplate, fresh_name, release
 
 _GRAIN_S: Final = 0.05
 
@@ -36,7 +36,7 @@ class StandIns:
     def __init__(
         self,
         client: Client,
-        resource: Resource,
+        resource: ApiResource,
         *,
         keys: RingKeys,
         lease_namespace: str,
@@ -63,7 +63,7 @@ class StandIns:
         for member in members:
             if member in self.shards:
                 continue
-            birth = Birth(
+            birth = LeaseTemplate(
                 keys=self._keys,
                 member=member,
                 duration_s=self._lease_s,

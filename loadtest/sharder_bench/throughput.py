@@ -1,8 +1,7 @@
 """The rows that are judged by the limit: first assignment and take-over, in turns with wrk and the same patches.
 
-The rate of both is counted by the same watch. wrk's: from the first write to the last. The sharder's is the
-stricter one: from the moment it leads (or takes the dead shard's Lease) to the last write, so that listing and
-deciding count. Called by `run`.
+The rate of both is counted by the same watch. wrk's: from the first write to the last. The sharder's is the stricter
+one: from the moment it leads (or takes the dead shard's Lease) to the last write, so that listing and deciding count.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import Clock, SystemClock, micro_time
 from kubeio.errors import Forbidden, InputError, KubeError, NotFound
 from kubeio.patch import MergePatch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from loadtest.inputs.scenario import Action
@@ -35,9 +35,9 @@ _SCALED_WITHIN_S: Final = 300.0
 _POLL_S: Final = 1.0
 _DO: Final = ("join", "leave", "roll", "kill", "failover", "node-loss")
 _WORKLOADS: Final = {
-    "StatefulSet": Resource("apps", "v1", "statefulsets", "StatefulSet"),
-    "Deployment": Resource("apps", "v1", "deployments", "Deployment"),
-    "ReplicaSet": Resource("apps", "v1", "replicasets", "ReplicaSet"),
+    "StatefulSet": ApiResource("apps", "v1", "statefulsets", "StatefulSet"),
+    "Deployment": ApiResource("apps", "v1", "deployments", "Deployment"),
+    "ReplicaSet": ApiResource("apps", "v1", "replicasets", "ReplicaSet"),
 }
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _VERBS: Final = ("create", "patch", "delete", "list", "watch")
@@ -84,7 +84,7 @@ class DeployedFleet:
         self._clock = clock
         self._turns = itertools.count()
 
-    async def resolve(self, client: Client, template: Template) -> Resource:
+    async def resolve(self, client: Client, template: Template) -> ApiResource:
         try:
             ring = await self._ring()
         except InputError as error:
@@ -101,7 +101,7 @@ class DeployedFleet:
         await read_lives(client, ring)  # the audit at the end needs the right
         return resource
 
-    async def _check_rights(self, client: Client, resource: Resource) -> None:
+    async def _check_rights(self, client: Client, resource: ApiResource) -> None:
         """Raises LoadRefused if the account may not do what the load does: before anything is created."""
         namespace = self.namespace if resource.namespaced else ""
         missing = [verb for verb in _VERBS if not await _may(client, verb, resource, namespace)]
@@ -183,7 +183,7 @@ class DeployedFleet:
         await self._write_scale(resource, workload, before + change)
         return f"{resource.kind} {workload['metadata']['name']} was scaled from {before} to {before + change}"
 
-    async def _write_scale(self, resource: Resource, workload: Mapping[str, Any], replicas: int) -> None:
+    async def _write_scale(self, resource: ApiResource, workload: Mapping[str, Any], replicas: int) -> None:
         name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
         patch = MergePatch({"spec": {"replicas": replicas}})
         await self._client.patch(resource, name, patch, namespace=namespace, subresource="scale", type=bytes)
@@ -217,13 +217,13 @@ class DeployedFleet:
         names = ", ".join(pod.name for pod in lost)
         return f"the pods of node {node} were deleted without grace: {names}"
 
-    async def _workload(self) -> tuple[Resource, dict[str, Any]]:
+    async def _workload(self) -> tuple[ApiResource, dict[str, Any]]:
         """The StatefulSet or Deployment that the replicas' pods belong to. Raises: ActionFailed."""
         members = await self._members()
         if not members:
             raise ActionFailed("no replica is a member of the ring now")
         pod = members[0].pod
-        found: tuple[Resource, dict[str, Any]] = PODS, await self._get(PODS, *pod)
+        found: tuple[ApiResource, dict[str, Any]] = PODS, await self._get(PODS, *pod)
         while owner := _controller_of(found[1]):
             if owner["kind"] not in _WORKLOADS:
                 raise ActionFailed(f"{owner['kind']} {owner['name']} cannot be scaled or rolled from here")
@@ -233,7 +233,7 @@ class DeployedFleet:
             raise ActionFailed(f"pod {pod.namespace}/{pod.name} belongs to no StatefulSet and no Deployment")
         return found
 
-    async def _get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any]:
+    async def _get(self, resource: ApiResource, namespace: str, name: str) -> dict[str, Any]:
         found: dict[str, Any] = await self._client.get(resource, name, namespace=namespace, type=dict)
         return found
 
@@ -268,11 +268,11 @@ class DeployedFleet:
         return Testimony(reason="no witness: journals and the write log are those of an own fleet")
 
 
-def _replicas(workload: tuple[Resource, Mapping[str, Any]]) -> int:
+def _replicas(workload: tuple[ApiResource, Mapping[str, Any]]) -> int:
     return int(workload[1]["spec"].get("replicas", 1))
 
 
-async def _may(client: Client, verb: str, resource: Resource, namespace: str) -> bool:
+async def _may(client: Client, verb: str, resource: ApiResource, namespace: str) -> bool:
     attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
     review = {
         "apiVersion": "authorization.k8s.io/v1",

@@ -19,7 +19,7 @@ from devcluster.real.audit_log import DEFAULT_GROUPS
 from devcluster.real.binaries import SERVERS, BinariesMissing
 from devcluster.real.build_progress import ConsoleProgress
 from kubeio.errors import InputError, KubeError
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
@@ -32,7 +32,7 @@ from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.ground import prepare_kinds
 from ringleader.testing.onlooker import NotConvergedError
 from ringleader.testing.replica import Replica, ReplicaFailedError
-from shard_controller.target import load_controller
+from shard_controller.process.target import load_controller
 
 _EMBEDDED_LEASE_S: Final = 5
 _REAL_LEASE_S: Final = 10
@@ -97,7 +97,7 @@ class OwnFleet:
         self._turns = itertools.count()
         self._way = Way.SHARDED
 
-    async def resolve(self, client: Client, template: Template) -> Resource:
+    async def resolve(self, client: Client, template: Template) -> ApiResource:
         if self._options.controller:
             controller = load_controller(self._options.controller)
             self.fleet.spec = await spec_of(controller, self.fleet.spec, self.fleet.client)
@@ -299,7 +299,7 @@ async def open_own(options: OwnOptions) -> AsyncIterator[OwnFleet]:
             yield OwnFleet(plane, fleet, options=options, kubeconfig=kubeconfig)
 
 
-def _other_kind(template: Template, resource: Resource) -> InputError:
+def _other_kind(template: Template, resource: ApiResource) -> InputError:
     return InputError(
         "--template",
         f"{template.api_version} {template.kind}",

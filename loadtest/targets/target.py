@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
@@ -76,7 +76,7 @@ class Target(Protocol):
     shares: bool
     """Whether a ring shares the objects among the replicas; if not, a leader has all of them."""
 
-    async def resolve(self, client: Client, template: Template) -> Resource:
+    async def resolve(self, client: Client, template: Template) -> ApiResource:
         """The resource of *template*, with everything there that its objects need. Raises: KubeError."""
 
     async def start(self) -> None:

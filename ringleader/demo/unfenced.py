@@ -10,7 +10,7 @@ import sys
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
 from shard_controller.__main__ import main
-from shard_controller.fence import ShardFence
+from shard_controller.objects.fence import ShardFence
 
 
 def _tests_nothing(self: ShardFence, meta: Meta) -> JsonPatch:

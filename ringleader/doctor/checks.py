@@ -1,8 +1,8 @@
 """The shape of a check and of what it finds. Pure.
 
 A check is a name, what it looks for, the parts of the picture it needs, and a function from the picture to findings.
-Part of the picture that could not be read makes the check "not checked", with the reason, and never hides what the rest
-shows. Called by `rounds`; every other module here makes `Check`s.
+Part of the picture that could not be read makes the check "not checked", with the reason, and never hides what the
+rest shows. Every other module here makes `Check`s.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import msgspec
 from ringleader.doctor.checks import Finding, Level, counted, in_order, worst
 from ringleader.doctor.rounds import CHECKS, examine
 from ringleader.doctor.seen import Seen
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, Table, print_document, print_line, print_table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Report(msgspec.Struct, rename="camel"):
     findings: list[Finding]
 
 
-def run_doctor(where: Connection, wanted: Wanted, *, form: Form | None) -> int:
+def run_doctor(where: ConnectionOptions, wanted: Wanted, *, form: Form | None) -> int:
     """The command."""
     report = connected(where, lambda client, _: diagnose(client, wanted))
     match form:
@@ -63,7 +63,7 @@ async def diagnose(client: Client, wanted: Wanted) -> Report:
     """Look at the cluster and judge it. Raises: KubeError if the server cannot be asked at all, InputError."""
     from kubeio.clock import SystemClock
     from kubeio.rest.discovery import Discovery
-    from ringleader.doctor.gathering import Pace, look, read_rings
+    from ringleader.doctor.gathering import LookPace, look, read_rings
     from ringleader.doctor.hooks import read_hooks
     from ringleader.doctor.reader import Reader
     from ringleader.doctor.surroundings import find_accounts, read_installation, read_rights, read_server
@@ -79,7 +79,7 @@ async def diagnose(client: Client, wanted: Wanted) -> Report:
         if wanted.ring is not None and "rings" not in seen.gaps:
             named_ring(list(rings), wanted.ring)
             rings = [ring for ring in rings if ring.name == wanted.ring]
-        await look(reader, rings, Discovery(client), Pace(wanted.again_s, shown))
+        await look(reader, rings, Discovery(client), LookPace(wanted.again_s, shown))
         await read_unfit(reader)
         await find_accounts(reader, wanted.accounts)
         await read_rights(reader)

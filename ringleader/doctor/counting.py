@@ -1,6 +1,6 @@
 """From pages of metadata to a tally: whose objects they are, which are in trouble, who wrote them. Pure.
 
-Owns the sorting of one object by its labels and the Leases of the first look. Called by `gathering` for every page.
+Owns the sorting of one object by its labels and the Leases of the first look.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ringleader.doctor.seen import (
     named,
 )
 from ringleader.inspect.cluster.writers import is_tool
-from sharder.membership.lives import watched_kinds
+from sharder.membership.shards import watched_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

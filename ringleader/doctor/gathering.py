@@ -1,7 +1,7 @@
 """Reads what the doctor judges: rings, two looks at their Leases, every object by pages of metadata.
 
-Owns the order of reading: Leases, objects, a pause, Leases and the objects in trouble once more, so that what is on its
-way is not taken for what is stuck. Never writes. What stands around the rings is `surroundings`'s. Called by `command`.
+Owns the order of reading: Leases, objects, a pause, Leases and the objects in trouble once more, so that what is on
+its way is not taken for what is stuck. Never writes. What stands around the rings is `surroundings`'s.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from kubeio.errors import Expired, Forbidden, NotFound
 from kubeio.models import HasMeta, Lease, ListMeta
-from kubeio.resource import CONTROLLER_RINGS, LEASES, NAMESPACES, Resource
+from kubeio.resource import CONTROLLER_RINGS, LEASES, NAMESPACES, ApiResource
 from ringleader.doctor.counting import count, trouble_of
 from ringleader.doctor.reader import Reader
 from ringleader.doctor.samples import look_at_samples
@@ -25,7 +25,7 @@ from ringleader.doctor.seen import (
     Item,
     RingSeen,
     Sample,
-    Shard,
+    SeenShard,
     Tally,
     Trouble,
     instant,
@@ -49,7 +49,7 @@ class _Page(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LookPace:
     """*again_s*: how long after the first look the second one begins; *tell* hears how far the reading is."""
 
     again_s: float
@@ -67,7 +67,7 @@ async def read_rings(reader: Reader) -> list[FullRing]:
     return sorted(rings, key=lambda ring: ring.name)
 
 
-async def look(reader: Reader, rings: list[FullRing], discovery: Discovery, pace: Pace) -> None:
+async def look(reader: Reader, rings: list[FullRing], discovery: Discovery, pace: LookPace) -> None:
     """Fill the rings' part of the picture."""
     seen, began = reader.seen, asyncio.get_running_loop().time()
     seen.rings = [RingSeen(ring, reader.now(), reader.now(), _selector(ring)) for ring in rings]
@@ -134,14 +134,14 @@ async def _look_at_leases(reader: Reader, *, is_first: bool) -> None:
     elections = await reader.attempt("election", _elections(reader))
     if elections is not None:
         before = {_place(each.first): each.first for each in seen.elections}
-        seen.elections = [Shard(before.get(_place(lease), lease), lease) for lease in elections]
+        seen.elections = [SeenShard(before.get(_place(lease), lease), lease) for lease in elections]
 
 
 def _take(ring: RingSeen, found: list[Lease], is_first: bool) -> None:
     right = ring.ring.spec.lease_namespace
     here = {lease.metadata.name: lease for lease in found if lease.metadata.namespace == right}
     before = {} if is_first else {name: shard.first for name, shard in ring.shards.items()}
-    ring.shards = {name: Shard(before.get(name, lease), lease) for name, lease in here.items()}
+    ring.shards = {name: SeenShard(before.get(name, lease), lease) for name, lease in here.items()}
     ring.strays = [lease for lease in found if lease.metadata.namespace != right]
 
 
@@ -178,9 +178,9 @@ async def _elections(reader: Reader) -> list[Lease]:
 # -- objects --------------------------------------------------------------------------------------------------
 
 
-async def _count_objects(reader: Reader, ring: RingSeen, discovery: Discovery, pace: Pace) -> None:
+async def _count_objects(reader: Reader, ring: RingSeen, discovery: Discovery, pace: LookPace) -> None:
     """One tally for each resource of *ring*: mains first, then what they control."""
-    mains: dict[Kind, Resource] = {}
+    mains: dict[Kind, ApiResource] = {}
     above: dict[Kind, list[Kind]] = {}
     for each in ring.ring.spec.resources:
         resource = await reader.attempt(
@@ -207,7 +207,7 @@ async def _count_objects(reader: Reader, ring: RingSeen, discovery: Discovery, p
         await _look_for_stranger(reader, ring, name)
 
 
-async def _read_objects(reader: Reader, ring: RingSeen, tally: Tally, pace: Pace) -> None:
+async def _read_objects(reader: Reader, ring: RingSeen, tally: Tally, pace: LookPace) -> None:
     since = instant(ring.ring.metadata.creation_timestamp)
     continue_ = ""
     while True:

@@ -1,6 +1,6 @@
 """Check of the guard: the admission policies that keep a ring's labels and Leases (docs/operate.md, "The guard"). Pure.
 
-Called by `rounds`. Which accounts have the guard's verbs is a right like others: `rights`.
+Which accounts have the guard's verbs is a right like others: `rights`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.doctor.checks import Check, Told, counted, error, some, warning
 from ringleader.doctor.seen import RingSeen, Seen
 
@@ -111,7 +111,7 @@ def _spec(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return document.get("spec") or {}
 
 
-def _covers(policy: Mapping[str, Any], kind: Resource) -> bool:
+def _covers(policy: Mapping[str, Any], kind: ApiResource) -> bool:
     rules = (policy.get("matchConstraints") or {}).get("resourceRules") or []
     return any(
         kind.group in (rule.get("apiGroups") or ()) and kind.plural in (rule.get("resources") or ())

@@ -1,7 +1,7 @@
 """Reads the webhooks of rings that are assigned at admission: configuration, whether it answers, its certificates.
 
 A webhook with a URL is asked by a TLS handshake from here; one behind a Service by whether a ready address stands
-behind it, since that network is the cluster's own. Called by `command`.
+behind it, since that network is the cluster's own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kubeio.errors import NotFound
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.doctor.seen import Hook
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from ringleader.doctor.reader import Reader
 
-CONFIGURATIONS: Final = Resource(
+CONFIGURATIONS: Final = ApiResource(
     "admissionregistration.k8s.io",
     "v1",
     "mutatingwebhookconfigurations",
     "MutatingWebhookConfiguration",
     namespaced=False,
 )
-ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+ENDPOINT_SLICES: Final = ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 HANDSHAKE_S: Final = 5.0
 
 

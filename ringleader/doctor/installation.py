@@ -1,7 +1,4 @@
-"""Checks of what is installed: the CustomResourceDefinition, webhooks with their certificates, the FlowSchema. Pure.
-
-Called by `rounds`.
-"""
+"""Checks of what is installed: the CustomResourceDefinition, webhooks with their certificates, the FlowSchema. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Check of kinds: main resources that no member works, and objects whose owner does not watch their kind. Pure.
-
-Called by `rounds`.
-"""
+"""Check of kinds: main resources that no member works, and objects whose owner does not watch their kind. Pure."""
 
 from __future__ import annotations
 

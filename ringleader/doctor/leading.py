@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ringleader.doctor.checks import Check, Told, counted, error, warning
 from ringleader.doctor.seen import ELECTION_LEASE, Seen, duration_s, instant
 from ringleader.inspect.cluster.kinds import START
+from ringleader.inspect.cluster.sharders import is_leading
 from ringleader.output import age
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ _REMEDIES: Final = {
 def leader_of(seen: Seen) -> str:
     """The holder of a sharders' election Lease that is being renewed; empty if there is none."""
     for election in seen.elections:
-        lease = election.now
-        is_fresh = election.is_renewing or _age_s(seen, lease) <= duration_s(lease)
-        if lease.spec.holder_identity and is_fresh:
-            return lease.spec.holder_identity
+        lease, holder = election.now, election.now.spec.holder_identity or ""
+        is_fresh = is_leading(holder, age_s=_age_s(seen, lease), duration_s=duration_s(lease))
+        if holder and (election.is_renewing or is_fresh):
+            return holder
     return ""
 
 

@@ -1,5 +1,5 @@
-"""Checks of Leases and rings against each other: members with two lives, replicas that are silent or idle, Leases that
-do not count, clocks, rings over one resource. Pure. Called by `rounds`.
+"""Checks of Leases and rings against each other: members with two lives, replicas that are silent or idle, Leases
+that do not count, clocks, rings over one resource. Pure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Final
 
 from ringleader.doctor.checks import Check, Told, counted, error, warning
-from ringleader.doctor.seen import RingSeen, Seen, Shard, duration_s, instant
+from ringleader.doctor.seen import RingSeen, Seen, SeenShard, duration_s, instant
 from ringleader.output import age
 
 SKEW_S: Final = 2.0
@@ -24,7 +24,7 @@ ALL_BUT: Final = 0.5
 def judge_members(seen: Seen) -> Iterator[Told]:
     """Names that overlap: two lives of one member at once, one name in two rings."""
     for ring in seen.rings:
-        lives: dict[str, list[Shard]] = {}
+        lives: dict[str, list[SeenShard]] = {}
         for shard in ring.working():
             lives.setdefault(ring.member(shard.now), []).append(shard)
         for member, found in sorted(lives.items()):
@@ -41,7 +41,7 @@ def judge_members(seen: Seen) -> Iterator[Told]:
             )
 
 
-def _two_lives(ring: RingSeen, member: str, found: list[Shard]) -> Told:
+def _two_lives(ring: RingSeen, member: str, found: list[SeenShard]) -> Told:
     found.sort(key=lambda shard: (shard.now.metadata.creation_timestamp or "", shard.now.metadata.name))
     names = [shard.now.metadata.name for shard in found]
     counts = ", ".join(f"{name} has {ring.objects_of(name):,} objects" for name in names)
@@ -74,7 +74,7 @@ def judge_silent(seen: Seen) -> Iterator[Told]:
                 yield told
 
 
-def _idle(ring: RingSeen, shard: Shard, name: str) -> Told | None:
+def _idle(ring: RingSeen, shard: SeenShard, name: str) -> Told | None:
     found = ring.behind.get(name)
     if found is None or not found.is_told or not found.looked_at:
         return None
@@ -139,7 +139,7 @@ def judge_clocks(seen: Seen) -> Iterator[Told]:
         )
 
 
-def skew(ring: RingSeen, shard: Shard) -> float:
+def skew(ring: RingSeen, shard: SeenShard) -> float:
     """By how many seconds the shard's clock is ahead of the server's (negative: behind), at least; 0 if unknown.
 
     A renewal cannot be of the future. One that was seen to happen between both looks was made after the first.

@@ -1,7 +1,7 @@
 """Checks of objects: without a living owner, under names that nobody has, in handoffs that do not end, written by
 strangers. Pure.
 
-A cause is looked for outside the object: no sharder, a ring that is not ready, no replica. Called by `rounds`.
+A cause is looked for outside the object: no sharder, a ring that is not ready, no replica.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ringleader.inspect.cluster.writers import writers_of
 from ringleader.output import age
 
 if TYPE_CHECKING:
-    from ringleader.doctor.seen import Shard
+    from ringleader.doctor.seen import SeenShard
 
 FOREIGN_OWNERS = 2
 """A controller that heeds no selector writes to objects of this many shards at least."""
@@ -162,7 +162,7 @@ def _unknown(seen: Seen, ring: RingSeen, tally: Tally, group: Group, sample: Sam
     )
 
 
-def _tombstoned(ring: RingSeen, tally: Tally, group: Group, sample: Sample, shard: Shard) -> Told:
+def _tombstoned(ring: RingSeen, tally: Tally, group: Group, sample: Sample, shard: SeenShard) -> Told:
     name = shard.now.metadata.name
     since = shard.now.metadata.annotations.get(ring.ring.keys.contested, "")
     wait_s = ring.ring.spec.max_lease_duration_seconds

@@ -1,7 +1,7 @@
 """Requests of the doctor, whose failures become gaps in the picture instead of ends.
 
 Owns what a refusal or a failure is told as. A server that does not answer at all, or does not know us, ends the
-command: then there is nothing to look at. Called by the gathering modules.
+command: then there is nothing to look at.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ringleader.doctor.seen import FullRing, Right, Seen
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
 
 SHARDER: Final = "sharder"
 SHARD: Final = "shard"
@@ -38,7 +38,7 @@ WILDCARD: Final = Need("nobody", "ringleader.dev", "controllerrings")
 
 
 def needs(
-    role: str, ring: FullRing, resources: Iterable[Resource], *, is_guarded: bool = False
+    role: str, ring: FullRing, resources: Iterable[ApiResource], *, is_guarded: bool = False
 ) -> Iterator[Need]:
     """What an account needs in *role* for *ring*, whose objects are of *resources*, and whose labels may be guarded."""
     where = ring.spec.lease_namespace

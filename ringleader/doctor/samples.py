@@ -1,7 +1,7 @@
 """Whether replicas observe their own objects: a few whole objects of each, twice.
 
 The only place where more than metadata is read: `status.observedGeneration` stands nowhere else. At most `LOOKED_AT`
-objects of each shard. Called by `gathering`.
+objects of each shard.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kubeio.observed import observed
 from ringleader.doctor.seen import Behind, named
-from ringleader.inspect.cluster.observed import observed
 
 if TYPE_CHECKING:
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from ringleader.doctor.reader import Reader
     from ringleader.doctor.seen import RingSeen, Tally
 
@@ -74,7 +74,7 @@ def _spread_told(reader: Reader) -> None:
             found.is_told = is_told
 
 
-async def _page(reader: Reader, resource: Resource, selector: str) -> _Page:
+async def _page(reader: Reader, resource: ApiResource, selector: str) -> _Page:
     return await reader.client.list_as(
         resource, type=_Page, label_selector=selector, limit=LOOKED_AT, timeout_s=reader.timeout_s
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kubeio.models import Lease, Meta
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.inspect.cluster.rings import Life, Ring, RingFields, lives, ring_weights
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Trouble(StrEnum):
 class Sample:
     """One object in trouble, as it was seen first."""
 
-    resource: Resource
+    resource: ApiResource
     meta: Meta
     owner: str
     trouble: Trouble
@@ -125,7 +125,7 @@ class Hand:
 class Tally:
     """Objects of one resource of one ring, counted page by page."""
 
-    resource: Resource
+    resource: ApiResource
     is_main: bool
     controllers: frozenset[tuple[str, str]] = frozenset()
     """Group and kind of what may control these objects; empty for mains."""
@@ -145,7 +145,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Shard:
+class SeenShard:
     """A Lease of a ring as it was seen first, and *now*, in the second look; one that is new is the same twice."""
 
     first: Lease
@@ -161,7 +161,7 @@ class Shard:
 class Behind:
     """Of *looked_at* objects of a shard, those whose status is behind their spec in both looks."""
 
-    resource: Resource
+    resource: ApiResource
     looked_at: int
     behind: list[str]
     is_told: bool
@@ -177,7 +177,7 @@ class RingSeen:
     """When the first look at the Leases began, by the server's clock; *second_at*: when the second one ended."""
     second_at: datetime
     selector: LabelSelector | None = None
-    shards: dict[str, Shard] = field(default_factory=dict)
+    shards: dict[str, SeenShard] = field(default_factory=dict)
     strays: list[Lease] = field(default_factory=list)
     """Leases that name this ring in another namespace than the ring's."""
     strangers: dict[str, Lease] = field(default_factory=dict)
@@ -216,18 +216,18 @@ class RingSeen:
         mains = self.mains_of(tally)
         return mains[0] if mains and not any(ring_weights(self.ring, found, main) for main in mains) else ""
 
-    def held(self) -> list[Shard]:
+    def held(self) -> list[SeenShard]:
         """The shards whose Leases are held by their own names, by name."""
         return [shard for name, shard in sorted(self.shards.items()) if is_held(shard.now)]
 
-    def is_silent(self, shard: Shard) -> bool:
+    def is_silent(self, shard: SeenShard) -> bool:
         """Whether a held Lease has not been renewed for more than its duration, by the server's clock."""
         if shard.is_renewing:
             return False
         renewed = instant(shard.now.spec.renew_time)
         return renewed is None or (self.second_at - renewed).total_seconds() > duration_s(shard.now)
 
-    def working(self) -> list[Shard]:
+    def working(self) -> list[SeenShard]:
         return [shard for shard in self.held() if not self.is_silent(shard)]
 
     def objects_of(self, shard: str) -> int:
@@ -277,7 +277,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class UnfitReport:
     """An object that a replica could not decode as its controller's model, and the report of it."""
 
     named: str
@@ -298,7 +298,7 @@ class Seen:
     version: str = ""
     local_skew_s: float = 0.0
     """This machine's clock minus the server's."""
-    elections: list[Shard] = field(default_factory=list)
+    elections: list[SeenShard] = field(default_factory=list)
     """The sharders' election Leases."""
     crd: dict[str, Any] | None = None
     wanted_crd: dict[str, Any] = field(default_factory=dict)
@@ -307,7 +307,7 @@ class Seen:
     accounts: dict[str, list[str]] = field(default_factory=dict)
     """`sharder` and `shard`: the accounts that were asked about."""
     hooks: list[Hook] = field(default_factory=list)
-    unfit: list[Unfit] = field(default_factory=list)
+    unfit: list[UnfitReport] = field(default_factory=list)
     flow_schemas: list[dict[str, Any]] | None = None
     """None: the server does not serve them."""
     policies: dict[str, dict[str, Any]] | None = None
@@ -321,7 +321,7 @@ class Seen:
     """Field managers that the user vouches for."""
 
 
-def named(resource: Resource, meta: Meta) -> str:
+def named(resource: ApiResource, meta: Meta) -> str:
     """*meta*'s object in the words that `ringleader where` takes: `website/blog -n sites`."""
     tail = f" -n {meta.namespace}" if meta.namespace else ""
     return f"{resource.kind.lower()}/{meta.name}{tail}"

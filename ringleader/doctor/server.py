@@ -1,4 +1,4 @@
-"""Checks of the server: its version, and the features that cost or save much. Pure. Called by `rounds`."""
+"""Checks of the server: its version, and the features that cost or save much. Pure."""
 
 from __future__ import annotations
 

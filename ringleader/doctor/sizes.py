@@ -1,6 +1,6 @@
 """Checks of sizes that will hurt: objects for each replica, what a death relabels against what watches can hold. Pure.
 
-Owns the limits, each with its reason. Called by `rounds`.
+Owns the limits, each with its reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads what stands around the rings: server, definition, FlowSchemas, policies, accounts and their rights.
 
 Rights are asked by SubjectAccessReview, and by SelfSubjectAccessReview for the account `self`: both create nothing.
-Webhooks are `hooks`'s. Called by `command`.
+Webhooks are `hooks`'s.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from kubeio.errors import InputError, NotFound
-from kubeio.resource import CRDS, Resource
+from kubeio.resource import CRDS, ApiResource
 from ringleader.assets import ring_crd
 from ringleader.doctor.guard import labels_policy
 from ringleader.doctor.reader import Reader
@@ -24,26 +24,28 @@ from ringleader.doctor.server import FEATURES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FLOW_SCHEMAS: Final = Resource(
+FLOW_SCHEMAS: Final = ApiResource(
     "flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False
 )
-POLICIES: Final = Resource(
+POLICIES: Final = ApiResource(
     "admissionregistration.k8s.io",
     "v1",
     "validatingadmissionpolicies",
     "ValidatingAdmissionPolicy",
     namespaced=False,
 )
-POLICY_BINDINGS: Final = Resource(
+POLICY_BINDINGS: Final = ApiResource(
     "admissionregistration.k8s.io",
     "v1",
     "validatingadmissionpolicybindings",
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
-STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
+DEPLOYMENTS: Final = ApiResource("apps", "v1", "deployments", "Deployment")
+STATEFUL_SETS: Final = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
 SELF: Final = "self"
+_NOBODY: Final = "ringleader-doctor:nobody"
+"""An account to which nobody has given a right."""
 _PART: Final = "app.kubernetes.io/part-of=ringleader"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 _FEATURE: Final = re.compile(rb'kubernetes_feature_enabled\{name="(\w+)"[^}]*\} ([01])')
@@ -128,7 +130,7 @@ async def _crd(reader: Reader, name: str) -> dict[str, Any] | None:
         return None
 
 
-async def _served(reader: Reader, resource: Resource) -> list[dict[str, Any]] | None:
+async def _served(reader: Reader, resource: ApiResource) -> list[dict[str, Any]] | None:
     """Every object of *resource*; None if the server has no such resource."""
     pages = reader.client.pages(resource, timeout_s=reader.timeout_s)
     try:
@@ -178,7 +180,7 @@ async def find_accounts(reader: Reader, given: Mapping[str, Sequence[str]]) -> N
             )
 
 
-async def _accounts(reader: Reader, resource: Resource, selector: str) -> list[str]:
+async def _accounts(reader: Reader, resource: ApiResource, selector: str) -> list[str]:
     pages = reader.client.pages(resource, label_selector=selector, timeout_s=reader.timeout_s)
     found = []
     try:
@@ -216,11 +218,22 @@ async def read_rights(reader: Reader) -> None:
         if "rights" not in seen.gaps and await reader.attempt("rights", _may(reader, who[1], WILDCARD)):
             seen.wildcards.append(who)
 
+    if any(account != SELF for _, account, _ in wanted):
+        await _refuse_to_judge_without_authorization(reader)
     await reader.each(wanted.items(), ask)
     if seen.policies:
         await reader.each([(role, a) for role, found in seen.accounts.items() for a in found], ask_wildcard)
     order = {key: index for index, key in enumerate(wanted)}
     seen.rights.sort(key=lambda right: order[right.role, right.account, _need(right)])
+
+
+async def _refuse_to_judge_without_authorization(reader: Reader) -> None:
+    """Leave the rights unchecked on a server that allows everybody everything."""
+    if await reader.attempt("rights", _may(reader, _NOBODY, WILDCARD)):
+        reader.seen.gaps["rights"] = Gap(
+            "this API server lets every account do everything",
+            "ask a server that enforces RBAC: what it grants there says nothing about here",
+        )
 
 
 def _fields(need: Need) -> tuple[str, str, str, str, str, str]:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from kubeio.errors import Forbidden, NotFound
 from ringleader.doctor.checks import Check, Told, error
-from ringleader.doctor.seen import Item, Unfit, instant, named
+from ringleader.doctor.seen import Item, UnfitReport, instant, named
 from ringleader.inspect.cluster.happenings import is_ours, read_happenings
 from ringleader.output import age
 
 if TYPE_CHECKING:
     from ringleader.doctor.reader import Reader
     from ringleader.doctor.seen import RingSeen, Seen, Tally, WrittenMeta
-    from ringleader.inspect.cluster.happenings import Happening
+    from ringleader.inspect.cluster.happenings import ClusterEvent
 
 REASON: Final = "Unfit"
 MOST: Final = 200
@@ -31,7 +31,7 @@ async def read_unfit(reader: Reader) -> None:
     if not reader.seen.rings:
         return
 
-    def wanted(seen: Happening) -> bool:
+    def wanted(seen: ClusterEvent) -> bool:
         return seen.reason == REASON and is_ours(seen)
 
     found = read_happenings(
@@ -44,7 +44,7 @@ async def read_unfit(reader: Reader) -> None:
     reader.seen.unfit = [each for each in told if each is not None]
 
 
-async def _unfit(reader: Reader, report: Happening) -> Unfit | None:
+async def _unfit(reader: Reader, report: ClusterEvent) -> UnfitReport | None:
     """The object that *report* is about, if it is as it was then, and some ring's."""
     for ring, tally in _places(reader, report):
         try:
@@ -62,11 +62,11 @@ async def _unfit(reader: Reader, report: Happening) -> Unfit | None:
         if meta.uid != report.uid or ring.ring.keys.shard not in meta.labels or _is_newer(meta, report):
             continue
         shown = named(tally.resource, meta)
-        return Unfit(shown, ring.name, report.note, report.reporter, instant(report.last_seen))
+        return UnfitReport(shown, ring.name, report.note, report.reporter, instant(report.last_seen))
     return None
 
 
-def _places(reader: Reader, report: Happening) -> list[tuple[RingSeen, Tally]]:
+def _places(reader: Reader, report: ClusterEvent) -> list[tuple[RingSeen, Tally]]:
     return [
         (ring, tally)
         for ring in reader.seen.rings
@@ -75,7 +75,7 @@ def _places(reader: Reader, report: Happening) -> list[tuple[RingSeen, Tally]]:
     ]
 
 
-def _is_newer(meta: WrittenMeta, report: Happening) -> bool:
+def _is_newer(meta: WrittenMeta, report: ClusterEvent) -> bool:
     """Whether managedFields tell of a change of the object after *report*."""
     reported_at = instant(report.last_seen)
     changes = [entry.at for entry in meta.managed_fields if entry.at is not None]

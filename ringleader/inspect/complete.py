@@ -1,7 +1,6 @@
 """Names for shell completion, asked of the cluster: rings, members, kinds and objects.
 
-A completion that fails says nothing: every error ends in no suggestions, within `WITHIN_S`. Called by typer, in a
-process of its own for each TAB: kinds and rings are asked for, and of objects one page.
+A completion that fails says nothing: every error ends in no suggestions, within `WITHIN_S`.
 """
 
 from __future__ import annotations
@@ -83,10 +82,10 @@ def _suggested(context: typer.Context, ask: Ask, incomplete: str) -> list[str]:
 def _asked(flags: dict[str, Any], ask: Ask) -> list[str]:
     import asyncio
 
-    from ringleader.options import Connection, connected
+    from ringleader.options import ConnectionOptions, connected
 
     async def within(client: Client, cluster: Cluster) -> list[str]:
         async with asyncio.timeout(WITHIN_S):
             return await ask(client, cluster)
 
-    return connected(Connection(flags.get("kubeconfig"), flags.get("context"), WITHIN_S), within)
+    return connected(ConnectionOptions(flags.get("kubeconfig"), flags.get("context"), WITHIN_S), within)

@@ -15,8 +15,8 @@ from kubeio.clock import SystemClock
 from kubeio.decoding import decode_pruned
 from ringleader.inspect.cluster.dates import HasDatedMeta, seconds_since
 from ringleader.inspect.cluster.reading import named_ring, read_ahead, read_lives, read_rings
-from ringleader.inspect.cluster.terms import Terms, read_terms
-from ringleader.options import Connection, connected
+from ringleader.inspect.cluster.terms import RingDocument, read_terms
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ RELEASE = "(release)"
 _decode = msgspec.json.Decoder(HasDatedMeta).decode
 
 
-class Handoff(msgspec.Struct, rename="camel"):
+class HandoffRow(msgspec.Struct, rename="camel"):
     """One object that its owner is asked to pass on; *to* is empty if it is to be given up."""
 
     ring: str
@@ -41,10 +41,10 @@ class Handoff(msgspec.Struct, rename="camel"):
     note: str
 
 
-def run_drains(where: Connection, *, ring: str | None, most: int, form: Form | None) -> int:
+def run_drains(where: ConnectionOptions, *, ring: str | None, most: int, form: Form | None) -> int:
     """The command."""
 
-    async def read(client: Client, _: object) -> list[Handoff]:
+    async def read(client: Client, _: object) -> list[HandoffRow]:
         from kubeio.rest.discovery import Discovery
 
         rings = await read_rings(client, timeout_s=where.timeout_s)
@@ -71,13 +71,13 @@ def run_drains(where: Connection, *, ring: str | None, most: int, form: Form | N
 
 async def read_handoffs(
     client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float
-) -> list[Handoff]:
+) -> list[HandoffRow]:
     """What of *ring* is in flight now. Raises KubeError."""
     from ringleader.inspect.cluster.keys import ring_kinds
 
     terms = await read_terms(client, ring.name, timeout_s=timeout_s)
     judge = _Judge(ring, await read_lives(client, ring), terms, now=SystemClock().wall())
-    found: list[Handoff] = []
+    found: list[HandoffRow] = []
     for resource in (await ring_kinds(discovery, ring)).resources:
         pages = read_ahead(client, resource, label_selector=ring.keys.drain, timeout_s=timeout_s)
         async for page in pages:
@@ -88,7 +88,7 @@ async def read_handoffs(
 class _Judge:
     """What is to be said of handoffs of *ring* as its Leases and its status show it."""
 
-    def __init__(self, ring: Ring, lives: Sequence[Life], terms: Terms, *, now: datetime) -> None:
+    def __init__(self, ring: Ring, lives: Sequence[Life], terms: RingDocument, *, now: datetime) -> None:
         self._ring = ring
         self._live = {life.shard for life in lives if life.is_live}
         self._limit_s = terms.spec.drain_timeout_s if terms.spec is not None else 60.0
@@ -96,7 +96,7 @@ class _Judge:
         self._stuck = str(stuck.get("message")) if stuck.get("status") == "True" else ""
         self._now = now
 
-    def handoff(self, resource: str, raw: bytes) -> Handoff:
+    def handoff(self, resource: str, raw: bytes) -> HandoffRow:
         """The handoff of the object of *resource* with metadata *raw*."""
         meta, keys = decode_pruned(_decode, raw).metadata, self._ring.keys
         owner, to = meta.labels.get(keys.shard, ""), meta.labels.get(keys.drain, "")
@@ -109,10 +109,10 @@ class _Judge:
             notes.append("late")
         if to and to not in self._live:
             notes.append("target is dead")
-        return Handoff(self._ring.name, f"{resource}/{meta.key}", owner, to, since_s, ", ".join(notes))
+        return HandoffRow(self._ring.name, f"{resource}/{meta.key}", owner, to, since_s, ", ".join(notes))
 
 
-def _print(found: Sequence[Handoff], most: int, form: Form | None) -> None:
+def _print(found: Sequence[HandoffRow], most: int, form: Form | None) -> None:
     if not found:
         print_line("nothing is in flight")
         return

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubeio.clock import SystemClock
 from ringleader.inspect.cluster.dates import seconds_since
-from ringleader.inspect.cluster.happenings import Happening, is_ours, read_happenings
+from ringleader.inspect.cluster.happenings import ClusterEvent, is_ours, read_happenings
 from ringleader.inspect.cluster.reading import named_ring, read_rings
 from ringleader.inspect.where.one import parse_target, resolve_kind
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ class Choice(NamedTuple):
 
 
 class _Question(NamedTuple):
-    wanted: Callable[[Happening], bool]
+    wanted: Callable[[ClusterEvent], bool]
     namespace: str
     about: str
 
 
-def run_events(where: Connection, choice: Choice, *, is_watching: bool, form: Form | None) -> int:
+def run_events(where: ConnectionOptions, choice: Choice, *, is_watching: bool, form: Form | None) -> int:
     """The command; with *is_watching* until Ctrl-C."""
 
-    async def read(client: Client, cluster: Cluster) -> list[Happening]:
+    async def read(client: Client, cluster: Cluster) -> list[ClusterEvent]:
         return await _read(client, await _question(client, cluster, choice, where), choice, where)
 
     async def watch(client: Client, cluster: Cluster) -> None:
@@ -79,7 +79,7 @@ def run_events(where: Connection, choice: Choice, *, is_watching: bool, form: Fo
     return 0
 
 
-async def _question(client: Client, cluster: Cluster, choice: Choice, where: Connection) -> _Question:
+async def _question(client: Client, cluster: Cluster, choice: Choice, where: ConnectionOptions) -> _Question:
     """What to ask for. Raises InputError for a ring or a kind that there is not."""
     rings = await read_rings(client, timeout_s=where.timeout_s)
     if choice.target is not None:
@@ -101,11 +101,13 @@ async def _question(client: Client, cluster: Cluster, choice: Choice, where: Con
     return _Question(lambda seen: is_ours(seen) and _fits(seen, choice), choice.namespace or "", "")
 
 
-def _fits(seen: Happening, choice: Choice) -> bool:
+def _fits(seen: ClusterEvent, choice: Choice) -> bool:
     return choice.type is None or seen.type.lower() == choice.type.lower()
 
 
-async def _read(client: Client, question: _Question, choice: Choice, where: Connection) -> list[Happening]:
+async def _read(
+    client: Client, question: _Question, choice: Choice, where: ConnectionOptions
+) -> list[ClusterEvent]:
     newest = await read_happenings(
         client,
         wanted=question.wanted,
@@ -117,7 +119,7 @@ async def _read(client: Client, question: _Question, choice: Choice, where: Conn
     return newest[::-1]
 
 
-def _print(found: Sequence[Happening], form: Form | None) -> None:
+def _print(found: Sequence[ClusterEvent], form: Form | None) -> None:
     match form:
         case Form.JSON | Form.YAML:
             print_document({"events": list(found)}, form=form)
@@ -130,7 +132,7 @@ def _print(found: Sequence[Happening], form: Form | None) -> None:
             print_table(_table(found), form=form)
 
 
-def _table(found: Sequence[Happening]) -> Table:
+def _table(found: Sequence[ClusterEvent]) -> Table:
     now = SystemClock().wall()
     rows = [
         [
@@ -147,11 +149,11 @@ def _table(found: Sequence[Happening]) -> Table:
     return Table(("LAST SEEN", "TYPE", "REASON", "OBJECT", "BY", "COUNT", "NOTE"), rows, wide=("BY", "COUNT"))
 
 
-def _line(seen: Happening) -> str:
+def _line(seen: ClusterEvent) -> str:
     times = f" x{seen.count}" if seen.count > 1 else ""
     return f"{seen.last_seen} {seen.type} {seen.reason}{times} {_about(seen)}: {' '.join(seen.note.split())}"
 
 
-def _about(seen: Happening) -> str:
+def _about(seen: ClusterEvent) -> str:
     place = f"{seen.namespace}/" if seen.namespace else ""
     return f"{seen.kind.lower()}/{place}{seen.name}"

@@ -15,7 +15,7 @@ from kubeio.errors import ApiError, KubeError, Unreachable
 from ringleader.inspect.cluster.owner_page import Door, at_url, in_pod
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.scrape import Load, Scrape, load, read_metrics
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _Replica(NamedTuple):
     door: Door
 
 
-def run_top(where: Connection, asked: Asked, *, form: Form | None) -> int:
+def run_top(where: ConnectionOptions, asked: Asked, *, form: Form | None) -> int:
     """The command; 1 if no replica could be asked."""
     if asked.endpoints:
         loads = asyncio.run(_by_url(asked, timeout_s=min(where.timeout_s, _PATIENCE_S)))

@@ -20,9 +20,9 @@ import typer
 from kubeio.errors import Conflict, InputError, Invalid, KubeError, NotFound
 from kubeio.models import HasMeta, Meta
 from kubeio.program.failures import FAILED
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.migrate.kopf_marks import FINALIZERS, Marks, marks_of, patch_of
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import print_line
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ class Ending(Enum):
 class Found:
     """The objects with kopf's marks, as they were listed."""
 
-    resource: Resource
+    resource: ApiResource
     total: int = 0
     marked: list[Meta] = field(default_factory=list)
     deleting: list[Meta] = field(default_factory=list)
 
 
-def run_kopf(where: Connection, order: Order, *, is_dry: bool, is_sure: bool) -> int:
+def run_kopf(where: ConnectionOptions, order: Order, *, is_dry: bool, is_sure: bool) -> int:
     """The command. Exit code 1: some objects still carry kopf's marks. Raises: InputError, FailedAt."""
 
     async def work(client: Client, cluster: Cluster) -> int:
@@ -114,7 +114,7 @@ async def find(client: Client, order: Order, *, timeout_s: float) -> Found:
 
 
 async def _metas(
-    client: Client, resource: Resource, namespace: str, *, timeout_s: float
+    client: Client, resource: ApiResource, namespace: str, *, timeout_s: float
 ) -> AsyncIterator[Meta]:
     async for page in client.pages(resource, namespace=namespace, metadata_only=True, timeout_s=timeout_s):
         for one in page.objects:
@@ -181,7 +181,9 @@ async def change_all(client: Client, order: Order, found: Found, *, timeout_s: f
     return endings
 
 
-async def change(client: Client, order: Order, resource: Resource, meta: Meta, *, timeout_s: float) -> Ending:
+async def change(
+    client: Client, order: Order, resource: ApiResource, meta: Meta, *, timeout_s: float
+) -> Ending:
     """Take kopf's marks off one object, in the version that *meta* shows or a newer one. Raises: KubeError."""
     for _ in range(_ATTEMPTS):
         marks = order.marks(meta)
@@ -214,7 +216,7 @@ async def change(client: Client, order: Order, resource: Resource, meta: Meta, *
     return Ending.BUSY
 
 
-async def _read(client: Client, resource: Resource, meta: Meta, *, timeout_s: float) -> Meta | None:
+async def _read(client: Client, resource: ApiResource, meta: Meta, *, timeout_s: float) -> Meta | None:
     try:
         found = await client.get(
             resource,

@@ -1,8 +1,7 @@
 """What kopf leaves on objects, and the patch that takes it off. Pure.
 
 kopf (1.45) keeps on an object: a finalizer; annotations with the last handled configuration, the progress of handlers
-and a value that it touches; and, if its prefix is not its own, an annotation that marks the prefix. Called by
-`ringleader.migrate.kopf`.
+and a value that it touches; and, if its prefix is not its own, an annotation that marks the prefix.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The names of a new project, from what a person wrote: one name gives all others. Pure.
 
-Owns which names can be used, and the message for those that cannot. Called by `ringleader.scaffold.command`.
+Owns which names can be used, and the message for those that cannot.
 """
 
 from __future__ import annotations

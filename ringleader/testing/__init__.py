@@ -3,7 +3,7 @@
 `ringleader.testing.plugin` holds the pytest fixtures; `open_fleet` is the same without pytest.
 """
 
-from kubeio.program.installation import check_packages
+from kubeio.program.import_check import check_packages
 
 check_packages()  # a foreign `ring` would fail further down, with words that help nobody
 

@@ -18,7 +18,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 
 Doc = dict[str, Any]
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -84,10 +84,10 @@ class IndependentClient:
             doc: Doc = msgspec.json.decode(raw)
             return doc
 
-    async def create(self, resource: Resource, obj: Doc, *, namespace: str = "") -> Doc:
+    async def create(self, resource: ApiResource, obj: Doc, *, namespace: str = "") -> Doc:
         return await self.request("POST", resource.path(namespace=namespace), body=obj)
 
-    async def create_if_absent(self, resource: Resource, obj: Doc, *, namespace: str = "") -> None:
+    async def create_if_absent(self, resource: ApiResource, obj: Doc, *, namespace: str = "") -> None:
         """Create *obj*; one of that name that exists already is left as it is."""
         try:
             await self.create(resource, obj, namespace=namespace)
@@ -95,19 +95,19 @@ class IndependentClient:
             if error.status != 409:
                 raise
 
-    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Doc:
+    async def get(self, resource: ApiResource, name: str, *, namespace: str = "") -> Doc:
         return await self.request("GET", resource.path(namespace=namespace, name=name))
 
-    async def merge(self, resource: Resource, name: str, patch: Doc, *, namespace: str = "") -> Doc:
+    async def merge(self, resource: ApiResource, name: str, patch: Doc, *, namespace: str = "") -> Doc:
         """Merge *patch* into the object without any condition, as a person with kubectl does."""
         path = resource.path(namespace=namespace, name=name)
         return await self.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
 
-    async def delete(self, resource: Resource, name: str, *, namespace: str = "") -> None:
+    async def delete(self, resource: ApiResource, name: str, *, namespace: str = "") -> None:
         await self.request("DELETE", resource.path(namespace=namespace, name=name))
 
     async def list_all(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", metadata_only: bool = False
+        self, resource: ApiResource, *, namespace: str = "", selector: str = "", metadata_only: bool = False
     ) -> list[Doc]:
         """Every object, in one consistent read by pages."""
         accept = METADATA_LIST if metadata_only else "application/json"

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from kubeio.labels import RingKeys
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.assets import website_controller, website_crd
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 SHARD_MODULE = "shard_controller"
 WAIT_MS = "WEBSITE_WAIT_MS"
 """Environment of the example's controller: how long each reconcile waits, `20` or `0-200`."""
@@ -38,8 +38,8 @@ class FleetSpec:
     controller: str = field(default_factory=lambda: f"{website_controller()}:websites")
     """`path/to/file.py:name`; the example's unless another is given."""
     ring: str = "websites"
-    resource: Resource = WEBSITES
-    controlled: tuple[Resource, ...] = (CONFIGMAPS,)
+    resource: ApiResource = WEBSITES
+    controlled: tuple[ApiResource, ...] = (CONFIGMAPS,)
     definitions: tuple[Path, ...] = field(default_factory=lambda: (website_crd(),))
     """Files with the CustomResourceDefinitions that the controller needs."""
     namespace: str = "sites"

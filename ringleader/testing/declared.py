@@ -1,6 +1,6 @@
 """From a controller, as its module declares it, to what a fleet of it is made of: file, resources, definitions.
 
-Owns the search for them; reads files and asks the control plane which resources it serves. Used by `fleet`.
+Owns the search for them; reads files and asks the control plane which resources it serves.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 import yaml
 
 from kubeio.errors import InputError
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.testing.client import IndependentClient, RequestFailedError
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.ground import install_definitions
-from shard_controller.api import Controller
+from shard_controller.api.controller import Controller
 
 _FOLDERS = (".", "manifests", "config/crd", "../manifests")
 """Where the definitions of a controller's kinds may be, seen from its file."""
@@ -81,7 +81,7 @@ def _defines(file: Path) -> bool:
     )
 
 
-async def find_resource(client: IndependentClient, text: str) -> Resource:
+async def find_resource(client: IndependentClient, text: str) -> ApiResource:
     """The resource that people write as *text* (`websites.example.com/v1`), once it is served. Raises: InputError."""
     name, _, version = text.partition("/")
     plural, _, group = name.partition(".")
@@ -91,7 +91,7 @@ async def find_resource(client: IndependentClient, text: str) -> Resource:
             while True:
                 for served in await _served(client, path):
                     if served["name"] == plural:
-                        return Resource(
+                        return ApiResource(
                             group, version, plural, served["kind"], namespaced=bool(served["namespaced"])
                         )
                 await asyncio.sleep(0.1)

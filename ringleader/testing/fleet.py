@@ -1,7 +1,7 @@
 """A fleet: sharders and replicas of one controller as real processes on a control plane, with both witnesses.
 
-Owns the processes, their links and what was seen of them; breaks them on purpose. The control plane is given
-and not owned. Used by the fleet tests, by the demo and by users' own tests through `ringleader.testing.plugin`.
+Owns the processes, their links and what was seen of them; breaks them on purpose. The control plane is given and not
+owned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from devcluster.link import Link
 from devcluster.plane import ControlPlane
 from devcluster.real.real_plane import ADMINS
 from kubeio.clock import Clock, SystemClock
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.testing.client import Doc, IndependentClient
 from ringleader.testing.commands import FleetSpec, Mode, shard_command, sharder_command
 from ringleader.testing.declared import find_resource, spec_of
@@ -29,8 +29,8 @@ from ringleader.testing.objects import Ref
 from ringleader.testing.onlooker import Onlooker
 from ringleader.testing.process import Process
 from ringleader.testing.replica import Replica
-from shard_controller.api import Controller
-from shard_controller.declared import Resource as Declared
+from shard_controller.api.controller import Controller
+from shard_controller.declare.resource import Resource as Declared
 
 _TWIN = "-twin"
 _ADMINISTRATORS = (ADMINS,)
@@ -55,7 +55,7 @@ class Fleet(Onlooker):
         self._links = links
         self._tasks = tasks
         self._running: list[asyncio.Task[None]] = []
-        self._found: dict[str, Resource] = {}
+        self._found: dict[str, ApiResource] = {}
 
     # -- start and end --------------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class Fleet(Onlooker):
 
     # -- shorthands for tests -------------------------------------------------------------------------------
 
-    async def create(self, resource: Declared[Any] | Resource, name: str, body: Doc | None = None) -> Ref:
+    async def create(self, resource: Declared[Any] | ApiResource, name: str, body: Doc | None = None) -> Ref:
         """Create an object of *resource* in the fleet's namespace; *body* holds what stands beside its metadata."""
         return await self.objects.create(name, body, resource=await self._resource(resource))
 
@@ -258,14 +258,14 @@ class Fleet(Onlooker):
         """Merge *change* into an object, as a person with kubectl does."""
         return await self.objects.update(ref, change)
 
-    async def get(self, resource: Declared[Any] | Resource, name: str) -> Doc:
+    async def get(self, resource: Declared[Any] | ApiResource, name: str) -> Doc:
         """The object *name* of *resource*, from the fleet's namespace."""
         found = await self._resource(resource)
         namespace = self.spec.namespace if found.namespaced else ""
         return await self.client.get(found, name, namespace=namespace)
 
-    async def _resource(self, resource: Declared[Any] | Resource) -> Resource:
-        if isinstance(resource, Resource):
+    async def _resource(self, resource: Declared[Any] | ApiResource) -> ApiResource:
+        if isinstance(resource, ApiResource):
             return resource
         if resource.text not in self._found:
             self._found[resource.text] = await find_resource(self.client, resource.text)

@@ -1,7 +1,4 @@
-"""What a fleet needs on a control plane before its first process starts: kinds, namespaces, its ring.
-
-Called by `open_fleet`, with an administrator's client.
-"""
+"""What a fleet needs on a control plane before its first process starts: kinds, namespaces, its ring."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, ApiResource
 from ringleader.assets import ring_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from ringleader.testing.commands import FleetSpec
@@ -50,7 +47,7 @@ async def prepare_ring(client: IndependentClient, *, spec: FleetSpec) -> None:
     await client.create_if_absent(CONTROLLER_RINGS, spec.manifest())
 
 
-async def _wait_served(client: IndependentClient, resource: Resource) -> None:
+async def _wait_served(client: IndependentClient, resource: ApiResource) -> None:
     while True:
         try:
             await client.list_all(resource, metadata_only=True)

@@ -1,7 +1,7 @@
 """An async context that is entered and left by one task of its own, whoever asks for it.
 
-pytest runs the two halves of an async fixture in different tasks; task groups and timeouts inside a context do
-not allow that. Used by the fixtures of `plugin`.
+pytest runs the two halves of an async fixture in different tasks; task groups and timeouts inside a context do not
+allow that.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from kubeio.clock import Clock
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.testing.attendance import Demand
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from ringleader.testing.commands import CONFIGMAPS, WEBSITES
@@ -24,7 +24,7 @@ from ringleader.testing.commands import CONFIGMAPS, WEBSITES
 class Ref:
     """One object: where it is and which one it is."""
 
-    resource: Resource
+    resource: ApiResource
     namespace: str
     name: str
     uid: str
@@ -37,7 +37,7 @@ class Objects:
     """The fleet's objects in one namespace. Every change that asks for a reconcile is kept in `demands`."""
 
     def __init__(
-        self, client: IndependentClient, *, namespace: str, clock: Clock, resource: Resource = WEBSITES
+        self, client: IndependentClient, *, namespace: str, clock: Clock, resource: ApiResource = WEBSITES
     ) -> None:
         self.client = client
         self.namespace = namespace
@@ -49,7 +49,7 @@ class Objects:
         self._clock = clock
         self._version = 0
 
-    async def create(self, name: str, body: Doc | None = None, *, resource: Resource | None = None) -> Ref:
+    async def create(self, name: str, body: Doc | None = None, *, resource: ApiResource | None = None) -> Ref:
         """Create one object; *body* holds what stands beside its metadata. Those of other resources are only made."""
         resource = resource or self.resource
         namespace = self.namespace if resource.namespaced else ""
@@ -107,11 +107,11 @@ class Objects:
             except (RequestFailedError, aiohttp.ClientError, TimeoutError):
                 self.failed_updates += 1
 
-    async def get(self, ref: Ref, *, resource: Resource | None = None) -> Doc:
+    async def get(self, ref: Ref, *, resource: ApiResource | None = None) -> Doc:
         """The object, or the object of *resource* with its name."""
         return await self.client.get(resource or ref.resource, ref.name, namespace=ref.namespace)
 
-    async def labels(self, *, resource: Resource | None = None) -> dict[str, dict[str, str]]:
+    async def labels(self, *, resource: ApiResource | None = None) -> dict[str, dict[str, str]]:
         """The labels of every object, by its name."""
         items = await self.client.list_all(
             resource or self.resource, namespace=self.namespace, metadata_only=True

@@ -17,7 +17,7 @@ import aiohttp
 
 from devcluster.plane import ControlPlane
 from kubeio.clock import Clock
-from kubeio.resource import CONTROLLER_RINGS, LEASES, Resource
+from kubeio.resource import CONTROLLER_RINGS, LEASES, ApiResource
 from ring import HashRing, object_key
 from ringleader.testing.attendance import Span
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
@@ -93,7 +93,7 @@ class Onlooker:
         found = {self.life(name): name for name, place in self.members.items() if not place.is_frozen}
         return {shard: name for shard, name in found.items() if shard is not None}
 
-    async def owners(self, *, resource: Resource | None = None) -> dict[str, str]:
+    async def owners(self, *, resource: ApiResource | None = None) -> dict[str, str]:
         """The shard that each object's label names, by the object's name; empty for an unowned one."""
         labels = await self.objects.labels(resource=resource)
         return {name: found.get(self.spec.keys.shard, "") for name, found in labels.items()}

@@ -1,6 +1,6 @@
 """One process of a fleet: started with its output in a file, tied to our life, and what its parent saw of it.
 
-Owns the times that witness 1 relies on: when it ended, and when it was stopped by a signal. Used by `Replica`.
+Owns the times that witness 1 relies on: when it ended, and when it was stopped by a signal.
 """
 
 from __future__ import annotations

@@ -2,5 +2,4 @@
 
 A mutating webhook that every sharder serves, and that the API server passes by when it does not answer in time. What
 it leaves alone is assigned the ordinary way, by the unowned watch. Why this is safe: docs/adr/0007.
-Called by `sharder.app` (the server) and `sharder.rings.work` (a desk for each ring).
 """

@@ -41,8 +41,11 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What a certificate says. *made_at* is when `Pair`s of ours are made, not where their validity begins."""
+class CertificateFacts:
+    """Names and dates of a certificate.
+
+    *made_at*: the instant at which a `Pair` of ours is made. Its validity begins earlier (`BACKDATED`).
+    """
 
     names: frozenset[str]
     made_at: datetime
@@ -93,10 +96,10 @@ def make_serving(authority: Pair, *, names: Collection[str], now: datetime, life
     return _pair(certificate, key)
 
 
-def read_certificate(pem: bytes) -> Facts:
-    """What *pem* says. Raises ValueError if it is no certificate."""
+def read_certificate(pem: bytes) -> CertificateFacts:
+    """Parse certificate *pem*. Raises ValueError if it is no certificate."""
     certificate = x509.load_pem_x509_certificate(pem)
-    return Facts(
+    return CertificateFacts(
         _names(certificate), certificate.not_valid_before_utc + BACKDATED, certificate.not_valid_after_utc
     )
 

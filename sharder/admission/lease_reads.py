@@ -1,7 +1,8 @@
-"""What has to be shown before a name is written, asked of the API server: one Lease at a time, and once for many.
+"""Evidence for admission: consistent reads of single Leases, each shared by many requests.
 
-A read answers only those who asked before it began (protocol, 6.3: evidence is begun after the object's version was
-known). So at most one read per Lease is under way, and one more waits for all who came meanwhile.
+A read answers only the requests that came before it began (protocol, 6.3: evidence is begun after the object's
+version was known). So at most one read per Lease is under way, and one more is queued for all requests that came
+meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the webhook counts; rings are those that have a desk, outcomes a closed set."""
+"""Metrics of the webhook. Label values: names of rings that have an admission handler, and a closed set of outcomes."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ KIND: Final = "AdmissionReview"
 
 
 class BadReview(SharderError):
-    """What came is no AdmissionReview of a version that is spoken here."""
+    """Request body that is no AdmissionReview of a supported version."""
 
 
-class Left(StrEnum):
-    """Why an object is left without a label; the unowned watch shows it to the sharder then."""
+class Skipped(StrEnum):
+    """Reason to leave an object without a label; the unowned watch shows it to the sharder then."""
 
     NOT_A_CREATE = "not a create"
     GENERATED_NAME = "name not known yet"
@@ -52,11 +52,11 @@ class Labelled:
     to: str
 
 
-Verdict = Labelled | Left
+Verdict = Labelled | Skipped
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AdmissionRequest:
     """One request. *resource* is `websites.example.com`; *meta* is None if the object's metadata cannot be read.
 
     *managed*: its managedFields; None if they are missing, too many, or may be dropped for the object's size.
@@ -117,8 +117,8 @@ _review = msgspec.json.Decoder(_Review)
 _encode = msgspec.json.Encoder().encode
 
 
-def read_review(body: bytes) -> Asked:
-    """What the API server asks. Raises BadReview."""
+def read_review(body: bytes) -> AdmissionRequest:
+    """Parse the API server's request. Raises BadReview."""
     try:
         review = decode_pruned(_review.decode, body)
     except UNREADABLE as error:
@@ -129,7 +129,9 @@ def read_review(body: bytes) -> Asked:
     kind = request.resource
     name = f"{kind.resource}.{kind.group}" if kind.group else kind.resource
     subresource = request.sub_resource
-    return Asked(request.uid, request.operation, name, subresource, _meta(request), _managed(request))
+    return AdmissionRequest(
+        request.uid, request.operation, name, subresource, _meta(request), _managed(request)
+    )
 
 
 def _meta(request: _Request) -> Meta | None:
@@ -151,7 +153,7 @@ def _managed(request: _Request) -> bytes | None:
     return b",".join(map(bytes, entries)) if is_told else None
 
 
-def write_answer(asked: Asked, verdict: Verdict, *, keys: RingKeys) -> bytes:
+def write_answer(asked: AdmissionRequest, verdict: Verdict, *, keys: RingKeys) -> bytes:
     """The review that answers *asked*."""
     response: dict[str, object] = {"uid": asked.uid, "allowed": True}
     if isinstance(verdict, Labelled) and asked.meta is not None:

@@ -25,7 +25,7 @@ class ServiceTarget:
 
     @property
     def host(self) -> str:
-        """What the certificate has to name."""
+        """DNS name that the certificate has to contain."""
         return f"{self.name}.{self.namespace}.svc"
 
     def client_config(self, path: str) -> dict[str, object]:
@@ -49,7 +49,7 @@ Target = ServiceTarget | UrlTarget
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetimes:
-    """How long things live. *spread_s*: until every API server and every sharder has seen a change for certain."""
+    """Lifetimes of certificates. *spread_s*: after it every API server and sharder has seen a change for certain."""
 
     authority_s: float = 365 * 86_400.0
     serving_s: float = 60 * 86_400.0
@@ -58,7 +58,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
-    """Where it listens, where the API server finds it, and the Secret with its keys."""
+    """Listen address, address for the API server (*target*), and the Secret with the webhook's keys."""
 
     host: str
     port: int
@@ -69,7 +69,7 @@ class WebhookSettings:
 
 
 def read_flags(*, bind: str, service: str, url: str, secret: str, namespace: str) -> WebhookSettings | None:
-    """What the flags say; None if the webhook is not asked for. Raises InputError."""
+    """Parse the webhook's flags; None if the webhook is not asked for. Raises InputError."""
     if not bind:
         _refuse_alone(service=service, url=url, secret=secret)
         return None

@@ -1,7 +1,7 @@
-"""The webhook as one sharder runs it: server, keys, and a desk for each ring that asks for it.
+"""The webhook of one sharder: server, certificates, and an admission handler for each ring that asks for one.
 
-Composed by `sharder.app`; leader and standbys serve alike, only the leader writes (keys here, configurations in
-`sharder.admission.publication`).
+Leader and standbys serve alike. Only the leader writes: the keys here, the configurations in
+`sharder.admission.webhook_controller`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kubeio.errors import KubeError
 from kubeio.leases.lease import Leases
 from kubeio.program.failures import failure
 from kubeio.program.https import PostServer
-from sharder.admission.desk import Desk
-from sharder.admission.front import DEADLINE_S, Front
-from sharder.admission.keeper import Keeper, server_context
+from sharder.admission.certificate_manager import CertificateManager, server_context
+from sharder.admission.dispatcher import DEADLINE_S, Dispatcher
+from sharder.admission.handler import AdmissionHandler
 from sharder.admission.lease_reads import LeaseReads
 from sharder.admission.settings import BIND_FLAG
-from sharder.planning.lineage import read_controller
+from sharder.planning.controllers import read_controller
 from sharder.ringspec.scope import EVERYWHERE
 from sharder.unowned.namespaces import Namespaces
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kubeio.rest.client import Client
     from sharder.admission.metrics import AdmissionMetrics
     from sharder.admission.settings import WebhookSettings
-    from sharder.membership.roster import Roster
+    from sharder.membership.controller import MembershipController
     from sharder.planning.keys import RingKinds
     from sharder.ringspec.spec import RingSpec
 
@@ -58,10 +58,10 @@ class Webhook:
         self._clock = clock
         self._rng = rng
         self._metrics = metrics
-        self._front = Front(metrics=metrics, clock=clock)
+        self._front = Dispatcher(metrics=metrics, clock=clock)
         tls = server_context()
         self._server = PostServer(settings.host, settings.port, self._front.answer, tls, flag=BIND_FLAG)
-        self.keeper: Final = Keeper(
+        self.keeper: Final = CertificateManager(
             client,
             namespace=settings.namespace,
             name=settings.secret,
@@ -100,27 +100,31 @@ class Webhook:
         """*ring* is gone, and with it what was counted."""
         self._metrics.forget(ring)
 
-    async def attend(self, spec: RingSpec, kinds: RingKinds, roster: Roster, *, releasing: bool) -> None:
+    async def serve(
+        self, spec: RingSpec, kinds: RingKinds, membership: MembershipController, *, releasing: bool
+    ) -> None:
         """Answer for one ring until cancelled. What stands in the way is told: the ring is worked all the same."""
         while True:
             try:
-                await self._attend(spec, kinds, roster, releasing=releasing)
+                await self._serve(spec, kinds, membership, releasing=releasing)
             except* KubeError as group:
                 told = [failure(error).message for error in group.exceptions if isinstance(error, KubeError)]
                 log.warning("ring cannot be answered for", ring=spec.name, error="; ".join(told))
             await asyncio.sleep(RETRY_S)
 
-    async def _attend(self, spec: RingSpec, kinds: RingKinds, roster: Roster, *, releasing: bool) -> None:
+    async def _serve(
+        self, spec: RingSpec, kinds: RingKinds, membership: MembershipController, *, releasing: bool
+    ) -> None:
         namespaces = Namespaces(
             self._client, spec, scope=EVERYWHERE, on_change=_nothing_to_do, clock=self._clock, rng=self._rng
         )
         former = spec.activation.namespace if spec.activation is not None else spec.lease_namespace
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(namespaces.run(), name=f"admission namespaces {spec.name}")
-            desk = Desk(
+            desk = AdmissionHandler(
                 spec=spec,
                 kinds=kinds,
-                roster=roster,
+                membership=membership,
                 namespaces=namespaces,
                 read_controller=partial(read_controller, self._client, kinds=kinds, keys=spec.keys),
                 proofs=LeaseReads(self._leases(spec.lease_namespace), tasks=tasks),
@@ -136,4 +140,4 @@ class Webhook:
 
 
 def _nothing_to_do() -> None:
-    """What was created unlabelled meanwhile is the unowned watch's."""
+    """Do nothing: objects that were created without a label meanwhile are the unowned watch's."""

@@ -157,7 +157,7 @@ class Activation:
 
 
 def holder_of(ring: str) -> str:
-    """Who holds the former Lease once *ring* is activated, whichever sharder acts."""
+    """Holder of the former Lease once *ring* is activated, whichever sharder acts."""
     return f"ringleader:{ring}"
 
 

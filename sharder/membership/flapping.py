@@ -1,8 +1,8 @@
-"""Members whose lives are short, one after the other: how long the next one waits for its place. Pure.
+"""Members whose shards are short-lived, one after the other: the wait of the next shard for its place. Pure.
 
-Owned by `sharder.membership.membership`. A process that crashes once is a crash, and its next life gets the place
-directly. One that crashes again and again would hold its share of the objects without working on them: each short
-life doubles the wait, as routers damp routes that flap. A life of ordinary length, or enough time, forgets it.
+Owned by `sharder.membership.membership`. After a single crash the member's next shard gets the place directly. A
+member that crashes again and again would hold its share of the objects without working on them: each short-lived shard
+doubles the wait, as routers damp routes that flap. A shard of ordinary lifetime, or enough time, resets it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Flapping:
             self._short[member] = (count + 1, at)
 
     def wait_s(self, member: str, *, settle_s: float) -> float:
-        """How old a life of *member* must be before it gets a place."""
+        """Age in seconds that a shard of *member* must reach before it gets a place."""
         count, _ = self._short.get(member, (0, 0.0))
         doublings = min(count - FREE, 30)
         return min(settle_s * 2.0**doublings, LONGEST_WAIT_S) if doublings > 0 else 0.0

@@ -1,11 +1,10 @@
-"""Who is on the ring, who is gone, and what has to be written to Leases: the protocol's section 4.
+"""Members on the ring, dead shards, and the writes that their Leases need: the protocol's section 4.
 
-A state machine without I/O. It is told what the API showed and when (on the sharder's own monotonic clock), and
-answers with intents and with views. The leader acts on the intents; standbys feed and read the same machine, so
-that a new leader knows what the old one knew. It never looks at a wall clock and never raises on what a Lease says.
-Called by `sharder.app` (feeding), `sharder.writing.mover` and the passes (views).
+A state machine without I/O. Its input is each observation of the API, with its instant on the sharder's own monotonic
+clock; its output is intents and views. The leader acts on the intents. Standbys feed and read the same machine, so that
+a new leader has the old one's knowledge. It never reads a wall clock, and never raises on the content of a Lease.
 
-Feeding, in short:  every version of a Lease goes to `observe_one`, a complete consistent list to `observe_list`,
+Feeding, in short: every version of a Lease goes to `observe_one`, a complete consistent list to `observe_list`,
 a deletion to `gone`, a bookmark of the Lease watch to `note_fresh`. Read the Leases at least every
 `read_interval_s`: silence counts only as far as the last fresh read.
 """
@@ -20,8 +19,7 @@ from kubeio.labels import is_shard_name
 from kubeio.watches.versions import order
 from ring.ring import HashRing
 from sharder.errors import FieldProblem
-from sharder.membership.flapping import Flapping
-from sharder.membership.intents import (
+from sharder.membership.actions import (
     ClearContested,
     CreateTombstone,
     DeleteOrphan,
@@ -30,20 +28,29 @@ from sharder.membership.intents import (
     NeedOrphanCheck,
     Take,
 )
-from sharder.membership.lives import (
+from sharder.membership.flapping import Flapping
+from sharder.membership.freshness import DURATIONS, NEVER, ReadFreshness, failing_members
+from sharder.membership.hash_rings import BUILT_AT_ONCE, ResourceRings, RingInputs
+from sharder.membership.places import Candidate, Places, PlacesWanted, plan_filler
+from sharder.membership.shards import (
     Holding,
-    Life,
-    State,
+    Shard,
+    ShardState,
     first_seen,
     holding_of,
     newer,
     read_lease,
     without_lease,
 )
-from sharder.membership.places import Candidate, Places, Wanted, plan_filler
-from sharder.membership.rings import BUILT_AT_ONCE, Rings, RingsWanted
-from sharder.membership.silence import DURATIONS, NEVER, Sight, failing_members
-from sharder.membership.view import Hold, LifeView, Standing, Unplaced, View, WaitReason, standing_of
+from sharder.membership.view import (
+    AssignmentHold,
+    OwnerState,
+    ShardView,
+    Unplaced,
+    View,
+    WaitReason,
+    owner_state_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,9 +77,9 @@ class Membership:
         """*builds_elsewhere*: large rings are built by whoever turns this, off the event loop: `rings_wanted`."""
         self._spec = spec
         self._builds_elsewhere = builds_elsewhere
-        self._rings_wanted: RingsWanted | None = None
+        self._rings_wanted: RingInputs | None = None
         self._keys = spec.keys
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, Shard] = {}
         self._foreign: dict[str, float] = {}
         self._buried: dict[str, tuple[str, float]] = {}
         self._misnamed: dict[str, tuple[FieldProblem, ...]] = {}
@@ -93,7 +100,7 @@ class Membership:
         self._ring_problem: FieldProblem | None = None
         self._now = NEVER
         self._synced = False
-        self._sight = Sight()
+        self._freshness = ReadFreshness()
         self._version = 0
         self._ring_version = 0
         self._last: View | None = None
@@ -161,7 +168,7 @@ class Membership:
         self._lives[name] = seen
         if facts.holding is not Holding.HELD:
             self._forced.discard(name)
-        was_ready = life is not None and life.state(self._sight.fresh_at) is State.READY
+        was_ready = life is not None and life.state(self._freshness.fresh_at) is ShardState.READY
         return not (life is not None and was_ready and seen.is_pure_renewal(life))
 
     def gone(self, name: str, *, at: float, resource_version: str = "") -> bool:
@@ -180,7 +187,7 @@ class Membership:
         self._forced.discard(name)
         self._orphaned.discard(name)
         self._orphan_checks.pop(name, None)
-        if life.state(self._sight.fresh_at) is State.DEAD:
+        if life.state(self._freshness.fresh_at) is ShardState.DEAD:
             del self._lives[name]
         else:
             self._lives[name] = replace(
@@ -232,7 +239,7 @@ class Membership:
         life = self._lives.get(name)
         if (
             life is not None
-            and life.state(self._sight.fresh_at) is State.DEAD
+            and life.state(self._freshness.fresh_at) is ShardState.DEAD
             and begun_at >= life.entered_at
         ):
             self._orphaned.add(name)
@@ -251,7 +258,7 @@ class Membership:
 
         After a gap, longer than a Lease's own duration or known by `note_gap`, that Lease's silence starts anew.
         """
-        gap_s = self._sight.note_fresh(at=at, shortest_s=self._shortest_s(default=float("inf")))
+        gap_s = self._freshness.note_fresh(at=at, shortest_s=self._shortest_s(default=float("inf")))
         for name, life in self._lives.items():
             if gap_s > life.patience_s:
                 self._lives[name] = replace(life, counted_from=max(life.counted_from, at))
@@ -262,15 +269,15 @@ class Membership:
 
     def note_gap(self) -> None:
         """Our reads failed for a while, for certain: nothing counts until the next fresh one."""
-        self._sight.note_gap()
+        self._freshness.note_gap()
 
     @property
-    def rings_wanted(self) -> RingsWanted | None:
+    def rings_wanted(self) -> RingInputs | None:
         """Large rings that are to be made, and shown to `rings_made`; until then the last ones go on."""
         return self._rings_wanted
 
-    def rings_made(self, wanted: RingsWanted, made: Rings | FieldProblem) -> None:
-        """What came of *wanted*, which may be older than what is wanted now."""
+    def rings_made(self, wanted: RingInputs, made: ResourceRings | FieldProblem) -> None:
+        """Record *made*, the result of *wanted*; these inputs may be older than the ones wanted now."""
         self._ring_made_of, self._rings_wanted = wanted.made_of, None
         if isinstance(made, FieldProblem):
             self._ring_problem = made
@@ -279,13 +286,13 @@ class Membership:
 
     @property
     def read_interval_s(self) -> float:
-        """How often the Leases should be read consistently, so that silence is noticed in time."""
+        """Longest interval between consistent reads of the Leases, so that silence is noticed in time."""
         return min(5.0, max(0.2, self._shortest_s(default=15.0) / 6))
 
     # ---- what follows -----------------------------------------------------------------------------------------
 
     def decide(self, *, at: float) -> list[Intent]:
-        """What the leader should write now. Repeats itself until the answers have been observed."""
+        """Intents for the leader to carry out now. Repeats them until the answers have been observed."""
         return self._decide(self._advance(at))
 
     def view(self, *, at: float) -> View:
@@ -307,7 +314,7 @@ class Membership:
         if not self._synced:
             return []
         failing = failing_members(
-            self._lives.values(), fresh_at=self._sight.fresh_at, recent_takes=self._silent_takes, now=at
+            self._lives.values(), fresh_at=self._freshness.fresh_at, recent_takes=self._silent_takes, now=at
         )
         intents: list[Intent] = []
         for life in sorted(self._lives.values(), key=lambda life: (not life.had_lease, life.name)):
@@ -318,8 +325,10 @@ class Membership:
     def _view(self, at: float) -> View:
         lives = {life.name: self._life_view(life) for life in self._lives.values()}
         places = self._places.current()
-        known = {name: standing_of(life.state) for name, life in lives.items() if life.had_lease}
-        fates = {name: standing for name, standing in known.items() if standing is not Standing.LIVE}
+        known = {name: owner_state_of(life.state) for name, life in lives.items() if life.had_lease}
+        fates = {
+            name: owner_state for name, owner_state in known.items() if owner_state is not OwnerState.LIVE
+        }
         filled = {member: place for member, place in places.items() if member in (self._ring or ())}
         rings = (self._ring, self._rings)  # who is born, or on its way to them, has no object to move
         content = (fates, frozenset(self._foreign), filled, rings, self._unknown_are_dead)
@@ -350,7 +359,7 @@ class Membership:
     def _next_deadline(self, at: float) -> float | None:
         return min((deadline for deadline in self._deadlines(at) if deadline > at), default=None)
 
-    def _is_news(self, lease: Lease, life: Life | None) -> bool:
+    def _is_news(self, lease: Lease, life: Shard | None) -> bool:
         version = lease.metadata.resource_version
         if lease.metadata.namespace not in ("", self._spec.lease_namespace):
             return False
@@ -359,7 +368,7 @@ class Membership:
         buried = self._buried.get(lease.metadata.name)
         return buried is None or newer(version, buried[0])
 
-    def _observe_stray(self, lease: Lease, life: Life | None, *, at: float) -> None:
+    def _observe_stray(self, lease: Lease, life: Shard | None, *, at: float) -> None:
         """A Lease under a name of ours that is not of this ring (protocol: a name without a Lease).
 
         One that is still contested is ours, whoever removed its label: its wait must not be cut short.
@@ -376,11 +385,11 @@ class Membership:
             life, lease=lease, resource_version=lease.metadata.resource_version, stray=True
         )
 
-    def _note_silent_take(self, life: Life, holding: Holding, *, contested: bool, at: float) -> None:
+    def _note_silent_take(self, life: Shard, holding: Holding, *, contested: bool, at: float) -> None:
         if life.is_held and holding is Holding.TAKEN and not contested:
             self._silent_takes[life.member] = at
 
-    def _note_end(self, life: Life, *, at: float) -> None:
+    def _note_end(self, life: Shard, *, at: float) -> None:
         """*life* lost its Lease, or gave it back. Of one that was there before us nobody knows how long it lived."""
         if life.is_held and not life.founder:
             lived_s = life.changed_at - life.born_at
@@ -405,7 +414,7 @@ class Membership:
         if self._unknown_are_dead:
             self._lives = {n: life for n, life in self._lives.items() if life.had_lease or life.lease}
         strangers = [life for life in self._lives.values() if not life.had_lease]
-        undead = sum(1 for life in strangers if life.state(self._sight.fresh_at) is not State.DEAD)
+        undead = sum(1 for life in strangers if life.state(self._freshness.fresh_at) is not ShardState.DEAD)
         self._admissible = max(0, min(MOST_STRANGERS - undead, MOST_TOMBSTONES - len(strangers)))
 
     def _is_missing(self, name: str) -> bool:
@@ -423,7 +432,7 @@ class Membership:
             may_stay.add(life.name)
             if self._why_unplaced(life) is None:
                 candidate = Candidate(
-                    life.name, life.member, life.state(self._sight.fresh_at), life.facts.created
+                    life.name, life.member, life.state(self._freshness.fresh_at), life.facts.created
                 )
                 by_member.setdefault(life.member, []).append(candidate)
         wanted = {
@@ -439,9 +448,9 @@ class Membership:
         self._places.turn(wanted, may_fill=frozenset(may_stay), departed=departed, at=self._now)
         self._build_ring()
 
-    def _wanted(self, filler: Candidate) -> Wanted:
+    def _wanted(self, filler: Candidate) -> PlacesWanted:
         weight = self._spec.member(filler.member).weight
-        return Wanted(filler.name, weight, self._lives[filler.name].facts.resources)
+        return PlacesWanted(filler.name, weight, self._lives[filler.name].facts.resources)
 
     def _build_ring(self) -> None:
         """One ring of all members, and one for each main resource that not all of them work."""
@@ -449,7 +458,7 @@ class Membership:
         mains = tuple(str(entry.main) for entry in self._spec.resources)
         members = {place.member: place.weight for place in places}
         apart = {place.member: place.resources for place in places if not _covers(place.resources, mains)}
-        wanted = RingsWanted(members, apart, mains, self._spec, like=self._ring)
+        wanted = RingInputs(members, apart, mains, self._spec, like=self._ring)
         if wanted.made_of == self._ring_made_of:
             self._rings_wanted = None
         elif self._builds_elsewhere and wanted.tokens > BUILT_AT_ONCE:
@@ -457,24 +466,24 @@ class Membership:
         else:
             self.rings_made(wanted, wanted.make())
 
-    def _may_stay(self, life: Life) -> bool:
+    def _may_stay(self, life: Shard) -> bool:
         """Whether *life* keeps its member's place, if it fills it."""
         if life.is_missing or not life.facts.fit:
             return False
         return life.is_held or (life.facts.holding is Holding.RELEASED and not self._hold_is_over(life))
 
-    def _why_unplaced(self, life: Life) -> Unplaced | None:
-        """Why *life* does not get its member's place; None if it may, or has it."""
+    def _why_unplaced(self, life: Shard) -> Unplaced | None:
+        """Reason that keeps *life* from its member's place; None if it may fill the place, or fills it."""
         if self._places.filler(life.member) == life.name:
             return None
         if not life.works:
             return Unplaced.UNSEEN if life.facts.synced or not life.facts.protocol else Unplaced.FILLING
         return Unplaced.FLAPPING if self._now < self._place_due_at(life) else None
 
-    def _place_due_at(self, life: Life) -> float:
+    def _place_due_at(self, life: Shard) -> float:
         return life.born_at + self._flapping.wait_s(life.member, settle_s=self._spec.settle_s)
 
-    def _hold_is_over(self, life: Life) -> bool:
+    def _hold_is_over(self, life: Shard) -> bool:
         """Whether a released Lease is to be taken: no hold asked for, hold passed, place gone, next life there."""
         if not life.facts.hold or self._now >= life.entered_at + self._spec.hold_s:
             return True
@@ -485,21 +494,21 @@ class Membership:
             for other in self._lives.values()
         )
 
-    def _decide_one(self, life: Life, *, patience_s: float, at: float) -> Iterator[Intent]:
-        state = life.state(self._sight.fresh_at)
+    def _decide_one(self, life: Shard, *, patience_s: float, at: float) -> Iterator[Intent]:
+        state = life.state(self._freshness.fresh_at)
         if life.lease is None:
             yield CreateTombstone(life.name, life.member, life.patience_s)
             return
         match state:
-            case State.MISSING:
+            case ShardState.MISSING:
                 yield Take(life.lease, contested=True, reason="its name is on objects of the ring")
-            case State.CONTESTED if at >= self._contested_until(life):
+            case ShardState.CONTESTED if at >= self._contested_until(life):
                 yield ClearContested(life.lease)
-            case State.DEAD:
+            case ShardState.DEAD:
                 yield from self._decide_dead(life, at=at)
-            case State.RELEASED if self._hold_is_over(life):
+            case ShardState.RELEASED if self._hold_is_over(life):
                 yield Take(life.lease, contested=False, reason="released")
-            case State.UNCERTAIN if life.silence_s(self._sight.fresh_at) >= patience_s:
+            case ShardState.UNCERTAIN if life.silence_s(self._freshness.fresh_at) >= patience_s:
                 contested = not life.has_known_duration
                 yield Take(life.lease, contested=contested, reason="silent for two durations")
             case _ if life.name in self._forced:
@@ -507,19 +516,19 @@ class Membership:
             case _:
                 yield from self._decide_mark(life, state)
 
-    def _decide_dead(self, life: Life, *, at: float) -> Iterator[Intent]:
+    def _decide_dead(self, life: Shard, *, at: float) -> Iterator[Intent]:
         if life.lease is not None and life.name in self._orphaned:
             yield DeleteOrphan(life.lease)
         elif at >= self._orphan_check_at(life):
             yield NeedOrphanCheck(life.name)
         else:
-            yield from self._decide_mark(life, State.DEAD)
+            yield from self._decide_mark(life, ShardState.DEAD)
 
-    def _decide_mark(self, life: Life, state: State) -> Iterator[Intent]:
+    def _decide_mark(self, life: Shard, state: ShardState) -> Iterator[Intent]:
         if life.lease is not None and life.lease.metadata.labels.get(self._keys.state) != state.value:
             yield MarkState(life.lease, state)
 
-    def _contested_until(self, life: Life) -> float:
+    def _contested_until(self, life: Shard) -> float:
         return life.entered_at + max(self._spec.max_lease_duration_s, life.patience_s)
 
     @property
@@ -536,28 +545,30 @@ class Membership:
         """No tombstone is needed: no object gets an owner that a late birth under such a name could meet."""
         return self._synced and self._now >= self._every_life_seen_at
 
-    def _orphan_check_at(self, life: Life) -> float:
+    def _orphan_check_at(self, life: Shard) -> float:
         return self._orphan_checks.get(life.name, life.entered_at + ORPHAN_AFTER_S)
 
     def _shortest_s(self, *, default: float) -> float:
         return min((life.patience_s for life in self._lives.values() if life.is_held), default=default)
 
-    def _hold(self, at: float) -> Hold | None:
+    def _hold(self, at: float) -> AssignmentHold | None:
         filled = sum(1 for place in self._places.current().values() if place.shard is not None)
         if not self._synced:
-            return Hold(WaitReason.NOT_SYNCED)
-        if at < self._sight.unbroken_since + self._spec.start_delay_s:
-            return Hold(WaitReason.START_DELAY, self._sight.unbroken_since + self._spec.start_delay_s)
+            return AssignmentHold(WaitReason.NOT_SYNCED)
+        if at < self._freshness.unbroken_since + self._spec.start_delay_s:
+            return AssignmentHold(
+                WaitReason.START_DELAY, self._freshness.unbroken_since + self._spec.start_delay_s
+            )
         if self._ring is None:
-            return Hold(WaitReason.NO_MEMBERS, self._places.next_deadline())
-        return Hold(WaitReason.MIN_MEMBERS) if filled < self._spec.min_members else None
+            return AssignmentHold(WaitReason.NO_MEMBERS, self._places.next_deadline())
+        return AssignmentHold(WaitReason.MIN_MEMBERS) if filled < self._spec.min_members else None
 
-    def _life_view(self, life: Life) -> LifeView:
+    def _life_view(self, life: Shard) -> ShardView:
         facts = life.facts
-        return LifeView(
+        return ShardView(
             name=life.name,
             member=life.member,
-            state=life.state(self._sight.fresh_at),
+            state=life.state(self._freshness.fresh_at),
             hands_over=facts.hands_over,
             fit=facts.fit,
             since=life.entered_at,
@@ -600,7 +611,7 @@ class Membership:
         settles_at = self._places.next_deadline()
         if settles_at is not None:
             yield settles_at
-        yield self._sight.unbroken_since + self._spec.start_delay_s
+        yield self._freshness.unbroken_since + self._spec.start_delay_s
         if self._releasing_since < math.inf:
             yield self._every_life_seen_at
         for life in self._lives.values():

@@ -1,7 +1,7 @@
-"""Which dead names no object carries any more: consistent lists, many names at a time, at a pace.
+"""Finds dead names that no object carries any more: consistent lists, many names at a time, at a limited rate.
 
-Each list scans its whole resource on the server, so one asks for many names, and the next waits. Its connections are
-those of objects: evidence about Leases never queues behind it. Run by `sharder.membership.roster`.
+Each list scans its whole resource on the server. So one list asks for many names, and the next one waits. The lists use
+the connections for objects: evidence about Leases never queues behind them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kubeio.clock import Clock
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from sharder.membership.membership import Membership
     from sharder.ringspec.scope import Scope
@@ -42,7 +42,7 @@ class OrphanChecks:
         self,
         client: Client,
         membership: Membership,
-        resources: Sequence[Resource],
+        resources: Sequence[ApiResource],
         *,
         label: str,
         scope: Scope,
@@ -97,8 +97,8 @@ class OrphanChecks:
             else:
                 self._membership.orphan_refuted(name, at=self._clock.now())
 
-    async def _carried(self, resource: Resource, names: Sequence[str]) -> tuple[set[str], bool]:
-        """Which of *names* objects of *resource* carry, and whether every object was looked at."""
+    async def _carried(self, resource: ApiResource, names: Sequence[str]) -> tuple[set[str], bool]:
+        """Subset of *names* that objects of *resource* carry, and whether every object was examined."""
         carried: set[str] = set()
         selector = f"{self._label} in ({','.join(sorted(names))})"
         pages = self._scope.pages(self._client, resource, label_selector=selector, limit=PAGE)

@@ -1,8 +1,9 @@
-"""Who fills which place on the ring, and since when. Pure; owned by `sharder.membership.membership`.
+"""Places on the ring: the shard that fills each, and the instant at which one fell vacant. Pure.
 
-A place belongs to a member. Joins, weights, cordons and changes of the filling life settle together, one window
-after the first of them; a place whose last life died stays for a window of its own, so that the member's next
-life finds the ring unchanged and gets its objects directly. A life that said goodbye leaves no place behind (ADR 9).
+Owned by `sharder.membership.membership`. A place belongs to a member. Joins, weights, cordons and changes of the
+filling shard settle together, one window after the first of them. A place whose last shard died stays for a window of
+its own: the member's next shard finds the ring unchanged and gets its objects directly. A shard that released its Lease
+for good leaves no place behind (ADR 9).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from sharder.membership.lives import State
+from sharder.membership.shards import ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,12 +22,12 @@ class Candidate(NamedTuple):
 
     name: str
     member: str
-    state: State
+    state: ShardState
     created: str
 
 
-class Wanted(NamedTuple):
-    """What a place would be if nothing had to settle."""
+class PlacesWanted(NamedTuple):
+    """Content that a place would have if nothing had to settle."""
 
     shard: str
     weight: float
@@ -47,7 +48,7 @@ class Place:
     resources: frozenset[str] | None = None
 
 
-_RANK = {State.READY: 3, State.EXPIRED: 2, State.UNCERTAIN: 2}
+_RANK = {ShardState.READY: 3, ShardState.EXPIRED: 2, ShardState.UNCERTAIN: 2}
 
 
 def plan_filler(lives: Iterable[Candidate]) -> Candidate:
@@ -68,7 +69,12 @@ class Places:
         self._pending: dict[str, float] = {}
 
     def turn(
-        self, wanted: Mapping[str, Wanted], *, may_fill: frozenset[str], departed: frozenset[str], at: float
+        self,
+        wanted: Mapping[str, PlacesWanted],
+        *,
+        may_fill: frozenset[str],
+        departed: frozenset[str],
+        at: float,
     ) -> None:
         """Let places follow *wanted*; a filler that is in *may_fill* keeps its place, any other leaves it at once.
 
@@ -93,11 +99,13 @@ class Places:
         return dict(self._places)
 
     def next_deadline(self) -> float | None:
-        """When the next change settles, if one is waiting."""
-        waiting = [*self._pending.values(), *self._vacant().values()]
-        return min(waiting) + self.settle_s if waiting else None
+        """Instant at which the next change settles; None if none is pending."""
+        pending = [*self._pending.values(), *self._vacant().values()]
+        return min(pending) + self.settle_s if pending else None
 
-    def _turn_one(self, member: str, want: Wanted | None, *, may_fill: frozenset[str], at: float) -> None:
+    def _turn_one(
+        self, member: str, want: PlacesWanted | None, *, may_fill: frozenset[str], at: float
+    ) -> None:
         place = self._places.get(member)
         if place is not None and place.shard is not None and place.shard not in may_fill:
             place = replace(place, shard=None, vacant_since=at)
@@ -105,7 +113,7 @@ class Places:
             place = replace(place, shard=want.shard, vacant_since=None, resources=want.resources)
         if place is not None:
             self._places[member] = place
-        has = Wanted(place.shard, place.weight, place.resources) if place and place.shard else None
+        has = PlacesWanted(place.shard, place.weight, place.resources) if place and place.shard else None
         settled = want == has
         is_vacant = place is not None and place.shard is None
         if settled or is_vacant:
@@ -113,7 +121,7 @@ class Places:
         else:
             self._pending.setdefault(member, at)
 
-    def _settle(self, wanted: Mapping[str, Wanted], *, at: float) -> None:
+    def _settle(self, wanted: Mapping[str, PlacesWanted], *, at: float) -> None:
         vacant = self._vacant()
         first = min([*self._pending.values(), *vacant.values()], default=None)
         if first is None or at < first + self.settle_s:

@@ -1,4 +1,4 @@
-"""Membership at one moment, frozen: what planner, mover, selectors and status read."""
+"""Membership at one moment, frozen: the input of planner, assigner, selectors and status."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubeio.labels import is_shard_name
-from sharder.membership.lives import State
-from sharder.membership.rings import mean_shares
+from sharder.membership.hash_rings import mean_shares
+from sharder.membership.shards import ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sharder.membership.places import Place
 
 
-class Standing(StrEnum):
-    """What a name means for the objects that carry it.
+class OwnerState(StrEnum):
+    """State of a name, and its consequence for the objects that carry it.
 
     LIVE: they leave only by a drain. CONTESTED: they stay where they are (also while a tombstone is wanted).
     DEAD: they may be given away. UNKNOWN: report the name to `Membership.unknown_name_seen`, and wait.
@@ -31,15 +31,15 @@ class Standing(StrEnum):
     UNKNOWN = "unknown"
 
 
-def standing_of(state: State) -> Standing:
-    """What the state of a name's Lease means for its objects."""
+def owner_state_of(state: ShardState) -> OwnerState:
+    """Owner state of a name whose Lease is in *state*."""
     if state.is_live:
-        return Standing.LIVE
-    return Standing.DEAD if state is State.DEAD else Standing.CONTESTED
+        return OwnerState.LIVE
+    return OwnerState.DEAD if state is ShardState.DEAD else OwnerState.CONTESTED
 
 
 class WaitReason(StrEnum):
-    """Why an object is left as it is although it is not where it should be."""
+    """Reason to leave an object as it is, although it is not where it should be."""
 
     NOT_SYNCED = "leases not read yet"
     MIN_MEMBERS = "fewer members than minMembers"
@@ -60,14 +60,14 @@ class WaitReason(StrEnum):
 
 
 class Unplaced(StrEnum):
-    """Why a life that is held, and could fill its member's place, does not get it yet."""
+    """Reason why a shard that is held, and could fill its member's place, does not get it yet."""
 
     FILLING = "caches are being filled"
     UNSEEN = "not seen to renew yet"
     FLAPPING = "its member's last lives were short"
 
 
-class Hold(NamedTuple):
+class AssignmentHold(NamedTuple):
     """Objects without a live owner wait: why, and until when if that is known."""
 
     reason: WaitReason
@@ -75,19 +75,19 @@ class Hold(NamedTuple):
 
 
 class Desired(NamedTuple):
-    """Where a key belongs: the member on the ring, and the shard that fills its place now, if any."""
+    """Desired owner of a key: the member on the ring, and the shard that fills its place now, if any."""
 
     member: str
     shard: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class LifeView:
+class ShardView:
     """One name, for people and for the planner."""
 
     name: str
     member: str
-    state: State
+    state: ShardState
     hands_over: bool
     fit: bool
     since: float
@@ -97,11 +97,11 @@ class LifeView:
     resources: frozenset[str] | None = None
     """What it watches with its name, as `resource.group`; None: all that the ring has."""
     heard: int = field(default=0, compare=False)
-    """resourceVersion of its Lease's last change of its own; 0 if none was seen. A renewal is no other view."""
+    """resourceVersion of its Lease's last renewal but one; 0 if none was seen. A renewal is no other view."""
 
     @property
     def is_held(self) -> bool:
-        return self.state in (State.READY, State.EXPIRED, State.UNCERTAIN)
+        return self.state in (ShardState.READY, ShardState.EXPIRED, ShardState.UNCERTAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +116,11 @@ class View:
     version: int
     ring_version: int
     at: float
-    lives: Mapping[str, LifeView]
+    lives: Mapping[str, ShardView]
     foreign: frozenset[str]
     places: Mapping[str, Place]
     ring: HashRing | None
-    hold: Hold | None
+    hold: AssignmentHold | None
     settles_at: float | None
     problems: tuple[FieldProblem, ...]
     mains: tuple[str, ...] = ()
@@ -161,7 +161,7 @@ class View:
     @property
     def not_dead(self) -> frozenset[str]:
         """Names whose objects are not up for taking."""
-        return frozenset(name for name, life in self.lives.items() if life.state is not State.DEAD)
+        return frozenset(name for name, life in self.lives.items() if life.state is not ShardState.DEAD)
 
     @property
     def selector_names(self) -> frozenset[str]:
@@ -174,20 +174,20 @@ class View:
     @property
     def dead_names(self) -> frozenset[str]:
         """Names whose objects may be given away without a drain."""
-        dead = (name for name, life in self.lives.items() if life.state is State.DEAD)
+        dead = (name for name, life in self.lives.items() if life.state is ShardState.DEAD)
         return self.foreign.union(dead)
 
     @property
     def may_be_worked(self) -> frozenset[str]:
         """Names under which a process may still be at work: held, or lost otherwise than by its end or silence."""
-        ended = (State.DEAD, State.RELEASED)
+        ended = (ShardState.DEAD, ShardState.RELEASED)
         return frozenset(name for name, life in self.lives.items() if life.state not in ended)
 
     @property
     def uncertain_members(self) -> frozenset[str]:
         """Members whose place is filled by a shard that is about to be taken."""
         filling = (self.lives.get(place.shard or "") for place in self.places.values())
-        return frozenset(life.member for life in filling if life and life.state is State.UNCERTAIN)
+        return frozenset(life.member for life in filling if life and life.state is ShardState.UNCERTAIN)
 
     def shard_at(self, member: str) -> str | None:
         """The life that fills *member*'s place; None if it has none, or no place."""
@@ -195,20 +195,20 @@ class View:
         return place.shard if place else None
 
     def desired(self, key: str, main: str = "") -> Desired | None:
-        """Where *key* of a tree whose root is a *main* belongs; None if nobody on the ring works those."""
+        """Desired owner of *key*, of a tree whose root is a *main*; None if no member on the ring works that kind."""
         ring = self.rings.get(main, self.ring)
         if ring is None:
             return None
         member = ring.owner(key)
         return Desired(member, self.shard_at(member))
 
-    def standing(self, name: str) -> Standing:
-        """What *name* as a shard label means. A value that cannot be a Lease's name is dead."""
+    def owner_state(self, name: str) -> OwnerState:
+        """State of the owner *name*, read from a shard label. A value that cannot be a Lease's name is dead."""
         life = self.lives.get(name)
         if life is None:
             is_dead = self.unknown_are_dead or name in self.foreign or not is_shard_name(name)
-            return Standing.DEAD if is_dead else Standing.UNKNOWN
-        return standing_of(life.state)
+            return OwnerState.DEAD if is_dead else OwnerState.UNKNOWN
+        return owner_state_of(life.state)
 
     def is_stranger(self, name: str) -> bool:
         """Whether objects labelled *name* wait though no shard's Lease ever bore it: theirs alone to wait."""
@@ -216,12 +216,12 @@ class View:
             return False
         life = self.lives.get(name)
         if life is None:
-            return self.standing(name) is Standing.UNKNOWN
-        return not life.had_lease and standing_of(life.state) is Standing.CONTESTED
+            return self.owner_state(name) is OwnerState.UNKNOWN
+        return not life.had_lease and owner_state_of(life.state) is OwnerState.CONTESTED
 
     def dead(self, name: str) -> bool:
         """Whether objects labelled *name* may be given away without a drain."""
-        return self.standing(name) is Standing.DEAD
+        return self.owner_state(name) is OwnerState.DEAD
 
     def holds(self, name: str) -> bool:
         """Whether *name*'s Lease is held, as last seen: what evidence for a write of that name has to show."""
@@ -231,4 +231,4 @@ class View:
     def may_receive(self, name: str) -> bool:
         """Whether a new drain may point to *name*: not while it does not renew."""
         life = self.lives.get(name)
-        return life is not None and life.state is State.READY
+        return life is not None and life.state is ShardState.READY

@@ -1,8 +1,8 @@
-"""An endless slow circle over all objects, labelled or not: it finds what lost events and stale writes left (6.8).
+"""An endless slow pass over all objects, labelled or not: it finds the remains of lost events and stale writes (6.8).
 
-Pages are spread evenly over the ring's audit interval by the number of objects; one page is held at a time. Something
-that the watches would show a moment later is no finding: what looks wrong is read again after a pause. Writes nothing:
-the mover and the passes do.
+Pages are spread evenly over the ring's audit interval by the number of objects; one page is held at a time. A fault
+that the watches would show a moment later is no finding: each suspect is read again after a pause. The audit writes
+nothing: the assigner and the passes do.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from kubeio.errors import Expired, KubeError
+from sharder.planning.controllers import ControllerKeys
 from sharder.planning.decisions import (
     Assign,
     Decision,
@@ -27,18 +28,17 @@ from sharder.planning.decisions import (
     UpdateDrain,
 )
 from sharder.planning.keys import Controlled
-from sharder.planning.lineage import Ancestry
 from sharder.planning.planner import Subject, may_be_left_behind, plan
-from sharder.unowned.waiting import WorkKey
+from sharder.unowned.pending import ObjectRef
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from kubeio.models import Meta
-    from kubeio.resource import Resource
-    from sharder.moving.rebalance import Rebalance
+    from kubeio.resource import ApiResource
+    from sharder.moving.scan import Scan
     from sharder.planning.keys import Role
-    from sharder.writing.duty import Duty
+    from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
 
@@ -53,16 +53,16 @@ RETRY_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AuditPosition:
     """One list of the circle, and how many objects it has by the server's count."""
 
-    resource: Resource
+    resource: ApiResource
     namespace: str
     count: int
 
 
-class Pace:
-    """When each object of a circle is due: evenly, over *interval_s* from *began_at*."""
+class AuditPace:
+    """Schedule of one audit pass: its objects are due evenly, over *interval_s* from *began_at*."""
 
     def __init__(self, *, interval_s: float, objects: int, began_at: float) -> None:
         self._interval_s = interval_s
@@ -77,20 +77,20 @@ class Pace:
         return max(SHORTEST_PAUSE_S, due_at - now)
 
     def rest_s(self, *, now: float) -> float:
-        """How long the circle still has to last."""
+        """Seconds that the pass still has to last, at least `SHORTEST_PAUSE_S`."""
         return max(SHORTEST_PAUSE_S, self._began_at + self._interval_s - now)
 
 
 class Audit:
     """Goes over all objects of one ring, until cancelled."""
 
-    def __init__(self, duty: Duty, rebalance: Rebalance) -> None:
-        self._duty = duty
-        self._rebalance = rebalance
-        self._ancestry = Ancestry(duty.kinds, duty.objects.read_controller, most=REMEMBERED)
+    def __init__(self, context: RingContext, scan: Scan) -> None:
+        self._context = context
+        self._scan = scan
+        self._ancestry = ControllerKeys(context.kinds, context.objects.read_controller, most=REMEMBERED)
 
     async def run(self) -> None:
-        await self._duty.namespaces.synced.wait()
+        await self._context.namespaces.synced.wait()
         while True:
             try:
                 await self._circle()
@@ -101,10 +101,10 @@ class Audit:
     async def _circle(self) -> None:
         """Everything once, converged or not."""
         self._ancestry.forget()
-        began_at = self._duty.clock.now()
+        began_at = self._context.clock.now()
         places = [place async for place in self._places()]
         objects = sum(place.count for place in places)
-        pace = Pace(interval_s=self._duty.spec.audit_interval_s, objects=objects, began_at=began_at)
+        pace = AuditPace(interval_s=self._context.spec.audit_interval_s, objects=objects, began_at=began_at)
         found: Counter[str] = Counter()
         for place in places:
             try:
@@ -114,22 +114,22 @@ class Audit:
                 await asyncio.sleep(SHORTEST_PAUSE_S)
         if found:
             log.warning("audit found what no watch had shown", ring=self._ring, found=dict(found))
-        await asyncio.sleep(pace.rest_s(now=self._duty.clock.now()))
+        await asyncio.sleep(pace.rest_s(now=self._context.clock.now()))
 
-    async def _places(self) -> AsyncIterator[Place]:
+    async def _places(self) -> AsyncIterator[AuditPosition]:
         """Every list of the circle, counted by the server."""
-        for namespace in self._duty.scope.namespaces:
-            for resource in self._duty.kinds.labelled:
+        for namespace in self._context.scope.namespaces:
+            for resource in self._context.kinds.labelled:
                 try:
-                    page = await self._duty.client.list_page(
+                    page = await self._context.client.list_page(
                         resource, namespace=namespace, limit=1, metadata_only=True
                     )
                 except KubeError as error:
                     log.warning("audit cannot list", ring=self._ring, error=str(error))
                     continue
-                yield Place(resource, namespace, len(page.objects) + (page.remaining or 0))
+                yield AuditPosition(resource, namespace, len(page.objects) + (page.remaining or 0))
 
-    async def _go_over(self, place: Place, pace: Pace) -> Counter[str]:
+    async def _go_over(self, place: AuditPosition, pace: AuditPace) -> Counter[str]:
         found: Counter[str] = Counter()
         async for metas in self._pages(place):
             looked_at = len(metas)
@@ -137,11 +137,11 @@ class Audit:
             del metas
             if suspects:
                 found += await self._confirmed(place.resource, suspects)
-            self._duty.metrics.audited.labels(ring=self._ring).inc(looked_at)
-            await asyncio.sleep(pace.pause_s(looked_at, now=self._duty.clock.now()))
+            self._context.metrics.audited.labels(ring=self._ring).inc(looked_at)
+            await asyncio.sleep(pace.pause_s(looked_at, now=self._context.clock.now()))
         return found
 
-    async def _pages(self, place: Place) -> AsyncIterator[list[Meta]]:
+    async def _pages(self, place: AuditPosition) -> AsyncIterator[list[Meta]]:
         """The objects of *place*, a page at a time, to the last one however long that takes.
 
         Continue tokens die of age between two pages. Then the server says where to go on; if it does not, the list
@@ -150,7 +150,7 @@ class Audit:
         continue_, seen, is_behind = "", "", False
         while True:
             try:
-                page = await self._duty.client.list_page(
+                page = await self._context.client.list_page(
                     place.resource,
                     namespace=place.namespace,
                     limit=SKIPPED_PAGE if is_behind else PAGE,
@@ -173,26 +173,28 @@ class Audit:
 
     # ---- findings ---------------------------------------------------------------------------------------------
 
-    async def _suspects(self, resource: Resource, metas: Sequence[Meta]) -> list[Meta]:
-        """What does not look as it should, although nobody is at work on it."""
-        roles = await self._ancestry.resolved(self._duty.kinds.role(resource, meta) for meta in metas)
+    async def _suspects(self, resource: ApiResource, metas: Sequence[Meta]) -> list[Meta]:
+        """Objects that look wrong although neither the assigner nor a handoff is at work on them."""
+        roles = await self._ancestry.resolved(self._context.kinds.role(resource, meta) for meta in metas)
         return [
             meta
             for meta, role in zip(metas, roles, strict=True)
             if not isinstance(role, KubeError) and self._is_suspect(resource, meta, role)
         ]
 
-    def _is_suspect(self, resource: Resource, meta: Meta, role: Role) -> bool:
+    def _is_suspect(self, resource: ApiResource, meta: Meta, role: Role) -> bool:
         subject = self._subject(meta, role)
-        duty = self._duty
-        if may_be_left_behind(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys):
-            return self._rebalance.is_converged
+        context = self._context
+        if may_be_left_behind(
+            subject, view=context.membership.view, terms=context.terms(), keys=context.keys
+        ):
+            return self._scan.is_converged
         what = finding(self._plan(subject))
         if what == MISPLACED:
-            return self._rebalance.is_converged
-        return what is not None and not self._rebalance.knows(WorkKey(resource.group_resource, meta.key))
+            return self._scan.is_converged
+        return what is not None and not self._scan.knows(ObjectRef(resource.group_resource, meta.key))
 
-    async def _confirmed(self, resource: Resource, suspects: Sequence[Meta]) -> Counter[str]:
+    async def _confirmed(self, resource: ApiResource, suspects: Sequence[Meta]) -> Counter[str]:
         """Look again, with a fresh read each, and hand on what is still so."""
         await asyncio.sleep(GRACE_S)
         found: Counter[str] = Counter()
@@ -200,49 +202,49 @@ class Audit:
             try:
                 what = await self._look_again(resource, suspect)
             except KubeError as error:
-                work = WorkKey(resource.group_resource, suspect.key)
+                work = ObjectRef(resource.group_resource, suspect.key)
                 log.warning("object could not be read", object=str(work), error=str(error))
                 continue
             if what is not None:
                 found[what] += 1
         for what, count in found.items():
-            self._duty.metrics.audit_found.labels(ring=self._ring, what=what).inc(count)
+            self._context.metrics.audit_found.labels(ring=self._ring, what=what).inc(count)
         if found[MISPLACED]:
-            self._rebalance.nudge()
+            self._scan.request_pass()
         return found
 
-    async def _look_again(self, resource: Resource, suspect: Meta) -> str | None:
-        meta = await self._duty.objects.read(resource, suspect)
+    async def _look_again(self, resource: ApiResource, suspect: Meta) -> str | None:
+        meta = await self._context.objects.read(resource, suspect)
         if meta is None:
             return None
-        role = self._duty.kinds.role(resource, meta)
+        role = self._context.kinds.role(resource, meta)
         subject = self._subject(meta, role)
         if isinstance(role, Controlled):
-            seen = await self._duty.objects.read_controller(role.controller)
+            seen = await self._context.objects.read_controller(role.controller)
             subject = msgspec.structs.replace(subject, controller=seen)
         what = finding(self._plan(subject))
         if what is None or what == MISPLACED:
-            return what if self._rebalance.is_converged else None
-        is_news = self._rebalance.bring(WorkKey(resource.group_resource, meta.key), meta)
+            return what if self._scan.is_converged else None
+        is_news = self._scan.bring(ObjectRef(resource.group_resource, meta.key), meta)
         return what if is_news else None
 
     def _subject(self, meta: Meta, role: Role) -> Subject:
-        return Subject(meta, role, selected=self._duty.namespaces.selects(meta.namespace))
+        return Subject(meta, role, selected=self._context.namespaces.selects(meta.namespace))
 
     def _plan(self, subject: Subject) -> Decision:
-        duty = self._duty
-        return plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
+        context = self._context
+        return plan(subject, view=context.membership.view, terms=context.terms(), keys=context.keys)
 
     @property
     def _ring(self) -> str:
-        return self._duty.spec.name
+        return self._context.spec.name
 
 
 MISPLACED: Final = "misplaced"
 
 
 def finding(decision: Decision) -> str | None:
-    """What is wrong with an object for which *decision* is planned; None if nothing is, or if it waits. Pure."""
+    """Finding for an object with the planned *decision*; None if nothing is wrong, or if it waits. Pure."""
     match decision:
         case Assign(was=""):
             return "unowned"

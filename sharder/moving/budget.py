@@ -1,4 +1,4 @@
-"""How many handoffs may be under way at once. Pure; owned by the pass that sends drains."""
+"""Limits on handoffs in flight, in all and per owner. Pure; owned by `sharder.moving.handoffs`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class DrainBudget:
         self.end(key)
 
     def room(self, owner: str, *, at: float) -> int:
-        """How many more drains may be asked of *owner* now."""
+        """Number of further drains that may be sent to *owner* now."""
         in_all, strangers = len(self._handoffs), self._strangers.total()
         of_owner, strangers_of_owner = self._of_owner[owner], self._strangers[owner]
         for _, late in self._overdue(at):
@@ -100,7 +100,7 @@ class DrainBudget:
         return any(handoff.owner == owner for _, handoff in self._overdue(at))
 
     def hangs_at(self, owner: str) -> float:
-        """From when on *owner*, which is late, counts as hanging if it answers nothing."""
+        """Instant from which *owner*, which is late, counts as hanging if it answers nothing."""
         return self._answered_at.get(owner, float("-inf")) + self.timeout_s
 
     def in_order(self, owners: Iterable[str], *, at: float) -> list[str]:
@@ -128,7 +128,7 @@ class DrainBudget:
         return dict(self._overdue(at))
 
     def next_deadline(self, *, at: float) -> float | None:
-        """When the next handoff will be overdue."""
+        """Instant at which the next handoff will be overdue; None if there is none."""
         due = (handoff.since + self.timeout_s for handoff in self._handoffs.values())
         return next((instant for instant in due if instant > at), None)
 
@@ -144,5 +144,5 @@ class DrainBudget:
 
 
 def _left(limit: int, count: int, strangers: int) -> int:
-    """What *count* handoffs leave of *limit*: *strangers* among them take a tenth of it at most, rounded up."""
+    """Rest of *limit* after *count* handoffs; the *strangers* among them take a tenth of it at most, rounded up."""
     return limit - (count - strangers) - min(strangers, math.ceil(limit * STRANGERS))

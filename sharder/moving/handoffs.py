@@ -1,7 +1,7 @@
 """The handoffs in flight: every object with a drain label, as a watch shows them.
 
 Owns the drain budget. Points requests to where the ring wants the objects now, reports those past their timeout,
-and, if the ring's policy says so, has the owner's Lease taken. Starting handoffs is `sharder.moving.rebalance`'s job.
+and, if the ring's policy says so, has the owner's Lease taken. Starting handoffs is `sharder.moving.scan`'s job.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from sharder.planning.decisions import Decision, Nothing, ReleaseDrain, Strip, U
 from sharder.planning.keys import Controlled, Root, essential
 from sharder.planning.planner import Subject, plan
 from sharder.ringspec.spec import DrainPolicy
-from sharder.unowned.waiting import WorkKey
+from sharder.unowned.pending import ObjectRef
 from sharder.unowned.watching import watch_objects
-from sharder.writing.objects import Outcome
+from sharder.writing.objects import WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kubeio.resource import Resource
-    from sharder.writing.duty import Duty
+    from kubeio.resource import ApiResource
+    from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
 
@@ -40,88 +40,88 @@ SYNCS_WITHIN_S: Final = 10.0
 """Passes wait for the first lists of drain labels so long at most: one resource that fails stops no other."""
 
 
-def _tell_nobody(_: WorkKey) -> None:
-    """The default of `on_misled`."""
+def _tell_nobody(_: ObjectRef) -> None:
+    """The default of `on_missent`."""
 
 
 class Handoffs:
-    """What is being handed over, until cancelled."""
+    """Handoffs in flight, followed until cancelled."""
 
-    def __init__(self, duty: Duty, *, rng: random.Random) -> None:
-        spec = duty.spec
+    def __init__(self, context: RingContext, *, rng: random.Random) -> None:
+        spec = context.spec
         self.budget = DrainBudget(
             max_in_flight=spec.max_in_flight,
             max_per_owner=spec.max_in_flight_per_owner,
             timeout_s=spec.drain_timeout_s,
         )
         self.synced = asyncio.Event()
-        self._duty = duty
+        self._context = context
         self._rng = rng
-        self._metas: dict[WorkKey, Meta] = {}
-        self._listing: dict[tuple[str, str], set[WorkKey]] = {}
+        self._metas: dict[ObjectRef, Meta] = {}
+        self._listing: dict[tuple[str, str], set[ObjectRef]] = {}
         self._listing_since: dict[tuple[str, str], float] = {}
         self._listed: set[tuple[str, str]] = set()
         self._denied: set[tuple[str, str]] = set()
         """Resources and namespaces that cannot be watched for now: the others do not wait for them."""
         self._changed = asyncio.Event()
         self._stirred = asyncio.Event()
-        self._unlooked: set[WorkKey] = set()
+        self._unlooked: set[ObjectRef] = set()
         """What came or changed since it was last planned."""
-        self._look_at_all = True
+        self._enqueue_all = True
         self._reported: set[str] = set()
         self._forced: set[str] = set()
-        self._unshown: set[WorkKey] = set()
+        self._unshown: set[ObjectRef] = set()
         """Objects whose owner was asked to give them up, until a watch shows the request."""
         self.given_up = 0
         """Objects, without what they control, that were given up, or were gone before their owner answered."""
         self.answered_at = 0.0
         """When an owner last answered, on the sharder's clock."""
-        self.on_misled: Callable[[WorkKey], None] = _tell_nobody
+        self.on_missent: Callable[[ObjectRef], None] = _tell_nobody
         """Called with an object that may have been passed on to where it does not belong: no watch shows it there."""
-        self.on_ended: Callable[[WorkKey, Meta], None] | None = None
+        self.on_ended: Callable[[ObjectRef, Meta], None] | None = None
         """Called with an object, as it was last seen, that carries no drain label any more: the live page counts."""
 
     def __len__(self) -> int:
         return len(self._metas)
 
-    def __contains__(self, work: WorkKey) -> bool:
+    def __contains__(self, work: ObjectRef) -> bool:
         return work in self._metas
 
     def is_free_of_former(self) -> bool:
         """Whether no object of a resource that the ring gave up carries a drain label, as far as they can be seen."""
-        names = {resource.group_resource for resource in self._duty.kinds.former}
-        former = {(name, namespace) for name in names for namespace in self._duty.scope.namespaces}
+        names = {resource.group_resource for resource in self._context.kinds.former}
+        former = {(name, namespace) for name in names for namespace in self._context.scope.namespaces}
         return former <= self._listed and not any(work.resource in names for work in self._metas)
 
-    def oldest(self, count: int) -> list[tuple[WorkKey, Handoff, Meta | None]]:
+    def oldest(self, count: int) -> list[tuple[ObjectRef, Handoff, Meta | None]]:
         """The first *count* handoffs under way, oldest first; None for what no watch has shown yet."""
         found = self.budget.oldest(count)
-        return [(work, each, self._metas.get(work)) for work, each in found if isinstance(work, WorkKey)]
+        return [(work, each, self._metas.get(work)) for work, each in found if isinstance(work, ObjectRef)]
 
-    def begin(self, work: WorkKey, owner: str) -> None:
+    def begin(self, work: ObjectRef, owner: str) -> None:
         """A drain is about to be sent: it counts before the watch shows it."""
-        self.budget.begin(work, owner=owner, at=self._duty.clock.now())
+        self.budget.begin(work, owner=owner, at=self._context.clock.now())
 
-    def failed(self, work: WorkKey) -> None:
+    def failed(self, work: ObjectRef) -> None:
         """The drain was not written after all."""
         if work not in self._metas:
             self.budget.end(work)
             self._changed.set()
 
-    def asked_to_give_up(self, work: WorkKey) -> None:
+    def asked_to_give_up(self, work: ObjectRef) -> None:
         """That drain is written: how it ends counts, though no watch may ever show it."""
         if work in self.budget and work not in self._metas:
             self._unshown.add(work)
 
     def look_again(self) -> None:
         """Membership, namespaces or terms changed: what is in flight may be wanted elsewhere, or be kept."""
-        self._look_at_all = True
+        self._enqueue_all = True
         self._stirred.set()
 
     async def wait_changed(self, *, at_most_s: float | None = None) -> None:
         """Return at the next change of what is in flight, when a handoff becomes overdue, or after *at_most_s*."""
         self._changed.clear()
-        now = self._duty.clock.now()
+        now = self._context.clock.now()
         deadline = self.budget.next_deadline(at=now)
         waits = [at_most_s] if at_most_s is not None else []
         if deadline is not None:
@@ -136,11 +136,11 @@ class Handoffs:
     async def run(self) -> None:
         self._note_synced()
         async with asyncio.TaskGroup() as tasks:
-            for namespace in self._duty.scope.namespaces:
-                for resource in self._duty.kinds.resources:
+            for namespace in self._context.scope.namespaces:
+                for resource in self._context.kinds.resources:
                     name = f"handoffs {resource.group_resource} {namespace}".rstrip()
                     tasks.create_task(self._watch(resource, namespace), name=name)
-                for resource in self._duty.kinds.former:
+                for resource in self._context.kinds.former:
                     name = f"handoffs {resource.group_resource} {namespace}".rstrip()
                     tasks.create_task(self._watch_former(resource, namespace), name=name)
             tasks.create_task(self._sync_in_time(), name="handoffs synced")
@@ -148,26 +148,26 @@ class Handoffs:
             tasks.create_task(self._redirect(), name="redirect handoffs")
             tasks.create_task(self.report(), name="report handoffs")
 
-    async def _watch(self, resource: Resource, namespace: str) -> None:
+    async def _watch(self, resource: ApiResource, namespace: str) -> None:
         def on_denied() -> None:
             self._denied.add((resource.group_resource, namespace))
             self._note_synced()
 
         events = watch_objects(
-            self._duty.client,
+            self._context.client,
             resource,
             namespace=namespace,
-            label_selector=self._duty.keys.drain,
-            denials=self._duty.denials,
+            label_selector=self._context.keys.drain,
+            permissions=self._context.permissions,
             on_denied=on_denied,
-            clock=self._duty.clock,
+            clock=self._context.clock,
             rng=self._rng,
         )
         async with aclosing(events):
             async for event in events:
                 self.take(resource, namespace, event)
 
-    async def _watch_former(self, resource: Resource, namespace: str) -> None:
+    async def _watch_former(self, resource: ApiResource, namespace: str) -> None:
         """A resource that the ring gave up may be out of reach by now: that must not stop the others."""
         while True:
             try:
@@ -175,17 +175,19 @@ class Handoffs:
             except NotFound:
                 raise  # not served any more, or not in this version: `ringwork` asks which
             except KubeError as error:
-                log.warning("removed resource cannot be watched", ring=self._duty.spec.name, error=str(error))
+                log.warning(
+                    "removed resource cannot be watched", ring=self._context.spec.name, error=str(error)
+                )
                 await asyncio.sleep(FORMER_RETRY_S)
 
-    def take(self, resource: Resource, namespace: str, event: WatchEvent) -> None:
+    def take(self, resource: ApiResource, namespace: str, event: WatchEvent) -> None:
         """Take in what the watch of *resource* in *namespace* shows."""
         name = resource.group_resource
         where = name, namespace
         match event:
             case ListStarted():
                 self._listing[where] = set()
-                self._listing_since[where] = self._duty.clock.now()
+                self._listing_since[where] = self._context.clock.now()
             case Listed(objects=objects):
                 for item in objects:
                     self._listing[where].add(self._seen(name, item.meta))
@@ -196,7 +198,7 @@ class Handoffs:
             case Changed(object=item):
                 self._seen(name, item.meta)
             case Removed(object=item):
-                self._ended(WorkKey(name, item.meta.key))
+                self._ended(ObjectRef(name, item.meta.key))
             case _:
                 return
         self._changed.set()
@@ -208,66 +210,66 @@ class Handoffs:
         """
         name, namespace = where
         asked = self.budget.begun_before(self._listing_since.get(where, 0.0))
-        for work in {*self._metas, *(key for key in asked if isinstance(key, WorkKey))}:
+        for work in {*self._metas, *(key for key in asked if isinstance(key, ObjectRef))}:
             is_here = work.resource == name and namespace in ("", work.key.namespace)
             if is_here and work not in self._listing[where]:
                 self._ended(work)
 
     def _note_synced(self) -> None:
         known = self._listed | self._denied
-        namespaces = self._duty.scope.namespaces
-        names = [resource.group_resource for resource in self._duty.kinds.resources]
+        namespaces = self._context.scope.namespaces
+        names = [resource.group_resource for resource in self._context.kinds.resources]
         if all((name, namespace) in known for name in names for namespace in namespaces):
             self.synced.set()
 
     async def _sync_in_time(self) -> None:
         await asyncio.sleep(SYNCS_WITHIN_S)
         if not self.synced.is_set():
-            log.warning("passes begin although not all handoffs are known", ring=self._duty.spec.name)
+            log.warning("passes begin although not all handoffs are known", ring=self._context.spec.name)
             self.synced.set()
 
-    def _seen(self, resource: str, meta: Meta) -> WorkKey:
-        work = WorkKey(resource, meta.key)
-        kept = self._metas[work] = essential(meta, self._duty.spec.labels_read)
+    def _seen(self, resource: str, meta: Meta) -> ObjectRef:
+        work = ObjectRef(resource, meta.key)
+        kept = self._metas[work] = essential(meta, self._context.spec.labels_read)
         self._unshown.discard(work)
         self.budget.begin(
             work,
-            owner=meta.labels.get(self._duty.keys.shard, ""),
-            at=self._duty.clock.now(),
+            owner=meta.labels.get(self._context.keys.shard, ""),
+            at=self._context.clock.now(),
             asked=self._is_wanted(work, kept),
         )
         self._unlooked.add(work)
         self._stirred.set()
         return work
 
-    def _is_wanted(self, work: WorkKey, meta: Meta) -> bool:
+    def _is_wanted(self, work: ObjectRef, meta: Meta) -> bool:
         """Whether a sharder would ask for that now: of roots, and for where they belong. Anybody may write labels."""
-        role = self._duty.kinds.role(self._duty.resource(work), meta)
+        role = self._context.kinds.role(self._context.resource(work), meta)
         return isinstance(role, Root) and isinstance(self._plan(work, meta), Nothing | Wait)
 
-    def _ended(self, work: WorkKey) -> None:
+    def _ended(self, work: ObjectRef) -> None:
         meta = self._metas.pop(work, None)
         if meta is not None and work in self._unlooked and isinstance(self._plan(work, meta), UpdateDrain):
-            self.on_misled(work)
+            self.on_missent(work)
         self._unlooked.discard(work)
-        self.budget.answered(work, at=self._duty.clock.now())
-        self.answered_at = self._duty.clock.now()
+        self.budget.answered(work, at=self._context.clock.now())
+        self.answered_at = self._context.clock.now()
         if self._is_given_up(work, meta):
             self.given_up += 1
         self._unshown.discard(work)
         if meta is not None and self.on_ended is not None:
             self.on_ended(work, meta)
 
-    def _is_given_up(self, work: WorkKey, last: Meta | None) -> bool:
+    def _is_given_up(self, work: ObjectRef, last: Meta | None) -> bool:
         if last is None:
             return work in self._unshown
-        role = self._duty.kinds.role(self._duty.resource(work), last)
-        return last.labels.get(self._duty.keys.drain) == "" and not isinstance(role, Controlled)
+        role = self._context.kinds.role(self._context.resource(work), last)
+        return last.labels.get(self._context.keys.drain) == "" and not isinstance(role, Controlled)
 
     async def _follow_views(self) -> None:
-        version = self._duty.roster.view.version
+        version = self._context.membership.view.version
         while True:
-            view = await self._duty.roster.wait_newer(version)
+            view = await self._context.membership.wait_newer(version)
             version = view.version
             self.look_again()
 
@@ -276,8 +278,8 @@ class Handoffs:
         await self.synced.wait()
         while True:
             self._stirred.clear()
-            works = list(self._metas) if self._look_at_all else list(self._unlooked)
-            self._look_at_all = False
+            works = list(self._metas) if self._enqueue_all else list(self._unlooked)
+            self._enqueue_all = False
             self._unlooked.clear()
             for work in works:
                 meta = self._metas.get(work)
@@ -287,25 +289,25 @@ class Handoffs:
                 async with asyncio.timeout(RETRY_S if self._unlooked else None):
                     await self._stirred.wait()
 
-    async def _redirect_one(self, work: WorkKey, meta: Meta) -> bool:
+    async def _redirect_one(self, work: ObjectRef, meta: Meta) -> bool:
         """False if what is to be written could not be written now."""
-        duty = self._duty
-        resource = duty.resource(work)
+        context = self._context
+        resource = context.resource(work)
         decision = self._plan(work, meta)
         if isinstance(decision, UpdateDrain | ReleaseDrain) or (
-            isinstance(decision, Strip) and resource in duty.kinds.former  # no unowned watch shows it
+            isinstance(decision, Strip) and resource in context.kinds.former  # no unowned watch shows it
         ):
-            outcome = await duty.objects.write(resource, meta, decision)
-            if outcome is Outcome.STALE and isinstance(decision, UpdateDrain):
-                self.on_misled(work)
-            return outcome not in (Outcome.LATER, Outcome.DENIED, Outcome.REFUSED)
+            outcome = await context.objects.write(resource, meta, decision)
+            if outcome is WriteOutcome.STALE and isinstance(decision, UpdateDrain):
+                self.on_missent(work)
+            return outcome not in (WriteOutcome.LATER, WriteOutcome.DENIED, WriteOutcome.REFUSED)
         return True
 
-    def _plan(self, work: WorkKey, meta: Meta) -> Decision:
-        duty = self._duty
-        role = duty.kinds.role(duty.resource(work), meta)
-        subject = Subject(meta, role, selected=duty.namespaces.selects(meta.namespace))
-        return plan(subject, view=duty.roster.view, terms=duty.terms(), keys=duty.keys)
+    def _plan(self, work: ObjectRef, meta: Meta) -> Decision:
+        context = self._context
+        role = context.kinds.role(context.resource(work), meta)
+        subject = Subject(meta, role, selected=context.namespaces.selects(meta.namespace))
+        return plan(subject, view=context.membership.view, terms=context.terms(), keys=context.keys)
 
     async def report(self) -> None:
         """Name each owner that is late with handoffs once, and force it if the ring wants that; until cancelled.
@@ -314,23 +316,23 @@ class Handoffs:
         """
         while True:
             await self.wait_changed(at_most_s=self._forces_in_s())
-            now = self._duty.clock.now()
+            now = self._context.clock.now()
             late = Counter(h.owner for h in self.budget.overdue(at=now).values())
             self._tell({owner: count for owner, count in late.items() if owner not in self._reported})
             self._force(owner for owner in late if self.budget.hangs(owner, at=now))
             self._forced &= late.keys()
             for owner in self._reported - late.keys():
-                log.info("handoffs no longer overdue", ring=self._duty.spec.name, shard=owner)
+                log.info("handoffs no longer overdue", ring=self._context.spec.name, shard=owner)
             self._reported = set(late)
 
     def _tell(self, late: dict[str, int]) -> None:
         for owner, count in late.items():
-            log.error("handoffs overdue", ring=self._duty.spec.name, shard=owner, objects=count)
-            self._duty.events.record(
-                self._duty.ring,
+            log.error("handoffs overdue", ring=self._context.spec.name, shard=owner, objects=count)
+            self._context.events.record(
+                self._context.ring,
                 reason="DrainTimeout",
                 action="Drain",
-                note=f"shard {owner} has not passed objects on within {self._duty.spec.drain_timeout_s:g} s",
+                note=f"shard {owner} has not passed objects on within {self._context.spec.drain_timeout_s:g} s",
                 type="Warning",
             )
 
@@ -339,17 +341,17 @@ class Handoffs:
 
         An owner that answers, and keeps one object back, is not the reason: it would cost all its others a minute.
         """
-        if self._duty.spec.drain_policy is not DrainPolicy.FORCE:
+        if self._context.spec.drain_policy is not DrainPolicy.FORCE:
             return
         for owner in owners:
             if owner not in self._forced:
                 self._forced.add(owner)
-                self._duty.roster.force(owner)
+                self._context.membership.force(owner)
 
     def _forces_in_s(self) -> float | None:
-        """When some owner that is late may have to be forced."""
-        if self._duty.spec.drain_policy is not DrainPolicy.FORCE:
+        """Seconds until some late owner may have to be forced; None if none may."""
+        if self._context.spec.drain_policy is not DrainPolicy.FORCE:
             return None
-        now = self._duty.clock.now()
+        now = self._context.clock.now()
         waits = [self.budget.hangs_at(owner) - now for owner in self._reported - self._forced]
         return max(0.0, min(waits)) if waits else None

@@ -1,8 +1,8 @@
 """Writes each object without an owner once when the ring gives it up: an assignment decided before cannot land after.
 
 Another controller may work on a namespace or a resource that is deselected. Owned objects get a new version by their
-release. Others would keep the version that an assignment may test which is still on its way; so they are given an
-empty drain label, which the mover takes off again. Run by `sharder.moving.rebalance`.
+release. The others would keep a version that an assignment still on its way may test. So they get an empty drain label,
+which the assigner (for a removed resource, the handoffs) takes off again.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ import structlog
 from kubeio.errors import KubeError
 from sharder.planning.decisions import Touch
 from sharder.planning.keys import Outsider
-from sharder.writing.objects import Outcome
+from sharder.writing.objects import WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kubeio.models import Meta
-    from kubeio.resource import Resource
-    from sharder.writing.duty import Duty
+    from kubeio.resource import ApiResource
+    from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
 
 PAGE: Final = 500
 RETRY_S: Final = 5.0
-_WRITTEN: Final = (Outcome.DONE, Outcome.STALE, Outcome.GONE, Outcome.REFUSED)
+_WRITTEN: Final = (WriteOutcome.DONE, WriteOutcome.STALE, WriteOutcome.GONE, WriteOutcome.REFUSED)
 """The object has another version by now, or none at all, or none that a patch may change."""
 
 
 class Touching:
     """Touches what the ring gives up, until cancelled."""
 
-    def __init__(self, duty: Duty) -> None:
-        self._duty = duty
+    def __init__(self, context: RingContext) -> None:
+        self._context = context
         self._deselected: set[str] = set()
         self._news = asyncio.Event()
-        self.former_done = not duty.kinds.former
+        self.former_done = not context.kinds.former
         """Whether every object without an owner of a resource that the ring gave up was touched."""
 
     def deselected(self, namespaces: Collection[str]) -> None:
@@ -49,20 +49,20 @@ class Touching:
 
     async def run(self) -> None:
         if not self.former_done:
-            await self._touch(self._duty.kinds.former, self._duty.scope.namespaces)
+            await self._touch(self._context.kinds.former, self._context.scope.namespaces)
             self.former_done = True
         while True:
             await self._news.wait()
             self._news.clear()
             namespaces, self._deselected = self._deselected, set()
-            await self._touch(self._duty.kinds.resources, sorted(namespaces))
+            await self._touch(self._context.kinds.resources, sorted(namespaces))
 
-    async def _touch(self, resources: Collection[Resource], namespaces: Collection[str]) -> None:
+    async def _touch(self, resources: Collection[ApiResource], namespaces: Collection[str]) -> None:
         for resource in resources:
             for namespace in namespaces if resource.namespaced else ("",):
                 await self._touch_all(resource, namespace)
 
-    async def _touch_all(self, resource: Resource, namespace: str) -> None:
+    async def _touch_all(self, resource: ApiResource, namespace: str) -> None:
         """Until it is done."""
         while True:
             try:
@@ -78,21 +78,21 @@ class Touching:
             else:
                 return
 
-    async def _touch_listed(self, resource: Resource, namespace: str) -> None:
-        duty = self._duty
-        unowned = duty.client.pages(
+    async def _touch_listed(self, resource: ApiResource, namespace: str) -> None:
+        context = self._context
+        unowned = context.client.pages(
             resource,
             namespace=namespace,
-            label_selector=f"!{duty.keys.shard}",
+            label_selector=f"!{context.keys.shard}",
             limit=PAGE,
             metadata_only=True,
         )
         async for page in unowned:
             for item in page.objects:
-                is_ours = not isinstance(duty.kinds.role(resource, item.meta), Outsider)
-                if is_ours and duty.keys.drain not in item.meta.labels:
+                is_ours = not isinstance(context.kinds.role(resource, item.meta), Outsider)
+                if is_ours and context.keys.drain not in item.meta.labels:
                     await self._touch_one(resource, item.meta)
 
-    async def _touch_one(self, resource: Resource, meta: Meta) -> None:
-        while await self._duty.objects.write(resource, meta, Touch()) not in _WRITTEN:  # noqa: ASYNC110 - a retry
+    async def _touch_one(self, resource: ApiResource, meta: Meta) -> None:
+        while await self._context.objects.write(resource, meta, Touch()) not in _WRITTEN:  # noqa: ASYNC110 - a retry
             await asyncio.sleep(RETRY_S)

@@ -1,4 +1,4 @@
-"""What the page shows: every ring's facts and its last hour, as one document and as what changed since.
+"""Content of the page: every ring's facts and its last hour, as one document and as the changes since.
 
 Owns the histories; the facts are the subjects'. Sends nothing: `live` does.
 """
@@ -14,7 +14,7 @@ from sharder.page.history import History
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
-    from sharder.page.facts import Subject
+    from sharder.page.facts import RingSource
 
 
 class Board:
@@ -23,7 +23,7 @@ class Board:
     def __init__(self, *, title: str, clock: Clock) -> None:
         self.title = title
         self._clock = clock
-        self._subjects: dict[str, Subject] = {}
+        self._subjects: dict[str, RingSource] = {}
         self._histories: dict[str, History] = {}
         self._told: dict[str, int] = {}
 
@@ -32,10 +32,10 @@ class Board:
         return round(self._clock.wall().timestamp(), 3)
 
     def history(self, ring: str) -> History:
-        """What is remembered of *ring*: it outlives its subjects."""
+        """History of *ring*: it outlives the ring's subjects."""
         return self._histories.setdefault(ring, History())
 
-    def show(self, ring: str, subject: Subject) -> None:
+    def show(self, ring: str, subject: RingSource) -> None:
         """*subject* is *ring* from now on."""
         self._subjects[ring] = subject
 
@@ -45,7 +45,7 @@ class Board:
         self._histories.pop(ring, None)
         self._told.pop(ring, None)
 
-    def subject(self, ring: str) -> Subject | None:
+    def subject(self, ring: str) -> RingSource | None:
         return self._subjects.get(ring)
 
     def now(self) -> dict[str, Document]:
@@ -70,7 +70,7 @@ class Board:
         }
 
     def fresh(self) -> dict[str, Document]:
-        """What happened since this was asked, by ring: `moves` with how many `more`, and what befell members."""
+        """News since the last call, by ring: `moves`, the number of `more`, and `happened`, the members' events."""
         found: dict[str, Document] = {}
         for name in self._subjects:
             history = self.history(name)

@@ -1,4 +1,4 @@
-"""What the page shows of one ring at one moment. Plain values: they become JSON as they are."""
+"""Facts of one ring at one moment, for the page. Plain values: they become JSON as they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import msgspec
 
 from ring.ring import HashRing
-from sharder.membership.rings import mains_by_ring
+from sharder.membership.hash_rings import mains_by_ring
 
 SECTORS: Final = 720
 """The ring is drawn as so many equal parts of the hash space: half a degree each."""
@@ -29,7 +29,7 @@ class MemberFacts(msgspec.Struct, frozen=True, rename="camel"):
     in_flight: int = 0
 
 
-class Handover(msgspec.Struct, frozen=True, rename="camel"):
+class HandoffFacts(msgspec.Struct, frozen=True, rename="camel"):
     """One handoff under way. *since*: seconds since 1970."""
 
     object: str
@@ -39,7 +39,7 @@ class Handover(msgspec.Struct, frozen=True, rename="camel"):
     late: bool = False
 
 
-class Circle(msgspec.Struct, frozen=True, rename="camel"):
+class RingCircle(msgspec.Struct, frozen=True, rename="camel"):
     """The circle of some main *resources*, those that the same members work.
 
     *order* names the members that *sectors* number; their *shares* and *ideals* are in that order.
@@ -73,15 +73,15 @@ class RingFacts(msgspec.Struct, frozen=True, rename="camel"):
     in_flight: int = 0
     late: int = 0
     members: dict[str, MemberFacts] = {}
-    handovers: list[Handover] = []
+    handovers: list[HandoffFacts] = []
     order: list[str] = []
     sectors: list[int] = []
-    circles: list[Circle] = []
+    circles: list[RingCircle] = []
     resources: list[str] = []
 
 
-class Found(msgspec.Struct, frozen=True, rename="camel"):
-    """Where one object is and belongs. *position* is its place on the ring, from 0 to 1."""
+class FoundObject(msgspec.Struct, frozen=True, rename="camel"):
+    """Owner and desired owner of one object. *position* is its place on the ring, from 0 to 1."""
 
     object: str
     owner: str
@@ -100,28 +100,28 @@ class Found(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NotFoundHere(Exception):
-    """What was asked for does not exist; the text is for people."""
+    """The request names something that does not exist; the text is for people."""
 
 
-class Subject(Protocol):
+class RingSource(Protocol):
     """One ring that is shown. `facts` costs no more than a millisecond: it is asked ten times a second."""
 
     def facts(self) -> RingFacts: ...
     def by_main(self) -> Mapping[str, HashRing | None]:
         """The ring of each main resource, in their order; None: nobody works it."""
 
-    async def find(self, resource: str, namespace: str, name: str) -> Found:
+    async def find(self, resource: str, namespace: str, name: str) -> FoundObject:
         """Raises NotFoundHere, InputError, KubeError."""
 
 
-class Circles:
+class RingCircles:
     """The circles of one ring; computed once for each of its rings."""
 
     def __init__(self) -> None:
         self._made_of: list[tuple[str, HashRing | None]] = []
-        self._circles: list[Circle] = []
+        self._circles: list[RingCircle] = []
 
-    def of(self, by_main: Mapping[str, HashRing | None]) -> list[Circle]:
+    def of(self, by_main: Mapping[str, HashRing | None]) -> list[RingCircle]:
         """The circles of the rings *by_main*, that of the first main resource first."""
         made_of = list(by_main.items())
         if made_of != self._made_of:
@@ -130,11 +130,11 @@ class Circles:
         return self._circles
 
 
-def _circle(mains: list[str], ring: HashRing | None) -> Circle:
+def _circle(mains: list[str], ring: HashRing | None) -> RingCircle:
     if ring is None or not len(ring):
-        return Circle(mains)
+        return RingCircle(mains)
     order, shares, ideals = list(ring.members), ring.shares(), ring.fair_shares()
-    return Circle(
+    return RingCircle(
         mains,
         order,
         sectors_of(ring),

@@ -1,6 +1,6 @@
-"""What goes over the wire: server-sent events with the whole picture first, then only what changed. Pure.
+"""Server-sent events of the page: the whole document first, then only the changes. Pure.
 
-An event `picture` holds everything; `change` holds, for each ring that changed, its changed fields, of members only
+The event `picture` holds everything. `change` holds, for each ring that changed, its changed fields, of members only
 those that changed (`members`) or went (`gone`). Values are never differences: a change may be applied twice.
 """
 
@@ -21,7 +21,7 @@ def event(name: str, document: object) -> bytes:
 
 
 def changes(old: Mapping[str, Document], new: Mapping[str, Document]) -> Document:
-    """What makes *old* rings the *new* ones: `rings` by name, `gone` the names of those that are not there."""
+    """Changes from *old* rings to *new* ones: `rings` by name, `gone` the names of those that are not there."""
     found: Document = {}
     rings = {name: changed for name, ring in new.items() if (changed := _ring(old.get(name), ring))}
     if rings:

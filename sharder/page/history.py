@@ -22,7 +22,7 @@ _EVENTS: Final = 250
 _NAMED: Final = 20
 
 
-class Happening(msgspec.Struct, frozen=True):
+class MemberEvent(msgspec.Struct, frozen=True):
     """Something that befell a member. *at*: seconds since 1970."""
 
     at: float
@@ -40,10 +40,10 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class History:
-    """What is remembered of one ring."""
+    """Recent events of one ring: its moves, and changes of its members."""
 
     def __init__(self) -> None:
-        self.happenings: deque[Happening] = deque(maxlen=_EVENTS)
+        self.happenings: deque[MemberEvent] = deque(maxlen=_EVENTS)
         self.news = 0
         """Grows with every happening."""
         self._members: dict[str, MemberFacts] | None = None
@@ -75,7 +75,7 @@ class History:
             old, new = before.get(member), members.get(member)
             what = _what(old, new)
             if what:
-                self.happenings.append(Happening(at, what, member))
+                self.happenings.append(MemberEvent(at, what, member))
                 self.news += 1
 
     def take_fresh(self) -> tuple[list[Move], int]:
@@ -90,8 +90,8 @@ class History:
         first = int(at // BUCKET_S) - BUCKETS
         return [[number * BUCKET_S, *counts] for number, counts in self._buckets if number > first]
 
-    def recent(self, *, at: float) -> list[Happening]:
-        """What befell members in the last hour."""
+    def recent(self, *, at: float) -> list[MemberEvent]:
+        """Events of members in the last hour."""
         return [each for each in self.happenings if each.at > at - BUCKETS * BUCKET_S]
 
 

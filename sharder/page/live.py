@@ -1,7 +1,7 @@
-"""The page as it goes on: one picture for each who comes, then what changed, to all alike.
+"""Streams of the page: the whole document for each new viewer, then the changes, the same for all.
 
-Owns who looks and what they were sent. Nobody looks: nothing is computed. A browser that does not fetch what it is
-sent gets the whole picture when it is back, and nothing before.
+Owns the viewers and the state that they were sent. Without a viewer nothing is computed. A browser that does not fetch
+its events gets the whole document when it is back, and nothing before.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kubeio.program.listening import TEXT, Connection, Reply
+from kubeio.program.listening import TEXT, Reply, ServerConnection
 from sharder.page.frames import Document, changes, event
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ _EVENTS: Final = "text/event-stream; charset=utf-8"
 
 
 class Live:
-    """Streams of *board*. `run` lasts until cancelled; `attend` until its visitor leaves."""
+    """Streams of *board*. `run` lasts until cancelled; `serve` until its visitor leaves."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._viewers: dict[Connection, bool] = {}
+        self._viewers: dict[ServerConnection, bool] = {}
         """Whether each has missed something."""
         self._came = asyncio.Event()
         self._last: dict[str, Document] = {}
 
-    async def attend(self, connection: Connection) -> None:
+    async def serve(self, connection: ServerConnection) -> None:
         """Send to one visitor until cancelled."""
         if len(self._viewers) >= VIEWERS:
             connection.answer(Reply(503, TEXT, b"too many look at this page\n"))
@@ -66,7 +66,7 @@ class Live:
                 self._send(frame)
 
     def frame(self, *, is_beat: bool = False) -> bytes:
-        """What changed since the last frame; a sign of life with *is_beat*; else nothing."""
+        """Event with the changes since the last frame; without changes a `beat` with *is_beat*, else nothing."""
         rings = self._board.now()
         document = changes(self._last, rings)
         self._last = rings

@@ -1,7 +1,6 @@
-"""One ring of the sharder as the page shows it: read from its rooms, which know nothing of it.
+"""One ring of the sharder as the page shows it: a view over the ring's parts, which do not import the page.
 
-Owns the translation. A ring that this sharder only observes has members and no handoffs. Made by `sharder.rings.work`
-while the page is served.
+A ring that this sharder only observes has members and no handoffs.
 """
 
 from __future__ import annotations
@@ -11,42 +10,50 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kubeio.errors import NotFound
 from kubeio.models import HasMeta
 from ring.hashing import HASH_SPACE
-from sharder.membership.lives import State
+from sharder.membership.shards import ShardState
 from sharder.membership.view import WaitReason
-from sharder.page.facts import ROWS, Circles, Found, Handover, MemberFacts, NotFoundHere, RingFacts
+from sharder.page.facts import (
+    ROWS,
+    FoundObject,
+    HandoffFacts,
+    MemberFacts,
+    NotFoundHere,
+    RingCircles,
+    RingFacts,
+)
 from sharder.page.history import History, Move
 from sharder.page.story import owner_story, ring_story, unwatched
+from sharder.planning.controllers import read_controller
 from sharder.planning.decisions import Assign, Drain, UpdateDrain
 from sharder.planning.keys import Controlled, Outsider
-from sharder.planning.lineage import read_controller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kubeio.clock import Clock
     from kubeio.models import Meta
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from ring.ring import HashRing
-    from sharder.membership.roster import Roster
-    from sharder.membership.view import LifeView, View
+    from sharder.membership.controller import MembershipController
+    from sharder.membership.view import ShardView, View
     from sharder.moving.handoffs import Handoffs
-    from sharder.moving.rebalance import Rebalance
+    from sharder.moving.scan import Scan
     from sharder.planning.decisions import Write
     from sharder.planning.keys import RingKinds
     from sharder.ringspec.spec import RingSpec
-    from sharder.unowned.waiting import Waiting, WorkKey
+    from sharder.unowned.pending import ObjectRef, PendingObjects
     from sharder.writing.objects import ObjectWriter
 
 FIND_TIMEOUT_S: Final = 10.0
 
 
 class Rooms(NamedTuple):
-    """What only the acting sharder has."""
+    """Components that only the acting sharder has."""
 
-    waiting: Waiting
+    pending: PendingObjects
     handoffs: Handoffs
-    rebalance: Rebalance
+    scan: Scan
 
 
 class RingRoom:
@@ -56,16 +63,16 @@ class RingRoom:
         self,
         spec: RingSpec,
         kinds: RingKinds,
-        roster: Roster,
+        membership: MembershipController,
         client: Client,
         history: History,
         *,
-        circles: Circles,
+        circles: RingCircles,
         clock: Clock,
     ) -> None:
         self._spec = spec
         self._kinds = kinds
-        self._roster = roster
+        self._membership = membership
         self._client = client
         self._history = history
         self._circles = circles
@@ -77,26 +84,24 @@ class RingRoom:
         self._assigned = (0.0, 0)
         """When the last whole circle ended, and how many new objects got an owner since."""
 
-    def enter(
-        self, objects: ObjectWriter, waiting: Waiting, handoffs: Handoffs, rebalance: Rebalance
-    ) -> None:
+    def enter(self, objects: ObjectWriter, pending: PendingObjects, handoffs: Handoffs, scan: Scan) -> None:
         """This sharder acts: show what it does."""
-        self._rooms = Rooms(waiting, handoffs, rebalance)
+        self._rooms = Rooms(pending, handoffs, scan)
         objects.on_done = self.wrote
         handoffs.on_ended = self.handed_over
 
     async def follow(self) -> None:
         """Remember what becomes of the members, until cancelled."""
-        view = self._roster.view
+        view = self._membership.view
         try:
             while True:
                 if view.hold is None or view.hold.reason is not WaitReason.NOT_SYNCED:
                     self._history.saw(members_of(view, {}), at=self._at())
-                view = await self._roster.wait_newer(view.version)
+                view = await self._membership.wait_newer(view.version)
         finally:
             self._is_worked = False
 
-    def wrote(self, resource: Resource, meta: Meta, decision: Write) -> None:
+    def wrote(self, resource: ApiResource, meta: Meta, decision: Write) -> None:
         """A label was written."""
         match decision:
             case Assign(to=to, was=was):
@@ -108,36 +113,36 @@ class RingRoom:
                 kind, source, target = "asked", owner, to
             case _:
                 return
-        view = self._roster.view
+        view = self._membership.view
         name = f"{resource.group_resource} {meta.key}"
         self._history.moved(
             Move(kind, name, member_name(view, source), member_name(view, target)), at=self._at()
         )
 
-    def handed_over(self, work: WorkKey, meta: Meta) -> None:
+    def handed_over(self, work: ObjectRef, meta: Meta) -> None:
         """An object carries no drain label any more."""
-        view, keys = self._roster.view, self._spec.keys
+        view, keys = self._membership.view, self._spec.keys
         source = member_name(view, meta.labels.get(keys.shard, ""))
         target = member_name(view, meta.labels.get(keys.drain, ""))
         self._history.moved(Move("handedOver", f"{work.resource} {work.key}", source, target), at=self._at())
 
     def by_main(self) -> Mapping[str, HashRing | None]:
-        return self._roster.view.by_main
+        return self._membership.view.by_main
 
     def facts(self) -> RingFacts:
-        view, rooms = self._roster.view, self._rooms
+        view, rooms = self._membership.view, self._rooms
         in_flight = rooms.handoffs.budget.in_flight() if rooms else {}
         circles = self._circles.of(view.by_main)
         return RingFacts(
             version=view.ring_version,
             acting=rooms is not None and self._is_worked,
-            converged=rooms.rebalance.is_converged if rooms else False,
+            converged=rooms.scan.is_converged if rooms else False,
             note=self._note(view),
             problem="; ".join(map(str, view.problems[:3])),
             objects=self._objects(),
             counted_at=self._counted_at(),
-            unowned=len(rooms.waiting) if rooms else None,
-            misplaced=rooms.rebalance.misplaced if rooms else None,
+            unowned=len(rooms.pending) if rooms else None,
+            misplaced=rooms.scan.misplaced if rooms else None,
             in_flight=sum(in_flight.values()),
             late=len(rooms.handoffs.budget.overdue(at=self._clock.now())) if rooms else 0,
             members=members_of(view, in_flight),
@@ -148,8 +153,8 @@ class RingRoom:
             resources=[resource.group_resource for resource in self._kinds.labelled],
         )
 
-    async def find(self, resource: str, namespace: str, name: str) -> Found:
-        """Where an object is and belongs: one GET, one more for each controller above it."""
+    async def find(self, resource: str, namespace: str, name: str) -> FoundObject:
+        """Find an object's owner and desired owner: one GET, one more for each controller above it."""
         kind = next((each for each in self._kinds.labelled if each.group_resource == resource), None)
         if kind is None:
             raise NotFoundHere(f"ring {self._spec.name} does not distribute {resource}")
@@ -157,7 +162,7 @@ class RingRoom:
             raise NotFoundHere(f"{resource} is namespaced: write NAMESPACE/NAME")
         meta = await self._read(kind, namespace, name)
         key, main = await self._key(kind, meta)
-        view = self._roster.view
+        view = self._membership.view
         ring = view.by_main.get(main, view.ring)
         labels, keys = meta.labels, self._spec.keys
         owner, drain = labels.get(keys.shard, ""), labels.get(keys.drain)
@@ -167,7 +172,7 @@ class RingRoom:
         life = view.lives.get(owner)
         is_live = life is not None and life.state.is_live
         is_ignored = life is not None and life.is_held and not view.works(owner, resource)
-        return Found(
+        return FoundObject(
             object=f"{resource} {meta.key}",
             owner=owner,
             owner_member=life.member if life else "",
@@ -190,7 +195,7 @@ class RingRoom:
             main=main,
         )
 
-    async def _read(self, kind: Resource, namespace: str, name: str) -> Meta:
+    async def _read(self, kind: ApiResource, namespace: str, name: str) -> Meta:
         try:
             found = await self._client.get(
                 kind, name, namespace=namespace, type=HasMeta, metadata_only=True, timeout_s=FIND_TIMEOUT_S
@@ -200,7 +205,7 @@ class RingRoom:
             raise NotFoundHere(f"no {kind.group_resource} {name} {where}") from None
         return found.metadata
 
-    async def _key(self, kind: Resource, meta: Meta) -> tuple[str, str]:
+    async def _key(self, kind: ApiResource, meta: Meta) -> tuple[str, str]:
         """The object's key, and the main resource that it is or follows."""
         role = self._kinds.role(kind, meta)
         if isinstance(role, Controlled) and role.key is None:
@@ -214,16 +219,16 @@ class RingRoom:
         raise NotFoundHere(f"{meta.key} has no controller on ring {self._spec.name}: it is not distributed")
 
     def _objects(self) -> int | None:
-        """What the last whole circle counted, and what came since."""
-        seen = self._rooms.rebalance.last_seen if self._rooms else None
+        """Number of objects in the last whole pass, plus those that got an owner since; None without such a pass."""
+        seen = self._rooms.scan.last_seen if self._rooms else None
         return None if seen is None else seen + self._since_circle()[1]
 
     def _counted_at(self) -> float | None:
-        ended_at = self._rooms.rebalance.converged_at if self._rooms else 0.0
+        ended_at = self._rooms.scan.converged_at if self._rooms else 0.0
         return round(self._epoch + ended_at, 1) if ended_at else None
 
     def _since_circle(self) -> tuple[float, int]:
-        ended_at = self._rooms.rebalance.converged_at if self._rooms else 0.0
+        ended_at = self._rooms.scan.converged_at if self._rooms else 0.0
         return self._assigned if self._assigned[0] == ended_at else (ended_at, 0)
 
     def _note(self, view: View) -> str:
@@ -235,13 +240,13 @@ class RingRoom:
             return f"objects without an owner wait: {view.hold.reason.value}"
         return "the ring is paused: nothing moves between live replicas" if self._spec.paused else ""
 
-    def _handovers(self, view: View, handoffs: Handoffs) -> list[Handover]:
+    def _handovers(self, view: View, handoffs: Handoffs) -> list[HandoffFacts]:
         keys, timeout_s, now = self._spec.keys, self._spec.drain_timeout_s, self._clock.now()
         rows = []
         for work, handoff, meta in handoffs.oldest(ROWS):
             target = meta.labels.get(keys.drain, "") if meta is not None else ""
             rows.append(
-                Handover(
+                HandoffFacts(
                     object=f"{work.resource} {work.key}",
                     source=member_name(view, handoff.owner),
                     target=member_name(view, target),
@@ -283,7 +288,7 @@ def members_of(view: View, in_flight: Mapping[str, int]) -> dict[str, MemberFact
     return found
 
 
-def _shown(view: View) -> dict[str, LifeView]:
+def _shown(view: View) -> dict[str, ShardView]:
     """Of each member one life that is not dead: a live one if there is any, then by name."""
-    lives = [life for life in view.lives.values() if life.state is not State.DEAD]
+    lives = [life for life in view.lives.values() if life.state is not ShardState.DEAD]
     return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}

@@ -1,6 +1,6 @@
-"""The page as a service on a port of its own: what is asked under which path, and who may ask.
+"""The page as a service on a port of its own: its paths and its access check.
 
-Composes board, streams and door. Started by `sharder.app` and by `ringleader page`; `rooms` fills it in the sharder.
+Composes board, streams and access gate. In the sharder, `rooms` fills it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kubeio.errors import InputError, KubeError
-from kubeio.program.door import Asks, Door
+from kubeio.program.access_gate import AccessGate, Asks
 from kubeio.program.failures import failure
 from kubeio.program.listening import Reply
-from kubeio.program.site import Site
+from kubeio.program.page_server import PageServer
 from sharder.page.board import Board
 from sharder.page.facts import NotFoundHere
 from sharder.page.live import Live
@@ -49,14 +49,14 @@ class LivePage:
         self._live = Live(board)
         self._turn = asyncio.Semaphore(1)
         self._known: tuple[HashRing | None, dict[int, WhatIf]] = (None, {})
-        self._site = Site(
+        self._site = PageServer(
             bind,
             port,
             flag=flag,
-            door=Door(reviews, path=RIGHT, clock=clock),
+            door=AccessGate(reviews, path=RIGHT, clock=clock),
             home=home(),
             computed={"where": self._where, "whatif": self._what_if},
-            streams={"events": self._live.attend},
+            streams={"events": self._live.serve},
             max_connections=CONNECTIONS,
         )
 

@@ -1,21 +1,20 @@
-"""Where rings of the sharder step onto the page: one room for each, made anew with each spec.
+"""Registers one page view per ring of the sharder; replaced when the ring's spec changes.
 
-Owns what outlives a spec: histories (the board's) and pictures of rings. Given by `sharder.app` to those that work
-rings.
+Owns the state that outlives a spec: histories (the board's) and the drawn circles of rings.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sharder.page.facts import Circles
+from sharder.page.facts import RingCircles
 from sharder.page.rooms import RingRoom
 from sharder.page.unworked import Unworked
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.rest.client import Client
-    from sharder.membership.roster import Roster
+    from sharder.membership.controller import MembershipController
     from sharder.page.board import Board
     from sharder.planning.keys import RingKinds
     from sharder.ringspec.spec import RingSpec
@@ -28,17 +27,17 @@ class Stage:
         self._board = board
         self._client = client
         self._clock = clock
-        self._circles: dict[str, Circles] = {}
+        self._circles: dict[str, RingCircles] = {}
 
-    def open(self, spec: RingSpec, kinds: RingKinds, roster: Roster) -> RingRoom:
+    def open(self, spec: RingSpec, kinds: RingKinds, membership: MembershipController) -> RingRoom:
         """The ring under this spec, on the page from now on."""
         room = RingRoom(
             spec,
             kinds,
-            roster,
+            membership,
             self._client,
             self._board.history(spec.name),
-            circles=self._circles.setdefault(spec.name, Circles()),
+            circles=self._circles.setdefault(spec.name, RingCircles()),
             clock=self._clock,
         )
         self._board.show(spec.name, room)

@@ -1,4 +1,4 @@
-"""Why an object is where it is, in sentences for people. Pure."""
+"""Explanations of an object's owner, in sentences for people. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def ring_story(explanation: Explanation | None, *, unworked: str = "") -> list[str]:
-    """How the ring came to its member; *unworked*: the object's main resource, if no member works it."""
+    """Explain the ring's choice of a member; *unworked*: the object's main resource, if no member works it."""
     if explanation is None and unworked:
         return [f"No member of the ring works {unworked}: such objects wait."]
     if explanation is None:
@@ -22,7 +22,7 @@ def ring_story(explanation: Explanation | None, *, unworked: str = "") -> list[s
 
 
 def owner_story(owner: str, desired: str, drain: str | None, *, is_live: bool) -> list[str]:
-    """Why the owner is not the desired one, if it is not."""
+    """Explain the difference between owner and desired owner, if there is one."""
     if drain is not None:
         return [f"It is on its way to {drain}." if drain else "It is being released from the ring."]
     if not owner:
@@ -35,5 +35,5 @@ def owner_story(owner: str, desired: str, drain: str | None, *, is_live: bool) -
 
 
 def unwatched(owner: str, kind: str) -> str:
-    """Why an object of *kind* that bears the name *owner* is not worked on."""
+    """Explain why an object of *kind* that bears the name *owner* is not worked on."""
     return f"{owner} does not watch {kind}: the object waits for the end of that life."

@@ -1,4 +1,4 @@
-"""A ring that cannot be worked, on the page: what was last seen of it, and why. Made by `stage`."""
+"""A ring that cannot be worked, on the page: what was last seen of it, and why."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sharder.page.facts import Found, NotFoundHere, RingFacts, Subject
+from sharder.page.facts import FoundObject, NotFoundHere, RingFacts, RingSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class Unworked:
     """A ring that is not worked, and why: as it was seen last, *before* (None: it never was worked)."""
 
-    def __init__(self, before: Subject | None, problem: str) -> None:
+    def __init__(self, before: RingSource | None, problem: str) -> None:
         self._before = before
         self._problem = problem
 
     @property
-    def before(self) -> Subject | None:
+    def before(self) -> RingSource | None:
         return self._before
 
     def facts(self) -> RingFacts:
@@ -33,7 +33,7 @@ class Unworked:
     def by_main(self) -> Mapping[str, HashRing | None]:
         return self._before.by_main() if self._before is not None else {}
 
-    async def find(self, resource: str, namespace: str, name: str) -> Found:
+    async def find(self, resource: str, namespace: str, name: str) -> FoundObject:
         if self._before is None:
             raise NotFoundHere(f"this ring is not worked: {self._problem}")
         return await self._before.find(resource, namespace, name)

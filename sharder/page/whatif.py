@@ -1,4 +1,4 @@
-"""What another number of members would change: shares before and after, and the part that moves. Pure."""
+"""Effect of another number of members: shares before and after, and the part that moves. Pure."""
 
 from __future__ import annotations
 

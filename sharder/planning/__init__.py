@@ -1,1 +1,1 @@
-"""What should be written to one object, and the patch that it is. Pure but for reading controllers (protocol 3, 6)."""
+"""Decision for one object, and its patch. Pure but for reading controllers (protocol 3, 6)."""

@@ -1,4 +1,4 @@
-"""What can be wanted for one object, as frozen values, and the one patch that each of them is.
+"""Decisions about one object, as frozen values; each write is one patch.
 
 `sharder.planning.planner` makes them, `sharder.planning.patches` gives the patch, the I/O half sends it.
 """
@@ -88,7 +88,7 @@ NOTHING = Nothing()
 
 
 def reason_of(decision: Write) -> str:
-    """Why an object moves, in one of seven words: the label of a metric."""
+    """Reason of a write, in one of seven words: the label of a metric."""
     match decision:
         case Assign(was=""):
             return "new"

@@ -1,7 +1,7 @@
-"""Which key of the ring an object has, and which role its kind plays there: the protocol's section 3. Pure.
+"""Key of an object on the ring, and the role that its kind plays there: the protocol's section 3. Pure.
 
-A key that the object's own metadata does not tell (a controlled object's under `Label`, and below the first level under
-`Owner`) is None here; `sharder.planning.lineage` reads it.
+A key that the object's own metadata does not determine (a controlled object's under `Label`, and below the first level
+under `Owner`) is None here; `sharder.planning.controllers` reads it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kubeio.models import OwnerReference
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from sharder.ringspec.spec import RingResource, RingSpec
 
 
 class ControllerName(NamedTuple):
     """The object that controls another one: enough to GET it, and its uid to tell it from a namesake."""
 
-    resource: Resource
+    resource: ApiResource
     namespace: str
     name: str
     uid: str
@@ -82,7 +82,7 @@ Role = Root | Controlled | Outsider
 class _Link(NamedTuple):
     """The kind that controls another one of the ring; *given_up* if the ring no longer distributes it."""
 
-    resource: Resource
+    resource: ApiResource
     given_up: bool
 
 
@@ -97,7 +97,7 @@ class RingKinds:
     def __init__(
         self,
         spec: RingSpec,
-        resolved: Mapping[GroupResource, Resource],
+        resolved: Mapping[GroupResource, ApiResource],
         *,
         worked: Sequence[RingResource] = (),
         releasing: bool = False,
@@ -133,7 +133,7 @@ class RingKinds:
         """Every resource whose objects may carry the ring's labels: what controls before what is controlled."""
 
     def _link(
-        self, entry: RingResource, resolved: Mapping[GroupResource, Resource], *, given_up: bool
+        self, entry: RingResource, resolved: Mapping[GroupResource, ApiResource], *, given_up: bool
     ) -> None:
         """Note who may control what: the main, and under `Owner` every kind that follows it."""
         served = [kind for kind in entry.controlled if kind in resolved]
@@ -145,7 +145,7 @@ class RingKinds:
                 links.setdefault((found.group, found.kind), _Link(found, given_up))
 
     def _groups_above(
-        self, spec: RingSpec, resolved: Mapping[GroupResource, Resource]
+        self, spec: RingSpec, resolved: Mapping[GroupResource, ApiResource]
     ) -> dict[GroupResource, set[str]]:
         """The groups of kinds that may control each kind, and about which nothing is known now."""
         groups: dict[GroupResource, set[str]] = {}
@@ -157,7 +157,7 @@ class RingKinds:
         return groups
 
     def _levels(self) -> Mapping[GroupResource, int]:
-        """How far below a root each controlled kind may stand; kinds that control each other count once."""
+        """Greatest depth of each controlled kind below a root; kinds that control each other count once."""
         levels = dict.fromkeys(self._links, 1)
         for _ in levels:
             for child, links in self._links.items():
@@ -166,21 +166,21 @@ class RingKinds:
                 levels[child] = min(deepest + 1, len(levels))
         return levels
 
-    def is_main(self, resource: Resource) -> bool:
+    def is_main(self, resource: ApiResource) -> bool:
         """Whether the ring distributes *resource* itself."""
         return _named(resource) in self._mains
 
-    def may_control(self, resource: Resource) -> bool:
+    def may_control(self, resource: ApiResource) -> bool:
         """Whether objects of *resource* may control others of the ring."""
         kind = resource.group, resource.kind
         return any(kind in links for links in self._links.values())
 
-    def may_be_controlled(self, resource: Resource) -> bool:
+    def may_be_controlled(self, resource: ApiResource) -> bool:
         """Whether objects of *resource* may follow others of the ring."""
         return _named(resource) in self._links
 
-    def role(self, resource: Resource, meta: Meta) -> Role:
-        """What one object is to the ring, and its key."""
+    def role(self, resource: ApiResource, meta: Meta) -> Role:
+        """Role of one object on the ring, with its key."""
         controller = meta.controller
         link = controller and self._links.get(_named(resource), {}).get(_kind(controller))
         if not controller or not link:
@@ -196,20 +196,20 @@ class RingKinds:
         kind = self._texts.get(_named(resource), "")
         return Controlled(key, name, given_up, kind, self._main_above(found))
 
-    def _without_controller(self, resource: Resource, meta: Meta) -> Role:
+    def _without_controller(self, resource: ApiResource, meta: Meta) -> Role:
         if not self.is_main(resource) and _named(resource) not in self._former_mains:
             return Outsider()
         given_up = not self.is_main(resource)
         main = "" if given_up else self._texts[_named(resource)]
         return Root(self._root_key(resource, meta), given_up=given_up, main=main)
 
-    def _main_above(self, controller: Resource) -> str:
+    def _main_above(self, controller: ApiResource) -> str:
         """The kind at the root of what a *controller* of this kind controls, if that kind tells."""
         named = _named(controller)
         is_root = named in self._mains and named not in self._links
         return self._texts[named] if is_root else ""
 
-    def _root_key(self, resource: Resource, meta: Meta) -> str:
+    def _root_key(self, resource: ApiResource, meta: Meta) -> str:
         value = meta.labels.get(self._key_label) if self._key is KeyKind.LABEL else None
         if value:
             return label_key(value)
@@ -231,7 +231,7 @@ class RingKinds:
 
 
 def essential(meta: Meta, labels: Collection[str]) -> Meta:
-    """What decisions read of *meta*: a few hundred bytes, whatever annotations and labels people gave the object."""
+    """Part of *meta* that decisions read: a few hundred bytes, whatever annotations and labels the object has."""
     controller = meta.controller
     return Meta(
         name=meta.name,
@@ -254,13 +254,13 @@ def label_key(value: str) -> str:
     return f"={value}"
 
 
-def _named(resource: Resource) -> GroupResource:
+def _named(resource: ApiResource) -> GroupResource:
     return GroupResource(resource.group, resource.plural)
 
 
 def _resolved(
-    kinds: Iterable[GroupResource], resolved: Mapping[GroupResource, Resource]
-) -> Iterable[Resource]:
+    kinds: Iterable[GroupResource], resolved: Mapping[GroupResource, ApiResource]
+) -> Iterable[ApiResource]:
     return (resolved[kind] for kind in kinds if kind in resolved)
 
 

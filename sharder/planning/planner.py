@@ -1,8 +1,8 @@
-"""What should be written to one object: the protocol's sections 6.3 to 6.6 and 7, as a pure function.
+"""Decides the write to one object: the protocol's sections 6.3 to 6.6 and 7, as a pure function.
 
-`plan` sees one version of one object, one view of the membership and the ring's terms; it decides, and the I/O half
-acts. The same input gives the same answer, and an object that was acted on gives `Nothing` (or `Wait`) the next
-time. What must hold for every answer: an object leaves a live or contested owner only by that owner's own hand.
+`plan` reads one version of one object, one view of the membership and the ring's terms; it decides, and the I/O half
+acts. The same input gives the same answer. An object that was acted on gives `Nothing` (or `Wait`) the next time.
+Invariant of every answer: an object leaves a live or contested owner only by a write of that owner.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from sharder.membership.lives import State
-from sharder.membership.view import Standing, WaitReason
+from sharder.membership.shards import ShardState
+from sharder.membership.view import OwnerState, WaitReason
 from sharder.planning.decisions import (
     NOTHING,
     Assign,
@@ -37,10 +37,10 @@ CHILDREN_FIRST_S: Final = 10.0
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
-    """What the ring allows at the moment.
+    """Terms of the ring at the moment: the writes that it allows.
 
     `releasing`: the ring is being deleted or switched off. `activated`: the former controller's Lease is ours, or
-    there is none to wait for. `yields`: another one holds that Lease and may work on everything.
+    there is none to wait for. `yields`: another holder has that Lease and may work on everything.
     """
 
     paused: bool = False
@@ -80,7 +80,7 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
 
 
 def plan(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> Decision:
-    """What to write to *subject*, or why nothing."""
+    """Decide the write to *subject*, or the reason for none."""
     owner = subject.meta.labels.get(keys.shard)
     drain = subject.meta.labels.get(keys.drain)
     if isinstance(subject.role, Outsider) and subject.role.unserved and not terms.releasing:
@@ -91,14 +91,14 @@ def plan(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> Decis
         return _plan_unowned(subject, view=view, terms=terms)
     if terms.yields:
         return _plan_release(subject, owner, drain, view=view)
-    match view.standing(owner):
-        case Standing.DEAD:
+    match view.owner_state(owner):
+        case OwnerState.DEAD:
             return _plan_unowned(subject, view=view, terms=terms, was=owner)
-        case Standing.CONTESTED:
+        case OwnerState.CONTESTED:
             return Wait(WaitReason.OWNER_CONTESTED)
-        case Standing.UNKNOWN:
+        case OwnerState.UNKNOWN:
             return _unknown(owner, view=view)
-        case Standing.LIVE:
+        case OwnerState.LIVE:
             return _plan_owned(subject, owner, drain, view=view, terms=terms)
 
 
@@ -116,7 +116,11 @@ def may_be_left_behind(subject: Subject, *, view: View, terms: Terms, keys: Ring
     Nothing is planned for such a one unless `Subject.controller` is given: its owner passes it with its controller.
     """
     owner, drain = subject.meta.labels.get(keys.shard), subject.meta.labels.get(keys.drain)
-    if not isinstance(subject.role, Controlled) or owner is None or view.standing(owner) is not Standing.LIVE:
+    if (
+        not isinstance(subject.role, Controlled)
+        or owner is None
+        or view.owner_state(owner) is not OwnerState.LIVE
+    ):
         return False
     if not view.lives[owner].hands_over:
         return False
@@ -166,14 +170,14 @@ def _plan_unowned_child(
     with_parent = subject.controller.owner
     if with_parent is None or with_parent == desired.shard:
         return _assign(role, desired, view=view, was=was)
-    match view.standing(with_parent):
-        case Standing.LIVE:
+    match view.owner_state(with_parent):
+        case OwnerState.LIVE:
             return _assign_to(role, with_parent, view=view, was=was)
-        case Standing.DEAD:
+        case OwnerState.DEAD:
             return _assign(role, desired, view=view, was=was)
-        case Standing.CONTESTED:
+        case OwnerState.CONTESTED:
             return Wait(WaitReason.CONTROLLER_CONTESTED)
-        case Standing.UNKNOWN:
+        case OwnerState.UNKNOWN:
             return ReportUnknown(with_parent)
 
 
@@ -236,7 +240,7 @@ def _plan_move(owner: str, to: str | None, *, view: View, terms: Terms) -> Decis
         return Wait(WaitReason.PLACE_SETTLING, view.settles_at)
     if not view.may_receive(to):
         return Wait(WaitReason.TARGET_SILENT)
-    if view.lives[owner].state is not State.READY:
+    if view.lives[owner].state is not ShardState.READY:
         return Wait(WaitReason.OWNER_SILENT)
     return Drain(owner, to)
 
@@ -260,14 +264,14 @@ def _plan_in_flight(owner: str, drain: str, desired: Desired | None, *, view: Vi
 def _plan_release(subject: Subject, owner: str | None, drain: str | None, *, view: View) -> Decision:
     if owner is None:
         return NOTHING if drain is None else Strip()
-    match view.standing(owner):
-        case Standing.DEAD:
+    match view.owner_state(owner):
+        case OwnerState.DEAD:
             return Strip()
-        case Standing.CONTESTED:
+        case OwnerState.CONTESTED:
             return Wait(WaitReason.OWNER_CONTESTED)
-        case Standing.UNKNOWN:
+        case OwnerState.UNKNOWN:
             return _unknown(owner, view=view)
-        case Standing.LIVE:
+        case OwnerState.LIVE:
             return _release(subject, owner, drain, view=view)
 
 
@@ -281,7 +285,7 @@ def _release(subject: Subject, owner: str, drain: str | None, *, view: View) -> 
 
 
 def _desired(subject: Subject, *, view: View) -> Desired | None:
-    """Where *subject* belongs; None if nobody is on the ring, or its key is not known yet."""
+    """Desired owner of *subject*; None for an outsider, without a known key, or if no member works its main kind."""
     key, role, seen = _key(subject), subject.role, subject.controller
     if key is None or isinstance(role, Outsider):
         return None

@@ -1,1 +1,1 @@
-"""Rings that come, change and go: where each stands, its rooms composed and started, its status told."""
+"""Rings that come, change and go: the store of each, its components composed and started, its status written."""

@@ -1,4 +1,4 @@
-"""What stands on a ring so that it can be worked and ended: finalizer, immutable terms, resources once distributed.
+"""The ring's finalizer, its immutable fields, and the resources that it distributes or once distributed.
 
 The finalizer keeps the ring until its objects are given up and no Lease of it is held.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kubeio.errors import KubeError, NotFound
-from sharder.rings.home import FINALIZER
+from sharder.rings.store import FINALIZER
 from sharder.ringspec.config import worked_as
 from sharder.ringspec.worked import limited, read_worked, united, written
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sharder.membership.activation import Activation
-    from sharder.membership.roster import Roster
-    from sharder.moving.rebalance import Rebalance
-    from sharder.rings.home import Home, Record
+    from sharder.membership.controller import MembershipController
+    from sharder.moving.scan import Scan
+    from sharder.rings.store import RingRecord, RingStore
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import RingResource, RingSpec
 
@@ -32,7 +32,7 @@ WORKED_AS: Final = "ringleader.dev/worked-as"
 LOOK_S: Final = 1.0
 
 
-async def keep_ring(home: Home, spec: RingSpec) -> tuple[RingResource, ...]:
+async def ensure_finalizer(home: RingStore, spec: RingSpec) -> tuple[RingResource, ...]:
     """Make the ring fit to be worked, and give what it distributed so far, *spec* included. Raises KubeError.
 
     The finalizer: without it a deletion would leave labels that nobody answers for. What may not change any more,
@@ -51,7 +51,7 @@ async def keep_ring(home: Home, spec: RingSpec) -> tuple[RingResource, ...]:
     return worked
 
 
-async def forget_former(home: Home, spec: RingSpec) -> None:
+async def forget_former(home: RingStore, spec: RingSpec) -> None:
     """No object of what *spec* does not name carries a label any more. Raises KubeError.
 
     What another version of the ring names is left: it was edited meanwhile, and that has yet to be worked.
@@ -64,14 +64,14 @@ async def forget_former(home: Home, spec: RingSpec) -> None:
         await _write_worked(home, found, now)
 
 
-async def _write_worked(home: Home, found: Record, worked: Sequence[RingResource]) -> None:
+async def _write_worked(home: RingStore, found: RingRecord, worked: Sequence[RingResource]) -> None:
     """Only on the version that was read: nobody's addition is lost."""
     await home.merge_status({"worked": written(worked)}, version=found.metadata.resource_version)
 
 
-async def watch_former(home: Home, spec: RingSpec, rebalance: Rebalance) -> None:
+async def watch_former(home: RingStore, spec: RingSpec, scan: Scan) -> None:
     """Once the resources that the ring gave up are free of labels: forget them. Returns then."""
-    await rebalance.former_free.wait()
+    await scan.former_free.wait()
     while True:
         try:
             await forget_former(home, spec)
@@ -85,10 +85,10 @@ async def watch_former(home: Home, spec: RingSpec, rebalance: Rebalance) -> None
             return
 
 
-async def watch_former_namespaces(home: Home, spec: RingSpec, scope: Scope, rebalance: Rebalance) -> None:
+async def watch_former_namespaces(home: RingStore, spec: RingSpec, scope: Scope, scan: Scan) -> None:
     """Once the namespaces that the ring gave up are free of labels: forget them. Returns then."""
     while True:
-        if rebalance.is_converged:
+        if scan.is_converged:
             try:
                 await home.merge_status({"namespaces": list(scope.names)})
             except KubeError as error:
@@ -99,11 +99,11 @@ async def watch_former_namespaces(home: Home, spec: RingSpec, scope: Scope, reba
         await asyncio.sleep(LOOK_S)
 
 
-async def let_go(
-    home: Home,
+async def finalize(
+    home: RingStore,
     name: str,
-    rebalance: Rebalance,
-    roster: Roster,
+    scan: Scan,
+    membership: MembershipController,
     activation: Activation,
     *,
     withdrawn: asyncio.Event,
@@ -118,8 +118,8 @@ async def let_go(
     """
     await withdrawn.wait()
     while True:
-        is_free = rebalance.is_converged and rebalance.last_seen == 0
-        if is_free and await _has_no_worker(roster, name):
+        is_free = scan.is_converged and scan.last_seen == 0
+        if is_free and await _has_no_worker(membership, name):
             break
         await asyncio.sleep(LOOK_S)
     await activation.give_back()
@@ -127,12 +127,12 @@ async def let_go(
     log.info("ring let go", ring=name)
 
 
-async def _has_no_worker(roster: Roster, ring: str) -> bool:
+async def _has_no_worker(membership: MembershipController, ring: str) -> bool:
     """Whether no process can work on the ring's objects any more."""
-    if roster.view.may_be_worked:
+    if membership.view.may_be_worked:
         return False
     try:
-        return not await roster.may_be_worked()
+        return not await membership.may_be_worked()
     except KubeError as error:
         log.warning("leases could not be read", ring=ring, error=str(error))
         return False

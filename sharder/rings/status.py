@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sharder.membership.lives import State
+from sharder.membership.shards import ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sharder.membership.view import LifeView, View
+    from sharder.membership.view import ShardView, View
     from sharder.ringspec.spec import GroupResource
 
 IMPLEMENTATION: Final = "ringleader.dev/sharder"
@@ -32,15 +32,15 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the rooms of one ring count at the moment.
+    """Counts of the components of one ring at the moment.
 
-    *late* is handoffs past their timeout, by owner; *denied* tells the rights that are missing, one text for each,
-    *failing* what the server has failed to do for a while. *late_objects* are the first of what is past its timeout.
-    *refused* objects may not be changed; *refusals* tells some of them in the API server's words.
-    *removed* are resources taken out of the spec whose objects are being given up, *still_labelled* how many of them
-    the last pass saw, None if it could not see all. *released* are objects given up since this sharder began to give
-    the whole ring up, without what they control; None unless the ring is being deleted. *former_holder* holds the
-    former controller's Lease instead of the ring; empty if nobody does.
+    *late* is handoffs past their timeout, by owner; *late_objects* are the first of them. *denied*: the missing
+    permissions, one text for each. *failing*: the requests that the server has failed for a while. *refused* objects
+    may not be changed; *refusals* has some of them in the API server's words. *removed* are resources taken out of the
+    spec whose objects are being given up; *still_labelled* is the number of these objects in the last pass, None if it
+    could not see all. *released* are objects given up since this sharder began to give the whole ring up, without the
+    objects that they control; None unless the ring is being deleted. *former_holder* holds the former controller's
+    Lease instead of the ring; empty if there is none.
     """
 
     unassigned: int
@@ -100,7 +100,7 @@ def plan_conditions(view: View, progress: Progress) -> list[Condition]:
 
 
 def unserved(kind: GroupResource, remedy: str) -> str:
-    """What the condition says of a resource that the server does not serve. *remedy*: what may have been meant."""
+    """Condition text for a resource that the server does not serve. *remedy* suggests the resource that was meant."""
     return f"{str(kind)!r} is not served: {remedy}, or take it out of spec.resources"
 
 
@@ -309,7 +309,7 @@ def most_telling(rows: list[dict[str, object]], *, most: int = MOST_ROWS) -> lis
     return sorted(chosen, key=lambda row: str(row["name"]))
 
 
-def _shown_lives(view: View) -> dict[str, LifeView]:
+def _shown_lives(view: View) -> dict[str, ShardView]:
     """Of each member one life that is not dead: a live one if there is any, then by name."""
-    lives = [life for life in view.lives.values() if life.state is not State.DEAD]
+    lives = [life for life in view.lives.values() if life.state is not ShardState.DEAD]
     return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}

@@ -2,7 +2,6 @@
 
 The CRD's schema refuses much of this at the API server already; it is checked again, because a schema may be older
 than the sharder and because some rules span fields. Fields that are not worked yet are refused, never ignored.
-Called by `sharder.app` for each version of a ring, and by `ringleader` to check a file.
 """
 
 from __future__ import annotations
@@ -67,12 +66,12 @@ def parse_ring(document: Mapping[str, object]) -> RingSpec:
 
 
 def worked_as(spec: RingSpec) -> str:
-    """What may not change once a ring is worked, in a form that an annotation keeps."""
+    """Immutable fields of a ring that is worked, in a form that an annotation keeps."""
     return f"{spec.label_domain} {spec.lease_namespace}"
 
 
 def immutable_changes(old: str, new: RingSpec) -> list[FieldProblem]:
-    """What *new* changes although it may not: keys and Leases of running shards would be lost from sight.
+    """Changes of immutable fields in *new*: keys and Leases of running shards would be lost from sight.
 
     *old* is `worked_as` of the ring when it was first worked; empty if it never was.
     """
@@ -137,7 +136,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
 
 
 def _check_ring(ring: RingSpec, problems: Problems) -> None:
-    """What the fields do not allow together, and what the ring itself refuses, such as too many decimal places."""
+    """Report fields that do not go together, and values that the ring refuses, such as too many decimal places."""
     _check_key(ring, problems)
     trials: list[Mapping[str, float]] = [{}, *({name: m.weight} for name, m in ring.members.items())]
     for weights in trials:

@@ -53,7 +53,7 @@ def shown(value: object) -> str:
 
 
 class Problems:
-    """What is wrong so far."""
+    """Problems found so far."""
 
     def __init__(self) -> None:
         self.found: list[FieldProblem] = []
@@ -90,7 +90,7 @@ class Fields:
         self._problems.add(self.at(name), self._document.get(name), problem, remedy)
 
     def raw(self, name: str) -> object:
-        """Whatever stands at *name*."""
+        """Value of field *name*, of any type; None if it is absent."""
         self._asked[name] = None
         return self._document.get(name)
 

@@ -1,7 +1,6 @@
-"""Where a sharder looks: the whole cluster, or some namespaces, each with lists and watches of its own. Pure.
+"""Scope of a sharder's lists and watches: the whole cluster, or some namespaces, each with its own. Pure.
 
-Without cluster rights the paths of every list and watch name a namespace; what is merged again is the reader's.
-Read by everything that lists or watches objects of a ring.
+Without cluster permissions the path of every list and watch names a namespace; the reader merges the results.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from sharder.errors import FieldProblem, RingRefused
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client, Page
 
 
@@ -29,14 +28,14 @@ class Scope:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """What `namespace=` of a request is, one request after the other; empty text means everywhere."""
+        """Values of `namespace=`, one for each request; empty text means everywhere."""
         return (*self.names, *self.former) or ("",)
 
     def wants(self, namespace: str) -> bool:
         """Whether objects of *namespace* belong to the ring, as far as the command line says."""
         return not self.names or namespace in self.names
 
-    def check(self, ring: str, resources: Iterable[Resource]) -> None:
+    def check(self, ring: str, resources: Iterable[ApiResource]) -> None:
         """Raises RingRefused if one of *resources* has no namespaces, and only some are looked at."""
         problems = [
             FieldProblem(
@@ -52,7 +51,7 @@ class Scope:
             raise RingRefused(ring, problems)
 
     async def pages(
-        self, client: Client, resource: Resource, *, label_selector: str = "", limit: int
+        self, client: Client, resource: ApiResource, *, label_selector: str = "", limit: int
     ) -> AsyncGenerator[Page, None]:
         """Metadata of every object of *resource* in here that *label_selector* fits. Raises KubeError."""
         for namespace in self.namespaces:

@@ -33,7 +33,7 @@ class RingResource(NamedTuple):
 
 
 class KeyKind(StrEnum):
-    """What is hashed."""
+    """Kind of the key that is hashed."""
 
     OBJECT = "Object"
     NAMESPACE = "Namespace"
@@ -42,14 +42,14 @@ class KeyKind(StrEnum):
 
 
 class DrainPolicy(StrEnum):
-    """What happens to a handoff past its timeout: it is reported, or the owner's Lease is taken."""
+    """Policy for a handoff past its timeout: report it, or take the owner's Lease."""
 
     WAIT = "Wait"
     FORCE = "Force"
 
 
 class Pace(StrEnum):
-    """How many label patches may be under way: the more, the sooner the work is done, and the longer others wait."""
+    """Pace of label patches: the more are under way, the sooner the work is done, and the longer other clients wait."""
 
     BACKGROUND = "Background"
     NORMAL = "Normal"
@@ -58,7 +58,7 @@ class Pace(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """What a person says about one member: its share relative to the others, and whether it may have any."""
+    """Settings of one member: its share relative to the others, and whether it may have any."""
 
     weight: float = 1.0
     cordoned: bool = False
@@ -155,7 +155,7 @@ class RingSpec:
         return (keys.shard, keys.drain, self.key_label) if self.key_label else (keys.shard, keys.drain)
 
     def member(self, name: str) -> MemberSpec:
-        """What the ring says about member *name*; the default if it says nothing."""
+        """Settings of member *name*; the default if the ring has none for it."""
         return self.members.get(name, DEFAULT_MEMBER)
 
     def selects_namespace(self, labels: Mapping[str, str]) -> bool:

@@ -1,8 +1,8 @@
-"""What a ring distributes and once distributed: the list in its status that outlives edits of its spec. Pure.
+"""Resources that a ring distributes or once distributed: the list in its status that outlives edits of its spec. Pure.
 
-Labels are written only for resources that stand in it, and a resource leaves it when no object of it carries a label
-any more. So a resource that is taken out of the spec is released (protocol, section 7) whoever acts by then.
-`sharder.rings.finalizer` reads and writes it, `sharder.planning.keys` tells what is given up.
+Labels are written only for resources in the list. A resource leaves it when no object of the resource carries a label
+any more. So a resource that is taken out of the spec is released (protocol, section 7), whichever sharder acts by then.
+`sharder.rings.finalizer` reads and writes the list, `sharder.planning.keys` derives the resources to give up.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def united(before: Sequence[RingResource], now: Sequence[RingResource]) -> tuple
 
 
 def limited(before: Sequence[RingResource], to: Sequence[RingResource]) -> tuple[RingResource, ...]:
-    """What of *before* is in *to*."""
+    """Entries of *before* that *to* has too, each with the controlled kinds that both have."""
     allowed = {entry.main: entry.controlled for entry in united((), to)}
     return tuple(
         RingResource(entry.main, tuple(child for child in entry.controlled if child in allowed[entry.main]))

@@ -1,1 +1,1 @@
-"""What needs an owner: the watches that show it, the little that is kept of it, and its order (protocol 6.2)."""
+"""Objects that need an owner: their watches, the little that is kept of each, and their order (protocol 6.2)."""

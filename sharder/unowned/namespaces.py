@@ -1,6 +1,6 @@
-"""Which namespaces belong to a ring: one metadata-only watch, and only if the ring selects any.
+"""Namespaces of a ring: one metadata-only watch, and only if the ring selects any.
 
-Without cluster rights they are named on the command line, and nothing is watched.
+Without cluster permissions the command line names them, and nothing is watched.
 """
 
 from __future__ import annotations

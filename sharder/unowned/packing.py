@@ -1,9 +1,9 @@
-"""One waiting object in 31 bytes, and what repeats among many kept once. Pure.
+"""One pending object in 31 bytes; values that repeat among many are kept once. Pure.
 
-`kubeio.models.Meta` of an object takes 1 to 2 KB; of what waits for an owner only identity, version, a few labels and
-the controller matter. Used by `sharder.unowned.waiting` and nobody else.
+`kubeio.models.Meta` of an object takes 1 to 2 KB; of a pending object only identity, version, a few labels and the
+controller matter.
 
-A record: uid (16 bytes), resourceVersion (8), since (4, milliseconds), labels (2, a number in `Repeated`),
+A record: uid (16 bytes), resourceVersion (8), since (4, milliseconds), labels (2, a number in `SharedValues`),
 marks (1). An object with a controller, or with a uid that is no UUID, has a `Rest` besides.
 """
 
@@ -36,7 +36,7 @@ class Marks:
     """The list under way, or the last one, showed it."""
 
 
-class Controller(msgspec.Struct, frozen=True, gc=False):
+class PackedController(msgspec.Struct, frozen=True, gc=False):
     """The object that controls a waiting one."""
 
     api_version: str
@@ -46,16 +46,16 @@ class Controller(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rest(msgspec.Struct, frozen=True, gc=False):
-    """What does not fit into a record."""
+    """Parts of a pending object that do not fit into a record."""
 
-    controller: Controller | None = None
+    controller: PackedController | None = None
     uid: str = ""
     """If it is no UUID."""
     labels: Labels = ()
     """If there are too many different ones to number them."""
 
 
-class Record(NamedTuple):
+class PackedRecord(NamedTuple):
     """A record, taken apart."""
 
     uid: bytes
@@ -65,8 +65,8 @@ class Record(NamedTuple):
     marks: int
 
 
-def unpacked(record: bytes) -> Record:
-    return Record(*RECORD.unpack(record))
+def unpacked(record: bytes) -> PackedRecord:
+    return PackedRecord(*RECORD.unpack(record))
 
 
 def version_of(record: bytes) -> int:
@@ -104,7 +104,7 @@ def text_uid(packed: bytes) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-class Repeated:
+class SharedValues:
     """Sets of labels that many objects share, by number; the empty one is 0."""
 
     def __init__(self) -> None:
@@ -126,13 +126,15 @@ class Repeated:
         return self._labels[number]
 
 
-def packed_controller(references: list[OwnerReference]) -> Controller | None:
+def packed_controller(references: list[OwnerReference]) -> PackedController | None:
     """The one among *references* that controls, if any."""
     found = controller_of(references)
-    return Controller(found.api_version, found.kind, found.name, found.uid) if found is not None else None
+    return (
+        PackedController(found.api_version, found.kind, found.name, found.uid) if found is not None else None
+    )
 
 
-def reference_to(controller: Controller) -> OwnerReference:
+def reference_to(controller: PackedController) -> OwnerReference:
     return OwnerReference(
         controller.api_version, controller.kind, controller.name, controller.uid, controller=True
     )

@@ -17,25 +17,26 @@ continue token need up to 1.5 KB of that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """What the unowned watch shows.
+class SelectorPlan:
+    """Selection of the unowned watch.
 
-    *selector* is the watch's; *orphans* are dead names whose objects it leaves out, for want of room: they are listed.
+    *selector* is the watch's own. *orphans* are dead names whose objects it leaves out, because a selector with names
+    would be too long: these objects are listed.
     """
 
     selector: str
     orphans: frozenset[str] = frozenset()
 
 
-def plan_selection(keys: RingKeys, not_dead: Iterable[str], dead: Iterable[str] = ()) -> Selection:
+def plan_selection(keys: RingKeys, not_dead: Iterable[str], dead: Iterable[str] = ()) -> SelectorPlan:
     """Everything whose label names nobody of *not_dead*; if these are too many, everything without the label."""
     names = ",".join(sorted(not_dead))
     if not names:
-        return Selection("")
+        return SelectorPlan("")
     selector = f"{keys.shard} notin ({names})"
     if len(quote_plus(selector)) <= LONGEST_BYTES:
-        return Selection(selector)
-    return Selection(f"!{keys.shard}", frozenset(dead))
+        return SelectorPlan(selector)
+    return SelectorPlan(f"!{keys.shard}", frozenset(dead))
 
 
 def selectors_of(keys: RingKeys, names: Iterable[str]) -> Iterator[str]:

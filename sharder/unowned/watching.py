@@ -1,7 +1,7 @@
 """One watch of a ring's objects in one namespace, or in all: it goes on when a right is missing and comes back.
 
-Without this a right that is missing for one resource would end the work on all of them. Called by
-`handoffs`, once per resource and namespace; `picture` does the same for itself.
+Without this a right that is missing for one resource would end the work on all of them. `reflector` does the same for
+itself.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import structlog
 
 from kubeio.errors import BadRequest, Forbidden, Invalid, KubeError
 from kubeio.watches.watch import Changed, Gap, ListDone, ListWatch, Removed, WatchEvent
-from sharder.unowned.denials import TRY_AGAIN_S, Denials, Right, refused_verb
+from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions, Permission, refused_verb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from kubeio.clock import Clock
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
 
 log = structlog.get_logger("sharder")
@@ -29,11 +29,11 @@ log = structlog.get_logger("sharder")
 
 async def watch_objects(
     client: Client,
-    resource: Resource,
+    resource: ApiResource,
     *,
     namespace: str,
     label_selector: str,
-    denials: Denials,
+    permissions: MissingPermissions,
     on_denied: Callable[[], None],
     clock: Clock,
     rng: random.Random,
@@ -55,26 +55,26 @@ async def watch_objects(
         try:
             async with aclosing(watch.events()) as events:
                 async for event in events:
-                    _note(event, Right("watch", resource.group_resource, namespace), denials)
+                    _note(event, Permission("watch", resource.group_resource, namespace), permissions)
                     yield event
         except (BadRequest, Forbidden, Invalid) as error:
-            _failed(error, Right("watch", resource.group_resource, namespace), denials)
+            _failed(error, Permission("watch", resource.group_resource, namespace), permissions)
             on_denied()
             await asyncio.sleep(TRY_AGAIN_S * rng.uniform(0.9, 1.1))
 
 
-def _note(event: WatchEvent, right: Right, denials: Denials) -> None:
+def _note(event: WatchEvent, right: Permission, permissions: MissingPermissions) -> None:
     match event:
         case Gap(error=error):
-            _failed(error, right, denials)
+            _failed(error, right, permissions)
         case ListDone() | Changed() | Removed():
-            denials.granted(right)
+            permissions.granted(right)
         case _:
             pass
 
 
-def _failed(error: KubeError, right: Right, denials: Denials) -> None:
+def _failed(error: KubeError, right: Permission, permissions: MissingPermissions) -> None:
     if isinstance(error, Forbidden):
-        denials.denied(right._replace(verb=refused_verb(error, right.verb)), error)
+        permissions.denied(right._replace(verb=refused_verb(error, right.verb)), error)
     else:
-        denials.failed(right, error)
+        permissions.failed(right, error)

@@ -126,7 +126,7 @@ class _Round:
 
 
 class _Alone:
-    """What a write takes while no other of ours is under way, measured from time to time."""
+    """Latency of a write while no other of ours is under way, measured from time to time."""
 
     def __init__(self) -> None:
         self.is_measuring = False

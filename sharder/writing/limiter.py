@@ -55,7 +55,7 @@ class WriteLimiter:
         return self._limit.allowed(pace)
 
     @property
-    def waiting(self) -> int:
+    def pending(self) -> int:
         """Writes that wait for their turn."""
         return sum(map(len, self._lines.values()))
 
@@ -119,15 +119,15 @@ class WriteLimiter:
 
     def _next_line(self) -> deque[asyncio.Future[None]] | None:
         """The line whose turn it is; None: no write may begin."""
-        waiting = [(pace, line) for (_, pace), line in self._lines.items() if line]
-        ready = [line for pace, line in waiting if self._has_room(pace)]
+        pending = [(pace, line) for (_, pace), line in self._lines.items() if line]
+        ready = [line for pace, line in pending if self._has_room(pace)]
         if not ready:
             return None
         self._turns += 1
         shares, is_shared = divmod(self._turns, SHARE)
-        if is_shared or len(waiting) == 1:
+        if is_shared or len(pending) == 1:
             return ready[0]
-        others = [line for _, line in waiting if line is not ready[0]]
+        others = [line for _, line in pending if line is not ready[0]]
         return others[shares % len(others)]
 
     def _wake_after_pause(self) -> None:

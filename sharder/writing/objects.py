@@ -24,15 +24,15 @@ from kubeio.errors import (
 )
 from kubeio.models import HasMeta
 from kubeio.program.failures import refusal
+from sharder.planning.controllers import read_controller
 from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch, UpdateDrain, reason_of
 from sharder.planning.keys import Controlled
-from sharder.planning.lineage import read_controller
 from sharder.planning.patches import patch_of
 from sharder.ringspec.spec import Pace
-from sharder.unowned.denials import Right, is_missing_right, refused_verb
-from sharder.unowned.waiting import WorkKey
+from sharder.unowned.pending import ObjectRef
+from sharder.unowned.permissions import Permission, is_missing_right, refused_verb
 from sharder.writing.limiter import WriteLimiter
-from sharder.writing.moves import Moves
+from sharder.writing.move_stats import MoveStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from kubeio.clock import Clock
     from kubeio.labels import RingKeys
     from kubeio.models import Meta
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from sharder.metrics import SharderMetrics
     from sharder.planning.decisions import Write
     from sharder.planning.keys import ControllerName, RingKinds
     from sharder.planning.planner import ControllerSeen
     from sharder.ringspec.spec import RingSpec
-    from sharder.unowned.denials import Denials
+    from sharder.unowned.permissions import MissingPermissions
     from sharder.writing.refusals import Refusals
 
 log = structlog.get_logger("sharder")
@@ -62,12 +62,13 @@ TELL_EVERY_S: Final = 5.0
 """Writes that fail are told as often as this at most, with their number: an outage fails thousands."""
 
 
-class Outcome(StrEnum):
-    """What came of a write.
+class WriteOutcome(StrEnum):
+    """Outcome of a write.
 
-    DONE: written. STALE: the object changed, decide anew on a fresh read. GONE: deleted. LATER: try again. DENIED: the
-    right to write this resource is missing, or such writes fail, and `Denials` knows when it makes sense to try again.
-    REFUSED: this object may not be changed (policy, webhook, schema), and `Refusals` knows when to try again.
+    DONE: written. STALE: the object changed, decide anew on a fresh read. GONE: deleted. LATER: try again.
+    DENIED: the permission to write this resource is missing, or such writes fail.
+    `MissingPermissions` says when to retry.
+    REFUSED: this object may not be changed (policy, webhook, schema); `Refusals` says when to retry.
     """
 
     DONE = "done"
@@ -79,7 +80,7 @@ class Outcome(StrEnum):
 
 
 class ObjectWriter:
-    """Sends what the planner decided; every failure comes back as an `Outcome`."""
+    """Sends what the planner decided; every failure comes back as an `WriteOutcome`."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class ObjectWriter:
         spec: RingSpec,
         *,
         kinds: RingKinds,
-        denials: Denials,
+        permissions: MissingPermissions,
         refusals: Refusals,
         metrics: SharderMetrics,
         clock: Clock,
@@ -97,20 +98,20 @@ class ObjectWriter:
         self._keys = spec.keys
         self._pace = spec.pace or Pace.BACKGROUND
         self._kinds = kinds
-        self._denials = denials
+        self._permissions = permissions
         self.refusals = refusals
         self._tally = _Tally(metrics, spec.name)
         self._clock = clock
-        self.moves = Moves()
+        self.moves = MoveStats()
         self.stripped = 0
         """Objects, without what they control, whose labels were taken off though nobody was asked to give them up."""
         self.limiter = limiter or WriteLimiter(clock=clock, rng=random.Random())  # noqa: S311 - jitter, no secret
         self._told_at = -TELL_EVERY_S
         self._untold = 0
-        self.on_done: Callable[[Resource, Meta, Write], None] | None = None
+        self.on_done: Callable[[ApiResource, Meta, Write], None] | None = None
         """Called with what was written: the live page shows it."""
 
-    async def write(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
+    async def write(self, resource: ApiResource, meta: Meta, decision: Write) -> WriteOutcome:
         """Carry out *decision* on the version of the object that *meta* is, when its turn comes.
 
         A move, a release, a repair: the object has a worker, so the default pace is the polite one.
@@ -121,49 +122,49 @@ class ObjectWriter:
         finally:
             self.limiter.leave()
 
-    async def write_in_turn(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
+    async def write_in_turn(self, resource: ApiResource, meta: Meta, decision: Write) -> WriteOutcome:
         """`write` for a caller that has a turn of `limiter` already."""
-        right = Right("patch", resource.group_resource, meta.namespace)
-        if not self._denials.may_try(right):
-            return Outcome.DENIED
-        work = WorkKey(resource.group_resource, meta.key)
+        right = Permission("patch", resource.group_resource, meta.namespace)
+        if not self._permissions.may_try(right):
+            return WriteOutcome.DENIED
+        work = ObjectRef(resource.group_resource, meta.key)
         if self.refusals.again_at(work) is not None:
-            return Outcome.REFUSED
+            return WriteOutcome.REFUSED
         began = time.monotonic()
         try:
             await self._patch(resource, meta, decision)
         except KubeError as error:
             took_s = time.monotonic() - began
-            if not (isinstance(error, ServerFailure) and self._denials.is_failing(right)):
+            if not (isinstance(error, ServerFailure) and self._permissions.is_failing(right)):
                 self.limiter.failed(took_s, error)  # else the resource is unwell, not the server
             outcome = self._failed(meta, right, error)
             if isinstance(error, Invalid):
                 outcome = await self._judged(resource, meta, decision)
-            if outcome is Outcome.REFUSED and isinstance(error, ApiError):
+            if outcome is WriteOutcome.REFUSED and isinstance(error, ApiError):
                 self.refusals.refused(resource, meta, refusal(error))
         else:
             took_s = time.monotonic() - began
             self.limiter.answered(took_s)
-            self._denials.granted(right)
-            outcome = Outcome.DONE
+            self._permissions.granted(right)
+            outcome = WriteOutcome.DONE
         self._tally.note(decision, outcome, took_s)
-        if outcome in (Outcome.DONE, Outcome.GONE):
+        if outcome in (WriteOutcome.DONE, WriteOutcome.GONE):
             self.refusals.over(work)
-        if outcome is Outcome.DONE:
+        if outcome is WriteOutcome.DONE:
             self._note(resource, meta, decision)
         return outcome
 
-    async def _judged(self, resource: Resource, meta: Meta, decision: Write) -> Outcome:
-        """What a 422 means: a `test` that failed, or an object whose content is refused, whoever writes."""
+    async def _judged(self, resource: ApiResource, meta: Meta, decision: Write) -> WriteOutcome:
+        """Outcome of a 422: a `test` failed, or the server refuses the object's content, whichever client writes."""
         try:
             found = await self.read(resource, meta)
         except KubeError:
-            return Outcome.STALE
+            return WriteOutcome.STALE
         if found is None:
-            return Outcome.GONE
-        return Outcome.REFUSED if _applies(decision, meta, found, self._keys) else Outcome.STALE
+            return WriteOutcome.GONE
+        return WriteOutcome.REFUSED if _applies(decision, meta, found, self._keys) else WriteOutcome.STALE
 
-    def _note(self, resource: Resource, meta: Meta, decision: Write) -> None:
+    def _note(self, resource: ApiResource, meta: Meta, decision: Write) -> None:
         if reason_of(decision) in MOVES and self._kinds.is_main(resource):
             self.moves.note(at=self._clock.now())
         if isinstance(decision, Strip) and self._is_first_word(resource, meta):
@@ -171,13 +172,13 @@ class ObjectWriter:
         if self.on_done is not None:
             self.on_done(resource, meta, decision)
 
-    def _is_first_word(self, resource: Resource, meta: Meta) -> bool:
+    def _is_first_word(self, resource: ApiResource, meta: Meta) -> bool:
         """Whether *meta* had an owner that nobody asked to give it up: what was asked for, `Handoffs` counts."""
         is_asked = meta.labels.get(self._keys.drain) == ""
         follows = isinstance(self._kinds.role(resource, meta), Controlled)
         return self._keys.shard in meta.labels and not is_asked and not follows
 
-    async def read(self, resource: Resource, meta: Meta) -> Meta | None:
+    async def read(self, resource: ApiResource, meta: Meta) -> Meta | None:
         """The newest version of the object, by a consistent read; None if it is gone or another took its name."""
         try:
             found = await self._client.get(
@@ -188,10 +189,10 @@ class ObjectWriter:
         return found.metadata
 
     async def read_controller(self, controller: ControllerName) -> ControllerSeen:
-        """Who owns an object's controller, and the key of its tree, by consistent reads."""
+        """Read the owner of an object's controller, and the key of its tree, by consistent reads."""
         return await read_controller(self._client, controller, kinds=self._kinds, keys=self._keys)
 
-    async def _patch(self, resource: Resource, meta: Meta, decision: Write) -> None:
+    async def _patch(self, resource: ApiResource, meta: Meta, decision: Write) -> None:
         await self._client.patch(
             resource,
             meta.name,
@@ -203,26 +204,26 @@ class ObjectWriter:
             timeout_s=WRITE_TIMEOUT_S,
         )
 
-    def _failed(self, meta: Meta, right: Right, error: KubeError) -> Outcome:
+    def _failed(self, meta: Meta, right: Permission, error: KubeError) -> WriteOutcome:
         match error:
             case Conflict() | Invalid():
-                return Outcome.STALE
+                return WriteOutcome.STALE
             case NotFound():
-                return Outcome.GONE
+                return WriteOutcome.GONE
             case BadRequest():
-                return Outcome.REFUSED
+                return WriteOutcome.REFUSED
             case Forbidden() if not is_missing_right(error):
-                return Outcome.REFUSED  # an admission policy or webhook: of this object, not of the resource
+                return WriteOutcome.REFUSED  # a policy or webhook: of this object, not of the resource
             case Forbidden():
-                self._denials.denied(right._replace(verb=refused_verb(error, right.verb)), error)
-                return Outcome.DENIED
+                self._permissions.denied(right._replace(verb=refused_verb(error, right.verb)), error)
+                return WriteOutcome.DENIED
             case ServerFailure():
-                self._denials.failed(right, error)
+                self._permissions.failed(right, error)
                 self._tell(meta, error)
-                return Outcome.LATER
+                return WriteOutcome.LATER
             case _:
                 self._tell(meta, error)
-                return Outcome.LATER
+                return WriteOutcome.LATER
 
     def _tell(self, meta: Meta, error: KubeError) -> None:
         self._untold += 1
@@ -258,11 +259,11 @@ class _Tally:
     def __init__(self, metrics: SharderMetrics, ring: str) -> None:
         self._metrics = metrics
         self._ring = ring
-        self._writes: dict[tuple[str, Outcome], Counter] = {}
+        self._writes: dict[tuple[str, WriteOutcome], Counter] = {}
         self._moves: dict[str, Counter] = {}
         self._patch_s: dict[str, Histogram] = {}
 
-    def note(self, decision: Write, outcome: Outcome, took_s: float) -> None:
+    def note(self, decision: Write, outcome: WriteOutcome, took_s: float) -> None:
         kind = type(decision).__name__
         writes = self._writes.get((kind, outcome))
         if writes is None:
@@ -270,7 +271,7 @@ class _Tally:
             self._writes[kind, outcome] = writes
         writes.inc()
         self._latency(kind).observe(took_s)
-        if outcome is Outcome.DONE:
+        if outcome is WriteOutcome.DONE:
             self._move(reason_of(decision)).inc()
 
     def _latency(self, kind: str) -> Histogram:

@@ -1,7 +1,7 @@
 """Objects that no patch may change: a policy, a webhook or a schema refuses the label. Recorded, retried, reported.
 
 Pure: time and randomness are passed in. Such an object stays where it is and is tried ever more rarely; the others are
-not affected. Fed by `sharder.writing.objects`, read by mover, passes and status.
+not affected. Fed by `sharder.writing.objects`, read by assigner, passes and status.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.backoff import exponential_s, jittered_s
-from sharder.unowned.waiting import WorkKey
+from sharder.unowned.pending import ObjectRef
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
     from kubeio.models import Meta
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
 
 FIRST_RETRY_S: Final = 1.0
 LONGEST_RETRY_S: Final = 120.0
@@ -34,27 +34,27 @@ class _Refused(NamedTuple):
 
 
 class Refusals:
-    """What the API server refuses at the moment, by object. *on_refused* is called once with each, and the reason."""
+    """Objects that the API server refuses to change now. *on_refused* is called once with each, and the reason."""
 
     def __init__(
         self,
         *,
         now: Callable[[], float],
         rng: random.Random,
-        on_refused: Callable[[Resource, Meta, str], None],
+        on_refused: Callable[[ApiResource, Meta, str], None],
     ) -> None:
         self._now = now
         self._rng = rng
         self._on_refused = on_refused
-        self._refused: OrderedDict[WorkKey, _Refused] = OrderedDict()
-        self._words: OrderedDict[WorkKey, str] = OrderedDict()
+        self._refused: OrderedDict[ObjectRef, _Refused] = OrderedDict()
+        self._words: OrderedDict[ObjectRef, str] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._refused)
 
-    def refused(self, resource: Resource, meta: Meta, words: str) -> None:
+    def refused(self, resource: ApiResource, meta: Meta, words: str) -> None:
         """The server refuses to change an object, whoever writes."""
-        work = WorkKey(resource.group_resource, meta.key)
+        work = ObjectRef(resource.group_resource, meta.key)
         known = self._refused.pop(work, None)
         times = known.times if known is not None else 0
         delay_s = exponential_s(times, base_s=FIRST_RETRY_S, max_s=LONGEST_RETRY_S)
@@ -70,13 +70,13 @@ class Refusals:
         if known is None:
             self._on_refused(resource, meta, words)
 
-    def over(self, work: WorkKey) -> None:
+    def over(self, work: ObjectRef) -> None:
         """*work* was changed, or is gone; costs nothing while nothing is refused."""
         if self._refused and self._refused.pop(work, None) is not None:
             self._words.pop(work, None)
 
-    def again_at(self, work: WorkKey) -> float | None:
-        """When *work* may be tried again; None if it may be now."""
+    def again_at(self, work: ObjectRef) -> float | None:
+        """Instant of the next try of *work*; None if it may be tried now."""
         known = self._refused.get(work) if self._refused else None
         return known.again_at if known is not None and known.again_at > self._now() else None
 

@@ -22,13 +22,13 @@ import yaml
 from devcluster.embedded import EmbeddedPlane, embedded_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import KubeError
-from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.testing.held import held
 
 ROOT = Path(__file__).parents[2]
 CASES = Path(__file__).with_name("cases.yaml")
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 PATIENCE_S = 40.0
 Document = dict[str, Any]
 
@@ -158,7 +158,7 @@ async def _fill(plane: EmbeddedPlane) -> None:
 
 
 async def create_when_served(
-    client: Client, resource: Resource, body: Document, *, namespace: str = ""
+    client: Client, resource: ApiResource, body: Document, *, namespace: str = ""
 ) -> Document:
     """Create an object of a resource whose definition may be a moment old."""
     described = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
@@ -169,7 +169,7 @@ async def create_when_served(
     return await client.create(resource, described, namespace=namespace, type=dict)
 
 
-async def _is_served(client: Client, resource: Resource) -> bool:
+async def _is_served(client: Client, resource: ApiResource) -> bool:
     try:
         await client.list_page(resource, limit=1)
     except KubeError:

@@ -105,7 +105,7 @@ async def test_what_pip_uninstall_left_over_is_noticed(tmp_path: Path) -> None:
     """It takes away what was written over ours; here only `kubeio` is left."""
     shutil.copytree(ROOT / "kubeio", tmp_path / "kubeio")
     libraries = Path(typer.__file__).parents[1]
-    program = "from kubeio.program.installation import check_packages; check_packages()"
+    program = "from kubeio.program.import_check import check_packages; check_packages()"
     ended = await run(["-S", "-P", "-c", program], tmp_path, PYTHONPATH=f"{tmp_path}:{libraries}")
     assert ended.err.splitlines()[-1].endswith(
         "import: 'ring' finds nothing, though the rest of Ringleader is there; "
@@ -118,7 +118,7 @@ async def test_an_import_says_the_same(tmp_path: Path) -> None:
     ended = await run(["-c", "import ringleader.testing"], tmp_path, PYTHONPATH=str(foreign.parents[1]))
     assert ended.code == 1
     last = ended.err.splitlines()[-1]
-    assert last.startswith("kubeio.program.installation.ForeignPackage: import: 'ring' finds ")
+    assert last.startswith("kubeio.program.import_check.ForeignPackage: import: 'ring' finds ")
 
 
 async def test_a_fleet_may_be_started_in_any_folder(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing
 from kubeio.access.cluster import load_cluster
 from kubeio.models import HasMeta
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from ringleader.testing.commands import WEBSITES, FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
@@ -30,14 +30,14 @@ from ringleader.testing.plugin import plane_context
 
 CONTROLLER = Path(__file__).with_name("controllers") / "reading.py"
 TEMPLATE = Path(__file__).parents[2] / "examples" / "website" / "crd.yaml"
-SHEETS = Resource("example.com", "v1", "sheets", "Sheet")
-BOXES = Resource("example.com", "v1", "boxes", "Box")
+SHEETS = ApiResource("example.com", "v1", "sheets", "Sheet")
+BOXES = ApiResource("example.com", "v1", "boxes", "Box")
 HEALTHY = 8
 DEPTH = 9_900
 LIST = "[" * DEPTH + "]" * DEPTH
 MAP = '{"a":' * DEPTH + "1" + "}" * DEPTH
 
-pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module"), pytest.mark.story]
+pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,7 +86,7 @@ async def client(plane: ControlPlane) -> AsyncIterator[Client]:
         yield client
 
 
-def definition(folder: Path, kind: Resource) -> Path:
+def definition(folder: Path, kind: ApiResource) -> Path:
     """The example's definition for *kind*, with a spec in which anything may stand."""
     text = TEMPLATE.read_text().replace("Website", kind.kind).replace("website", kind.kind.lower())
     crd = yaml.safe_load(text.replace(f"{kind.kind.lower()}s", kind.plural).replace("[site]", "[]"))
@@ -97,7 +97,7 @@ def definition(folder: Path, kind: Resource) -> Path:
     return path
 
 
-async def create(client: Client, kind: Resource, name: str, values: str) -> None:
+async def create(client: Client, kind: ApiResource, name: str, values: str) -> None:
     body = (
         f'{{"apiVersion":"{kind.api_version}","kind":"{kind.kind}","metadata":{{"name":"{name}"}},'
         f'"spec":{{"html":"good","values":{values}}}}}'

@@ -20,7 +20,7 @@ import yaml
 
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import Invalid
-from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ringleader.testing.held import held
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 RINGS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text())["rings"]
 REFUSED_BY_SCHEMA = [name for name, ring in RINGS.items() if "schema" in ring]
 REFUSED_BY_KUBECTL = [name for name, ring in RINGS.items() if "schema" in ring or "strict" in ring]
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 GOOD = {"leaseNamespace": "sites", "resources": [{"group": "example.com", "resource": "websites"}]}
 PATIENCE_S = 30.0
 Place = Any  # conftest.py: fixtures cannot be imported

@@ -19,7 +19,7 @@ import yaml
 from devcluster.real import kubernetes_recipe
 from devcluster.real.real_plane import RealPlane
 from kubeio.labels import RingKeys
-from kubeio.resource import CRDS, LEASES, NAMESPACES, Resource
+from kubeio.resource import CRDS, LEASES, NAMESPACES, ApiResource
 from ringleader.assets import ring_crd, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.helm import Helm
@@ -31,16 +31,16 @@ RING = "websites"
 LEASE_NAMESPACE = f"{RELEASE}-{RING}"
 KEYS = RingKeys(RING)
 TURN = KEYS.turn
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SERVICES = Resource("", "v1", "services", "Service")
-PODS = Resource("", "v1", "pods", "Pod")
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-BINDINGS = Resource(
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+SERVICES = ApiResource("", "v1", "services", "Service")
+PODS = ApiResource("", "v1", "pods", "Pod")
+ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
+ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+BINDINGS = ApiResource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
-POLICIES = Resource(
+POLICIES = ApiResource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "P", namespaced=False
 )
 WITHIN_S = 60.0
@@ -101,7 +101,7 @@ async def guarded_plane(
     """The chart installed with *chart_values*, its policies in force."""
     for path in (ring_crd(), website_crd()):
         await admin.create_if_absent(CRDS, yaml.safe_load(path.read_text()))
-    for resource in (Resource("ringleader.dev", "v1alpha1", "controllerrings", "X", False), WEBSITES):
+    for resource in (ApiResource("ringleader.dev", "v1alpha1", "controllerrings", "X", False), WEBSITES):
         await once_served(partial(admin.list_all, resource))
     await helm.install(RELEASE, chart_values, namespace=SYSTEM)
     guarded = Guarded(plane, admin)

@@ -20,7 +20,7 @@ import yaml
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.labels import RingKeys
-from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import website_controller, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
@@ -28,7 +28,6 @@ from tests.chart.helm import Helm, HelmFailed
 from tests.chart.pods import PodProcess, own_address, pod_of, start_pod
 
 pytestmark = [
-    pytest.mark.story,
     pytest.mark.real,
     pytest.mark.fleet,
     pytest.mark.asyncio(loop_scope="module"),
@@ -40,14 +39,16 @@ SITES = "sites"
 LEASES_OF_RING = "ringleader-websites"
 OBJECTS = 30
 WITHIN_S = 60
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
-PODS = Resource("", "v1", "pods", "Pod")
-SERVICES = Resource("", "v1", "services", "Service")
-FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
-PRIORITY_LEVELS = Resource(
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+STATEFULSETS = ApiResource("apps", "v1", "statefulsets", "StatefulSet")
+PODS = ApiResource("", "v1", "pods", "Pod")
+SERVICES = ApiResource("", "v1", "services", "Service")
+FLOW_SCHEMAS = ApiResource(
+    "flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False
+)
+PRIORITY_LEVELS = ApiResource(
     "flowcontrol.apiserver.k8s.io",
     "v1",
     "prioritylevelconfigurations",
@@ -206,7 +207,7 @@ async def test_the_first_install_brings_the_crd_and_the_sharder(helm: Helm, admi
 async def test_an_upgrade_adds_the_ring_and_its_replicas(helm: Helm, admin: IndependentClient) -> None:
     await admin.create(CRDS, yaml.safe_load(website_crd().read_text()))
     await admin.create(
-        Resource("", "v1", "namespaces", "Namespace", namespaced=False), {"metadata": {"name": SITES}}
+        ApiResource("", "v1", "namespaces", "Namespace", namespaced=False), {"metadata": {"name": SITES}}
     )
     await eventually(lambda: is_served(admin, WEBSITES), within_s=10)
     for number in range(OBJECTS):
@@ -507,7 +508,7 @@ async def refused_nothing(pods: Pods, admin: IndependentClient, *, scraped: str 
     assert not refused
 
 
-async def is_served(admin: IndependentClient, resource: Resource) -> bool:
+async def is_served(admin: IndependentClient, resource: ApiResource) -> bool:
     try:
         await admin.list_all(resource)
     except RequestFailedError:
@@ -515,7 +516,7 @@ async def is_served(admin: IndependentClient, resource: Resource) -> bool:
     return True
 
 
-async def is_gone(admin: IndependentClient, resource: Resource, name: str, *, namespace: str = "") -> bool:
+async def is_gone(admin: IndependentClient, resource: ApiResource, name: str, *, namespace: str = "") -> bool:
     try:
         await admin.get(resource, name, namespace=namespace)
     except RequestFailedError as error:

@@ -19,7 +19,7 @@ import pytest
 
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
-from kubeio.resource import NAMESPACES, Resource
+from kubeio.resource import NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ringleader.testing.client import IndependentClient
@@ -117,7 +117,7 @@ async def install(plane: RealPlane, admin: IndependentClient, objects: list[Doc]
         for obj in objects:
             if obj["kind"] in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"):
                 group = obj["apiVersion"].rpartition("/")[0]
-                resource: Resource = await discovery.resolve(
+                resource: ApiResource = await discovery.resolve(
                     f"{obj['kind']}.{group}" if group else obj["kind"]
                 )
                 await admin.create(resource, obj, namespace=obj["metadata"].get("namespace", ""))

@@ -18,6 +18,7 @@ OBJECTS = 1_500
 LEASES, LABELS = "bench-leases-bench-ringleader-leases", "bench-leases-bench-ringleader-labels"
 
 
+@pytest.mark.slow
 async def test_patches_and_renewals_take_levels_of_their_own_and_nothing_is_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -17,7 +17,7 @@ import pytest_asyncio
 import yaml
 
 from devcluster.real.real_plane import RealPlane
-from kubeio.resource import CONTROLLER_RINGS, CRDS, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, ApiResource
 from ringleader.assets import ring_crd, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.helm import Helm
@@ -28,11 +28,11 @@ pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scop
 SYSTEM = "ringleader-system"
 NAME = "ringleader-sharder-webhook"
 RING = "websites"
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-SERVICES = Resource("", "v1", "services", "Service")
-SECRETS = Resource("", "v1", "secrets", "Secret")
-CONFIGURATIONS = Resource(
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+SERVICES = ApiResource("", "v1", "services", "Service")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
+CONFIGURATIONS = ApiResource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "X", namespaced=False
 )
 VALUES: Doc = {
@@ -57,7 +57,7 @@ async def kinds(admin: IndependentClient) -> None:
         await eventually(admin, resource)
 
 
-async def eventually(admin: IndependentClient, resource: Resource, name: str = "") -> Doc:
+async def eventually(admin: IndependentClient, resource: ApiResource, name: str = "") -> Doc:
     """The object, or the list, as soon as it is served."""
     path = resource.path(namespace=SYSTEM if resource.namespaced and name else "", name=name)
     async with asyncio.timeout(30):

@@ -16,7 +16,7 @@ from kubeio.leases.election import leader_gauge
 from kubeio.program.logs import watch_dropped
 from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.metrics import ClientMetrics
-from shard_controller.metrics import ControllerMetrics
+from shard_controller.observe.metrics import ControllerMetrics
 from sharder.admission.metrics import AdmissionMetrics
 from sharder.metrics import LimiterMetrics, SharderMetrics
 from sharder.writing.limiter import WriteLimiter

@@ -8,30 +8,23 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.doctor.checks import Finding, Level
 from ringleader.doctor.command import Wanted, diagnose
-from tests.sharder.io.ground import CONFIGMAPS, RING, ROOT, WEBSITES, Ground, open_ground, wait_until
+from tests.sharder.io.ground import CONFIGMAPS, RING, ROOT, WEBSITES, Ground, wait_until
 
 pytestmark = [pytest.mark.fleet]
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 CONTROLLERS = {"site": "website/controller.py:websites", "sum": "checksum/controller.py:checksums"}
 CHILDREN = [{"group": "", "resource": "configmaps"}]
 MAINS = [
     {"group": "example.com", "resource": "websites", "controlledResources": CHILDREN},
     {"group": "", "resource": "secrets", "controlledResources": CHILDREN},
 ]
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with open_ground(tmp_path) as ground:
-        yield ground
 
 
 @asynccontextmanager

@@ -10,11 +10,11 @@ import pytest
 
 from ringleader.testing.caught import catch_writes
 from ringleader.testing.fleet import Fleet
-from shard_controller.heartbeat import LOST_LEASE_EXIT
+from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
 from tests.fleet.conftest import OBJECTS
 from tests.fleet.judging import judge, unattended_s
 
-pytestmark = [pytest.mark.story, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def test_a_replica_that_joins_gets_its_share_and_little_else_moves(fleet: Fleet) -> None:

@@ -22,21 +22,21 @@ from kubeio.errors import ApiError, NotFound, Unreachable
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import decode_lease
 from kubeio.models import HasMeta, Lease, LeaseSpec, Meta, OwnerReference
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.answers import Unexpected, decode, decode_page
 from kubeio.rest.client import Client
 from kubeio.watches.events import Changed, Removed, decode_line
-from kubeio.watches.forms import COMPRESSED, PLAIN, RAW
+from kubeio.watches.storage import COMPRESSED, PLAIN, RAW
 from kubeio.watches.store import Store
-from shard_controller.declared import Resource as Declared
-from shard_controller.fence import ShardFence
+from shard_controller.declare.resource import Resource as Declared
+from shard_controller.objects.fence import ShardFence
 from sharder.admission.review import BadReview, read_review
-from sharder.membership.lives import State, read_lease
 from sharder.membership.membership import Membership
-from sharder.membership.view import Hold, Standing, View, WaitReason
+from sharder.membership.shards import ShardState, read_lease
+from sharder.membership.view import AssignmentHold, OwnerState, View, WaitReason
+from sharder.planning.controllers import read_controller
 from sharder.planning.decisions import Assign, Drain, NeedController, Nothing, ReportUnknown, Strip, Wait
 from sharder.planning.keys import Controlled, RingKinds
-from sharder.planning.lineage import read_controller
 from sharder.planning.patches import patch_of
 from sharder.planning.planner import Subject, Terms, may_be_left_behind, plan
 from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
@@ -226,8 +226,8 @@ def test_no_lease_brings_the_membership_down(
 
 
 SITES, PAGES = (
-    Resource("example.com", "v1", "websites", "Website"),
-    Resource("", "v1", "configmaps", "ConfigMap"),
+    ApiResource("example.com", "v1", "websites", "Website"),
+    ApiResource("", "v1", "configmaps", "ConfigMap"),
 )
 HELD, GONE = ("a-1", "b-1"), ("c-dead", "c-contested", "c-expired")
 owners = st.sampled_from([*HELD, *GONE, "unknown-1", "foreign-1", ""]) | texts
@@ -256,10 +256,10 @@ def ring_objects(draw: st.DrawFn) -> Meta:
 
 @st.composite
 def ring_views(draw: st.DrawFn) -> View:
-    states = st.sampled_from(State)
-    lives = {name: draw(states | st.just(State.READY)) for name in (*HELD, *GONE)}
+    states = st.sampled_from(ShardState)
+    lives = {name: draw(states | st.just(ShardState.READY)) for name in (*HELD, *GONE)}
     places = draw(st.dictionaries(st.sampled_from("abc"), st.sampled_from([*HELD, None]), max_size=3))
-    holds = st.none() | st.sampled_from(WaitReason).map(Hold)
+    holds = st.none() | st.sampled_from(WaitReason).map(AssignmentHold)
     return make_view(lives, places, hold=draw(holds), foreign=frozenset({"foreign-1"}))
 
 
@@ -269,7 +269,7 @@ class Cluster:
     def __init__(self, objects: Iterable[Meta]) -> None:
         self._objects = iter(objects)
 
-    async def get(self, resource: Resource, name: str, *, namespace: str, **_: object) -> HasMeta:
+    async def get(self, resource: ApiResource, name: str, *, namespace: str, **_: object) -> HasMeta:
         resource.path(namespace=namespace, name=name)
         for meta in self._objects:
             return HasMeta(meta)
@@ -287,7 +287,7 @@ class Cluster:
     texts,
 )
 def test_no_object_brings_the_planner_down_or_leaves_a_live_owner_otherwise_than_by_its_hand(
-    kind: Resource, meta: Meta, above: list[Meta], view: View, terms: Terms, key: KeyKind, label: str
+    kind: ApiResource, meta: Meta, above: list[Meta], view: View, terms: Terms, key: KeyKind, label: str
 ) -> None:
     sites, pages = (GroupResource(kind.group, kind.plural) for kind in (SITES, PAGES))
     spec = make_spec(resources=(RingResource(sites, (pages,)),), key=key, key_label=label)
@@ -301,7 +301,7 @@ def test_no_object_brings_the_planner_down_or_leaves_a_live_owner_otherwise_than
         subject = msgspec.structs.replace(subject, controller=seen)
     decision = plan(subject, view=view, terms=terms, keys=KEYS)
     owner = meta.labels.get(KEYS.shard)
-    is_kept = owner is not None and view.standing(owner) is not Standing.DEAD
+    is_kept = owner is not None and view.owner_state(owner) is not OwnerState.DEAD
     match decision:
         case Assign(to=to):
             assert view.holds(to)

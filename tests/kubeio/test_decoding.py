@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from kubeio.decoding import UNREADABLE, members, meta_of, object_from, pruned
 from kubeio.models import HasMeta
 from kubeio.rest.answers import Unexpected, decode, decode_page, failure
-from kubeio.rest.exchange import Answer
+from kubeio.rest.messages import Answer
 from kubeio.watches.events import Changed, Removed, decode_line
-from kubeio.watches.forms import COMPRESSED, PLAIN, RAW, Form
+from kubeio.watches.storage import COMPRESSED, PLAIN, RAW, StoredForm
 from kubeio.watches.store import Store
 
 DEPTHS = (1_100, 9_900)
@@ -82,9 +82,9 @@ def test_a_read_for_metadata_survives_a_deep_object(raw: bytes) -> None:
         decode(raw, dict)
 
 
-@pytest.mark.parametrize("form", [PLAIN, RAW, COMPRESSED, Form(strips=True, transform=bytes)])
+@pytest.mark.parametrize("form", [PLAIN, RAW, COMPRESSED, StoredForm(strips=True, transform=bytes)])
 @pills
-def test_a_store_keeps_a_deep_object_in_every_form(raw: bytes, form: Form) -> None:
+def test_a_store_keeps_a_deep_object_in_every_form(raw: bytes, form: StoredForm) -> None:
     store = Store(form, indexes={"html": lambda raw: msgspec.json.decode(raw)["spec"]["html"]})
     learned = store.learn(object_from(raw))
     assert learned is not None

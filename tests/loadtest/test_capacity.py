@@ -125,6 +125,7 @@ def test_objects_are_prepared_without_the_wait_where_nothing_is_created(scenario
 
 @pytest.mark.fleet
 @pytest.mark.timeout(420)
+@pytest.mark.slow
 def test_capacity_is_measured_on_an_own_fleet(tmp_path: Path) -> None:
     slo = tmp_path / "slo.yaml"
     slo.write_text("changed: 2s\n")

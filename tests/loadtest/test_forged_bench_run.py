@@ -12,6 +12,7 @@ import pytest
 pytestmark = pytest.mark.fleet
 
 
+@pytest.mark.slow
 def test_forged_labels_are_measured_beside_honest_objects(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "loadtest.bench_forged", "--plane", "embedded", "--out", str(tmp_path)]
     command += ["--forged", "200", "--per-s", "20", "--honest", "40", "--no-strict", "-o", "json"]

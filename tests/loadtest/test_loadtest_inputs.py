@@ -10,9 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeio.errors import InputError
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from loadtest.inputs.scenario import ACTIONS, Scenario, built_in, read_scenario, read_schedules
-from loadtest.inputs.slo import UNITS, Line, Measured, has_passed, judge, read_slo, shown_as
+from loadtest.inputs.slo import (
+    UNITS,
+    Line,
+    Measured,
+    has_failed_clearly,
+    has_passed,
+    judge,
+    read_slo,
+    shown_as,
+)
 from loadtest.inputs.template import RUN_LABEL, Template, created_name, prefilled_name, read_template
 from loadtest.pacing import Pacing
 from loadtest.plan import LoadPlan, decode, encode
@@ -195,7 +204,7 @@ def test_a_name_that_cannot_begin_others_is_refused(name: object) -> None:
 
 
 def test_the_examples_template_is_that_of_the_examples_kind() -> None:
-    assert read_template(None).fits(Resource("example.com", "v1", "websites", "Website"))
+    assert read_template(None).fits(ApiResource("example.com", "v1", "websites", "Website"))
     assert read_template(None).changes_spec
 
 
@@ -231,6 +240,18 @@ def test_a_run_that_measured_nothing_is_never_green() -> None:
     assert not has_passed([])
     assert not has_passed(judge({"overlaps": 0.0}, {"overlaps": Measured(None, is_excused=True)}))
     assert has_passed(judge({"overlaps": 0.0}, {"overlaps": Measured(0, 5)}))
+
+
+@pytest.mark.parametrize(
+    ("changed_s", "achieved", "is_clear"),
+    [(4, 1.0, False), (14, 1.0, False), (16, 1.0, True), (300, 0.55, False)],
+)
+def test_only_a_load_that_got_through_fails_clearly(
+    changed_s: float, achieved: float, is_clear: bool
+) -> None:
+    limits = {"changed": 5.0, "achieved": 0.9}
+    lines = judge(limits, {"changed": Measured(changed_s, 9), "achieved": Measured(achieved, 9)})
+    assert has_failed_clearly(lines) is is_clear
 
 
 def test_the_default_service_level_names_every_line() -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from kubeio.clock import ManualClock
 from kubeio.errors import Unreachable
 from kubeio.models import HasMeta, Object
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, Removed, WatchEvent
-from loadtest.observing.histograms import QUEUE, ApiPage, Page, Window, observations
+from loadtest.observing.histograms import QUEUE, ApiPage, MetricsPage, Window, observations
 from loadtest.observing.observer import ASSIGNED, CHANGED, READY, Observer
 from loadtest.quantiles import bucket_quantile, percentile
 from loadtest.targets.target import Testimony as Said  # pytest would collect a Test...
@@ -62,7 +62,7 @@ async def observe(
     monkeypatch.setattr("loadtest.observing.observer.ListWatch", lambda *_, **__: Script(clock, steps))
     observer = Observer(
         None,  # type: ignore[arg-type] # the script needs no client
-        Resource("example.com", "v1", "websites", "Website"),
+        ApiResource("example.com", "v1", "websites", "Website"),
         namespace="load",
         selector="",
         shard_label=LABEL,
@@ -197,9 +197,9 @@ def test_a_quantile_of_buckets_is_linear_inside_and_bounded_above() -> None:
 # -- metrics ------------------------------------------------------------------------------------------------
 
 
-def page(started: float, fast: int, slow: int) -> Page:
+def page(started: float, fast: int, slow: int) -> MetricsPage:
     name = f'{QUEUE}_bucket{{name="w",controller="w",le='
-    return Page(
+    return MetricsPage(
         "# TYPE process_start_time_seconds gauge\n"
         f"process_start_time_seconds {started}\n"
         f"# TYPE {QUEUE} histogram\n"
@@ -212,7 +212,7 @@ def test_queued_keys_of_all_controllers_and_priorities_are_one_number() -> None:
         'workqueue_depth{name="w",controller="w",priority="0"} 3',
         'workqueue_depth{name="v",priority=""} 2',
     ]
-    assert Page("\n".join([*lines, "workqueue_depth_other 9"])).queued == 5
+    assert MetricsPage("\n".join([*lines, "workqueue_depth_other 9"])).queued == 5
 
 
 def test_findings_before_a_load_are_not_counted_as_of_it() -> None:

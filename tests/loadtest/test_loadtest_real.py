@@ -14,7 +14,7 @@ import pytest
 from devcluster.real import BinariesMissing, ensure_binaries, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS
 from kubeio.errors import KubeError
-from kubeio.resource import NAMESPACES, Resource
+from kubeio.resource import NAMESPACES, ApiResource
 from loadtest.inputs.scenario import Action
 from loadtest.targets.cluster import ClusterOptions, open_cluster
 from loadtest.targets.target import ActionFailed
@@ -23,8 +23,8 @@ from ringleader.testing.fleet import Fleet, open_fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.real, pytest.mark.timeout(400)]
 RBAC: Final = "rbac.authorization.k8s.io"
-ROLES = Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
-BINDINGS = Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+ROLES = ApiResource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
+BINDINGS = ApiResource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 RULES: list[dict[str, Any]] = [
     {"apiGroups": ["ringleader.dev"], "resources": ["controllerrings"], "verbs": ["list"]},
     {"apiGroups": ["example.com"], "resources": ["websites"], "verbs": ["list", "watch", "create"]},
@@ -48,6 +48,7 @@ async def loadtest(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), said.decode()
 
 
+@pytest.mark.slow
 async def test_a_run_on_a_real_control_plane_reads_its_own_metrics_too(tmp_path: Path) -> None:
     slo = tmp_path / "slo.yaml"
     slo.write_text("assigned: 60s\nready: 60s\nfailures: 0.1%\noverlaps: 0\nforeignWrites: 0\nunowned: 0\n")
@@ -86,14 +87,14 @@ async def test_missing_rights_are_named_with_the_rule_before_anything_is_created
 
 
 APPS: Final = {
-    plural: Resource("apps", "v1", plural, kind)
+    plural: ApiResource("apps", "v1", plural, kind)
     for plural, kind in (
         ("statefulsets", "StatefulSet"),
         ("replicasets", "ReplicaSet"),
         ("deployments", "Deployment"),
     )
 }
-PODS = Resource("", "v1", "pods", "Pod")
+PODS = ApiResource("", "v1", "pods", "Pod")
 PODS_IN: Final = "shop"
 """Not where the Leases are: a replica's Lease says where its pod is."""
 TEMPLATE: dict[str, Any] = {
@@ -131,6 +132,7 @@ async def put_pods(fleet: Fleet, names: Iterable[str], owner: dict[str, Any], *,
         await fleet.client.create_if_absent(PODS, body, namespace=namespace)
 
 
+@pytest.mark.slow
 async def test_actions_on_a_cluster_are_what_its_api_can_do(tmp_path: Path) -> None:
     """The Leases are those of real replicas and sharders; no kubelet acts on what happens to the pods."""
     async with (

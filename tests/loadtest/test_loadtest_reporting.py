@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from loadtest.inputs.scenario import Point, Schedule
 from loadtest.inputs.slo import judge
 from loadtest.observing.histograms import Window
-from loadtest.observing.observer import ASSIGNED, READY, Wait
+from loadtest.observing.observer import ASSIGNED, READY, MeasuredWait
 from loadtest.reporting.document import Grid
 from loadtest.reporting.figures import measured, operations, request_rows
 from loadtest.reporting.picture import draw
 from loadtest.run import Found, Prepared
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 ROWS = {
     "create": {"num_requests": 100, "num_failures": 1, "response_times": {"5": 98, "200": 2}},
     "create (429)": {"num_requests": 7, "num_failures": 0, "response_times": {"1": 7}},
@@ -29,7 +29,7 @@ def found(**fields: object) -> Found:
     return run
 
 
-def figures(run: Found, waits: list[Wait]) -> dict[str, bool | None]:
+def figures(run: Found, waits: list[MeasuredWait]) -> dict[str, bool | None]:
     values = measured(run, waits, Window(), changes_spec=True)
     limits = dict.fromkeys(values, 1.0)
     return {line.name: line.passed for line in judge(limits, values)}
@@ -62,7 +62,7 @@ def test_waits_and_requests_that_were_put_off_are_no_operations() -> None:
 
 
 def test_a_watch_that_saw_nothing_of_what_was_asked_for_fails() -> None:
-    verdict = figures(found(), [Wait(ASSIGNED, 1.0, 0.1)])
+    verdict = figures(found(), [MeasuredWait(ASSIGNED, 1.0, 0.1)])
     assert (verdict["assigned"], verdict["ready"]) == (True, False)
     assert verdict["changed"] is None  # the load has changed nothing
     assert (verdict["queueWait"], verdict["reconcile"]) == (False, False)

@@ -23,6 +23,9 @@ PATIENT = (
 )
 """A take-over lasts longer than these runs, and machines are busy."""
 
+EVERYDAY = ("steady", "kill")
+"""The scenarios of `make test`; `make test-long` runs the others."""
+
 
 def loadtest(out: Path, *arguments: str, code: int = 0, within_s: float = 170) -> tuple[dict[str, Any], str]:
     """The report of `ringleader loadtest ARGUMENTS`, and what it said."""
@@ -36,7 +39,9 @@ def loadtest(out: Path, *arguments: str, code: int = 0, within_s: float = 170) -
 
 @pytest.mark.fleet
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", built_in())
+@pytest.mark.parametrize(
+    "name", [name if name in EVERYDAY else pytest.param(name, marks=pytest.mark.slow) for name in built_in()]
+)
 def test_a_short_run_of_the_scenario_does_what_it_says_and_loses_nothing(name: str, tmp_path: Path) -> None:
     slo = tmp_path / "slo.yaml"
     slo.write_text(PATIENT)
@@ -57,6 +62,7 @@ def test_a_short_run_of_the_scenario_does_what_it_says_and_loses_nothing(name: s
 
 @pytest.mark.fleet
 @pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_workers_create_apart_the_waits_are_in_locusts_statistics_and_the_page_stands_alone(
     tmp_path: Path,
 ) -> None:
@@ -88,6 +94,7 @@ def test_a_service_level_that_is_not_held_is_exit_code_one_and_names_the_line(tm
 
 @pytest.mark.fleet
 @pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_a_run_goes_on_while_the_api_server_restarts_and_says_so(tmp_path: Path) -> None:
     scenario = tmp_path / "restart.yaml"
     scenario.write_text("actions: [{at: 30%, do: restart-api, for: 2s}]\n")
@@ -102,6 +109,7 @@ def test_a_run_goes_on_while_the_api_server_restarts_and_says_so(tmp_path: Path)
 
 @pytest.mark.fleet
 @pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_a_worker_that_dies_is_named_and_the_load_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     slo = tmp_path / "slo.yaml"

@@ -36,6 +36,7 @@ def test_answers_count_by_verb_and_only_those_sent_in_the_window(tmp_path: Path)
 
 @pytest.mark.fleet
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk (the distribution's package of that name)")
+@pytest.mark.slow
 def test_every_pace_is_measured_beside_a_load_generator(tmp_path: Path) -> None:
     command = [
         sys.executable,

@@ -42,6 +42,7 @@ def figures_of(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.skipif(Path("/usr/bin/go").exists(), reason="Go is where the run would find it")
+@pytest.mark.slow
 def test_a_start_is_measured_beside_every_peer_that_is_there(tmp_path: Path) -> None:
     done, document = bench(tmp_path, "--only", "start,stall")
     found = figures_of(document)
@@ -62,6 +63,7 @@ def test_a_start_is_measured_beside_every_peer_that_is_there(tmp_path: Path) -> 
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_rates_waits_and_renewals_are_counted(tmp_path: Path) -> None:
     flags = ("--reconciles", "2000", "--samples", "20", "--minutes", "0.1", "--lease-s", "3")
     done, document = bench(tmp_path, "--only", "rate,event,lease", *flags)
@@ -81,6 +83,7 @@ def test_rates_waits_and_renewals_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk (the distribution's package of that name)")
+@pytest.mark.slow
 def test_status_writes_are_compared_with_what_wrk_reaches_with_the_same_patches(tmp_path: Path) -> None:
     _, document = bench(tmp_path, "--only", "write", "--limit-s", "3", "--connections", "8")
     write = figures_of(document)["write"]

@@ -25,7 +25,7 @@ from kubeio.errors import InputError
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import decode_lease
 from kubeio.models import HasMeta, Object
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from loadtest.measuring.command import choose_rows, exit_code
 from loadtest.measuring.goals import Goal, Verdict
@@ -43,7 +43,7 @@ from loadtest.sharder_bench.rows import ROWS
 from loadtest.sharder_bench.run import LINES
 from loadtest.sharder_bench.throughput import Stretch
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 KEYS = RingKeys("websites")
 
 

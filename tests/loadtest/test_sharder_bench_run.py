@@ -24,6 +24,7 @@ def bench(out: Path, *flags: str) -> tuple[subprocess.CompletedProcess[str], dic
 
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="needs wrk (the distribution's package of that name)")
+@pytest.mark.slow
 def test_a_run_says_what_it_was_measured_on_and_which_goals_it_missed(tmp_path: Path) -> None:
     done, document = bench(tmp_path, "--only", "assign,join", "--strict")
     figures = {figure["key"]: figure for figure in document["figures"]}
@@ -46,6 +47,7 @@ def test_a_run_says_what_it_was_measured_on_and_which_goals_it_missed(tmp_path: 
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_rows_that_need_no_limit_run_without_wrk(tmp_path: Path) -> None:
     done, document = bench(tmp_path, "--only", "new,rest", "--rest-sizes", "1000,3000")
     figures = {figure["key"]: figure for figure in document["figures"]}

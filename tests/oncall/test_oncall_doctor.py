@@ -19,7 +19,7 @@ from ringleader.testing.commands import WEBSITES, FleetSpec
 from tests.fleet.test_fleet_hanging import hanging
 from tests.oncall.conftest import OBJECTS, Night
 
-pytestmark = [pytest.mark.fleet]
+pytestmark = [pytest.mark.fleet, pytest.mark.slow]
 HANGING = Path(__file__).parents[1] / "fleet" / "controllers" / "hanging.py"
 LATE_CLOCK = Path(__file__).with_name("controllers") / "late_clock.py"
 SITE = r"website/site-\d{4} -n sites"

@@ -19,9 +19,9 @@ from kubeio.resource import CONTROLLER_RINGS
 from ringleader.inspect.cluster.reading import read_rings
 from ringleader.inspect.drains import read_handoffs
 from ringleader.inspect.edit.changes import (
-    Change,
     Edit,
     Order,
+    RingChange,
     change_member,
     change_pause,
     cordoned,
@@ -44,7 +44,7 @@ async def three(ground: Ground, **ring: object) -> None:
         await ground.shard(member, duration_s=15)
 
 
-async def changed(ground: Ground, member: str, edit: Edit, order: Order | None = None) -> Change:
+async def changed(ground: Ground, member: str, edit: Edit, order: Order | None = None) -> RingChange:
     return await change_member(ground.client, member, edit, order or Order(), timeout_s=10)
 
 

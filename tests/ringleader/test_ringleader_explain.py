@@ -19,7 +19,7 @@ from kubeio.resource import CONTROLLER_RINGS, CRDS
 from ringleader.inspect.cluster.dates import DatedMeta, ManagedFields
 from ringleader.inspect.cluster.rings import Ring, RingFields
 from ringleader.inspect.cluster.sharders import ELECTION_LEASE, Sharders
-from ringleader.inspect.cluster.terms import Terms
+from ringleader.inspect.cluster.terms import RingDocument
 from ringleader.inspect.explain.diagnosis_work import well
 from ringleader.inspect.explain.facts import Facts, Way, read_facts
 from ringleader.inspect.explain.story import Story, lines, story
@@ -287,7 +287,7 @@ def facts_of(ring: Ring, meta: DatedMeta) -> Facts:
         token="",
         why=[],
     )
-    terms = Terms(None, "", {})
+    terms = RingDocument(None, "", {})
     now = datetime(2026, 11, 21, 13, tzinfo=UTC)
     return Facts(placement, meta, ring, terms, [], Sharders(None), now)
 

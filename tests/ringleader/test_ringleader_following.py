@@ -14,7 +14,7 @@ from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.discovery import Discovery
 from ring import HashRing
 from ringleader.inspect.cluster.following import Following
-from ringleader.inspect.cluster.picture import Count, RingPicture, picture
+from ringleader.inspect.cluster.picture import ObjectCount, RingPicture, picture
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.rings import ring_weights
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
@@ -32,7 +32,7 @@ async def listed(ground: Ground, *, unselected: str = "") -> RingPicture:
     lives = await read_lives(ground.client, ring)
     filling = {life.member: life.shard for life in lives if life.fills_place}
     hashed = HashRing(ring_weights(ring, lives), virtual_nodes=ring.spec.virtual_nodes, eps=ring.spec.eps)
-    count = Count()
+    count = ObjectCount()
     async for page in ground.client.pages(WEBSITES, metadata_only=True):
         for meta in (item.meta for item in page.objects):
             owner = meta.labels.get(KEYS.shard, "")

@@ -15,18 +15,18 @@ import kopf
 import pytest
 import yaml
 
-from devcluster.embedded import EmbeddedPlane, Fault, embedded_plane
+from devcluster.embedded import EmbeddedPlane, Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError, NotFound
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import MergePatch
-from kubeio.resource import CRDS, NAMESPACES, Resource
+from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.migrate.kopf import Ending, Order, change
 from ringleader.migrate.kopf_marks import FINALIZERS, PREFIX, marks_of, patch_of, swapped
 
 ROOT = Path(__file__).parents[2]
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 NS = "default"
 KOPFS = "kopf.zalando.org/KopfFinalizerMarker"
 LAST = "kopf.zalando.org/last-handled-configuration"
@@ -189,10 +189,9 @@ class Ground:
 
 
 @pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
+async def ground(new_plane: EmbeddedPlane) -> AsyncIterator[Ground]:
     async with AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(embedded_plane(tmp_path / "plane"))
-        client = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(plane.kubeconfig))))
+        client = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(new_plane.kubeconfig))))
         crd = yaml.safe_load((ROOT / "examples/website/crd.yaml").read_text())
         await client.create(CRDS, crd, type=bytes)
         async with asyncio.timeout(10):
@@ -203,7 +202,7 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
                     await asyncio.sleep(0.05)
                 else:
                     break
-        yield Ground(plane, client)
+        yield Ground(new_plane, client)
 
 
 async def test_a_dry_run_tells_what_it_would_change_and_writes_nothing(ground: Ground) -> None:

@@ -17,7 +17,7 @@ from devcluster.real import BinariesMissing
 from devcluster.real.binaries import find_binaries, helm_recipe
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError, NotFound
-from kubeio.resource import CRDS, Resource
+from kubeio.resource import CRDS, ApiResource
 from kubeio.rest.client import Client
 from ringleader.scaffold.command import create_project
 from ringleader.scaffold.names import Names, names_of
@@ -147,7 +147,7 @@ async def test_its_manifests_are_accepted_by_an_api_server(project: Path, tmp_pa
         crd = yaml.safe_load((project / "manifests" / "crd.yaml").read_text())
         await client.create(CRDS, crd, type=bytes)
         sample = yaml.safe_load((project / "manifests" / "sample.yaml").read_text())
-        resource = Resource("acme.io", "v1", "cdnsites", "CdnSite")
+        resource = ApiResource("acme.io", "v1", "cdnsites", "CdnSite")
         async with asyncio.timeout(10):
             while True:
                 try:

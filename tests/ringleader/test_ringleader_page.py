@@ -153,9 +153,10 @@ async def test_an_outage_leaves_the_last_picture_and_says_so_until_it_is_over(gr
     await ground.ring()
     await ground.shard("a")
     user = await ground.plane.kubeconfig_for("looker")
-    async with Client(load_cluster(kubeconfig=str(user))) as client:
-        board = Board(title="here", clock=SystemClock())
-        reader = Reader(client, Discovery(client), board, only=None, timeout_s=5)
+    async with (
+        Client(load_cluster(kubeconfig=str(user))) as client,
+        reader_of(client) as (reader, board),
+    ):
         await reader.look()
         read_at = facts(board).read_at
         fault = Fault(what="error", code=503, user="looker")

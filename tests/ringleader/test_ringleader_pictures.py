@@ -11,10 +11,10 @@ import pytest
 from kubeio.errors import InputError
 from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ring import HashRing, object_key
 from ringleader.inspect.cluster.keys import Key, Target
-from ringleader.inspect.cluster.picture import Count, ideal_shares, picture
+from ringleader.inspect.cluster.picture import ObjectCount, ideal_shares, picture
 from ringleader.inspect.cluster.rings import (
     Distributed,
     Kind,
@@ -31,7 +31,7 @@ from ringleader.output import Form, Table, age
 
 NOW = datetime(2026, 11, 21, 12, 0, 10, tzinfo=UTC)
 KEYS = RingKeys("websites")
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 RING = Ring(
     metadata=Meta(name="websites"),
     spec=RingFields(
@@ -119,7 +119,7 @@ def test_each_main_resource_has_the_ring_of_those_that_work_it() -> None:
 
 
 def test_the_picture_counts_the_unowned_and_those_on_their_way() -> None:
-    count = Count(owners=Counter({"a-2": 25, "b-1": 70, "d-1": 3, "": 2}), leaving=Counter({"b-1": 5}))
+    count = ObjectCount(owners=Counter({"a-2": 25, "b-1": 70, "d-1": 3, "": 2}), leaving=Counter({"b-1": 5}))
     shown = picture(RING, lives(RING, LEASES, now=NOW), count)
     assert (shown.objects, shown.unowned, shown.in_flight, shown.ready) == (100, 5, 5, "True")
     by_shard = {member.shard: member for member in shown.members}
@@ -129,7 +129,7 @@ def test_the_picture_counts_the_unowned_and_those_on_their_way() -> None:
 
 
 def test_tables_align_and_hide_what_is_only_wide() -> None:
-    count = Count(owners=Counter({"a-2": 1250}))
+    count = ObjectCount(owners=Counter({"a-2": 1250}))
     shown = picture(RING, lives(RING, LEASES[:2], now=NOW), count)
     assert ring_table(shown).lines(is_wide=False) == [
         "RING       OBJECTS   UNOWNED   IN FLIGHT   PLACES   READY   BALANCED",
@@ -204,7 +204,7 @@ def test_the_answer_for_people_names_owner_key_and_hash() -> None:
 
 def test_a_kind_of_no_ring_is_refused_with_what_there_is() -> None:
     with pytest.raises(InputError, match=r"these are distributed: configmaps, websites\.example\.com"):
-        choose_ring([RING], Resource("", "v1", "secrets", "Secret"), None)
+        choose_ring([RING], ApiResource("", "v1", "secrets", "Secret"), None)
     with pytest.raises(InputError, match="create a ControllerRing first"):
         choose_ring([], WEBSITES, None)
 

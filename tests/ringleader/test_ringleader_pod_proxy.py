@@ -18,15 +18,15 @@ from devcluster.real import BinariesMissing, real_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.models import ObjectKey
 from kubeio.patch import MergePatch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from ringleader.inspect.cluster.owner_page import PODS, in_pod
 from ringleader.inspect.cluster.rings import Pod
 from ringleader.testing.held import held
 
 pytestmark = pytest.mark.real
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-BINDINGS = Resource(
+ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
+BINDINGS = ApiResource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 

@@ -27,7 +27,7 @@ from ringleader.inspect.simulate.premises import Ground as Premise
 from ringleader.inspect.simulate.premises import Members, Premises, chosen_ring, measured_rate
 from ringleader.inspect.simulate.simulation import Batch, Rate, Simulation, Tally, conclude
 from ringleader.inspect.simulate.stock import invented, listed, parse_objects
-from tests.sharder.io.ground import CONFIGMAPS, WEBSITES, Ground
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground
 from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
 
 PODS = {"web-0": 1.0, "web-1": 1.0, "web-2": 1.0}
@@ -371,6 +371,18 @@ async def test_members_and_objects_are_the_cluster_s_and_nothing_is_written(grou
     assert found["rate"] is None
     assert writers(ground)["ada"] == 0
     assert writers(ground).total() > 40  # the witness sees those of others
+
+
+async def test_objects_of_namespaces_that_the_ring_does_not_select_are_left_out(ground: Ground) -> None:
+    await ground.namespace("chosen", {"team": "web"})
+    await ground.ring(namespaceSelector={"matchLabels": {"team": "web"}})
+    await ground.shard("a")
+    await ground.site("in", namespace="chosen")
+    await ground.site("out")
+    await ground.site("not-yet-released", labels={KEYS.shard: "a-00000001"})
+    code, out, err = await ended(ground, "simulate", "--change", "+c", "-o", "json")
+    assert code == 0, err
+    assert json.loads(out)["objects"] == 2
 
 
 async def test_members_may_be_given_and_objects_be_the_cluster_s(ground: Ground) -> None:

@@ -27,7 +27,7 @@ from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
 from ringleader.inspect.status.command import look_with_pace
 from ringleader.inspect.status.layout import Screen, convergence, duration, shortened, status_lines
-from ringleader.inspect.status.pace import LOOKS, Pace
+from ringleader.inspect.status.pace import LOOKS, ProgressPace
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -54,7 +54,7 @@ def seen(**changes: object) -> RingPicture:
 
 
 def test_the_pace_is_what_was_done_between_the_looks_and_tells_the_time_left() -> None:
-    pace = Pace()
+    pace = ProgressPace()
     pace.look(100.0, 1000)
     assert (pace.per_s, pace.left_s) == (None, None)
     pace.look(102.0, 800)
@@ -67,7 +67,7 @@ def test_the_pace_is_what_was_done_between_the_looks_and_tells_the_time_left() -
 
 
 def test_only_the_last_looks_count_and_none_before_a_new_change() -> None:
-    pace = Pace()
+    pace = ProgressPace()
     for number in range(20):
         pace.look(float(number), 1000 - number if number < 10 else 990 - 50 * (number - 10))
     assert pace.per_s == 50.0
@@ -77,7 +77,7 @@ def test_only_the_last_looks_count_and_none_before_a_new_change() -> None:
 
 
 def test_the_time_before_it_began_to_move_is_no_part_of_the_pace() -> None:
-    pace = Pace()
+    pace = ProgressPace()
     for at in (0.0, 2.0, 4.0):
         pace.look(at, 1000)
     pace.look(6.0, 800)
@@ -85,7 +85,7 @@ def test_the_time_before_it_began_to_move_is_no_part_of_the_pace() -> None:
 
 
 def test_what_does_not_move_has_no_time_left() -> None:
-    pace = Pace()
+    pace = ProgressPace()
     pace.look(0.0, 10)
     pace.look(2.0, 10)
     assert (pace.per_s, pace.left_s) == (0.0, None)

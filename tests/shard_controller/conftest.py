@@ -16,20 +16,20 @@ from typing import Any
 import pytest
 import yaml
 
-from devcluster.embedded import EmbeddedPlane, embedded_plane
+from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import Write
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import KubeError
 from kubeio.labels import RingKeys
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, ApiResource
 from kubeio.rest.client import Client
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "acting.py"
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SECRETS = Resource("", "v1", "secrets", "Secret")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 KEYS = RingKeys("sites")
 NAMESPACE = "default"
 
@@ -110,7 +110,7 @@ class Bench:
             return False
         return True
 
-    async def _lists(self, resource: Resource) -> bool:
+    async def _lists(self, resource: ApiResource) -> bool:
         try:
             await self.client.list_page(resource)
         except KubeError:
@@ -182,7 +182,7 @@ class Bench:
         }
         return await self.client.create(WEBSITES, body, namespace=NAMESPACE, type=dict)
 
-    async def label(self, resource: Resource, name: str, **labels: str | None) -> Object:
+    async def label(self, resource: ApiResource, name: str, **labels: str | None) -> Object:
         """Write the labels `shard` and `drain` of an object."""
         marks = {getattr(KEYS, key): value for key, value in labels.items()}
         return await self.client.patch(
@@ -194,7 +194,7 @@ class Bench:
             WEBSITES, name, MergePatch({"spec": {"html": html}}), namespace=NAMESPACE, type=dict
         )
 
-    async def find(self, resource: Resource, name: str) -> Object | None:
+    async def find(self, resource: ApiResource, name: str) -> Object | None:
         try:
             return await self.client.get(resource, name, namespace=NAMESPACE, type=dict)
         except KubeError:
@@ -223,11 +223,11 @@ class Bench:
     async def lease(self, shard: Shard) -> Object | None:
         return await self.find(LEASES, shard.name)
 
-    async def labels(self, resource: Resource, name: str) -> dict[str, str]:
+    async def labels(self, resource: ApiResource, name: str) -> dict[str, str]:
         found = await self.find(resource, name)
         return dict((found or {"metadata": {}})["metadata"].get("labels", {}))
 
-    async def owner(self, resource: Resource, name: str) -> str:
+    async def owner(self, resource: ApiResource, name: str) -> str:
         return (await self.labels(resource, name)).get(KEYS.shard, "")
 
     async def page(self, name: str) -> str:
@@ -266,12 +266,11 @@ async def _true(value: object) -> object:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(new_plane: EmbeddedPlane, tmp_path: Path) -> AsyncIterator[Bench]:
     async with AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(embedded_plane(tmp_path / "plane"))
-        cluster = load_cluster(kubeconfig=str(plane.kubeconfig))
+        cluster = load_cluster(kubeconfig=str(new_plane.kubeconfig))
         client = await stack.enter_async_context(Client(cluster))
-        bench = Bench(plane, client, tmp_path)
+        bench = Bench(new_plane, client, tmp_path)
         stack.push_async_callback(bench.stop_all)
         await bench.install()
         yield bench

@@ -14,8 +14,8 @@ from kubeio.errors import AlreadyExists, Conflict, NotFound, Unreachable
 from kubeio.labels import RingKeys, is_label_value
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
-from shard_controller.life import Birth, Life, begin_life, fresh_name, member_hash
-from shard_controller.process import Identity
+from shard_controller.shard.process_proof import Identity
+from shard_controller.shard.shard_lease import LeaseTemplate, ShardLease, begin_life, fresh_name, member_hash
 
 KEYS = RingKeys("websites")
 NAMESPACE = "ring-system"
@@ -97,14 +97,14 @@ class NoProcesses:
         return False
 
 
-def birth(*, member: str = "web-0", identity: Identity = ME, hold: bool = False) -> Birth:
-    return Birth(keys=KEYS, member=member, duration_s=15, hold=hold, identity=identity)
+def template(*, member: str = "web-0", identity: Identity = ME, hold: bool = False) -> LeaseTemplate:
+    return LeaseTemplate(keys=KEYS, member=member, duration_s=15, hold=hold, identity=identity)
 
 
-async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> Life:
+async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> ShardLease:
     return await begin_life(
         cast(Leases, server),
-        birth(),
+        template(),
         namespace=NAMESPACE,
         clock=clock or ManualClock(),
         rng=random.Random(SEED),
@@ -112,7 +112,7 @@ async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> Lif
     )
 
 
-def older_life(server: LeaseServer, name: str, of: Birth, *, holder: str | None = None) -> None:
+def older_life(server: LeaseServer, name: str, of: LeaseTemplate, *, holder: str | None = None) -> None:
     """The Lease of a life that was there before."""
     lease = of.lease(name, NAMESPACE, ManualClock())
     server.store(lease)
@@ -123,7 +123,7 @@ def older_life(server: LeaseServer, name: str, of: Birth, *, holder: str | None 
 async def test_a_name_that_somebody_has_is_left_to_it_and_another_one_is_made() -> None:
     server = LeaseServer()
     first_choice = fresh_name("web-0", random.Random(SEED))
-    somebody = birth(member="elsewhere", identity=Identity("boot-2", "ns-9", 1, 1))
+    somebody = template(member="elsewhere", identity=Identity("boot-2", "ns-9", 1, 1))
     older_life(server, first_choice, somebody)
     before = server.leases[first_choice]
     life = await begin(server)
@@ -163,7 +163,7 @@ async def test_the_age_of_a_lease_counts_from_the_first_attempt_to_create_it() -
 
 async def test_a_released_lease_that_the_sharder_took_meanwhile_is_not_worn() -> None:
     server = LeaseServer()
-    older_life(server, "web-0-0000000a", birth(identity=DEAD), holder="")
+    older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
     server.after_list = lambda: server.edit("web-0-0000000a", "sharder:s-1")
     life = await begin(server)
     assert life.name != "web-0-0000000a"
@@ -172,7 +172,7 @@ async def test_a_released_lease_that_the_sharder_took_meanwhile_is_not_worn() ->
 
 async def test_a_released_lease_is_worn_again() -> None:
     server = LeaseServer()
-    older_life(server, "web-0-0000000a", birth(identity=DEAD), holder="")
+    older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
     life = await begin(server)
     assert (life.name, life.took_over) == ("web-0-0000000a", True)
     assert server.leases[life.name].spec.holder_identity == life.name
@@ -181,7 +181,7 @@ async def test_a_released_lease_is_worn_again() -> None:
 
 async def test_a_lease_that_is_worn_again_says_nothing_of_its_former_life_s_caches() -> None:
     server = LeaseServer()
-    older_life(server, "web-0-0000000a", birth(identity=DEAD), holder="")
+    older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
     server.leases["web-0-0000000a"].metadata.annotations[KEYS.synced] = "true"
     life = await begin(server)
     assert life.took_over
@@ -190,7 +190,7 @@ async def test_a_lease_that_is_worn_again_says_nothing_of_its_former_life_s_cach
 
 async def test_an_ended_life_is_released_for_its_successor_without_its_hold() -> None:
     server = LeaseServer()
-    older_life(server, "web-0-0000000a", birth(identity=DEAD, hold=True))
+    older_life(server, "web-0-0000000a", template(identity=DEAD, hold=True))
     life = await begin(server)
     released = server.leases["web-0-0000000a"]
     assert life.name != "web-0-0000000a", "a Lease released for an ended life is not taken over"
@@ -201,7 +201,7 @@ async def test_an_ended_life_is_released_for_its_successor_without_its_hold() ->
 async def test_the_ended_life_of_another_member_is_not_ours_to_release() -> None:
     """Not even one whose label has our member's hash: hashes collide, and labels can be edited."""
     server = LeaseServer()
-    older_life(server, "web-1-0000000a", birth(member="web-1", identity=DEAD))
+    older_life(server, "web-1-0000000a", template(member="web-1", identity=DEAD))
     lease = server.leases["web-1-0000000a"]
     labels = {**lease.metadata.labels, KEYS.member_hash: member_hash("web-0")}
     meta: Meta = msgspec.structs.replace(lease.metadata, labels=labels)
@@ -213,7 +213,7 @@ async def test_the_ended_life_of_another_member_is_not_ours_to_release() -> None
 @pytest.mark.parametrize("selected", [True, False])
 async def test_only_leases_of_the_own_ring_are_looked_at(selected: bool) -> None:
     server = LeaseServer()
-    older_life(server, "web-0-0000000a", birth(identity=DEAD), holder="")
+    older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
     if not selected:
         lease = server.leases["web-0-0000000a"]
         meta: Meta = msgspec.structs.replace(lease.metadata, labels={KEYS.ring_label: "another"})
@@ -224,8 +224,8 @@ async def test_only_leases_of_the_own_ring_are_looked_at(selected: bool) -> None
 async def test_a_birth_reads_the_leases_of_its_own_member_only() -> None:
     server = LeaseServer()
     for number in range(1000):
-        older_life(server, f"web-{number}-0000000a", birth(member=f"web-{number}"))
-    older_life(server, "web-0-0000000b", birth(identity=DEAD))
+        older_life(server, f"web-{number}-0000000a", template(member=f"web-{number}"))
+    older_life(server, "web-0-0000000b", template(identity=DEAD))
     await begin(server)
     assert server.listed == 2
     assert server.leases["web-0-0000000b"].spec.holder_identity == "", "an older life's end was proven"
@@ -233,6 +233,8 @@ async def test_a_birth_reads_the_leases_of_its_own_member_only() -> None:
 
 async def test_members_with_long_names_are_told_apart_in_a_label() -> None:
     long = "a-" + "b" * 250
-    labels = [birth(member=long + end).lease("x", NAMESPACE, ManualClock()).metadata.labels for end in "cd"]
+    labels = [
+        template(member=long + end).lease("x", NAMESPACE, ManualClock()).metadata.labels for end in "cd"
+    ]
     assert labels[0][KEYS.member_hash] != labels[1][KEYS.member_hash]
     assert all(is_label_value(value) for value in labels[0].values())

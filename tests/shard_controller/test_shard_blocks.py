@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shard_controller.blocks import Begun, Blocks, Ended
+from shard_controller.process.blocks import BlockBegun, BlockEnded, Blocks
 
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 PERIOD_S = 0.05
@@ -22,7 +22,7 @@ class Watched:
         self.now = self.cpu_s = 100.0
         self.beats = 0
         self.blocks = Blocks(blocked_s=0.25, longest_gap_s=3 * PERIOD_S, now=self.now, cpu_s=self.cpu_s)
-        self.told: list[Begun | Ended] = []
+        self.told: list[BlockBegun | BlockEnded] = []
 
     def turn(self, for_s: float) -> None:
         self._pass(for_s, beats=True, computes=False)
@@ -49,8 +49,8 @@ class Watched:
             self.told.append(told)
 
 
-def assert_ended(told: Begun | Ended, *, took_s: float, was_seen: bool) -> None:
-    assert isinstance(told, Ended)
+def assert_ended(told: BlockBegun | BlockEnded, *, took_s: float, was_seen: bool) -> None:
+    assert isinstance(told, BlockEnded)
     assert told.took_s == pytest.approx(took_s, abs=3 * PERIOD_S)
     assert told.was_seen is was_seen
 
@@ -62,7 +62,7 @@ def test_a_block_is_told_once_while_it_lasts_and_once_when_it_is_over(computes: 
     watched.block(10, computes=computes)
     watched.turn(5)
     begun, ended = watched.told
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, BlockBegun)
     assert begun.for_s == pytest.approx(0.25, abs=PERIOD_S)
     assert_ended(ended, took_s=10, was_seen=True)
 
@@ -73,7 +73,7 @@ def test_two_blocks_are_told_apart() -> None:
         watched.turn(1)
         watched.block(1)
     watched.turn(1)
-    assert [type(told) for told in watched.told] == [Begun, Ended, Begun, Ended]
+    assert [type(told) for told in watched.told] == [BlockBegun, BlockEnded, BlockBegun, BlockEnded]
 
 
 def test_a_loop_that_turns_now_and_then_is_not_blocked() -> None:

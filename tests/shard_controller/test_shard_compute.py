@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kubeio.errors import InputError
-from shard_controller.compute import ComputePool
+from shard_controller.api.compute import ComputePool
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from shard_controller.conditions import Conditions
+from shard_controller.api.conditions import Conditions
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OLD = "2020-01-01T00:00:00Z"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kubeio.patch import MergePatch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from tests.docs.test_docs_code import program_of
 
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ import asyncio, ctypes, random, sys, threading, time
 from kubeio.clock import SystemClock
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.program.logs import configure_logging
-from shard_controller import heartbeat
-from shard_controller.progress import Pulse
-from shard_controller.tenure import Activity, Tenure
+from shard_controller.shard import heartbeat
+from shard_controller.observe.progress import Pulse
+from shard_controller.shard.lease_validity import InFlight, LeaseValidity
 
 configure_logging(format="json")
 
@@ -37,12 +37,13 @@ class Silent:
 
 heartbeat.Client = heartbeat.Leases = Silent
 clock = SystemClock()
-activity = Activity()
-activity.running = %(running)d
+in_flight = InFlight()
+in_flight.running = %(running)d
 name = "web-0-aaaaaaaa"
 lease = Lease(Meta(name=name, namespace="ns", resource_version="1"), LeaseSpec(name, 1))
 thread = heartbeat.HeartbeatThread(
-    None, lease, tenure=Tenure(duration_s=%(duration)r, sent_at=clock.now()), activity=activity, pulse=Pulse(),
+    None, lease, validity=LeaseValidity(duration_s=%(duration)r, sent_at=clock.now()),
+    in_flight=in_flight, pulse=Pulse(),
     progress_deadline_s=60, clock=clock, rng=random.Random(1), on_phase=lambda phase: None,
 )
 thread.start()

@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 from devcluster.embedded import Fault
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 SITES = 24
 SLOW_S = 0.4

@@ -14,10 +14,10 @@ import pytest
 
 from kubeio.errors import Conflict, NotFound, ServerFailure
 from kubeio.models import Lease, LeaseSpec, Meta
-from shard_controller.errors import LeaseLost, Stalled
-from shard_controller.heartbeat import Heartbeat
-from shard_controller.progress import Pulse, Watchdog
-from shard_controller.tenure import Activity, Phase, Tenure
+from shard_controller.declare.errors import LeaseLost, Stalled
+from shard_controller.observe.progress import Pulse, Watchdog
+from shard_controller.shard.heartbeat import Heartbeat
+from shard_controller.shard.lease_validity import InFlight, LeaseValidity, Phase
 
 pytestmark = pytest.mark.looptime
 
@@ -105,16 +105,16 @@ class Life:
         )
         self.leases = FakeLeases(lease, self.clock)
         self.began_at = self.clock.now()
-        self.tenure = Tenure(duration_s=D, sent_at=self.began_at)
-        self.activity = Activity()
+        self.validity = LeaseValidity(duration_s=D, sent_at=self.began_at)
+        self.in_flight = InFlight()
         self.pulse = Pulse()
         self.phases: list[tuple[float, Phase]] = []
         self.deadline_s = deadline_s
         self.heartbeat = Heartbeat(
             self.leases,
             lease,
-            tenure=self.tenure,
-            activity=self.activity,
+            validity=self.validity,
+            in_flight=self.in_flight,
             watchdog=Watchdog(self.pulse, deadline_s=deadline_s, clock=self.clock),
             clock=self.clock,
             rng=random.Random(seed),
@@ -159,7 +159,7 @@ async def test_the_age_counts_from_when_the_renewal_was_sent() -> None:
     life = Life()
     life.leases.takes_s = 4.0
     await life.run(for_s=9.5)
-    assert life.tenure.sent_at - life.began_at == pytest.approx(5, abs=0.01)
+    assert life.validity.sent_at - life.began_at == pytest.approx(5, abs=0.01)
 
 
 async def test_after_two_thirds_without_renewal_work_pauses() -> None:
@@ -184,7 +184,7 @@ async def test_with_nothing_running_it_waits_and_goes_on_when_its_swap_succeeds(
 async def test_something_still_running_at_the_whole_duration_ends_the_process() -> None:
     life = Life()
     life.leases.is_down = True
-    life.activity.running = 1
+    life.in_flight.running = 1
     error = await life.run(for_s=30)
     assert isinstance(error, LeaseLost)
     assert "still runs" in error.reason
@@ -193,7 +193,7 @@ async def test_something_still_running_at_the_whole_duration_ends_the_process() 
 
 async def test_a_suspended_process_that_was_working_ends_before_it_renews() -> None:
     life = Life()
-    life.activity.running = 1
+    life.in_flight.running = 1
 
     def suspended() -> None:
         life.clock.slept_s = 40.0
@@ -275,14 +275,14 @@ async def test_of_two_copies_of_one_process_the_second_to_renew_ends() -> None:
     copy.heartbeat = Heartbeat(
         life.leases,
         life.heartbeat.lease,
-        tenure=copy.tenure,
-        activity=copy.activity,
+        validity=copy.validity,
+        in_flight=copy.in_flight,
         watchdog=Watchdog(copy.pulse, deadline_s=60, clock=copy.clock),
         clock=copy.clock,
         rng=random.Random(2),
         on_phase=lambda _: None,
     )
-    copy.tenure.renewed(sent_at=copy.clock.now() + 1)
+    copy.validity.renewed(sent_at=copy.clock.now() + 1)
     ended, copy_ended = await asyncio.gather(life.run(for_s=40), copy.run(for_s=40))
     assert ended is None
     assert isinstance(copy_ended, LeaseLost)
@@ -315,7 +315,7 @@ async def test_a_renewal_whose_answer_was_lost_is_made_good_by_the_next() -> Non
         await life.run(lambda: loop.call_later(6, setattr, life.leases, "loses_answers", False), for_s=9)
         is None
     )
-    assert life.tenure.sent_at - life.began_at == pytest.approx(6, abs=1.1)
+    assert life.validity.sent_at - life.began_at == pytest.approx(6, abs=1.1)
 
 
 async def test_a_blocked_main_loop_stops_the_heartbeat() -> None:
@@ -375,10 +375,10 @@ async def test_a_suspended_process_does_not_wake_up_stalled() -> None:
 
 
 async def test_starting_is_refused_from_two_thirds_on() -> None:
-    tenure, activity = Tenure(duration_s=15, sent_at=0.0), Activity()
-    assert activity.start(tenure, 9.99)
-    assert not activity.start(tenure, 10.0)
-    assert activity.running == 1
+    validity, in_flight = LeaseValidity(duration_s=15, sent_at=0.0), InFlight()
+    assert in_flight.start(validity, 9.99)
+    assert not in_flight.start(validity, 10.0)
+    assert in_flight.running == 1
 
 
 async def test_after_an_outage_replicas_do_not_renew_in_step() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import shard_controller as sc
 from kubeio.errors import InputError
-from shard_controller.target import load_controller
+from shard_controller.process.target import load_controller
 
 ROOT = Path(__file__).parents[2]
 CORE_CONFIGMAPS = {"group": "", "resource": "configmaps"}

@@ -14,7 +14,7 @@ from kubeio.leases.election import leader_gauge
 from kubeio.queues.metrics import QueueCollectors
 from kubeio.queues.workqueue import WorkQueue
 from kubeio.rest.metrics import ClientMetrics
-from shard_controller.metrics import ControllerMetrics
+from shard_controller.observe.metrics import ControllerMetrics
 
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 

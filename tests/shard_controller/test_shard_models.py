@@ -151,7 +151,7 @@ def test_what_is_no_object_at_all_does_not_fit() -> None:
 
 
 def test_pydantic_is_imported_by_nobody_but_its_user() -> None:
-    code = "import sys, shard_controller.app; sys.exit('pydantic' in sys.modules)"
+    code = "import sys, shard_controller.process.app; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

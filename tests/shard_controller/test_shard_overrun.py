@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from shard_controller.overrun import awaited_by, find_overrun
+from shard_controller.reconcile.overrun import awaited_by, find_overrun
 
 
 @dataclass

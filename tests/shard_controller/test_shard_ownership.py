@@ -11,17 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kubeio.labels import RingKeys
 from kubeio.models import Meta
-from shard_controller.ownership import (
+from shard_controller.objects.min_versions import MinVersions
+from shard_controller.shard.decisions import (
     Acknowledge,
     Decision,
     Directed,
     Drop,
-    Floors,
-    Kept,
+    KeepOwner,
+    OwnershipState,
     Plain,
     Reconcile,
     Reread,
-    State,
     Wait,
     decide,
     decide_handoff,
@@ -42,19 +42,21 @@ class OneObject(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.history: list[State] = [State(1, ME, None)]
+        self.history: list[OwnershipState] = [OwnershipState(1, ME, None)]
         self.shown = 0  # index into history: what our watch has delivered
-        self.floors: Floors[str] = Floors()
-        self.under_way: list[tuple[State, State]] = []  # acknowledgements in the network: (tested, result)
+        self.min_versions: MinVersions[str] = MinVersions()
+        self.under_way: list[
+            tuple[OwnershipState, OwnershipState]
+        ] = []  # acknowledgements in the network: (tested, result)
 
     @property
-    def truth(self) -> State:
+    def truth(self) -> OwnershipState:
         return self.history[-1]
 
     def write(self, shard: str | None, drain: str | None) -> None:
-        self.history.append(State(self.truth.version + 1, shard, drain))
+        self.history.append(OwnershipState(self.truth.version + 1, shard, drain))
 
-    def cached(self) -> State | None:
+    def cached(self) -> OwnershipState | None:
         """What the selected watch left in the cache: nothing, once the object left our selection."""
         state = self.history[self.shown]
         return state if state.shard == ME else None
@@ -63,31 +65,31 @@ class OneObject(RuleBasedStateMachine):
         """As the guard decides: what the cache shows settles what it can settle."""
         cached = self.cached()
         if cached is not None:
-            self.floors.shown(KEY, version=cached.version)
+            self.min_versions.shown(KEY, version=cached.version)
         return decide(
             cached,
             shard=ME,
-            floor=self.floors.floor(KEY),
-            unanswered=self.floors.is_unanswered(KEY),
+            floor=self.min_versions.floor(KEY),
+            unanswered=self.min_versions.is_unanswered(KEY),
             held=True,
         )
 
-    def apply(self, tested: State, result: State) -> bool:
+    def apply(self, tested: OwnershipState, result: OwnershipState) -> bool:
         if self.truth.version != tested.version:
             return False
         self.write(result.shard, result.drain)
         return True
 
     @staticmethod
-    def outcome(state: State) -> State:
+    def outcome(state: OwnershipState) -> OwnershipState:
         assert state.drain is not None
         match decide_handoff(state.drain, shard=ME):
-            case Kept():
-                return State(0, ME, None)
+            case KeepOwner():
+                return OwnershipState(0, ME, None)
             case Directed(to=to):
-                return State(0, to, None)
+                return OwnershipState(0, to, None)
             case Plain():
-                return State(0, None, None)
+                return OwnershipState(0, None, None)
 
     @rule()
     def somebody_edits_it(self) -> None:
@@ -108,7 +110,7 @@ class OneObject(RuleBasedStateMachine):
     def watch_delivers(self, data: st.DataObject) -> None:
         self.shown = data.draw(st.integers(self.shown + 1, len(self.history) - 1))
         if self.cached() is None:
-            self.floors.gone(KEY)
+            self.min_versions.gone(KEY)
 
     @precondition(lambda self: isinstance(self.decision(), Acknowledge))
     @rule(fate=st.sampled_from(["answered", "answer lost", "delayed", "never arrives"]))
@@ -117,32 +119,32 @@ class OneObject(RuleBasedStateMachine):
         assert isinstance(decision, Acknowledge)
         self.send(decision.state, fate)
 
-    def send(self, tested: State, fate: str) -> None:
-        self.floors.acknowledging(KEY, tested=tested.version)
+    def send(self, tested: OwnershipState, fate: str) -> None:
+        self.min_versions.acknowledging(KEY, tested=tested.version)
         result = self.outcome(tested)
         if fate == "delayed":
             self.under_way.append((tested, result))
         elif fate != "never arrives" and self.apply(tested, result) and fate == "answered":
-            self.floors.acknowledged(KEY, version=self.truth.version)
+            self.min_versions.acknowledged(KEY, version=self.truth.version)
 
     @precondition(lambda self: self.under_way)
     @rule(was_answered=st.booleans())
     def a_delayed_one_arrives(self, was_answered: bool) -> None:
         tested, result = self.under_way.pop(0)
         if self.apply(tested, result) and was_answered:
-            self.floors.acknowledged(KEY, version=self.truth.version)
+            self.min_versions.acknowledged(KEY, version=self.truth.version)
 
     @precondition(lambda self: isinstance(self.decision(), Reread))
     @rule(fate=st.sampled_from(["answered", "answer lost", "delayed", "never arrives"]))
     def we_read_again(self, fate: str) -> None:
         found = self.truth
-        self.floors.read(KEY, version=found.version)
-        if found.version < self.floors.floor(KEY):
+        self.min_versions.read(KEY, version=found.version)
+        if found.version < self.min_versions.floor(KEY):
             self.send(found, fate)
 
     @rule()
     def the_stream_passes(self) -> None:
-        self.floors.forget(self.history[self.shown].version)
+        self.min_versions.forget(self.history[self.shown].version)
 
     @invariant()
     def we_reconcile_only_what_is_ours(self) -> None:
@@ -164,7 +166,7 @@ class OneObject(RuleBasedStateMachine):
         for _ in range(3):
             self.shown = len(self.history) - 1
             if self.cached() is None:
-                self.floors.gone(KEY)
+                self.min_versions.gone(KEY)
             if isinstance(self.decision(), Reread):
                 self.we_read_again("answered")
             elif isinstance(self.decision(), Acknowledge):
@@ -172,10 +174,10 @@ class OneObject(RuleBasedStateMachine):
         self.shown = len(self.history) - 1
         assert isinstance(self.decision(), Reconcile if self.truth.shard == ME else Drop)
         if self.cached() is None:
-            self.floors.gone(KEY)
+            self.min_versions.gone(KEY)
         self.the_stream_passes()
         self.the_stream_passes()
-        assert len(self.floors) == 0
+        assert len(self.min_versions) == 0
 
 
 TestOneObject = OneObject.TestCase
@@ -190,81 +192,85 @@ def test_versions_that_are_no_numbers_order_nothing_and_end_nothing(version: str
 
 
 def test_an_older_state_does_not_count_after_an_acknowledgement() -> None:
-    floors: Floors[str] = Floors()
-    floors.acknowledging(KEY, tested=7)
-    floors.acknowledged(KEY, version=9)
-    stale = decide(State(8, ME, None), shard=ME, floor=floors.floor(KEY), unanswered=False, held=True)
+    min_versions: MinVersions[str] = MinVersions()
+    min_versions.acknowledging(KEY, tested=7)
+    min_versions.acknowledged(KEY, version=9)
+    stale = decide(
+        OwnershipState(8, ME, None), shard=ME, floor=min_versions.floor(KEY), unanswered=False, held=True
+    )
     assert stale == Drop("superseded")
-    back = State(12, ME, None)
-    assert decide(back, shard=ME, floor=floors.floor(KEY), unanswered=False, held=True) == Reconcile(back)
+    back = OwnershipState(12, ME, None)
+    assert decide(back, shard=ME, floor=min_versions.floor(KEY), unanswered=False, held=True) == Reconcile(
+        back
+    )
 
 
 def test_nothing_starts_without_a_lease_not_even_an_acknowledgement() -> None:
     for drain in (None, OTHER, ""):
-        state = State(3, ME, drain)
+        state = OwnershipState(3, ME, drain)
         assert decide(state, shard=ME, floor=0, unanswered=False, held=False) == Wait()
 
 
 def test_an_object_that_was_asked_for_is_given_up_and_not_reconciled() -> None:
-    for drain, handoff in ((OTHER, Directed(OTHER)), ("", Plain()), (ME, Kept())):
-        state = State(3, ME, drain)
+    for drain, handoff in ((OTHER, Directed(OTHER)), ("", Plain()), (ME, KeepOwner())):
+        state = OwnershipState(3, ME, drain)
         asked = decide(state, shard=ME, floor=0, unanswered=False, held=True)
         assert asked == Acknowledge(state, handoff)
 
 
 def test_an_acknowledgement_on_its_way_counts_as_given() -> None:
-    floors: Floors[str] = Floors()
-    tested = State(7, ME, OTHER)
-    floors.acknowledging(KEY, tested=tested.version)
+    min_versions: MinVersions[str] = MinVersions()
+    tested = OwnershipState(7, ME, OTHER)
+    min_versions.acknowledging(KEY, tested=tested.version)
     known: dict[str, Any] = {
-        "floor": floors.floor(KEY),
-        "unanswered": floors.is_unanswered(KEY),
+        "floor": min_versions.floor(KEY),
+        "unanswered": min_versions.is_unanswered(KEY),
         "held": True,
     }
     assert decide(tested, shard=ME, **known) == Reread()
-    back = State(9, ME, None)
+    back = OwnershipState(9, ME, None)
     assert decide(back, shard=ME, **known) == Reconcile(back)
 
 
 def test_a_state_that_counts_answers_an_acknowledgement_whose_answer_was_lost() -> None:
     """Else its floor would be remembered for ever."""
-    floors: Floors[str] = Floors()
-    floors.acknowledging(KEY, tested=7)
-    floors.shown(KEY, version=7)
-    assert floors.is_unanswered(KEY)
-    floors.shown(KEY, version=8)
-    assert not floors.is_unanswered(KEY)
-    floors.forget(9)
-    floors.forget(9)
-    assert len(floors) == 0
+    min_versions: MinVersions[str] = MinVersions()
+    min_versions.acknowledging(KEY, tested=7)
+    min_versions.shown(KEY, version=7)
+    assert min_versions.is_unanswered(KEY)
+    min_versions.shown(KEY, version=8)
+    assert not min_versions.is_unanswered(KEY)
+    min_versions.forget(9)
+    min_versions.forget(9)
+    assert len(min_versions) == 0
 
 
 def test_a_drain_label_decides_the_way() -> None:
     assert decide_handoff(OTHER, shard=ME) == Directed(OTHER)
     assert decide_handoff("", shard=ME) == Plain()
-    assert decide_handoff(ME, shard=ME) == Kept()
+    assert decide_handoff(ME, shard=ME) == KeepOwner()
 
 
 def test_a_foreign_label_is_dropped_even_with_a_drain_label() -> None:
-    foreign = State(3, OTHER, ME)
+    foreign = OwnershipState(3, OTHER, ME)
     assert decide(foreign, shard=ME, floor=0, unanswered=False, held=True) == Drop("foreign")
 
 
 def test_a_read_of_the_tested_version_answers_nothing() -> None:
-    floors: Floors[str] = Floors()
-    floors.acknowledging(KEY, tested=7)
-    floors.read(KEY, version=7)
-    assert floors.is_unanswered(KEY)
-    floors.read(KEY, version=8)
-    assert not floors.is_unanswered(KEY)
-    assert floors.floor(KEY) == 8
+    min_versions: MinVersions[str] = MinVersions()
+    min_versions.acknowledging(KEY, tested=7)
+    min_versions.read(KEY, version=7)
+    assert min_versions.is_unanswered(KEY)
+    min_versions.read(KEY, version=8)
+    assert not min_versions.is_unanswered(KEY)
+    assert min_versions.floor(KEY) == 8
 
 
 def test_a_floor_is_forgotten_only_at_the_second_look_beyond_it() -> None:
-    floors: Floors[str] = Floors()
-    floors.acknowledged(KEY, version=9)
-    floors.forget(8)
-    floors.forget(9)
-    assert floors.floor(KEY) == 9
-    floors.forget(9)
-    assert floors.floor(KEY) == 0
+    min_versions: MinVersions[str] = MinVersions()
+    min_versions.acknowledged(KEY, version=9)
+    min_versions.forget(8)
+    min_versions.forget(9)
+    assert min_versions.floor(KEY) == 9
+    min_versions.forget(9)
+    assert min_versions.floor(KEY) == 0

@@ -12,11 +12,11 @@ import pytest
 from devcluster.embedded import Fault
 from kubeio.models import Lease
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, LEASES, Resource
+from kubeio.resource import CONTROLLER_RINGS, LEASES, ApiResource
 from ringleader.demo.command import UNFENCED_MODULE
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 NS = "default"
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 
@@ -535,7 +535,7 @@ async def value(found: object) -> object:
     return found
 
 
-async def is_free(bench: Bench, resource: Resource, name: str) -> bool:
+async def is_free(bench: Bench, resource: ApiResource, name: str) -> bool:
     labels = await bench.labels(resource, name)
     return bench.keys.shard not in labels and bench.keys.drain not in labels
 
@@ -548,7 +548,7 @@ async def drain_is_gone(bench: Bench, name: str) -> bool:
     return bench.keys.drain not in await bench.labels(WEBSITES, name)
 
 
-async def owner_is(bench: Bench, resource: Resource, name: str, shard: Any) -> bool:
+async def owner_is(bench: Bench, resource: ApiResource, name: str, shard: Any) -> bool:
     return bool(await bench.owner(resource, name) == shard.name)
 
 

@@ -15,21 +15,21 @@ from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.models import HasMeta, Object, ObjectKey
-from kubeio.resource import Resource
-from shard_controller.cache import Cache, Kind, WatchedKind, is_controlled
-from shard_controller.context import Context, Surroundings
+from kubeio.resource import ApiResource
+from shard_controller.api.context import Context, Surroundings
+from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache, is_controlled
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SECRETS = Resource("", "v1", "secrets", "Secret")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
+NODES = ApiResource("", "v1", "nodes", "Node", namespaced=False)
 PAGES = sc.Resource("configmaps/v1", dict)
 CERTIFICATES = sc.Resource("secrets/v1", dict)
 MACHINES = sc.Resource("nodes/v1", dict)
 unused: Any = None  # nothing is written here
 
 
-def show(kind: Kind, name: str, *, namespace: str = "ns", controller: str = "") -> None:
+def show(kind: ResourceCache, name: str, *, namespace: str = "ns", controller: str = "") -> None:
     """The watch shows an object."""
     metadata: dict[str, Any] = {
         "name": name,
@@ -54,9 +54,9 @@ def show(kind: Kind, name: str, *, namespace: str = "ns", controller: str = "") 
 def ctx() -> Context[Any]:
     """The context of ns/blog; it owns two pages, and certificates and machines are watched."""
     clock = ManualClock()
-    sites, pages = Kind(WEBSITES, clock=clock), Kind(CONFIGMAPS, clock=clock)
+    sites, pages = ResourceCache(WEBSITES, clock=clock), ResourceCache(CONFIGMAPS, clock=clock)
     certificates, machines = (
-        WatchedKind(sc.Watch(declared, map=lambda _: []), resource, clock=clock)
+        ReadOnlyCache(sc.Watch(declared, map=lambda _: []), resource, clock=clock)
         for declared, resource in ((CERTIFICATES, SECRETS), (MACHINES, NODES))
     )
     show(sites, "blog")
@@ -65,13 +65,13 @@ def ctx() -> Context[Any]:
     for name, namespace in (("b", "ns"), ("a", "ns"), ("c", "other")):
         show(certificates, name, namespace=namespace)
     show(machines, "rack-1", namespace="")
-    return context_of(Cache(sites, [pages], [certificates, machines]), {PAGES.text: pages})
+    return context_of(Caches(sites, [pages], [certificates, machines]), {PAGES.text: pages})
 
 
-def context_of(cache: Cache, kinds: dict[str, Kind]) -> Context[Any]:
-    """The context of the first site in *cache*."""
+def context_of(caches: Caches, kinds: dict[str, ResourceCache]) -> Context[Any]:
+    """The context of the first site in *caches*."""
     around = Surroundings(
-        cache=cache,
+        caches=caches,
         kinds=kinds,
         writer=unused,
         client=unused,
@@ -83,7 +83,7 @@ def context_of(cache: Cache, kinds: dict[str, Kind]) -> Context[Any]:
         wall=lambda: datetime.now(UTC),
         log=structlog.get_logger(),
     )
-    current = cache.primary.get(next(iter(cache.primary.store)))
+    current = caches.primary.get(next(iter(caches.primary.store)))
     assert current is not None
     return Context(None, current, around)
 
@@ -101,7 +101,7 @@ def test_watched_objects_are_those_of_the_object_s_namespace_unless_told_otherwi
 
 
 def test_a_watched_object_that_does_not_fit_is_left_out_and_logged_once(ctx: Context[Any]) -> None:
-    watched = ctx._around.cache.watched[CERTIFICATES.text]
+    watched = ctx._around.caches.watched[CERTIFICATES.text]
     deep = f'{{"metadata":{{"name":"aa","namespace":"ns","resourceVersion":"5"}},"data":{"[" * 9_900 + "]" * 9_900}}}'
     watched.store.learn(object_from(deep.encode()))
     with structlog.testing.capture_logs() as logged:
@@ -129,7 +129,7 @@ def test_a_child_is_an_object_whose_reference_fits_in_uid_kind_and_namespace(
     ctx: Context[Any], change: dict[str, str]
 ) -> None:
     """Who knows the uid of another's object cannot plant children below it."""
-    pages = ctx._around.cache.controlled[0]
+    pages = ctx._around.caches.controlled[0]
     one = pages.meta(ObjectKey("ns", "one"))
     assert one is not None
     assert is_controlled(one, by=ctx.meta, of=WEBSITES)
@@ -145,7 +145,7 @@ def test_a_child_is_an_object_whose_reference_fits_in_uid_kind_and_namespace(
     )
     pages.store.learn(Object(planted, msgspec.json.encode(HasMeta(planted))))
     assert [meta.name for meta in pages.children(ctx.meta, of=WEBSITES)] == ["one", "two"]
-    assert {meta.name for _, meta in ctx._around.cache.tree(ctx._around.cache.primary, ctx.meta)} == {
+    assert {meta.name for _, meta in ctx._around.caches.tree(ctx._around.caches.primary, ctx.meta)} == {
         "one",
         "two",
     }
@@ -188,12 +188,12 @@ def test_objects_are_listed_by_an_index() -> None:
     declared = sc.Resource(
         "secrets/v1", dict, indexes={"first-letter": lambda secret: [secret["metadata"]["name"][0]]}
     )
-    watched = WatchedKind(sc.Watch(declared, map=lambda _: []), SECRETS, clock=ManualClock())
-    sites = Kind(WEBSITES, clock=ManualClock())
+    watched = ReadOnlyCache(sc.Watch(declared, map=lambda _: []), SECRETS, clock=ManualClock())
+    sites = ResourceCache(WEBSITES, clock=ManualClock())
     show(sites, "blog")
     for name, namespace in (("apple", "ns"), ("avocado", "ns"), ("banana", "ns"), ("almond", "other")):
         show(watched, name, namespace=namespace)
-    ctx = context_of(Cache(sites, [], [watched]), {})
+    ctx = context_of(Caches(sites, [], [watched]), {})
 
     def listed(letter: str, **where: str) -> list[str]:
         return [

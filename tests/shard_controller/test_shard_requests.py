@@ -29,7 +29,13 @@ WRONG: dict[str, tuple[Fault | str, float]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+EVERYDAY = ("rest", "writes-409")
+"""What `make test` tries; `make test-long` tries the others."""
+
+
+@pytest.mark.parametrize(
+    "wrong", [wrong if wrong in EVERYDAY else pytest.param(wrong, marks=pytest.mark.slow) for wrong in WRONG]
+)
 async def test_nothing_that_is_wrong_makes_a_replica_loop(bench: Bench, wrong: str) -> None:
     what, at_most = WRONG[wrong]
     shard = await bench.start("web-0", duration_s=6)

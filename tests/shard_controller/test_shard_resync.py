@@ -15,7 +15,7 @@ import pytest
 import shard_controller as sc
 from kubeio.errors import InputError
 from kubeio.models import ObjectKey
-from shard_controller.resync import Resync
+from shard_controller.reconcile.resync import Resync
 
 PERIOD_S = 100.0
 pytestmark = pytest.mark.looptime

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 from kubeio.access.cluster import load_cluster
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.client import Client
-from shard_controller.config import is_ring_ending, read_ring
-from tests.sharder.io.ground import RING, open_ground
+from shard_controller.process.settings import is_ring_ending, read_ring
+from tests.sharder.io.ground import RING, Ground
 
 
-async def test_a_ring_ends_when_it_is_being_deleted_or_gone(tmp_path: Path) -> None:
-    async with open_ground(tmp_path) as ground:
-        await ground.ring()
-        assert not await is_ring_ending(ground.client, RING)
-        keep = MergePatch({"metadata": {"finalizers": ["ringleader.dev/ring"]}})
-        await ground.client.patch(CONTROLLER_RINGS, RING, keep, type=bytes)
-        await ground.client.delete(CONTROLLER_RINGS, RING)
-        assert await is_ring_ending(ground.client, RING)
-        await ground.client.patch(
-            CONTROLLER_RINGS, RING, MergePatch({"metadata": {"finalizers": []}}), type=bytes
-        )
-        assert await is_ring_ending(ground.client, RING)
+async def test_a_ring_ends_when_it_is_being_deleted_or_gone(ground: Ground) -> None:
+    await ground.ring()
+    assert not await is_ring_ending(ground.client, RING)
+    keep = MergePatch({"metadata": {"finalizers": ["ringleader.dev/ring"]}})
+    await ground.client.patch(CONTROLLER_RINGS, RING, keep, type=bytes)
+    await ground.client.delete(CONTROLLER_RINGS, RING)
+    assert await is_ring_ending(ground.client, RING)
+    await ground.client.patch(
+        CONTROLLER_RINGS, RING, MergePatch({"metadata": {"finalizers": []}}), type=bytes
+    )
+    assert await is_ring_ending(ground.client, RING)
 
 
 class Measured(Client):
@@ -41,11 +39,8 @@ class Measured(Client):
         return await super().get(*args, **options)
 
 
-async def test_asking_costs_no_row_of_a_thousand_members(tmp_path: Path) -> None:
-    async with (
-        open_ground(tmp_path) as ground,
-        Measured(load_cluster(kubeconfig=str(ground.plane.kubeconfig))) as client,
-    ):
+async def test_asking_costs_no_row_of_a_thousand_members(ground: Ground) -> None:
+    async with Measured(load_cluster(kubeconfig=str(ground.plane.kubeconfig))) as client:
         await ground.ring()
         row = {"place": "filled", "shard": "x" * 60, "state": "ready", "weight": 1.0, "inFlight": 0}
         status = {"status": {"members": [{"name": f"member-{number}", **row} for number in range(1000)]}}

@@ -14,33 +14,37 @@ from kubeio.decoding import object_from
 from kubeio.errors import NotFound, ServerFailure, Unreachable
 from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
-from kubeio.resource import Resource
-from shard_controller.cache import Cache, Kind, Task
-from shard_controller.drain import READS_APART_S, Evidence, acknowledgement
-from shard_controller.gate import ShardGate
-from shard_controller.journal import FileJournal
-from shard_controller.ownership import Directed, Kept, Plain
-from shard_controller.tenure import Activity, Phase, Tenure
-from shard_controller.writes import Unanswered
+from kubeio.resource import ApiResource
+from shard_controller.declare.request import Request
+from shard_controller.objects.caches import Caches, ResourceCache
+from shard_controller.objects.writer import Unanswered
+from shard_controller.observe.journal import FileJournal
+from shard_controller.shard.decisions import Directed, KeepOwner, Plain
+from shard_controller.shard.drain import READS_APART_S, Evidence, acknowledgement
+from shard_controller.shard.gate import ShardGate
+from shard_controller.shard.lease_validity import InFlight, LeaseValidity, Phase
 
 KEYS = RingKeys("sites")
-TREES = Resource("example.com", "v1", "trees", "Tree", namespaced=False)
-BRANCHES = Resource("example.com", "v1", "branches", "Branch")
-LEAVES = Resource("", "v1", "leaves", "Leaf")
+TREES = ApiResource("example.com", "v1", "trees", "Tree", namespaced=False)
+BRANCHES = ApiResource("example.com", "v1", "branches", "Branch")
+LEAVES = ApiResource("", "v1", "leaves", "Leaf")
 
 
-def cache() -> Cache:
+def caches() -> Caches:
     clock = ManualClock()
-    return Cache(Kind(TREES, clock=clock), [Kind(BRANCHES, clock=clock), Kind(LEAVES, clock=clock)])
+    return Caches(
+        ResourceCache(TREES, clock=clock),
+        [ResourceCache(BRANCHES, clock=clock), ResourceCache(LEAVES, clock=clock)],
+    )
 
 
 def put(
-    kind: Kind,
+    kind: ResourceCache,
     name: str,
     *,
     version: int = 1,
     namespace: str = "ns",
-    parent: tuple[Resource, str] | None = None,
+    parent: tuple[ApiResource, str] | None = None,
 ) -> Meta:
     metadata: dict[str, object] = {
         "name": name,
@@ -65,7 +69,7 @@ def put(
 
 
 def test_a_tree_is_given_up_from_its_leaves_to_its_root() -> None:
-    known = cache()
+    known = caches()
     tree, branches, leaves = known
     root = put(tree, "oak")
     put(branches, "low", parent=(TREES, "oak"))
@@ -75,28 +79,28 @@ def test_a_tree_is_given_up_from_its_leaves_to_its_root() -> None:
 
 
 def test_the_root_of_a_grandchild_is_the_cluster_scoped_object_at_the_top() -> None:
-    known = cache()
+    known = caches()
     tree, branches, leaves = known
     put(tree, "oak")
     put(branches, "low", parent=(TREES, "oak"))
     leaf = put(leaves, "green", parent=(BRANCHES, "low"))
-    assert known.root(leaves, leaf) == Task("trees.example.com", ObjectKey("", "oak"))
+    assert known.root(leaves, leaf) == Request("trees.example.com", ObjectKey("", "oak"))
 
 
 def test_the_root_of_a_child_is_its_controller_even_if_that_is_not_in_the_cache() -> None:
-    known = cache()
+    known = caches()
     branch = put(known.controlled[0], "low", parent=(TREES, "oak"))
-    assert known.root(known.controlled[0], branch) == Task("trees.example.com", ObjectKey("", "oak"))
+    assert known.root(known.controlled[0], branch) == Request("trees.example.com", ObjectKey("", "oak"))
 
 
 def test_an_object_that_nobody_controls_is_its_own_root() -> None:
-    known = cache()
+    known = caches()
     branch = put(known.controlled[0], "low")
-    assert known.root(known.controlled[0], branch) == Task("branches.example.com", ObjectKey("ns", "low"))
+    assert known.root(known.controlled[0], branch) == Request("branches.example.com", ObjectKey("ns", "low"))
 
 
 def test_owners_in_a_circle_end_somewhere() -> None:
-    known = cache()
+    known = caches()
     branches, leaves = known.controlled
     put(branches, "a", parent=(LEAVES, "b"))
     leaf = put(leaves, "b", parent=(BRANCHES, "a"))
@@ -105,7 +109,7 @@ def test_owners_in_a_circle_end_somewhere() -> None:
 
 
 def test_own_writes_are_read_until_the_watch_shows_them() -> None:
-    kind = Kind(LEAVES, clock=ManualClock())
+    kind = ResourceCache(LEAVES, clock=ManualClock())
     put(kind, "green", version=5)
     written = json.dumps(
         {"metadata": {"name": "green", "namespace": "ns", "uid": "uid-green", "resourceVersion": "7"}}
@@ -121,7 +125,7 @@ def test_own_writes_are_read_until_the_watch_shows_them() -> None:
 
 
 def test_an_answer_that_comes_after_the_object_left_brings_it_not_back() -> None:
-    kind = Kind(LEAVES, clock=ManualClock())
+    kind = ResourceCache(LEAVES, clock=ManualClock())
     put(kind, "green", version=5)
     key = ObjectKey("ns", "green")
     kind.store.remove(key)
@@ -134,7 +138,7 @@ def test_an_answer_that_comes_after_the_object_left_brings_it_not_back() -> None
 
 def test_an_own_write_that_the_watch_never_shows_is_forgotten_after_a_minute() -> None:
     clock = ManualClock()
-    kind = Kind(LEAVES, clock=clock)
+    kind = ResourceCache(LEAVES, clock=clock)
     kind.wrote(
         object_from(b'{"metadata": {"name": "green", "namespace": "ns", "resourceVersion": "7"}}'),
         is_new=True,
@@ -144,7 +148,7 @@ def test_an_own_write_that_the_watch_never_shows_is_forgotten_after_a_minute() -
     assert kind.get(ObjectKey("ns", "green")) is None
 
 
-def _version(kind: Kind, key: ObjectKey) -> str:
+def _version(kind: ResourceCache, key: ObjectKey) -> str:
     found = kind.get(key)
     return found.meta.resource_version if found else ""
 
@@ -163,11 +167,11 @@ DRAINED = Meta(name="blog", uid="u-1", resource_version="7", labels={KEYS.shard:
             {"labels": {KEYS.shard: "b-2", KEYS.drain: None}, "annotations": {KEYS.turn: "7"}},
         ),
         (Plain(), {"labels": {KEYS.shard: None, KEYS.drain: None}, "annotations": {KEYS.turn: None}}),
-        (Kept(), {"labels": {KEYS.drain: None}}),
+        (KeepOwner(), {"labels": {KEYS.drain: None}}),
     ],
 )
 def test_an_acknowledgement_tests_the_version_and_gives_it_to_the_next_owner_as_its_turn(
-    handoff: Directed | Plain | Kept, changes: dict[str, object]
+    handoff: Directed | Plain | KeepOwner, changes: dict[str, object]
 ) -> None:
     patch = acknowledgement(DRAINED, handoff, KEYS)
     assert json.loads(patch.encode()) == {"metadata": {**SEEN, **changes}}
@@ -261,27 +265,27 @@ class LoopClock:
 @pytest.mark.looptime
 async def test_the_gate_closes_by_the_clock_and_opens_even_if_nobody_says_so() -> None:
     clock = LoopClock()
-    tenure, activity = Tenure(duration_s=15, sent_at=clock.now()), Activity()
-    gate = ShardGate(tenure, activity, clock)
+    validity, in_flight = LeaseValidity(duration_s=15, sent_at=clock.now()), InFlight()
+    gate = ShardGate(validity, in_flight, clock)
     await asyncio.sleep(10)
     assert not gate.is_open()
     assert not gate.start()
-    asyncio.get_running_loop().call_later(3, lambda: tenure.renewed(sent_at=clock.now()))
+    asyncio.get_running_loop().call_later(3, lambda: validity.renewed(sent_at=clock.now()))
     before = clock.now()
     await gate.wait_open()
     assert 3 <= clock.now() - before <= 4.6
     assert gate.start()
-    assert activity.running == 1
+    assert in_flight.running == 1
 
 
 @pytest.mark.looptime
 async def test_the_gate_opens_at_once_when_the_heartbeat_says_so() -> None:
     clock = LoopClock()
-    tenure = Tenure(duration_s=600, sent_at=clock.now() - 500)
-    gate = ShardGate(tenure, Activity(), clock)
+    validity = LeaseValidity(duration_s=600, sent_at=clock.now() - 500)
+    gate = ShardGate(validity, InFlight(), clock)
 
     def held_again() -> None:
-        tenure.renewed(sent_at=clock.now())
+        validity.renewed(sent_at=clock.now())
         gate.follow(Phase.HELD)
 
     asyncio.get_running_loop().call_later(3, held_again)

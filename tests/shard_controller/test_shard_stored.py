@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 
 HEAD = "import shard_controller as sc\nCONFIGMAPS = sc.Resource('configmaps/v1', dict)\n"

@@ -19,8 +19,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import shard_controller as sc
 from devcluster.embedded import Fault
-from shard_controller import app
-from shard_controller.config import Settings
+from shard_controller.process import app
+from shard_controller.process.settings import Settings
 
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 ROOT = Path(__file__).parents[2]
@@ -197,8 +197,8 @@ async def test_nothing_of_a_trace_gets_into_objects(bench: Bench) -> None:
 
 def test_a_process_that_did_not_ask_for_spans_imports_nothing() -> None:
     program = (
-        "import sys, shard_controller.replica\n"
-        "from shard_controller.tracing import NO_TRACING, find_tracing\n"
+        "import sys, shard_controller.process.replica\n"
+        "from shard_controller.observe.tracing import NO_TRACING, find_tracing\n"
         "assert find_tracing(shard='x') is NO_TRACING\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]\n"
         "import opentelemetry.trace\n"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kubeio.models import Meta
-from kubeio.resource import Resource
-from shard_controller.config import GroupResource, RingResource, RingSpec, RingView
+from kubeio.resource import ApiResource
+from shard_controller.process.settings import GroupResource, RingResource, RingSpec, RingView
 
-SITES = Resource("example.com", "v1", "websites", "Website")
+SITES = ApiResource("example.com", "v1", "websites", "Website")
 PAGES = GroupResource("pages", "example.com")
 SECRETS = GroupResource("secrets")
 

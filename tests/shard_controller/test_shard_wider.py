@@ -16,15 +16,15 @@ import shard_controller as sc
 from devcluster.embedded import Fault
 from kubeio.errors import InputError
 from kubeio.patch import MergePatch
-from kubeio.resource import CRDS, EVENTS, Resource
-from shard_controller.app import serve
-from shard_controller.config import Settings
+from kubeio.resource import CRDS, EVENTS, ApiResource
+from shard_controller.process.app import serve
+from shard_controller.process.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "wider.py"
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SECRETS = Resource("", "v1", "secrets", "Secret")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 NS = "default"
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 

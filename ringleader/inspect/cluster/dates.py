@@ -1,7 +1,7 @@
 """Since when something stands in an object: what managedFields tell. Pure.
 
 An API server notes for each writer which fields it set and when it last set one of them; a server that keeps no such
-notes gives none, and the date is unknown. Called by `explain` and `drains`.
+notes gives none, and the date is unknown.
 """
 
 from __future__ import annotations

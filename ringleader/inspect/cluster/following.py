@@ -1,7 +1,6 @@
 """Rings looked at again and again: their objects are watched, the little that is left is read anew each time.
 
-Owns the watches, one set for each ring. Called by `status`, `report` and `plot timeline --record` (`Following`), and by
-`ringleader page` (`Watches`). Reads only.
+Owns the watches, one set for each ring. Reads only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kubernetes Events as the commands show them: newest first, of one object, or of rings and what they distribute.
 
-Owns the request and what of an Event is shown. Servers that cannot select by the object that an Event is about are read
-whole. Called by `explain` and `events`.
+Owns the request and what of an Event is shown. Servers that cannot select by the object that an Event is about are
+read whole.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Event(msgspec.Struct, rename="camel"):
     deprecated_count: int = 0
 
 
-class Happening(msgspec.Struct, rename="camel", order=True):
+class ClusterEvent(msgspec.Struct, rename="camel", order=True):
     """One Event, with its repetitions."""
 
     last_seen: str
@@ -72,13 +72,13 @@ _decode = msgspec.json.Decoder(_Event).decode
 async def read_happenings(
     client: Client,
     *,
-    wanted: Callable[[Happening], bool],
+    wanted: Callable[[ClusterEvent], bool],
     namespace: str = "",
     about: str = "",
     reason: str = "",
     most: int,
     timeout_s: float,
-) -> list[Happening]:
+) -> list[ClusterEvent]:
     """The *most* newest Events that are *wanted*, newest first.
 
     If given, only those *about* an object of that name, or with that *reason*; *wanted* says the same, for servers that
@@ -96,14 +96,14 @@ async def read_happenings(
 
 async def _read(
     client: Client,
-    wanted: Callable[[Happening], bool],
+    wanted: Callable[[ClusterEvent], bool],
     namespace: str,
     selector: str,
     *,
     most: int,
     timeout_s: float,
-) -> list[Happening]:
-    newest: list[Happening] = []
+) -> list[ClusterEvent]:
+    newest: list[ClusterEvent] = []
     pages = client.pages(EVENTS, namespace=namespace, field_selector=selector, timeout_s=timeout_s)
     async for page in pages:
         found = (happening(obj.raw, created=obj.meta.creation_timestamp) for obj in page.objects)
@@ -111,13 +111,13 @@ async def _read(
     return newest
 
 
-def happening(raw: bytes, *, created: str | None) -> Happening:
+def happening(raw: bytes, *, created: str | None) -> ClusterEvent:
     """An Event's bytes as what is shown; *created* dates one that has no time of its own."""
     event = _decode(raw)
     series = event.series or Series()
     seen = series.last_observed_time or event.deprecated_last_timestamp or event.event_time or created or ""
     about = event.regarding
-    return Happening(
+    return ClusterEvent(
         _same_form(seen),
         event.type,
         event.reason,
@@ -131,7 +131,7 @@ def happening(raw: bytes, *, created: str | None) -> Happening:
     )
 
 
-def is_ours(seen: Happening) -> bool:
+def is_ours(seen: ClusterEvent) -> bool:
     """Whether a sharder or a replica wrote it."""
     return seen.reporter.startswith(OURS)
 

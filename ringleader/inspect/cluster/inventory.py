@@ -15,15 +15,15 @@ import msgspec
 from kubeio.models import ObjectKey
 from kubeio.watches.events import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from ring import HashRing, hash_key
-from ringleader.inspect.cluster.picture import Count
+from ringleader.inspect.cluster.picture import ObjectCount
 from ringleader.inspect.cluster.placing import known_key, main_of
 from ringleader.inspect.cluster.rings import Life, Ring, Rings, ring_weights
 
 if TYPE_CHECKING:
     from kubeio.labels import RingKeys
     from kubeio.models import Meta
-    from kubeio.resource import Resource
-    from ringleader.inspect.cluster.terms import Selection
+    from kubeio.resource import ApiResource
+    from ringleader.inspect.cluster.terms import NamespaceSelection
     from sharder.planning.keys import RingKinds
 
 
@@ -89,9 +89,9 @@ class Inventory:
     def __len__(self) -> int:
         return sum(map(len, self._objects.values()))
 
-    def count(self, selection: Selection) -> Count:
+    def count(self, selection: NamespaceSelection) -> ObjectCount:
         """The objects that are the ring's business, by owner."""
-        count = Count()
+        count = ObjectCount()
         for group, number in self._groups.items():
             if selection.selects(group.namespace) or group.owner:
                 desired = self._filling.get(group.member, "")
@@ -119,7 +119,7 @@ class Inventory:
 
     # ---- what the watches tell
 
-    def note(self, resource: Resource, event: WatchEvent, listed: set[ObjectKey]) -> None:
+    def note(self, resource: ApiResource, event: WatchEvent, listed: set[ObjectKey]) -> None:
         """What a watch of *resource* told; *listed* is what its present list has shown so far, kept here."""
         known = self._objects.setdefault(resource.group_resource, {})
         match event:
@@ -142,7 +142,7 @@ class Inventory:
                 pass
 
     def _note(
-        self, resource: Resource, known: dict[ObjectKey, Seen], key: ObjectKey, meta: Meta | None
+        self, resource: ApiResource, known: dict[ObjectKey, Seen], key: ObjectKey, meta: Meta | None
     ) -> None:
         before = known.get(key)
         after = self._seen(resource, meta, before) if meta is not None else None
@@ -164,7 +164,7 @@ class Inventory:
         if source and after.owner and source != after.owner:
             self._moves[source, after.owner] += 1
 
-    def _seen(self, resource: Resource, meta: Meta, before: Seen | None) -> Seen:
+    def _seen(self, resource: ApiResource, meta: Meta, before: Seen | None) -> Seen:
         labels = meta.labels
         owner, drain = sys.intern(labels.get(self._keys.shard, "")), labels.get(self._keys.drain)
         role = self._kinds.role(resource, meta)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kubeio.errors import InputError
 from kubeio.models import Meta, OwnerReference
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ringleader.inspect.cluster.rings import Kind, Ring
 from sharder.ringspec.spec import KeyKind
 
@@ -33,7 +33,7 @@ class Key:
 class Target:
     """The object that was asked for."""
 
-    resource: Resource
+    resource: ApiResource
     meta: Meta
 
     def __str__(self) -> str:
@@ -42,8 +42,8 @@ class Target:
 
 async def read_key(client: Client, discovery: Discovery, ring: Ring, target: Target) -> Key:
     """What the sharder hashes for *target* (protocol, section 3)."""
+    from sharder.planning.controllers import read_controller
     from sharder.planning.keys import Controlled, Root
-    from sharder.planning.lineage import read_controller
 
     kinds = await ring_kinds(discovery, ring)
     role = kinds.role(target.resource, target.meta)

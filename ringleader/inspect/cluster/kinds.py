@@ -1,7 +1,4 @@
-"""Words about kinds that no shard works, or that an object's owner does not watch (protocol, section 3). Pure.
-
-Used by `where`, `explain` and `ringleader.doctor`, so that all say the same.
-"""
+"""Words about kinds that no shard works, or that an object's owner does not watch (protocol, section 3). Pure."""
 
 from __future__ import annotations
 

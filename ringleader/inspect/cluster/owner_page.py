@@ -2,7 +2,7 @@
 
 Owns the two ways there: a URL, usually the near end of `kubectl port-forward`, and the API server's proxy to a pod.
 The proxy takes the bearer token off, so it reaches what is open to all (`/metrics`) and not the pages below `/debug`,
-which a replica shows to its own pod and to tokens. Called by `explain` and `top`.
+which a replica shows to its own pod and to tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kubeio.errors import ApiError, Forbidden, InputError, KubeError, NotFound, Unauthorized, Unreachable
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 
 if TYPE_CHECKING:
     from kubeio.access.cluster import Endpoint
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ringleader.inspect.cluster.rings import Pod
 
 PORT: Final = 8081
-PODS: Final = Resource("", "v1", "pods", "Pod")
+PODS: Final = ApiResource("", "v1", "pods", "Pod")
 _FORWARD: Final = (
     "kubectl port-forward pod/POD 8081, then --endpoint http://127.0.0.1:8081 (docs/debugging.md)"
 )

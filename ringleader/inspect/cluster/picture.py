@@ -1,6 +1,6 @@
 """One ring at one moment: members with their lives and shares, what is unowned and on its way. Pure.
 
-Owns the picture (`RingPicture`, also the JSON document of `ringleader status`). Made by `reading`, drawn by commands.
+Owns the picture (`RingPicture`, also the JSON document of `ringleader status`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RingPicture(msgspec.Struct, rename="camel"):
         return self.to_release if self.releasing else self.unowned + self.misplaced
 
 
-class Count(msgspec.Struct):
+class ObjectCount(msgspec.Struct):
     """Objects by shard label and handoffs by the owner they leave, over all resources of a ring."""
 
     owners: Counter[str] = msgspec.field(default_factory=Counter)
@@ -90,7 +90,7 @@ class Count(msgspec.Struct):
             self.away[owner] += number
 
 
-def picture(ring: Ring, found: Sequence[Life], count: Count) -> RingPicture:
+def picture(ring: Ring, found: Sequence[Life], count: ObjectCount) -> RingPicture:
     """What is shown of *ring*; an object is unowned if it bears no name, or that of a life that is not live."""
     live = {life.shard for life in found if life.is_live}
     total = count.owners.total()

@@ -1,7 +1,7 @@
 """Placing many objects: a ring built once, and for each object a row that says where it is and belongs.
 
-Owns the rows of `where --all` and `where -f`. A key that only an object's controller can tell is read from there, once
-for each controller. Called by `where --all` and `status`.
+Owns the rows of `where --all` and `where -f`. A key that only an object's controller can tell is read from there,
+once for each controller.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import msgspec
 
 from kubeio.errors import KubeError
 from ringleader.inspect.cluster.rings import Life, Ring, Rings
+from sharder.planning.controllers import ControllerKeys, read_controller
 from sharder.planning.keys import Controlled, Outsider, Role, Root
-from sharder.planning.lineage import Ancestry, read_controller
 
 if TYPE_CHECKING:
     from kubeio.models import Meta
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from sharder.planning.keys import ControllerName, RingKinds
     from sharder.planning.planner import ControllerSeen
@@ -52,7 +52,7 @@ class Placer:
         self._lives = {life.shard: life for life in lives}
         self._filling = {life.member: life.shard for life in lives if life.fills_place}
         self._rings = Rings(ring, lives)
-        self._ancestry = Ancestry(kinds, self._reader(client))
+        self._ancestry = ControllerKeys(kinds, self._reader(client))
 
     def _reader(self, client: Client) -> Callable[[ControllerName], Awaitable[ControllerSeen]]:
         async def read(controller: ControllerName) -> ControllerSeen:
@@ -60,7 +60,7 @@ class Placer:
 
         return read
 
-    async def roles(self, resource: Resource, metas: Sequence[Meta]) -> list[Role]:
+    async def roles(self, resource: ApiResource, metas: Sequence[Meta]) -> list[Role]:
         """What each of *metas* is to the ring. Raises KubeError."""
         roles = [self._kinds.role(resource, meta) for meta in metas]
         for meta, role in zip(metas, roles, strict=True):
@@ -72,7 +72,7 @@ class Placer:
             found.append(resolved)
         return found
 
-    def desired(self, resource: Resource, metas: Sequence[Meta]) -> list[str]:
+    def desired(self, resource: ApiResource, metas: Sequence[Meta]) -> list[str]:
         """The shard that each of *metas* belongs to; empty for nobody, and where only a controller tells the key."""
         roles = [self._kinds.role(resource, meta) for meta in metas]
         return [self._shard_for(known_key(role), main_of(role)) for role in roles]
@@ -81,7 +81,7 @@ class Placer:
         hashed = self._rings.of(main)
         return self._filling.get(hashed.owner(key), "") if key and len(hashed) else ""
 
-    async def rows(self, resource: Resource, metas: Sequence[Meta]) -> list[Row]:
+    async def rows(self, resource: ApiResource, metas: Sequence[Meta]) -> list[Row]:
         """A row for each of *metas* that belongs to the ring. Raises KubeError."""
         name, roles = resource.group_resource, await self.roles(resource, metas)
         return [

@@ -21,7 +21,7 @@ PAGE: Final = 1000
 """Objects of one page: a request of this size takes an API server some 20 ms."""
 
 if TYPE_CHECKING:
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client, Page
 
 
@@ -65,7 +65,7 @@ async def read_lives(client: Client, ring: Ring) -> list[Life]:
 
 async def read_ahead(
     client: Client,
-    resource: Resource,
+    resource: ApiResource,
     *,
     namespace: str = "",
     label_selector: str = "",

@@ -16,7 +16,7 @@ import msgspec
 
 from kubeio.clock import SystemClock
 from ringleader.inspect.cluster.dates import seconds_since
-from ringleader.inspect.cluster.picture import Count, RingPicture, picture
+from ringleader.inspect.cluster.picture import ObjectCount, RingPicture, picture
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.sharders import read_sharders
 
@@ -66,7 +66,7 @@ class Reports:
 def reported(ring: Ring, found: Sequence[Life], *, now: datetime) -> RingPicture:
     """*ring* with the counts of its replicas *found*. Raises: NotReported."""
     rows = ring.status.get("members") or []
-    count = Count()
+    count = ObjectCount()
     for life in found:
         if not life.is_live or (life.objects is None and life.state == CONTESTED):
             continue  # its objects wait for an owner: the sharder counts them

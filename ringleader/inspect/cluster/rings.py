@@ -1,7 +1,6 @@
 """Rings and the lives in their Leases as the command reads them: only the fields it shows. Pure.
 
 Owns no decision: the state of a life is what the sharder wrote beside it, or what the Lease itself says.
-Called by `status` and `where`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kubeio.labels import DEFAULT_DOMAIN, RingKeys
 from kubeio.leases.counts import read_counts
 from kubeio.models import Lease, Meta
 from ring import HashRing
-from sharder.membership.lives import watched_kinds
+from sharder.membership.shards import watched_kinds
 from sharder.ringspec.spec import KeyKind
 
 SILENT: Final = ("expired", "uncertain")

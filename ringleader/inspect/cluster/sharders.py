@@ -1,7 +1,7 @@
 """Whether a sharder leads, as its election Lease shows it.
 
 Sharders elect their leader by a Lease that is always called the same; in which namespace it is, is theirs to choose.
-So it is sought everywhere; to who may not list Leases everywhere it is not known. Called by `explain`.
+So it is sought everywhere; to who may not list Leases everywhere it is not known.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 ELECTION_LEASE: Final = "ringleader-sharder"
 
 
+def is_leading(holder: str, *, age_s: float, duration_s: float) -> bool:
+    """Whether *holder* still renews its Lease; twice the duration leaves room for clocks that differ."""
+    return bool(holder) and age_s < 2 * duration_s
+
+
 @dataclass(frozen=True, slots=True)
 class Sharder:
     """The sharder that leads, or led last: *age_s* is the time since its last renewal, by our wall clock."""
@@ -31,8 +36,7 @@ class Sharder:
 
     @property
     def leads(self) -> bool:
-        """Whether it still renews; twice its duration leaves room for clocks that differ."""
-        return bool(self.holder) and self.age_s < 2 * self.duration_s
+        return is_leading(self.holder, age_s=self.age_s, duration_s=self.duration_s)
 
 
 @dataclass(frozen=True, slots=True)

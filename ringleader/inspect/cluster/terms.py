@@ -1,7 +1,7 @@
 """What a ring says in full, read by the sharder's own rules: limits, pause, namespaces, activation.
 
 `rings.Ring` has what every command needs; `explain` and the commands that change a ring want the rest, and whether a
-sharder would refuse it. Called by `facts`, `drains`.
+sharder would refuse it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RingDocument:
     """*spec* is None if a sharder refuses the ring, and *refusal* says why. *document* is the whole ring."""
 
     spec: RingSpec | None
@@ -39,17 +39,17 @@ class Terms:
         return next((each for each in conditions if each.get("type") == kind), {})
 
 
-async def read_terms(client: Client, ring: str, *, timeout_s: float) -> Terms:
+async def read_terms(client: Client, ring: str, *, timeout_s: float) -> RingDocument:
     """The ring as it stands in the cluster now. Raises KubeError."""
     document = await client.get(CONTROLLER_RINGS, ring, type=dict[str, Any], timeout_s=timeout_s)
     try:
-        return Terms(parse_ring(document), "", document)
+        return RingDocument(parse_ring(document), "", document)
     except RingRefused as error:
-        return Terms(None, "; ".join(str(problem) for problem in error.problems), document)
+        return RingDocument(None, "; ".join(str(problem) for problem in error.problems), document)
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class NamespaceSelection:
     """Which namespaces a ring selects; *names* is None if all, or if they may not be read."""
 
     names: frozenset[str] | None = None
@@ -63,18 +63,18 @@ class Selection:
         return self.selects(meta.namespace) or keys.shard in meta.labels
 
 
-async def read_selection(client: Client, ring: str, *, timeout_s: float) -> Selection:
+async def read_selection(client: Client, ring: str, *, timeout_s: float) -> NamespaceSelection:
     """The namespaces that *ring* selects now. Raises KubeError, but not Forbidden."""
     spec = (await read_terms(client, ring, timeout_s=timeout_s)).spec
     if spec is None or spec.namespace_selector is None:
-        return Selection()
+        return NamespaceSelection()
     names: set[str] = set()
     try:
         async for page in client.pages(NAMESPACES, metadata_only=True, timeout_s=timeout_s):
             names |= {obj.meta.name for obj in page.objects if spec.selects_namespace(obj.meta.labels)}
     except Forbidden:
-        return Selection()
-    return Selection(frozenset(names))
+        return NamespaceSelection()
+    return NamespaceSelection(frozenset(names))
 
 
 async def is_selected(client: Client, spec: RingSpec, namespace: str, *, timeout_s: float) -> bool:

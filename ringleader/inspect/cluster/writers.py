@@ -1,7 +1,4 @@
-"""Who may write the objects of a ring: by the names of field managers. Pure.
-
-Called by `explain` and by the doctor's check of strangers.
-"""
+"""Who may write the objects of a ring: by the names of field managers. Pure."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from kubeio.resource import CONTROLLER_RINGS
 from ring import movement
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.rings import Life, Member, Ring, Rings, ring_weights
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, print_document, print_line
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Flow(msgspec.Struct, rename="camel"):
     share: float
 
 
-class Change(msgspec.Struct, rename="camel"):
+class RingChange(msgspec.Struct, rename="camel"):
     """What became of a ring: *what* in words, whether anything was written, and what follows for its keys."""
 
     ring: str
@@ -64,18 +64,20 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def run_member(
-    where: Connection, names: Sequence[str], edit: Edit, order: Order, *, form: Form | None
+    where: ConnectionOptions, names: Sequence[str], edit: Edit, order: Order, *, form: Form | None
 ) -> int:
     """`cordon`, `uncordon` and `weight`: *edit* each of the members."""
 
-    async def work(client: Client, _: object) -> list[Change]:
+    async def work(client: Client, _: object) -> list[RingChange]:
         return [await change_member(client, name, edit, order, timeout_s=where.timeout_s) for name in names]
 
     _tell(connected(where, work), order, form)
     return 0
 
 
-async def change_member(client: Client, name: str, edit: Edit, order: Order, *, timeout_s: float) -> Change:
+async def change_member(
+    client: Client, name: str, edit: Edit, order: Order, *, timeout_s: float
+) -> RingChange:
     """*edit* what the ring's spec says of member *name*. Raises InputError, KubeError."""
     for _ in range(_ATTEMPTS):
         rings = await read_rings(client, timeout_s=timeout_s)
@@ -143,7 +145,7 @@ async def _ring_of(
 
 def _member_change(
     ring: Ring, changed: Ring, found: Sequence[Life], name: str, *, before: Member, after: Member
-) -> Change:
+) -> RingChange:
     parts = []
     if before.cordoned != after.cordoned:
         parts.append("cordoned" if after.cordoned else "uncordoned")
@@ -152,7 +154,7 @@ def _member_change(
     state = "cordoned" if after.cordoned else f"weight {after.weight:g}"
     what = f"member {name}: {', '.join(parts) or f'is {state} already'}"
     flows = _flows(ring, changed, found) if parts else []
-    return Change(
+    return RingChange(
         ring.name, what, bool(parts), is_written=False, moves=sum(flow.share for flow in flows), flows=flows
     )
 
@@ -204,17 +206,19 @@ def weighted(text: str) -> Edit:
 # ---- rings ----------------------------------------------------------------------------------------------------
 
 
-def run_pause(where: Connection, name: str, order: Order, *, pause: bool, form: Form | None) -> int:
+def run_pause(where: ConnectionOptions, name: str, order: Order, *, pause: bool, form: Form | None) -> int:
     """`pause` and `resume`."""
 
-    async def work(client: Client, _: object) -> list[Change]:
+    async def work(client: Client, _: object) -> list[RingChange]:
         return [await change_pause(client, name, order, pause=pause, timeout_s=where.timeout_s)]
 
     _tell(connected(where, work), order, form)
     return 0
 
 
-async def change_pause(client: Client, name: str, order: Order, *, pause: bool, timeout_s: float) -> Change:
+async def change_pause(
+    client: Client, name: str, order: Order, *, pause: bool, timeout_s: float
+) -> RingChange:
     """Let nothing move between live shards of ring *name*, or let it again. Raises InputError, KubeError."""
     ring = named_ring(await read_rings(client, timeout_s=timeout_s), name)
     state = "paused" if pause else "not paused"
@@ -225,7 +229,7 @@ async def change_pause(client: Client, name: str, order: Order, *, pause: bool, 
     )
     is_changed = ring.spec.paused is not pause
     what = f"{'paused' if pause else 'resumed'}: {follows}" if is_changed else f"is {state} already"
-    told = Change(ring.name, what, is_changed, is_written=False, moves=0.0, flows=[])
+    told = RingChange(ring.name, what, is_changed, is_written=False, moves=0.0, flows=[])
     if not is_changed or order.is_dry:
         return told
     patch = MergePatch({"spec": {"paused": pause or None}})
@@ -248,7 +252,7 @@ async def _write(client: Client, ring: Ring, spec: Mapping[str, Any], *, timeout
     )
 
 
-def _tell(changes: Sequence[Change], order: Order, form: Form | None) -> None:
+def _tell(changes: Sequence[RingChange], order: Order, form: Form | None) -> None:
     match form:
         case Form.JSON | Form.YAML:
             print_document({"changes": list(changes)}, form=form)
@@ -261,7 +265,7 @@ def _tell(changes: Sequence[Change], order: Order, form: Form | None) -> None:
                     print_line(line)
 
 
-def lines(change: Change, *, is_dry: bool, is_wide: bool) -> list[str]:
+def lines(change: RingChange, *, is_dry: bool, is_wide: bool) -> list[str]:
     """What happened, and what share of the keys moves for it; each flow with `-o wide`."""
     dry = " (not written: --dry-run)" if is_dry and change.is_changed else ""
     told = [f"ring {change.ring}: {change.what}{dry}"]

@@ -21,7 +21,7 @@ from ringleader.inspect.cluster.rings import Ring
 from ringleader.inspect.cluster.sharders import read_sharders
 from ringleader.inspect.edit.course import Course
 from ringleader.inspect.edit.telling import telling
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import print_line
 from ringleader.progress import progress
 
@@ -45,7 +45,9 @@ class Labelled:
         return self.shards.total() - self.controlled
 
 
-def run_release(where: Connection, name: str, *, is_sure: bool, waits: bool, patience_s: float | None) -> int:
+def run_release(
+    where: ConnectionOptions, name: str, *, is_sure: bool, waits: bool, patience_s: float | None
+) -> int:
     """The command; `FAILED` if the ring is not gone after *patience_s*."""
 
     async def work(client: Client, _: object) -> int:

@@ -1,7 +1,4 @@
-"""Why no sharder helps an object that needs one: none leads, or the ring waits for something. Pure.
-
-Called by `diagnosis` and by what it says of owners that are gone.
-"""
+"""Why no sharder helps an object that needs one: none leads, or the ring waits for something. Pure."""
 
 from __future__ import annotations
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from kubeio.clock import SystemClock
 from kubeio.errors import Forbidden, KubeError, NotFound
 from kubeio.models import HasMeta, Lease, Meta, ObjectKey
+from kubeio.observed import observed
 from ringleader.inspect.cluster.dates import DatedMeta
-from ringleader.inspect.cluster.happenings import Happening, read_happenings
+from ringleader.inspect.cluster.happenings import ClusterEvent, read_happenings
 from ringleader.inspect.cluster.keys import ring_kinds
-from ringleader.inspect.cluster.observed import observed
 from ringleader.inspect.cluster.owner_page import Asked, at_url, in_pod
 from ringleader.inspect.cluster.rings import Life, Ring
 from ringleader.inspect.cluster.sharders import Sharders, read_sharders
-from ringleader.inspect.cluster.terms import Terms, is_selected, read_terms
+from ringleader.inspect.cluster.terms import RingDocument, is_selected, read_terms
 from ringleader.inspect.where.one import Placement, Sighting, look_up, place
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Facts:
     placement: Placement
     meta: DatedMeta
     ring: Ring
-    terms: Terms
+    terms: RingDocument
     lives: Sequence[Life]
     sharders: Sharders
     now: datetime
@@ -71,7 +71,7 @@ class Facts:
     """By further ring: the owner there."""
     asked: Asked | None = None
     """None: nobody was asked, for there is no live owner or no way to it."""
-    happenings: list[Happening] = field(default_factory=list)
+    happenings: list[ClusterEvent] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     """What could not be read, and why."""
 
@@ -153,7 +153,7 @@ class _Reader:
         except (NotFound, Forbidden):
             return None
 
-    async def former_holder(self, terms: Terms) -> str:
+    async def former_holder(self, terms: RingDocument) -> str:
         """Who holds the former controller's Lease instead of the ring; empty: nobody, or the ring does not wait."""
         from sharder.membership.activation import holder_of
 
@@ -164,7 +164,7 @@ class _Reader:
         holder = (lease.spec.holder_identity if lease else "") or ""
         return "" if holder == holder_of(self._sighting.ring.name) else holder
 
-    async def is_selected(self, terms: Terms) -> bool:
+    async def is_selected(self, terms: RingDocument) -> bool:
         """Whether the ring wants objects of this namespace."""
         if terms.spec is None:
             return True
@@ -226,11 +226,11 @@ class _Reader:
                 return None
             return await door.object_page(key)
 
-    async def happenings(self) -> list[Happening]:
+    async def happenings(self) -> list[ClusterEvent]:
         """The last Events about the object; of its namesakes that are gone none."""
         meta = self._meta
 
-        def wanted(seen: Happening) -> bool:
+        def wanted(seen: ClusterEvent) -> bool:
             return seen.name == meta.name and seen.uid in ("", meta.uid)
 
         try:

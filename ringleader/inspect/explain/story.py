@@ -19,13 +19,13 @@ from ringleader.inspect.explain.diagnosis import diagnose
 from ringleader.inspect.explain.facts import Way, read_facts
 from ringleader.inspect.explain.finding import Finding
 from ringleader.inspect.where.one import Placement, parse_target
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, age, print_document, print_line
 
 if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
     from kubeio.rest.client import Client
-    from ringleader.inspect.cluster.happenings import Happening
+    from ringleader.inspect.cluster.happenings import ClusterEvent
     from ringleader.inspect.explain.facts import Facts
 
 WRONG: Final = 5
@@ -44,12 +44,12 @@ class Story(msgspec.Struct, rename="camel"):
     lease: str
     working: str
     sharder: str
-    events: list[Happening]
+    events: list[ClusterEvent]
     unread: list[str]
 
 
 def run_explain(
-    where: Connection,
+    where: ConnectionOptions,
     target: str,
     *,
     namespace: str | None,
@@ -193,6 +193,6 @@ def lines(told: Story, *, now: datetime) -> list[str]:
     return [f"{told.object} {told.finding.cause}{for_long}", *(f"{name:<9}{text}" for name, text in rows)]
 
 
-def _event(seen: Happening, now: datetime) -> str:
+def _event(seen: ClusterEvent, now: datetime) -> str:
     times = f" x{seen.count}" if seen.count > 1 else ""
     return f"{age(seconds_since(seen.last_seen, now))} ago {seen.type} {seen.reason}{times}: {seen.note}"

@@ -17,7 +17,7 @@ from kubeio.program.server import parse_bind
 from ringleader.inspect.cluster.following import Watches
 from ringleader.inspect.cluster.reading import named_ring, read_rings
 from ringleader.inspect.page.shown import ShownRing
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import print_line
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FLAG: Final = "--bind"
 PERIOD_S: Final = 1.0
 
 
-def run_page(where: Connection, *, ring: str | None, bind: str, is_opened: bool) -> int:
+def run_page(where: ConnectionOptions, *, ring: str | None, bind: str, is_opened: bool) -> int:
     """The command; ends with Ctrl-C."""
     host, port = parse_bind(FLAG, bind)
 
@@ -51,7 +51,7 @@ async def _serve(
     host: str,
     port: int,
     ring: str | None,
-    where: Connection,
+    where: ConnectionOptions,
     is_opened: bool,
 ) -> None:
     from kubeio.rest.discovery import Discovery

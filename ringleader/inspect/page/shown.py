@@ -16,8 +16,8 @@ from ringleader.inspect.cluster.reading import read_lives
 from ringleader.inspect.cluster.rings import Life, Ring
 from ringleader.inspect.cluster.terms import read_selection
 from ringleader.inspect.where.one import find
-from sharder.membership.rings import mean_shares
-from sharder.page.facts import ROWS, Circles, Found, Handover, MemberFacts, RingFacts
+from sharder.membership.hash_rings import mean_shares
+from sharder.page.facts import ROWS, FoundObject, HandoffFacts, MemberFacts, RingCircles, RingFacts
 from sharder.page.history import Move
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class ShownRing:
         self._watched: WatchedRing | None = None
         self._picture: RingPicture | None = None
         self._read_at: float | None = None
-        self._handovers: dict[str, Handover] = {}
-        self._circles = Circles()
+        self._handovers: dict[str, HandoffFacts] = {}
+        self._circles = RingCircles()
         self.problem = ""
         """Why nothing newer can be shown."""
 
@@ -104,13 +104,13 @@ class ShownRing:
             resources=_resources(self._ring),
         )
 
-    async def find(self, resource: str, namespace: str, name: str) -> Found:
+    async def find(self, resource: str, namespace: str, name: str) -> FoundObject:
         """As `ringleader where`. Raises InputError, KubeError."""
         key = ObjectKey(namespace, name)
         placement = await find(
             self._client, resource, key, ring_name=self._ring.name, timeout_s=self._timeout_s
         )
-        return Found(
+        return FoundObject(
             object=placement.object,
             owner=placement.owner,
             owner_member=placement.owner_member,
@@ -135,7 +135,7 @@ class ShownRing:
             if ended is not None and after is not None:
                 self._history.moved(Move("handedOver", name, ended.source, ended.target), at=at)
         elif after is not None and asked is not None and asked != asked_before:
-            begun = Handover(name, self._member(after.owner), self._member(asked), at)
+            begun = HandoffFacts(name, self._member(after.owner), self._member(asked), at)
             self._handovers[name] = begun
             self._history.moved(Move("asked", name, begun.source, begun.target), at=at)
         elif after is not None and self._is_given(before, after):

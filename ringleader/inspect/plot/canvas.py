@@ -1,7 +1,7 @@
 """Paper, type and files of pictures: figures measured in inches, labels that keep their distance, PNG and SVG.
 
 Owns how matplotlib is used: without a window (Agg), without its global state, and so that the same data give the same
-file. Called by every picture, and by `command`.
+file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The ring as a picture: outside what each member has, inside who owns the hash space where.
-
-Called by `command`.
-"""
+"""The ring as a picture: outside what each member has, inside who owns the hash space where."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ringleader.inspect.plot.recording import Order
-    from ringleader.options import Connection
+    from ringleader.options import ConnectionOptions
 
 
 def plot_ring(premises: Premises, *, output: str | None) -> int:
@@ -90,7 +90,7 @@ def plot_moves(premises: Premises, *, change: Sequence[str], output: str | None)
 
 
 def plot_timeline(
-    file: Path, *, order: Order | None, where: Callable[[], Connection], output: str | None
+    file: Path, *, order: Order | None, where: Callable[[], ConnectionOptions], output: str | None
 ) -> int:
     """What *file* recorded; with *order* it is recorded first. Raises: InputError, FailedAt, NoMatplotlib."""
     from ringleader.inspect.plot.record import read_record

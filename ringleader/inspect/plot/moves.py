@@ -1,7 +1,4 @@
-"""What moves as a picture: on the left who gives, on the right who gets, and between them how much.
-
-Called by `command`.
-"""
+"""What moves as a picture: on the left who gives, on the right who gets, and between them how much."""
 
 from __future__ import annotations
 

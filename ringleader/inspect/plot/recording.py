@@ -1,7 +1,7 @@
 """Records a rebalance while it happens: who has how many objects, moment by moment, into a file of `record`'s form.
 
-Objects are listed once and watched from then on. What has moved is what the watch saw, or the sharder's own count where
-its /metrics are named. Reads only. Called by `command`.
+Objects are listed once and watched from then on. What has moved is what the watch saw, or the sharder's own count
+where its /metrics are named. Reads only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ringleader.inspect.cluster.reading import read_rings
 from ringleader.inspect.plot.record import Moment, encode
 from ringleader.inspect.simulate.premises import chosen_ring
 from ringleader.inspect.simulate.stock import tell_on_stderr
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.progress import progress
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Order:
             raise InputError("FILE", str(self.file), problem, "name an existing one")
 
 
-def run_record(where: Connection, order: Order) -> int:
+def run_record(where: ConnectionOptions, order: Order) -> int:
     """Record until the time is over or Ctrl-C; how many moments there are. Raises: InputError, FailedAt."""
 
     async def work(client: Client, _: object) -> int:

@@ -1,7 +1,4 @@
-"""Shares as a picture: what each member has, beside its even share and the bound that nobody passes.
-
-Called by `command`.
-"""
+"""Shares as a picture: what each member has, beside its even share and the bound that nobody passes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A rebalance over time as a picture: objects per member, what is on its way, what has moved.
-
-Called by `command`.
-"""
+"""A rebalance over time as a picture: objects per member, what is on its way, what has moved."""
 
 from __future__ import annotations
 

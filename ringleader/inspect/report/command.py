@@ -22,7 +22,7 @@ from ringleader.inspect.cluster.following import Following
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.report.doctor import diagnose
 from ringleader.inspect.report.html import Report, RingPart, render
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import print_line
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _ServerVersion(msgspec.Struct, rename="camel"):
     platform: str = ""
 
 
-def run_report(where: Connection, *, ring: str | None, file: Path) -> int:
+def run_report(where: ConnectionOptions, *, ring: str | None, file: Path) -> int:
     """The command."""
     if file != STDOUT:
         check_file(file)  # before minutes of reading

@@ -1,6 +1,6 @@
 """The report as one HTML file: no script, no outside resource, everything from the cluster escaped. Pure.
 
-Owns its looks, with `report.css`; the pictures in it are `plots`'. Called by `command`.
+Owns its looks, with `report.css`; the pictures in it are `plots`'.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ringleader.inspect.cluster.rings import Life, Ring, Rings
 from ringleader.inspect.report.doctor import Finding
 from ringleader.inspect.report.plots import as_text, ring_plot, shares_plot
 from ringleader.output import age
-from sharder.membership.rings import mains_by_ring
+from sharder.membership.hash_rings import mains_by_ring
 
 
 @dataclass(frozen=True, slots=True)

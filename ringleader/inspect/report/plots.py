@@ -1,6 +1,6 @@
 """Pictures of a ring as SVG, written by hand: small enough to stand in a file that is mailed. Pure.
 
-Owns geometry and colours. Called by `html`; `ringleader plot` draws with matplotlib instead.
+Owns geometry and colours. `ringleader plot` draws with matplotlib instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Members as a person writes them, and what a change makes of them. Pure.
 
 Owns the words of `--members` and `--change`, the names that members to come are given, and the ring of a set of
-members. Called by `simulate` and by plots.
+members.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FLAGS: Final = {"virtualNodes": "--virtual-nodes", "eps": "--eps"}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MembershipChange:
     """Members before and after. *leaving* are those that end; who only loses its weight works on and hands over."""
 
     before: Weights
@@ -57,7 +57,7 @@ def parse_members(text: str) -> dict[str, float]:
     return members
 
 
-def apply_change(before: Weights, words: Sequence[str]) -> Change:
+def apply_change(before: Weights, words: Sequence[str]) -> MembershipChange:
     """*before* after each of *words* in its order; a word may hold several, with commas.
 
     Raises: InputError for a word that cannot be done.
@@ -68,7 +68,7 @@ def apply_change(before: Weights, words: Sequence[str]) -> Change:
         state.take(part)
     if not any(state.after.values()):
         raise InputError("--change", ",".join(parts), "leaves no member on the ring", "leave at least one")
-    return Change(before, state.after, frozenset(state.leaving), tuple(state.told))
+    return MembershipChange(before, state.after, frozenset(state.leaving), tuple(state.told))
 
 
 def ring_of(members: Weights, *, virtual_nodes: int, eps: float) -> HashRing:

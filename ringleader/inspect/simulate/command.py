@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from kubeio.errors import InputError
 from ring import HashRing
-from ringleader.inspect.simulate.change import Change, apply_change
+from ringleader.inspect.simulate.change import MembershipChange, apply_change
 from ringleader.inspect.simulate.premises import Ground, Premises, on_ground
 from ringleader.inspect.simulate.simulation import MOST_FLOWS, Part, Rate, Simulation, Tally, conclude
 from ringleader.output import Form, Table, print_document, print_line, print_table
@@ -55,7 +55,7 @@ def simulated(
     return on_ground(premises, work, needs_objects=True)
 
 
-def _rings_after(ground: Ground, changed: Change) -> dict[str, HashRing]:
+def _rings_after(ground: Ground, changed: MembershipChange) -> dict[str, HashRing]:
     """The rings after a change. Raises: InputError if nobody works one of the main resources then."""
     rings = ground.rings(changed.after)
     for main, ring in rings.items():

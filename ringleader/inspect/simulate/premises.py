@@ -1,7 +1,7 @@
 """What a simulation or a plot starts from: a ring, its members, its objects; from the cluster, or as they are given.
 
 Owns which of them is asked for where: with members and objects given, and no ring named, no cluster is needed. Reads
-only. Called by `simulate` and by plots.
+only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ringleader.inspect.cluster.rings import Life, Ring, RingFields, by_weights,
 from ringleader.inspect.simulate.change import Weights, parse_members, ring_of
 from ringleader.inspect.simulate.simulation import Batch, Rate
 from ringleader.inspect.simulate.stock import invented, listed, parse_objects, read_stock, tell_on_stderr
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.progress import progress
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Premises:
     objects: str | None = None
     virtual_nodes: int | None = None
     eps: float | None = None
-    connection: Callable[[], Connection] = field(default=lambda: Connection(None, None, 30.0))
+    connection: Callable[[], ConnectionOptions] = field(default=lambda: ConnectionOptions(None, None, 30.0))
 
 
 @dataclass(frozen=True, slots=True)

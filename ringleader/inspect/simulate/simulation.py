@@ -1,7 +1,7 @@
 """What a change of the members would move: objects, writes, time. Pure, and nothing but arithmetic on two rings.
 
 Owns the outcome (`Simulation`, also the JSON document of `ringleader simulate`). Objects come in batches, so that any
-number of them takes the same memory. Called by `simulate` and by plots.
+number of them takes the same memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from ring import HashRing, Transition, movement
-from ringleader.inspect.simulate.change import Change, in_order
+from ringleader.inspect.simulate.change import MembershipChange, in_order
 
 WRITES_PER_HANDOFF: Final = 2
 """Of an object between live shards: the sharder sets the drain label, the owner passes it on (protocol 5.4, 6.4)."""
@@ -182,7 +182,7 @@ def _count(
 
 
 def conclude(
-    name: str, change: Change, tally: Tally, *, rate: Rate | None, left_out: Sequence[str] = ()
+    name: str, change: MembershipChange, tally: Tally, *, rate: Rate | None, left_out: Sequence[str] = ()
 ) -> Simulation:
     """What *tally* adds up to."""
     roots, controlled = tally.sums()
@@ -215,7 +215,7 @@ def conclude(
 
 
 def _flows(
-    change: Change, roots: Counter[tuple[str, str]], controlled: Counter[tuple[str, str]]
+    change: MembershipChange, roots: Counter[tuple[str, str]], controlled: Counter[tuple[str, str]]
 ) -> list[Flow]:
     """Every pair between which something moves, the largest first."""
     pairs = [pair for pair in roots | controlled if pair[0] != pair[1]]

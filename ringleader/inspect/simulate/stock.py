@@ -1,7 +1,6 @@
 """Objects as the ring sees them: keys in batches, invented, from a file, or from the cluster by pages of metadata.
 
-Owns the form of a file of keys and what is said about its broken lines. Keeps no object. Called by `simulate` and by
-plots.
+Owns the form of a file of keys and what is said about its broken lines. Keeps no object.
 """
 
 from __future__ import annotations
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from kubeio.errors import InputError
 from ringleader.inspect.cluster.keys import ring_kinds
+from ringleader.inspect.cluster.terms import read_selection
 from ringleader.inspect.simulate.simulation import Batch
 from sharder.ringspec.spec import KeyKind
 
 if TYPE_CHECKING:
     from kubeio.models import Meta
-    from kubeio.resource import Resource
+    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
     from ringleader.inspect.cluster.rings import Ring
@@ -130,17 +130,19 @@ async def read_stock(
 ) -> AsyncIterator[Batch]:
     """Every object of *ring* that is of one of *mains* or follows it; what controls comes before what is controlled.
 
-    A batch for each page and main resource. Objects of namespaces that the ring does not select count too, as in
-    `ringleader status`.
+    A batch for each page and main resource. Objects of namespaces that the ring does not select are left out unless
+    they still have its label, as in `ringleader status`.
     """
     kinds = await ring_kinds(discovery, ring)
+    selection = await read_selection(client, ring.name, timeout_s=timeout_s)
     keys = _Keys(client, ring, kinds)
     for resource in kinds.labelled:
         is_other = kinds.is_main(resource) and resource.group_resource not in mains
         if is_other and not kinds.may_be_controlled(resource):
             continue
         async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
-            for batch in await keys.batches(resource, [obj.meta for obj in page.objects]):
+            wanted = [obj.meta for obj in page.objects if selection.wants(obj.meta, ring.keys)]
+            for batch in await keys.batches(resource, wanted):
                 if not batch.main or batch.main in mains:
                     yield batch
 
@@ -177,7 +179,7 @@ class _Keys:
         self._remembers = ring.spec.key in (KeyKind.LABEL, KeyKind.OWNER)
         """Under the other keys an object's own metadata tells its key."""
 
-    async def batches(self, resource: Resource, objects: Iterable[Meta]) -> list[Batch]:
+    async def batches(self, resource: ApiResource, objects: Iterable[Meta]) -> list[Batch]:
         """*objects* of *resource*, those of each main resource in a batch of their own."""
         from sharder.planning.keys import Controlled, Root
 
@@ -196,7 +198,7 @@ class _Keys:
                     pass
         return [Batch(each.keys, each.roots, each.controlled, main) for main, each in found.items()]
 
-    def _remember(self, resource: Resource, meta: Meta, place: _Place | None) -> None:
+    def _remember(self, resource: ApiResource, meta: Meta, place: _Place | None) -> None:
         if (
             self._remembers
             and self._kinds.may_control(resource)
@@ -206,7 +208,7 @@ class _Keys:
 
     async def _followed(self, controller: ControllerName, main: str) -> _Place | None:
         """What *controller* gives to what it controls; None if that is not the ring's."""
-        from sharder.planning.lineage import read_controller
+        from sharder.planning.controllers import read_controller
 
         if controller.uid not in self._of_controller:
             seen = await read_controller(self._client, controller, kinds=self._kinds, keys=self._ring.keys)

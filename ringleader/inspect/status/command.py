@@ -19,7 +19,7 @@ from ringleader.inspect.cluster.reading import named_ring, read_rings
 from ringleader.inspect.cluster.reported import NotReported, Reports
 from ringleader.inspect.status.layout import Screen, member_table, ring_table, status_lines
 from ringleader.inspect.status.pace import Paces
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, print_document, print_line
 from ringleader.progress import progress
 
@@ -34,7 +34,7 @@ TOLD_EVERY_S: Final = 0.2
 
 
 def run_status(
-    where: Connection,
+    where: ConnectionOptions,
     *,
     ring: str | None,
     form: Form | None,

@@ -1,6 +1,6 @@
 """Rings as text: tables where there is room, fewer columns where there is not. Pure but for asking how wide stdout is.
 
-Owns every word of `status`. Called by `command` and `watch`.
+Owns every word of `status`.
 """
 
 from __future__ import annotations

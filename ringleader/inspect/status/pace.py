@@ -18,7 +18,7 @@ LOOKS: Final = 8
 
 
 @dataclass(slots=True)
-class Pace:
+class ProgressPace:
     """What was to do in one ring, look by look; the last *looks* count."""
 
     looks: int = LOOKS
@@ -57,16 +57,16 @@ class Paces:
     """The pace of each ring."""
 
     def __init__(self) -> None:
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, ProgressPace] = {}
 
     def begin(self, shown: RingPicture, at: float) -> float:
         """The ring as it was at *at*, which is returned, before anything is paced."""
-        self._paces[shown.name] = Pace()
+        self._paces[shown.name] = ProgressPace()
         self._paces[shown.name].look(at, shown.to_do)
         return at
 
     def paced(self, shown: RingPicture, at: float) -> RingPicture:
         """*shown* as it was seen at *at*, with its pace and what is left."""
-        pace = self._paces.setdefault(shown.name, Pace())
+        pace = self._paces.setdefault(shown.name, ProgressPace())
         pace.look(at, shown.to_do)
         return msgspec.structs.replace(shown, rate_per_second=pace.per_s, seconds_left=pace.left_s)

@@ -21,7 +21,7 @@ from ringleader.inspect.cluster.picture import RingPicture
 from ringleader.inspect.cluster.reported import NotReported, Reports
 from ringleader.inspect.status.layout import Screen, status_lines, wrapped
 from ringleader.inspect.status.pace import Paces
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, age, print_line
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Source(Protocol):
 
 
 def run_watch(
-    where: Connection, *, ring: str | None, form: Form | None, is_counting: bool, interval_s: float
+    where: ConnectionOptions, *, ring: str | None, form: Form | None, is_counting: bool, interval_s: float
 ) -> int:
     """The command; Ctrl-C is its end. The first look must succeed: there is nothing to keep before it."""
     if form not in (None, Form.WIDE, Form.JSON):

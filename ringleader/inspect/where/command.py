@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kubeio.errors import InputError
-from ringleader.options import Connection
+from ringleader.options import ConnectionOptions
 from ringleader.output import Form
 
 
@@ -24,7 +24,7 @@ class Asked(NamedTuple):
     ring: str | None
 
 
-def run_where_command(where: Connection, asked: Asked, *, form: str) -> int:
+def run_where_command(where: ConnectionOptions, asked: Asked, *, form: str) -> int:
     """The command. Raises InputError where flags do not go together."""
     check(asked, form)
     if asked.target is not None:

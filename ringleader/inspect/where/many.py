@@ -18,9 +18,9 @@ from ringleader.inspect.cluster.placing import Placer, Row
 from ringleader.inspect.cluster.reading import PAGE, named_ring, read_ahead, read_lives, read_rings
 from ringleader.inspect.cluster.terms import read_selection
 from ringleader.inspect.where.one import choose_ring, resolve_kind
-from ringleader.inspect.where.rows import Writer
+from ringleader.inspect.where.rows import RowWriter
 from ringleader.inspect.where.targets import Broken, Wanted, read_targets
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 
 if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
@@ -36,10 +36,10 @@ Advance = Callable[[int, int], None]
 
 
 def run_everywhere(
-    where: Connection, *, namespace: str | None, ring: str | None, controlled: bool, form: str
+    where: ConnectionOptions, *, namespace: str | None, ring: str | None, controlled: bool, form: str
 ) -> int:
     """`where --all`: every object that rings distribute; those that follow them as well if *controlled*."""
-    writer = Writer(form)
+    writer = RowWriter(form)
 
     async def all_of(client: Client, cluster: Cluster) -> None:
         from kubeio.rest.discovery import Discovery
@@ -114,10 +114,12 @@ def progress() -> Iterator[Advance]:
 # ---- objects of a file ----------------------------------------------------------------------------------------
 
 
-def run_file(where: Connection, source: str, *, namespace: str | None, ring: str | None, form: str) -> int:
+def run_file(
+    where: ConnectionOptions, source: str, *, namespace: str | None, ring: str | None, form: str
+) -> int:
     """`where -f FILE`: the objects that *source* names. 2 if some of it cannot be used; the rest is answered."""
     targets = read_targets(source)
-    writer, problems = Writer(form), [each for each in targets if isinstance(each, Broken)]
+    writer, problems = RowWriter(form), [each for each in targets if isinstance(each, Broken)]
     wanted = [each for each in targets if isinstance(each, Wanted)]
     for problem in problems:
         sys.stderr.write(f"error: {problem}\n")

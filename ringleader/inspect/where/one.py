@@ -15,14 +15,14 @@ import msgspec
 from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, NotFound
 from kubeio.models import ObjectKey
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ring import Explanation
 from ringleader.inspect.cluster.dates import DatedMeta, HasDatedMeta
 from ringleader.inspect.cluster.keys import Key, Target, read_key
 from ringleader.inspect.cluster.kinds import unwatched, unworked
 from ringleader.inspect.cluster.reading import read_lives, read_rings
 from ringleader.inspect.cluster.rings import Kind, Life, Ring, Rings
-from ringleader.options import Connection, connected
+from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, age, print_document, print_line
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Sighting:
 
 
 def run_where(
-    where: Connection, target: str, *, namespace: str | None, ring: str | None, form: Form | None
+    where: ConnectionOptions, target: str, *, namespace: str | None, ring: str | None, form: Form | None
 ) -> int:
     """The command."""
     kind, name = parse_target(target)
@@ -148,7 +148,7 @@ def _owns_too(other: Ring, ring: Ring, target: Target) -> bool:
     return is_like and kind in _kinds(other) and other.keys.shard in target.meta.labels
 
 
-async def resolve_kind(discovery: Discovery, rings: Sequence[Ring], text: str) -> Resource:
+async def resolve_kind(discovery: Discovery, rings: Sequence[Ring], text: str) -> ApiResource:
     """The resource that *text* means; of several of one name the one that a ring distributes.
 
     Raises: InputError naming the candidates if several of them are distributed.
@@ -162,7 +162,7 @@ async def resolve_kind(discovery: Discovery, rings: Sequence[Ring], text: str) -
     return (fitting or candidates)[0]
 
 
-async def _unknown(client: Client, resource: Resource, key: ObjectKey, *, timeout_s: float) -> InputError:
+async def _unknown(client: Client, resource: ApiResource, key: ObjectKey, *, timeout_s: float) -> InputError:
     """The error that says what was perhaps meant by an object that is not there."""
     namespace = key.namespace if resource.namespaced else ""
     page = await client.list_page(resource, namespace=namespace, metadata_only=True, timeout_s=timeout_s)
@@ -174,7 +174,7 @@ async def _unknown(client: Client, resource: Resource, key: ObjectKey, *, timeou
     return InputError("KIND/NAME", shown, f"does not exist in {place}", remedy)
 
 
-def choose_ring(rings: Sequence[Ring], resource: Resource, name: str | None) -> Ring:
+def choose_ring(rings: Sequence[Ring], resource: ApiResource, name: str | None) -> Ring:
     """The ring that distributes *resource*, or lets it follow its controllers; *name* chooses among several.
 
     Raises: InputError naming what there is.

@@ -1,6 +1,6 @@
 """Rows of `where --all` and `where -f`, written as they come, in each form. Nothing is kept.
 
-Owns the columns. Called by `many`.
+Owns the columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RELEASE: Final = "(release)"
 """In the place of a drain's target: the object is to be given up."""
 
 
-class Writer:
+class RowWriter:
     """Writes rows in one form as they come; *form* is csv, json, yaml, name, wide or a plain table."""
 
     def __init__(self, form: str) -> None:

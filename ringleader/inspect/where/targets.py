@@ -1,7 +1,6 @@
 """Files that name objects: a line for each, or manifests as kubectl takes them. No cluster is asked.
 
 Owns the two forms. A line or document that cannot be used is told with its number and left out, the others count.
-Called by `many`.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from devcluster.embedded.apply import applied, decode_fields, encode_fields, field_paths
-from devcluster.embedded.status import Refusal, Subject
+from devcluster.embedded.status import Refusal, StatusSubject
 
-SUBJECT = Subject("example.com", "websites", "Website", "a")
+SUBJECT = StatusSubject("example.com", "websites", "Website", "a")
 Doc = dict[str, Any]
 
 

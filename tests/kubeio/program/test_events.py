@@ -13,13 +13,13 @@ import pytest
 from kubeio.clock import SystemClock
 from kubeio.errors import ServerFailure
 from kubeio.models import Meta
-from kubeio.resource import EVENTS, Resource
+from kubeio.resource import EVENTS, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder, Regarding
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 
 
 class ShiftedClock(SystemClock):

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
-from kubeio.program.door import Door
+from kubeio.program.access_gate import AccessGate
 from kubeio.program.server import Check, Guarded, ProbeServer
 from kubeio.rest.reviews import User
 
@@ -226,7 +226,7 @@ class OneToken:
 
 
 def guarded_server() -> ProbeServer:
-    door = Door(OneToken(), path="/debug/objects", clock=ManualClock())
+    door = AccessGate(OneToken(), path="/debug/objects", clock=ManualClock())
     pages = {"/debug/objects": lambda path: b'{"path": "%s"}' % path.encode() if path != "/ns/gone" else None}
     return ProbeServer("127.0.0.1", 0, CollectorRegistry(), {}, guarded=Guarded(pages, door))
 

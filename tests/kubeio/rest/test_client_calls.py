@@ -16,7 +16,7 @@ from kubeio.access.credentials import Credential
 from kubeio.labels import json_pointer
 from kubeio.models import HasMeta, Lease, Meta
 from kubeio.patch import ApplyPatch, JsonPatch, MergePatch
-from kubeio.resource import LEASES, NAMESPACES, Resource
+from kubeio.resource import LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.metrics import ClientMetrics
 from tests.kubeio.rest.wire_server import (
@@ -30,8 +30,8 @@ from tests.kubeio.rest.wire_server import (
     zipped,
 )
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 
 
 def answering(body: object, *, status: int = 200, headers: str = "") -> Script:
@@ -169,7 +169,7 @@ async def test_name_that_would_be_another_path_is_refused_before_anything_is_sen
 async def test_strange_names_are_quoted(server: WireServer) -> None:
     server.script = answering({"metadata": {}})
     async with server.client() as client:
-        await client.get(Resource("", "v1", "x", "X", namespaced=False), "system:a b?c#é", type=bytes)
+        await client.get(ApiResource("", "v1", "x", "X", namespaced=False), "system:a b?c#é", type=bytes)
         await client.request("GET", "/a b\r\nX-Evil: 1")
     assert server.requests[0].target == "/api/v1/x/system:a%20b%3Fc%23%C3%A9"
     assert server.requests[1].target == "/a%20b%0D%0AX-Evil:%201"

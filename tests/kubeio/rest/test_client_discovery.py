@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from kubeio.errors import Forbidden, InputError, ServerFailure
-from kubeio.resource import LEASES, Resource
+from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.discovery import Discovery
 from tests.kubeio.rest.wire_server import Conversation, Script, WireServer, failure_status
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 
 CORE = [
     ("configmaps", "configmap", "ConfigMap", True, ["cm"]),
@@ -147,19 +147,21 @@ def serve(request: pytest.FixtureRequest, server: WireServer) -> WireServer:
         ("leases.coordination.k8s.io", LEASES),
         ("websites.example.com/v1", WEBSITES),
         ("websites", WEBSITES),
-        ("websites.other.example.org", Resource("other.example.org", "v1", "websites", "Website")),
+        ("websites.other.example.org", ApiResource("other.example.org", "v1", "websites", "Website")),
         ("web", WEBSITES),
-        ("configmaps/v1", Resource("", "v1", "configmaps", "ConfigMap")),
-        ("configmaps.v1.", Resource("", "v1", "configmaps", "ConfigMap")),
-        ("cm", Resource("other.example.org", "v1", "cms", "Cms", namespaced=False)),
-        ("ns", Resource("", "v1", "namespaces", "Namespace", namespaced=False)),
-        ("events", Resource("", "v1", "events", "Event")),
-        ("events.events.k8s.io", Resource("events.k8s.io", "v1", "events", "Event")),
-        ("hpa", Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")),
-        ("hpa/v1", Resource("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler")),
+        ("configmaps/v1", ApiResource("", "v1", "configmaps", "ConfigMap")),
+        ("configmaps.v1.", ApiResource("", "v1", "configmaps", "ConfigMap")),
+        ("cm", ApiResource("other.example.org", "v1", "cms", "Cms", namespaced=False)),
+        ("ns", ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)),
+        ("events", ApiResource("", "v1", "events", "Event")),
+        ("events.events.k8s.io", ApiResource("events.k8s.io", "v1", "events", "Event")),
+        ("hpa", ApiResource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")),
+        ("hpa/v1", ApiResource("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler")),
     ],
 )
-async def test_name_means_what_kubectl_takes_it_for(serve: WireServer, text: str, expected: Resource) -> None:
+async def test_name_means_what_kubectl_takes_it_for(
+    serve: WireServer, text: str, expected: ApiResource
+) -> None:
     async with serve.client() as client:
         assert await Discovery(client).resolve(text) == expected
 
@@ -189,7 +191,7 @@ async def test_a_resource_is_known_with_its_subresources(serve: WireServer) -> N
     async with serve.client() as client:
         discovery = Discovery(client)
         assert await discovery.subresources(WEBSITES) == ("status",)
-        assert await discovery.subresources(Resource("garden.io", "v1", "flowers", "Flower")) == ()
+        assert await discovery.subresources(ApiResource("garden.io", "v1", "flowers", "Flower")) == ()
 
 
 async def test_catalog_is_asked_for_once_and_again_when_a_name_is_unknown(server: WireServer) -> None:
@@ -234,10 +236,10 @@ async def test_served_looks_at_the_server_and_not_at_the_catalog(serve: WireServ
     async with serve.client() as client:
         discovery = Discovery(client)
         assert await discovery.served(DEPLOYMENTS)
-        assert not await discovery.served(Resource("apps", "v2", "deployments", "Deployment"))
-        assert not await discovery.served(Resource("apps", "v1", "flowers", "Flower"))
-        assert not await discovery.served(Resource("garden.io", "v1", "flowers", "Flower"))
-        assert await discovery.served(Resource("", "v1", "configmaps", "ConfigMap"))
+        assert not await discovery.served(ApiResource("apps", "v2", "deployments", "Deployment"))
+        assert not await discovery.served(ApiResource("apps", "v1", "flowers", "Flower"))
+        assert not await discovery.served(ApiResource("garden.io", "v1", "flowers", "Flower"))
+        assert await discovery.served(ApiResource("", "v1", "configmaps", "ConfigMap"))
 
 
 async def test_forbidden_discovery_is_told_as_such(server: WireServer) -> None:

@@ -12,7 +12,7 @@ from kubeio.errors import Unreachable
 from kubeio.rest.client import Client
 from kubeio.rest.connection import Connection
 from kubeio.rest.dialer import Dialer
-from kubeio.rest.exchange import Broken
+from kubeio.rest.messages import BrokenMessage
 from kubeio.rest.pool import Pool, PoolClosed
 from tests.kubeio.rest.wire_server import Conversation, Hangup, WireServer, http_answer
 
@@ -368,12 +368,12 @@ async def test_connecting_takes_no_longer_than_its_own_limit(
 async def test_failed_dials_give_their_slots_back(server: WireServer) -> None:
     async def dial(identity: object) -> Connection:
         await asyncio.sleep(0)
-        raise Broken("no", sent=False, answered=False)
+        raise BrokenMessage("no", sent=False, answered=False)
 
     pool = Pool(dial, limit=2)
     for _ in range(5):
         results = await asyncio.gather(*(pool.acquire(None) for _ in range(6)), return_exceptions=True)
-        assert all(isinstance(result, Broken) for result in results)
+        assert all(isinstance(result, BrokenMessage) for result in results)
     assert pool.slots_used == 0
     await pool.close()
     with pytest.raises(PoolClosed):

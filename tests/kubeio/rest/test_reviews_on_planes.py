@@ -10,15 +10,15 @@ import yaml
 
 from devcluster.plane import ControlPlane
 from kubeio.access.cluster import load_cluster
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.reviews import Reviews, User
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-BINDINGS = Resource(
+ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount")
+ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+BINDINGS = ApiResource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 

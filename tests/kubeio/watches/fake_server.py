@@ -15,12 +15,12 @@ from typing import Any, cast
 from kubeio.decoding import object_from
 from kubeio.errors import BadRequest, Expired, KubeError, ServerFailure, Unreachable
 from kubeio.models import ObjectKey
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client, Page
-from kubeio.rest.exchange import Broken
 from kubeio.rest.line_stream import Lines
+from kubeio.rest.messages import BrokenMessage
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 BOOKMARK_S = 60.0
 
 
@@ -108,7 +108,7 @@ class FakeServer:
 
     async def list_page(
         self,
-        resource: Resource,
+        resource: ApiResource,
         *,
         limit: int = 500,
         continue_: str = "",
@@ -174,7 +174,7 @@ class FakeServer:
         except KubeError as error:
             reset = error
             lines.translate = lambda broken: reset
-            lines.fail(Broken("reset", sent=True, answered=True))
+            lines.fail(BrokenMessage("reset", sent=True, answered=True))
         else:
             lines.end()
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kubeio.models import HasMeta, Object, ObjectKey
-from kubeio.watches.forms import RAW, Form
+from kubeio.watches.storage import RAW, StoredForm
 from kubeio.watches.store import Store
 from kubeio.watches.versions import is_older, newest
 
@@ -124,7 +124,7 @@ def test_children_given_out_may_be_changed_by_the_reader() -> None:
     assert len(store.children("p")) == 2
 
 
-COMPRESSED = Form(strips=True, compress_from_objects=10, compress_from_bytes=10**9)
+COMPRESSED = StoredForm(strips=True, compress_from_objects=10, compress_from_bytes=10**9)
 
 
 @pytest.mark.parametrize("filler", [10, 1000, 100_000])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kubeio.models import HasMeta, Object, ObjectKey
-from kubeio.watches.forms import PLAIN, RAW, Form
+from kubeio.watches.storage import PLAIN, RAW, StoredForm
 from kubeio.watches.store import Store
 
 NAMES = st.sampled_from("abcdefg")
@@ -29,9 +29,11 @@ def without_noise(raw: bytes) -> bytes:
 FORMS = {
     "plain": PLAIN,
     "raw": RAW,
-    "compressed": Form(strips=True, compress_from_objects=3, compress_from_bytes=10_000),
-    "compressed early": Form(strips=True, compress_from_objects=100, compress_from_bytes=1),
-    "transformed": Form(strips=True, transform=without_noise, compress_from_objects=2, compress_from_bytes=1),
+    "compressed": StoredForm(strips=True, compress_from_objects=3, compress_from_bytes=10_000),
+    "compressed early": StoredForm(strips=True, compress_from_objects=100, compress_from_bytes=1),
+    "transformed": StoredForm(
+        strips=True, transform=without_noise, compress_from_objects=2, compress_from_bytes=1
+    ),
 }
 _decoder = msgspec.json.Decoder(HasMeta)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kubeio.errors import Expired, KubeError, ServerFailure, TooManyRequests
 from kubeio.models import Meta, ObjectKey
-from kubeio.watches.forms import PLAIN, Form
 from kubeio.watches.informer import Informer
+from kubeio.watches.storage import PLAIN, StoredForm
 from kubeio.watches.store import Change, Store
 from kubeio.watches.versions import number
 from kubeio.watches.watch import ListWatch
@@ -37,7 +37,10 @@ FAULTS = [
     "restart",
     *REFUSALS,
 ]
-FORMS = {"plain": PLAIN, "compressed": Form(strips=True, compress_from_objects=3, compress_from_bytes=10**6)}
+FORMS = {
+    "plain": PLAIN,
+    "compressed": StoredForm(strips=True, compress_from_objects=3, compress_from_bytes=10**6),
+}
 STEP = st.one_of(
     st.tuples(st.just("put"), NAMES),
     st.tuples(st.just("put"), NAMES),
@@ -97,7 +100,7 @@ def third(raw: bytes) -> list[str]:
     return [str(json.loads(raw)["spec"]["value"] % 3)]
 
 
-async def live_through(steps: list[tuple[str, str]], *, has_watch_list: bool, form: Form) -> None:
+async def live_through(steps: list[tuple[str, str]], *, has_watch_list: bool, form: StoredForm) -> None:
     server = FakeServer(has_watch_list=has_watch_list)
     mirror = Mirror()
     store = Store(form, indexes={"third": third})

@@ -16,7 +16,7 @@ from kubeio.clock import SystemClock
 from kubeio.errors import Expired, KubeError, NotFound
 from kubeio.models import HasMeta, ObjectKey
 from kubeio.patch import JsonPatch
-from kubeio.resource import NAMESPACES, Resource
+from kubeio.resource import NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.store import Change
@@ -24,7 +24,7 @@ from kubeio.watches.watch import ListWatch
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 WATCHER = "watcher"
 
 

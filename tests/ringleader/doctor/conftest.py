@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest_asyncio
 
+from devcluster.embedded import EmbeddedPlane
 from tests.ringleader.doctor.ward import Ward, open_ward
 
 
 @pytest_asyncio.fixture
-async def ward(tmp_path: Path) -> AsyncIterator[Ward]:
-    async with open_ward(tmp_path / "plane") as ward:
+async def ward(new_plane: EmbeddedPlane) -> AsyncIterator[Ward]:
+    async with open_ward(new_plane) as ward:
         yield ward

@@ -10,13 +10,24 @@ from datetime import datetime, timedelta
 from devcluster.embedded import EmbeddedPlane, Fault
 from kubeio.clock import SystemClock
 from kubeio.models import HasMeta
-from kubeio.resource import EVENTS, Resource
+from kubeio.resource import EVENTS, ApiResource
 from kubeio.rest.events import EventRecorder, Regarding
 from ringleader.doctor.checks import Level
-from tests.ringleader.doctor.ward import CONFIGMAPS, KEYS, ONE, SITES, TWO, WEBSITES, Ward, found, only
+from tests.ringleader.doctor.ward import (
+    CONFIGMAPS,
+    KEYS,
+    ONE,
+    SITES,
+    TWO,
+    WEBSITES,
+    Ward,
+    found,
+    is_well,
+    only,
+)
 from tests.sharder.io.ground import wait_until
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 TWO_MAINS = [
     {
         "group": "example.com",
@@ -137,10 +148,10 @@ async def test_an_object_that_a_replica_reports_as_unfit_is_told_with_the_field(
 async def test_an_object_that_was_changed_or_is_gone_since_it_was_reported_is_not_told(ward: Ward) -> None:
     await reported(ward, "site-003", clock=Earlier())
     await ward.apply_status("site-003", manager="kubectl-edit", configMap="x")
-    assert (await ward.diagnose()).level is Level.OK
+    assert is_well(await ward.diagnose())
     await ward.client.delete(WEBSITES, "site-003", namespace="sites")
     await ward.client.delete(CONFIGMAPS, "site-003", namespace="sites")
-    assert (await ward.diagnose()).level is Level.OK
+    assert is_well(await ward.diagnose())
 
 
 async def test_events_that_may_not_be_read_leave_the_check_undone_with_the_rule(ward: Ward) -> None:
@@ -148,5 +159,5 @@ async def test_events_that_may_not_be_read_leave_the_check_undone_with_the_rule(
     await ward.plane.faults.add(Fault(what="error", code=403, verb="list", resource="events.events.k8s.io"))
     report = await ward.diagnose()
     assert report.level is Level.UNCHECKED
-    (unfit,) = [each for each in report.findings if each.level is Level.UNCHECKED]
+    unfit, _ = [each for each in report.findings if each.level is Level.UNCHECKED]
     assert unfit.check == "unfit"

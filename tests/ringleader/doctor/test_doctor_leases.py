@@ -9,7 +9,7 @@ import pytest
 from kubeio.patch import MergePatch
 from ringleader.doctor.checks import Level
 from ringleader.doctor.leases import skew
-from tests.ringleader.doctor.ward import KEYS, ONE, RING, TWO, WEBSITES, Ward, found, only
+from tests.ringleader.doctor.ward import KEYS, ONE, RING, TWO, WEBSITES, Ward, found, is_well, only
 
 
 async def test_two_lives_of_one_member_are_told_with_both_names(ward: Ward) -> None:
@@ -26,7 +26,7 @@ async def test_a_life_that_has_ended_is_no_second_one(ward: Ward) -> None:
     await ward.edit_lease("one-0000000d", holder_identity="sharder:sharder-a")
     await ward.join("one-0000000e", member="one", renewed=False)
     await ward.edit_lease("one-0000000e", holder_identity="")
-    assert (await ward.diagnose()).level is Level.OK
+    assert is_well(await ward.diagnose())
 
 
 async def test_a_replica_that_renews_no_more_is_told_with_its_objects(ward: Ward) -> None:
@@ -57,7 +57,7 @@ async def test_what_a_ring_said_at_the_first_look_only_is_no_trouble(ward: Ward)
     looking = asyncio.create_task(ward.diagnose(), name="doctor")
     await asyncio.sleep(0.6)
     await ward.tell_status(Ready=("True", "Working", ""))
-    assert (await looking).level is Level.OK
+    assert is_well(await looking)
     await ward.tell_status(Ready=("False", "Forbidden", "may not patch websites"))
     assert "may not patch websites" in only(await ward.diagnose(), "rings").summary
 
@@ -72,7 +72,7 @@ async def test_a_former_controller_that_leads_beside_the_ring_is_an_error(ward: 
 
 async def test_a_ring_that_is_being_given_up_is_no_trouble(ward: Ward) -> None:
     await ward.tell_status(Ready=("False", "Releasing", "the ring is being given up: 7 objects given up"))
-    assert (await ward.diagnose()).level is Level.OK
+    assert is_well(await ward.diagnose())
 
 
 async def spoil(ward: Ward, index: int) -> None:
@@ -93,12 +93,12 @@ async def test_a_replica_that_gets_on_is_not_idle(ward: Ward) -> None:
     working = asyncio.create_task(work())
     report = await ward.diagnose()
     await working
-    assert report.level is Level.OK
+    assert is_well(report)
 
 
 async def test_what_a_replica_left_in_another_namespace_long_ago_is_no_trouble(ward: Ward) -> None:
     await ward.join("three-00000003", namespace="sites", skew_s=-4000, renewed=False)
-    assert (await ward.diagnose()).level is Level.OK
+    assert is_well(await ward.diagnose())
 
 
 async def test_a_lease_in_the_wrong_namespace_is_told_with_the_right_one(ward: Ward) -> None:
@@ -163,7 +163,7 @@ async def test_only_the_ring_that_was_asked_for_is_looked_at(ward: Ward) -> None
     await ward.label("site-003", {KEYS.shard: "ghost-00000009"})
     report = await ward.diagnose(ring="more")
     assert report.rings == ["more"]
-    assert report.level is Level.OK
+    assert is_well(report)
     assert (await ward.diagnose(ring=RING)).level is Level.ERROR
 
 
@@ -173,17 +173,17 @@ def test_the_skew_is_what_renewals_show() -> None:
 
     from kubeio.clock import micro_time
     from kubeio.models import Lease, LeaseSpec, Meta
-    from ringleader.doctor.seen import FullRing, RingSeen, RingSpec, Shard
+    from ringleader.doctor.seen import FullRing, RingSeen, RingSpec, SeenShard
 
     first_at = datetime(2026, 11, 21, 12, tzinfo=UTC)
     ring = RingSeen(FullRing(Meta(name=RING), RingSpec()), first_at, first_at + timedelta(seconds=6))
 
-    def renewed(before_s: float, after_s: float) -> Shard:
+    def renewed(before_s: float, after_s: float) -> SeenShard:
         lives = [
             Lease(Meta(name=TWO), LeaseSpec(TWO, 15, None, micro_time(first_at + timedelta(seconds=at)), 0))
             for at in (before_s, after_s)
         ]
-        return Shard(*lives)
+        return SeenShard(*lives)
 
     assert skew(ring, renewed(-3, 2)) == 0
     assert skew(ring, renewed(-3, -3)) == 0, "it was not renewed: nothing is known"

@@ -8,7 +8,7 @@ from devcluster.embedded import EmbeddedPlane, Fault
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.resource import LEASES
 from ringleader.doctor.checks import Level
-from tests.ringleader.doctor.ward import CONFIGMAPS, KEYS, ONE, RING, SITES, TWO, Ward, found, only
+from tests.ringleader.doctor.ward import CONFIGMAPS, KEYS, ONE, RING, SITES, TWO, Ward, found, is_well, only
 
 
 async def test_an_object_without_owner_is_named_with_the_sharder_that_does_not_lead(ward: Ward) -> None:
@@ -153,7 +153,7 @@ async def test_a_handoff_that_the_sharder_calls_late_is_told_with_object_and_own
 
 async def test_a_handoff_under_way_is_no_trouble(ward: Ward) -> None:
     await ward.label("site-000", {KEYS.drain: TWO})
-    assert (await ward.diagnose()).level is Level.OK
+    assert is_well(await ward.diagnose())
 
 
 async def test_a_controller_that_heeds_no_label_is_seen_in_managed_fields(ward: Ward) -> None:
@@ -167,7 +167,7 @@ async def test_a_controller_that_heeds_no_label_is_seen_in_managed_fields(ward: 
     )
     assert first.object.startswith("website/site-00")
     assert "wrote the status of 4 websites.example.com of 2 shards, last at 20" in first.evidence[0]
-    assert (await ward.diagnose(managers=["websites-operator"])).level is Level.OK
+    assert is_well(await ward.diagnose(managers=["websites-operator"]))
 
 
 async def test_replicas_may_write_under_the_name_that_their_leases_say(ward: Ward) -> None:
@@ -175,7 +175,7 @@ async def test_replicas_may_write_under_the_name_that_their_leases_say(ward: War
     await ward.join("three-00000001", writes_as="publisher")
     for index in range(4):
         await ward.apply_status(f"site-{index:03d}", manager="publisher", configMap="x")
-    assert (await ward.diagnose()).level is Level.OK
+    assert is_well(await ward.diagnose())
 
 
 async def test_people_and_who_writes_to_one_shard_only_are_no_such_controller(ward: Ward) -> None:
@@ -183,7 +183,7 @@ async def test_people_and_who_writes_to_one_shard_only_are_no_such_controller(wa
         await ward.apply_status(f"site-{index:03d}", manager="kubectl-edit", configMap="x")
     for index in range(0, 4, 2):
         await ward.apply_status(f"site-{index:03d}", manager="only-of-one", configMap="x")
-    assert (await ward.diagnose()).level is Level.OK
+    assert is_well(await ward.diagnose())
 
 
 async def test_a_right_that_the_doctor_lacks_is_no_finding_about_objects(ward: Ward) -> None:

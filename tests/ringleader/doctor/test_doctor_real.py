@@ -22,7 +22,7 @@ import yaml
 from devcluster.real import BinariesMissing, RealPlane, real_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.patch import JsonPatch, MergePatch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from ringleader.doctor.checks import Level
 from ringleader.doctor.command import Report
@@ -40,15 +40,15 @@ from tests.ringleader.doctor.ward import ACCOUNTS, KEYS, ONE, RING, TWO, WEBSITE
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
 ROOT = Path(__file__).resolve().parents[3]
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-PRIORITY_LEVELS = Resource(
+ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+PRIORITY_LEVELS = ApiResource(
     FLOW_SCHEMAS.group,
     "v1",
     "prioritylevelconfigurations",
     "PriorityLevelConfiguration",
     namespaced=False,
 )
-BINDINGS = Resource(
+BINDINGS = ApiResource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 LOOK = ["get", "list", "watch", "patch"]
@@ -137,7 +137,7 @@ async def wait_granted(ward: Ward) -> None:
     await diagnosed(ward, lambda report: not found(report, "rights"))
 
 
-async def make(ward: Ward, resource: Resource, name: str, body: Doc, *, namespace: str = "") -> None:
+async def make(ward: Ward, resource: ApiResource, name: str, body: Doc, *, namespace: str = "") -> None:
     document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, **body}
     await ward.client.create(resource, document, namespace=namespace, type=bytes)
 
@@ -369,7 +369,7 @@ ELSEWHERE: Doc = {
     ],
 )
 async def test_a_guard_that_is_not_the_rings_is_told(
-    ward: Ward, what: str, resource: Resource, patch: Doc, told: str
+    ward: Ward, what: str, resource: ApiResource, patch: Doc, told: str
 ) -> None:
     name = f"ringleader-{what}-{RING}"
     whole = guard()[name]["binding" if resource is POLICY_BINDINGS else "policy"]

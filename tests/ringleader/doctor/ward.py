@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
-from devcluster.embedded import EmbeddedPlane, embedded_plane
+from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import ControlPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
@@ -24,7 +23,7 @@ from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.patch import ApplyPatch, MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import ring_crd, website_crd
 from ringleader.doctor.checks import Finding, Level
@@ -33,8 +32,8 @@ from tests.bad_input.conftest import create_when_served
 
 RING = "websites"
 KEYS = RingKeys(RING)
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 ONE, TWO = "one-00000001", "two-00000002"
 SITES = 12
 ACCOUNTS = {
@@ -198,7 +197,7 @@ class Ward:
     # -- breaking -------------------------------------------------------------------------------------------
 
     async def label(
-        self, name: str, labels: Mapping[str, str | None], *, resource: Resource = WEBSITES
+        self, name: str, labels: Mapping[str, str | None], *, resource: ApiResource = WEBSITES
     ) -> None:
         """Edit labels as a person does; None removes one."""
         patch = MergePatch({"metadata": {"labels": dict(labels)}})
@@ -253,15 +252,19 @@ async def _renew(leases: Leases, lease: Lease, skew_s: float) -> None:
 
 
 @asynccontextmanager
-async def open_ward(directory: Path) -> AsyncIterator[Ward]:
-    """A ward in health."""
+async def open_ward(plane: EmbeddedPlane) -> AsyncIterator[Ward]:
+    """A ward in health on *plane*."""
     async with AsyncExitStack() as stack:
-        plane: EmbeddedPlane = await stack.enter_async_context(embedded_plane(directory))
         client = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(plane.kubeconfig))))
         ward = Ward(plane, client)
         stack.push_async_callback(ward.close)
         await ward.furnish()
         yield ward
+
+
+def is_well(report: Report) -> bool:
+    """Whether nothing is wrong. Of rights nothing can be said of a server that does not enforce them."""
+    return all(each.level is Level.OK or each.check == "rights" for each in report.findings)
 
 
 def found(report: Report, check: str) -> list[Finding]:

@@ -12,7 +12,7 @@ import msgspec
 
 import shard_controller as sc
 from kubeio.patch import MergePatch
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 
 
 class Spec(msgspec.Struct):
@@ -27,7 +27,7 @@ class Website(msgspec.Struct):
 WEBSITES = sc.Resource("websites.example.com/v1", Website)
 CONFIGMAPS = sc.Resource("configmaps/v1", dict)
 SECRETS = sc.Resource("secrets/v1", dict)
-PLAIN_CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+PLAIN_CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 
 
 def sites_of(secret: sc.Snapshot[dict[str, Any]]) -> list[str]:

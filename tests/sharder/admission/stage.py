@@ -26,13 +26,13 @@ from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS, LEASES
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
-from sharder.admission.hook import CONFIGURATIONS, configuration_name
-from sharder.admission.keeper import SECRETS
+from sharder.admission.certificate_manager import SECRETS
 from sharder.admission.metrics import AdmissionMetrics
 from sharder.admission.settings import UrlTarget, WebhookSettings
 from sharder.admission.webhook import Webhook
+from sharder.admission.webhook_configuration import CONFIGURATIONS, configuration_name
 from sharder.metrics import SharderMetrics
-from sharder.rings.cluster import Rings
+from sharder.rings.manager import RingManager
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, wait_until
 
 NAME = configuration_name(RING)
@@ -90,7 +90,7 @@ class Stage(Ground):
             Client(cluster) as own,
             Webhook(own, settings, metrics=metrics, clock=clock, rng=rng) as webhook,
         ):
-            rings = Rings(
+            rings = RingManager(
                 client,
                 Discovery(client),
                 identity=identity,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any, cast
 
-from sharder.admission.hook import configuration
 from sharder.admission.settings import ServiceTarget, Target, UrlTarget
+from sharder.admission.webhook_configuration import configuration
 from sharder.ringspec.spec import LabelSelector, Requirement
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES

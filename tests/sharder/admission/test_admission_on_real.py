@@ -19,8 +19,8 @@ from kubeio.program.https import PostServer, Reply
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from ringleader.testing.held import held
+from sharder.admission.certificate_manager import load_pair, server_context
 from sharder.admission.certificates import make_authority, make_serving
-from sharder.admission.keeper import load_pair, server_context
 from tests.sharder.admission.reviews import answered, review, website
 from tests.sharder.admission.stage import HOST, Stage, free_port
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, wait_until

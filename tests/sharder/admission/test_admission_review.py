@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharder.admission.review import BadReview, Labelled, Left, Verdict, read_review, write_answer
+from sharder.admission.review import BadReview, Labelled, Skipped, Verdict, read_review, write_answer
 from tests.sharder.admission.reviews import answered, child, review, stored, website
 from tests.sharder.pure.views import KEYS
 
@@ -24,8 +24,8 @@ def test_labels_that_are_there_stay(labels: dict[str, str]) -> None:
     assert stored(obj, answer(obj))["metadata"]["labels"] == {**labels, KEYS.shard: "shard-a"}
 
 
-@pytest.mark.parametrize("left", list(Left))
-def test_whatever_it_is_left_alone_for_it_is_allowed_as_it_is(left: Left) -> None:
+@pytest.mark.parametrize("left", list(Skipped))
+def test_whatever_it_is_left_alone_for_it_is_allowed_as_it_is(left: Skipped) -> None:
     obj = website("blog")
     assert "patch" not in answered(answer(obj, left))
 

@@ -8,6 +8,18 @@ from functools import cache
 
 import pytest
 
+from sharder.admission.certificate_manager import WebhookTrust
+from sharder.admission.certificate_set import (
+    AUTHORITY_KEY,
+    BUNDLE,
+    SERVING,
+    SERVING_KEY,
+    CertificateSet,
+    Step,
+    carry_out,
+    plan_rotation,
+    read_keyring,
+)
 from sharder.admission.certificates import (
     Pair,
     is_signed_by,
@@ -15,18 +27,6 @@ from sharder.admission.certificates import (
     make_serving,
     read_certificate,
     split_bundle,
-)
-from sharder.admission.keeper import Trust
-from sharder.admission.keyring import (
-    AUTHORITY_KEY,
-    BUNDLE,
-    SERVING,
-    SERVING_KEY,
-    Keyring,
-    Step,
-    carry_out,
-    plan_rotation,
-    read_keyring,
 )
 from sharder.admission.settings import Lifetimes
 
@@ -37,24 +37,26 @@ DAY = timedelta(days=1)
 YEAR = Lifetimes()
 
 
-def fresh(now: datetime = NOW) -> Keyring:
+def fresh(now: datetime = NOW) -> CertificateSet:
     return carry_out(Step.FRESH, None, now=now, names=NAMES, lifetimes=YEAR)
 
 
-def step(keyring: Keyring | None, now: datetime, *, is_trusted: bool = True, host: str = HOST) -> Step:
-    return plan_rotation(keyring, now=now, names=(host,), is_trusted=is_trusted, lifetimes=YEAR)
+def step(
+    certificate_set: CertificateSet | None, now: datetime, *, is_trusted: bool = True, host: str = HOST
+) -> Step:
+    return plan_rotation(certificate_set, now=now, names=(host,), is_trusted=is_trusted, lifetimes=YEAR)
 
 
-def done(step_: Step, keyring: Keyring, now: datetime) -> Keyring:
-    return carry_out(step_, keyring, now=now, names=NAMES, lifetimes=YEAR)
+def done(step_: Step, certificate_set: CertificateSet, now: datetime) -> CertificateSet:
+    return carry_out(step_, certificate_set, now=now, names=NAMES, lifetimes=YEAR)
 
 
 def test_without_keys_there_are_new_ones_and_then_nothing_to_do() -> None:
     assert step(None, NOW) is Step.FRESH
-    keyring = fresh()
-    assert step(keyring, NOW) is Step.NONE
-    assert is_signed_by(keyring.serving.certificate, keyring.bundle)
-    assert read_certificate(keyring.serving.certificate).names == {HOST}
+    certificate_set = fresh()
+    assert step(certificate_set, NOW) is Step.NONE
+    assert is_signed_by(certificate_set.serving.certificate, certificate_set.bundle)
+    assert read_certificate(certificate_set.serving.certificate).names == {HOST}
 
 
 def test_an_address_is_named_as_one() -> None:
@@ -64,11 +66,11 @@ def test_an_address_is_named_as_one() -> None:
 
 
 def test_a_serving_certificate_is_renewed_when_a_third_of_its_life_is_left() -> None:
-    keyring = fresh()
-    assert step(keyring, NOW + 39 * DAY) is Step.NONE
-    assert step(keyring, NOW + 41 * DAY, is_trusted=False) is Step.RENEW_SERVING
-    renewed = done(Step.RENEW_SERVING, keyring, NOW + 41 * DAY)
-    assert renewed.bundle == keyring.bundle, "the API server has nothing to learn"
+    certificate_set = fresh()
+    assert step(certificate_set, NOW + 39 * DAY) is Step.NONE
+    assert step(certificate_set, NOW + 41 * DAY, is_trusted=False) is Step.RENEW_SERVING
+    renewed = done(Step.RENEW_SERVING, certificate_set, NOW + 41 * DAY)
+    assert renewed.bundle == certificate_set.bundle, "the API server has nothing to learn"
     assert step(renewed, NOW + 41 * DAY) is Step.NONE
 
 
@@ -83,12 +85,12 @@ def test_no_certificate_outlives_the_authority_that_signed_it() -> None:
 
 
 def test_an_authority_is_replaced_in_three_steps_each_when_the_one_before_is_known_everywhere() -> None:
-    keyring = done(Step.RENEW_SERVING, fresh(), NOW + 240 * DAY)
+    certificate_set = done(Step.RENEW_SERVING, fresh(), NOW + 240 * DAY)
     now = NOW + 244 * DAY
-    assert step(keyring, now) is Step.ADD_AUTHORITY
-    both = done(Step.ADD_AUTHORITY, keyring, now)
-    assert both.serving == keyring.serving
-    assert both.authorities[0] == keyring.authorities[0]
+    assert step(certificate_set, now) is Step.ADD_AUTHORITY
+    both = done(Step.ADD_AUTHORITY, certificate_set, now)
+    assert both.serving == certificate_set.serving
+    assert both.authorities[0] == certificate_set.authorities[0]
 
     assert step(both, now, is_trusted=False) is Step.NONE, "not before every API server trusts it"
     assert step(both, now, is_trusted=True) is Step.RENEW_SERVING
@@ -104,8 +106,8 @@ def test_an_authority_is_replaced_in_three_steps_each_when_the_one_before_is_kno
 
 
 def test_a_new_authority_signs_before_the_old_certificate_ends_even_if_it_is_not_known_everywhere() -> None:
-    keyring = done(Step.RENEW_SERVING, fresh(), NOW + 240 * DAY)
-    both = done(Step.ADD_AUTHORITY, keyring, NOW + 250 * DAY)
+    certificate_set = done(Step.RENEW_SERVING, fresh(), NOW + 240 * DAY)
+    both = done(Step.ADD_AUTHORITY, certificate_set, NOW + 250 * DAY)
     assert step(both, NOW + 285 * DAY, is_trusted=False) is Step.NONE
     assert step(both, NOW + 295 * DAY, is_trusted=False) is Step.RENEW_SERVING
 
@@ -115,8 +117,8 @@ def test_an_authority_that_has_ended_is_followed_by_new_keys() -> None:
 
 
 def test_a_keyring_survives_its_secret() -> None:
-    keyring = done(Step.ADD_AUTHORITY, fresh(), NOW)
-    assert read_keyring(keyring.data()) == keyring
+    certificate_set = done(Step.ADD_AUTHORITY, fresh(), NOW)
+    assert read_keyring(certificate_set.data()) == certificate_set
 
 
 @pytest.mark.parametrize("key", [BUNDLE, AUTHORITY_KEY, SERVING, SERVING_KEY])
@@ -139,21 +141,21 @@ def test_over_three_years_what_is_served_is_always_trusted_and_never_ended(seed:
     """API servers and sharders learn of each write after a while of their own, below the time allowed for it."""
     rng = random.Random(seed)
     now, end = NOW, NOW + 1100 * DAY
-    keyring = fresh(now)
-    bundles = [(now, keyring.bundle)]
-    serving = [(now, keyring.serving)]
-    trust = Trust(spread_s=YEAR.spread_s)
+    certificate_set = fresh(now)
+    bundles = [(now, certificate_set.bundle)]
+    serving = [(now, certificate_set.serving)]
+    trust = WebhookTrust(spread_s=YEAR.spread_s)
     trust.expect("r")
     taken = 0
     while now < end:
         at = now.timestamp()
-        trust.confirm("r", keyring.bundle, at=at)
-        taking = step(keyring, now, is_trusted=trust.is_everywhere(keyring.bundle, at=at))
+        trust.confirm("r", certificate_set.bundle, at=at)
+        taking = step(certificate_set, now, is_trusted=trust.is_everywhere(certificate_set.bundle, at=at))
         if taking is not Step.NONE:
             taken += 1
-            keyring = done(taking, keyring, now)
-            bundles.append((now, keyring.bundle))
-            serving.append((now, keyring.serving))
+            certificate_set = done(taking, certificate_set, now)
+            bundles.append((now, certificate_set.bundle))
+            serving.append((now, certificate_set.serving))
         lag = timedelta(seconds=rng.uniform(0, YEAR.spread_s - 60))
         seen_by_the_slowest = [bundle for since, bundle in bundles if since <= now - lag] or [bundles[0][1]]
         served_by_the_slowest = [pair for since, pair in serving if since <= now - lag] or [serving[0][1]]
@@ -163,7 +165,9 @@ def test_over_three_years_what_is_served_is_always_trusted_and_never_ended(seed:
             assert read_certificate(pair.certificate).not_after > now
         bundles, serving = bundles[-4:], serving[-4:]
         # closely while something changes, else day by day
-        now += timedelta(seconds=45) if taking is not Step.NONE or len(keyring.authorities) > 1 else DAY
+        now += (
+            timedelta(seconds=45) if taking is not Step.NONE or len(certificate_set.authorities) > 1 else DAY
+        )
     assert taken > 30
 
 
@@ -176,7 +180,7 @@ def is_trusted_by(pair: Pair, bundle: bytes) -> bool:
 
 
 def test_a_bundle_is_everywhere_when_every_configuration_has_had_it_long_enough() -> None:
-    trust = Trust(spread_s=10)
+    trust = WebhookTrust(spread_s=10)
     trust.expect("a")
     trust.expect("b")
     trust.confirm("a", b"new", at=0)
@@ -188,7 +192,7 @@ def test_a_bundle_is_everywhere_when_every_configuration_has_had_it_long_enough(
 
 
 def test_saying_it_again_does_not_start_anew_and_another_bundle_does() -> None:
-    trust = Trust(spread_s=10)
+    trust = WebhookTrust(spread_s=10)
     trust.confirm("a", b"one", at=0)
     trust.confirm("a", b"one", at=9)
     assert trust.is_everywhere(b"one", at=10)
@@ -197,7 +201,7 @@ def test_saying_it_again_does_not_start_anew_and_another_bundle_does() -> None:
 
 
 def test_a_ring_that_is_no_longer_assigned_at_admission_is_not_waited_for() -> None:
-    trust = Trust(spread_s=10)
+    trust = WebhookTrust(spread_s=10)
     trust.expect("gone")
     trust.forget("gone")
     assert trust.is_everywhere(b"any", at=0)

@@ -75,5 +75,5 @@ def test_what_cannot_be_used_is_refused_with_its_flag(given: dict[str, str], pro
 
 
 def test_a_sharder_without_the_webhook_does_not_load_what_makes_certificates() -> None:
-    code = "import sys, sharder.app, sharder.rings.work; sys.exit('cryptography' in sys.modules)"
+    code = "import sys, sharder.app, sharder.rings.controller; sys.exit('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

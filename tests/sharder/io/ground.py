@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from devcluster.embedded import EmbeddedPlane, embedded_plane
+from devcluster.embedded import EmbeddedPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import AlreadyExists, Conflict, NotFound
@@ -21,17 +21,17 @@ from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.models import HasMeta, Lease, LeaseSpec, Meta
 from kubeio.patch import JsonPatch, MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS, NAMESPACES, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
-from sharder.rings.cluster import Rings
+from sharder.rings.manager import RingManager
 
 ROOT = Path(__file__).resolve().parents[3]
 RING = "websites"
 KEYS = RingKeys(RING)
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 Labels = dict[str, dict[str, str]]
 
 
@@ -119,7 +119,7 @@ class Ground:
     async def define(self, path: str) -> None:
         await self.client.create(CRDS, yaml.safe_load((ROOT / path).read_text()), type=bytes)
 
-    async def _is_served(self, resource: Resource) -> bool:
+    async def _is_served(self, resource: ApiResource) -> bool:
         try:
             await self.client.list_page(resource, limit=1)
         except NotFound:
@@ -216,21 +216,21 @@ class Ground:
         created = await self.client.create(CONFIGMAPS, document, namespace="default", type=HasMeta)
         return created.metadata
 
-    async def labels(self, resource: Resource = WEBSITES) -> Labels:
+    async def labels(self, resource: ApiResource = WEBSITES) -> Labels:
         return {
             item.meta.name: item.meta.labels
             async for page in self.client.pages(resource, metadata_only=True)
             for item in page.objects
         }
 
-    async def owners(self, resource: Resource = WEBSITES) -> dict[str, str]:
+    async def owners(self, resource: ApiResource = WEBSITES) -> dict[str, str]:
         return {name: labels.get(KEYS.shard, "") for name, labels in (await self.labels(resource)).items()}
 
     async def drains(self) -> dict[str, str]:
         found = await self.labels()
         return {name: labels[KEYS.drain] for name, labels in found.items() if KEYS.drain in labels}
 
-    async def acknowledge(self, name: str, *, resource: Resource = WEBSITES) -> None:
+    async def acknowledge(self, name: str, *, resource: ApiResource = WEBSITES) -> None:
         """Do as the owner does on a directed drain: pass the object on in one write."""
         meta = (await self.client.get(resource, name, namespace="default", type=HasMeta)).metadata
         shard, drain = (f"/metadata/labels/{key.replace('/', '~1')}" for key in (KEYS.shard, KEYS.drain))
@@ -244,11 +244,11 @@ class Ground:
         await self.client.create(NAMESPACES, document, type=bytes)
 
     @asynccontextmanager
-    async def sharder(self, identity: str = "sharder-1", *, leads: bool = True) -> AsyncIterator[Rings]:
+    async def sharder(self, identity: str = "sharder-1", *, leads: bool = True) -> AsyncIterator[RingManager]:
         """The real rooms of a sharder, with or without leadership, until the block ends."""
         user = await self.plane.kubeconfig_for(identity)
         async with Client(load_cluster(kubeconfig=str(user))) as client:
-            rings = Rings(
+            rings = RingManager(
                 client,
                 Discovery(client),
                 identity=identity,
@@ -276,7 +276,7 @@ class Ground:
     async def label_namespace(self, name: str, labels: dict[str, str]) -> None:
         await self.client.patch(NAMESPACES, name, MergePatch({"metadata": {"labels": labels}}), type=bytes)
 
-    async def exists(self, resource: Resource, name: str) -> bool:
+    async def exists(self, resource: ApiResource, name: str) -> bool:
         try:
             await self.client.get(resource, name, type=bytes)
         except NotFound:
@@ -310,12 +310,9 @@ async def is_balanced(ground: Ground) -> bool:
 
 
 @asynccontextmanager
-async def open_ground(directory: Path) -> AsyncIterator[Ground]:
-    """A control plane of its own in *directory*, with the definitions installed."""
-    async with (
-        embedded_plane(directory / "plane") as plane,
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-    ):
+async def open_ground(plane: EmbeddedPlane) -> AsyncIterator[Ground]:
+    """*plane* with the definitions installed."""
+    async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
         ground = Ground(plane, client)
         await ground.install()
         yield ground

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from devcluster.embedded.faults import Fault
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground, wait_until
 from tests.sharder.io.owners import owners_that_pass_on
-from tests.sharder.io.test_sharder_denials import make
 from tests.sharder.io.test_sharder_moving import belonging_to
+from tests.sharder.io.test_sharder_permissions import make
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 RESOURCES = [
     {"group": "", "resource": "secrets"},
     {

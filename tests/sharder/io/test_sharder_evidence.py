@@ -10,7 +10,7 @@ from devcluster.embedded.faults import Fault
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.models import Lease, LeaseSpec, Meta
-from sharder.membership.roster import Roster
+from sharder.membership.controller import MembershipController
 from sharder.ringspec.scope import EVERYWHERE
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground
 from tests.sharder.pure.story import make_spec
@@ -23,11 +23,11 @@ LEASES = {
 }
 
 
-async def make_roster(ground: Ground) -> Roster:
+async def make_roster(ground: Ground) -> MembershipController:
     for name, (ring, holder) in LEASES.items():
         meta = Meta(name=name, labels={KEYS.ring_label: ring})
         await ground.leases.create(Lease(meta, LeaseSpec(holder, 15)))
-    return Roster(
+    return MembershipController(
         ground.client,
         make_spec(name=RING, lease_namespace="default"),
         [WEBSITES],
@@ -39,16 +39,16 @@ async def make_roster(ground: Ground) -> Roster:
 
 
 async def test_a_read_of_a_few_leases_shows_what_the_read_of_all_shows(ground: Ground) -> None:
-    roster = await make_roster(ground)
-    assert (await roster.evidence()).held == {"held"}
-    assert (await roster.evidence_of([*LEASES, "missing"])).held == {"held"}
-    assert (await roster.evidence_of(["released"])).held == frozenset()
+    membership = await make_roster(ground)
+    assert (await membership.evidence()).held == {"held"}
+    assert (await membership.evidence_of([*LEASES, "missing"])).held == {"held"}
+    assert (await membership.evidence_of(["released"])).held == frozenset()
 
 
 async def test_a_read_of_a_few_leases_of_which_one_fails_is_no_evidence(ground: Ground) -> None:
-    roster = await make_roster(ground)
+    membership = await make_roster(ground)
     await ground.plane.faults.add(
         Fault(what="error", resource="leases.coordination.k8s.io", verb="get", code=500)
     )
     with pytest.raises(KubeError):
-        await roster.evidence_of(["held", "taken"])
+        await membership.evidence_of(["held", "taken"])

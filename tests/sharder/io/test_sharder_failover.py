@@ -29,7 +29,7 @@ from tests.sharder.io.owners import owners_that_pass_on
 
 pytestmark = pytest.mark.timeout(300)
 
-OBJECTS = int(os.environ.get("RINGLEADER_FAILOVER_OBJECTS", "2000"))
+OBJECTS = int(os.environ.get("RINGLEADER_FAILOVER_OBJECTS", "800"))
 """`make failover` sets 20,000; the everyday run has what takes seconds."""
 ELECTION = "ringleader-sharder"
 SLOW = Fault(what="latency", verb="patch", resource="websites.example.com", delay_s=0.1)

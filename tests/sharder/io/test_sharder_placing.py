@@ -8,12 +8,12 @@ from kubeio.clock import SystemClock, micro_time
 from kubeio.labels import RingKeys
 from kubeio.models import HasMeta, Lease, LeaseSpec, Meta
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, NAMESPACES, Resource
+from kubeio.resource import CONTROLLER_RINGS, NAMESPACES, ApiResource
 from ring import HashRing
 from ring.key import object_key
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 SITES = {"group": "example.com", "resource": "websites"}
 TREE = {**SITES, "controlledResources": [{"resource": "configmaps"}, {"resource": "secrets"}]}
 AB = HashRing(["a", "b"])
@@ -32,12 +32,12 @@ def site_of(member: str, *, count: int = 1) -> list[str]:
 
 async def make(
     ground: Ground,
-    resource: Resource,
+    resource: ApiResource,
     name: str,
     *,
     namespace: str = "default",
     labels: dict[str, str] | None = None,
-    above: tuple[Resource, Meta] | None = None,
+    above: tuple[ApiResource, Meta] | None = None,
 ) -> Meta:
     meta: dict[str, object] = {"name": name, "labels": labels or {}}
     if above is not None:
@@ -65,14 +65,14 @@ async def two_shards(ground: Ground) -> None:
     await ground.shard("b")
 
 
-async def until_owners(ground: Ground, expected: dict[str, str], resource: Resource = WEBSITES) -> None:
+async def until_owners(ground: Ground, expected: dict[str, str], resource: ApiResource = WEBSITES) -> None:
     async def are_there() -> bool:
         return await ground.owners(resource) == expected
 
     await wait_until(are_there)
 
 
-async def drains(ground: Ground, resource: Resource = WEBSITES) -> dict[str, str]:
+async def drains(ground: Ground, resource: ApiResource = WEBSITES) -> dict[str, str]:
     found = await ground.labels(resource)
     return {name: labels[KEYS.drain] for name, labels in found.items() if KEYS.drain in labels}
 

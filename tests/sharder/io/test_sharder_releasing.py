@@ -7,7 +7,7 @@ import asyncio
 from devcluster.embedded.faults import Fault
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, ApiResource
 from tests.sharder.io.ground import (
     CONFIGMAPS,
     KEYS,
@@ -19,7 +19,7 @@ from tests.sharder.io.ground import (
 )
 from tests.sharder.io.test_sharder_moving import belonging_to
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
 SITES_WITH_PAGES = {
     "group": "example.com",
     "resource": "websites",
@@ -34,7 +34,7 @@ async def secret(ground: Ground, name: str) -> None:
     await ground.client.create(SECRETS, document, namespace="default", type=HasMeta)
 
 
-async def drains(ground: Ground, resource: Resource = WEBSITES) -> dict[str, str]:
+async def drains(ground: Ground, resource: ApiResource = WEBSITES) -> dict[str, str]:
     found = await ground.labels(resource)
     return {name: labels[KEYS.drain] for name, labels in found.items() if KEYS.drain in labels}
 
@@ -48,7 +48,7 @@ async def worked(ground: Ground) -> list[str]:
     )
 
 
-async def unlabelled(ground: Ground, resource: Resource = WEBSITES) -> bool:
+async def unlabelled(ground: Ground, resource: ApiResource = WEBSITES) -> bool:
     return not any(
         key in labels
         for labels in (await ground.labels(resource)).values()
@@ -56,7 +56,7 @@ async def unlabelled(ground: Ground, resource: Resource = WEBSITES) -> bool:
     )
 
 
-async def acknowledge_all(ground: Ground, resource: Resource = WEBSITES) -> None:
+async def acknowledge_all(ground: Ground, resource: ApiResource = WEBSITES) -> None:
     for name in await drains(ground, resource):
         await ground.acknowledge(name, resource=resource)
 

@@ -73,7 +73,13 @@ WRONG: dict[str, tuple[Callable[[Ground], Awaitable[object]], float]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+EVERYDAY = ("rest", "leases-500", "everything-503")
+"""What `make test` tries; `make test-long` tries the others."""
+
+
+@pytest.mark.parametrize(
+    "wrong", [wrong if wrong in EVERYDAY else pytest.param(wrong, marks=pytest.mark.slow) for wrong in WRONG]
+)
 async def test_nothing_that_is_wrong_makes_a_sharder_loop(ground: Ground, wrong: str) -> None:
     do_it, at_most = WRONG[wrong]
     await ground.ring()

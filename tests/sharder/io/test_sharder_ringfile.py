@@ -22,8 +22,8 @@ from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
-from sharder.rings.file import FileRing, RingFile
-from sharder.rings.home import RECORD, record_name
+from sharder.rings.ring_file import FileRing, RingFile
+from sharder.rings.store import RECORD, record_name
 from sharder.ringspec.scope import Scope
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, wait_until
 

@@ -12,37 +12,37 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.models import ObjectKey
 from kubeio.rest.client import Client
-from sharder.unowned.denials import Denials
-from sharder.unowned.waiting import Waiting, WorkKey
-from sharder.unowned.watches import Unowned
+from sharder.unowned.pending import ObjectRef, PendingObjects
+from sharder.unowned.permissions import MissingPermissions
+from sharder.unowned.reflectors import UnownedReflectors
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
 
 
-def work(name: str) -> WorkKey:
-    return WorkKey(WEBSITES.group_resource, ObjectKey("default", name))
+def work(name: str) -> ObjectRef:
+    return ObjectRef(WEBSITES.group_resource, ObjectKey("default", name))
 
 
 @asynccontextmanager
-async def watching(ground: Ground) -> AsyncIterator[tuple[Unowned, Waiting]]:
+async def watching(ground: Ground) -> AsyncIterator[tuple[UnownedReflectors, PendingObjects]]:
     """The unowned watch of the account `watcher`, which leaves nobody out yet."""
-    waiting = Waiting()
+    pending = PendingObjects()
     user = await ground.plane.kubeconfig_for("watcher")
     async with Client(load_cluster(kubeconfig=str(user))) as client:
-        unowned = Unowned(
+        unowned = UnownedReflectors(
             client,
             [WEBSITES],
             keys=KEYS,
-            waiting=waiting,
+            pending=pending,
             on_work=lambda _: None,
             on_listed=lambda: None,
             backlog=lambda: 0,
-            denials=Denials(now=SystemClock().now, on_change=lambda *_: None),
+            permissions=MissingPermissions(now=SystemClock().now, on_change=lambda *_: None),
             clock=SystemClock(),
             rng=random.Random(1),
         )
         running = asyncio.create_task(unowned.run())
         try:
-            yield unowned, waiting
+            yield unowned, pending
         finally:
             running.cancel()
             with suppress(asyncio.CancelledError):
@@ -50,7 +50,7 @@ async def watching(ground: Ground) -> AsyncIterator[tuple[Unowned, Waiting]]:
 
 
 async def test_objects_made_while_the_watch_switches_are_seen_at_once(ground: Ground) -> None:
-    async with watching(ground) as (unowned, waiting):
+    async with watching(ground) as (unowned, pending):
         unowned.select({"a-00000001"})
         await wait_until(lambda: unowned.listed_at)
         await ground.plane.faults.add(
@@ -59,20 +59,20 @@ async def test_objects_made_while_the_watch_switches_are_seen_at_once(ground: Gr
         unowned.select({"a-00000001", "b-00000001"})
         await asyncio.sleep(0.2)
         await ground.site("late")
-        await wait_until(lambda: waiting.get(work("late")), within_s=3)
+        await wait_until(lambda: pending.get(work("late")), within_s=3)
         assert unowned.listed_at is None, "the switch took no time: the test proves nothing"
-        assert waiting.get(work("late")) is not None
+        assert pending.get(work("late")) is not None
         await wait_until(lambda: unowned.listed_at)
-        assert waiting.get(work("late")) is not None
+        assert pending.get(work("late")) is not None
 
 
 async def test_a_switch_forgets_what_has_an_owner_now_and_finds_what_lost_its_own(ground: Ground) -> None:
     await ground.site("of-a", labels={KEYS.shard: "a-00000001"})
     await ground.site("of-b", labels={KEYS.shard: "b-00000001"})
-    async with watching(ground) as (unowned, waiting):
+    async with watching(ground) as (unowned, pending):
         unowned.select({"a-00000001"})
         await wait_until(lambda: unowned.listed_at)
-        assert [waiting.get(work(name)) is not None for name in ("of-a", "of-b")] == [False, True]
+        assert [pending.get(work(name)) is not None for name in ("of-a", "of-b")] == [False, True]
         unowned.select({"b-00000001"})
         await wait_until(lambda: unowned.listed_at)
-        assert [waiting.get(work(name)) is not None for name in ("of-a", "of-b")] == [True, False]
+        assert [pending.get(work(name)) is not None for name in ("of-a", "of-b")] == [True, False]

@@ -54,12 +54,12 @@ class Explored:
         """A world from which nobody will ever work on the object again, although somebody could."""
         names = self.setting.lives
         hopeful = {world for world in self.came_from if is_attended(world, names)}
-        waiting = deque(hopeful)
-        while waiting:
-            for earlier in self.before.get(waiting.popleft(), ()):
+        pending = deque(hopeful)
+        while pending:
+            for earlier in self.before.get(pending.popleft(), ()):
                 if earlier not in hopeful:
                     hopeful.add(earlier)
-                    waiting.append(earlier)
+                    pending.append(earlier)
         return next((w for w in self.came_from if may_recover(w) and w not in hopeful), None)
 
 
@@ -71,12 +71,12 @@ def explore(
     explored = Explored(setting)
     first = setting.begin()
     explored.came_from[first] = None
-    waiting = deque([first])
-    while waiting:
+    pending = deque([first])
+    while pending:
         if at_most and len(explored.came_from) >= at_most:
             explored.is_complete = False
             return explored
-        world = waiting.popleft()
+        world = pending.popleft()
         for what, following in steps(world, setting=setting, rules=rules):
             if backwards:
                 explored.before.setdefault(following, []).append(world)
@@ -86,7 +86,7 @@ def explore(
             if trouble(following):
                 explored.broken = following
                 return explored
-            waiting.append(following)
+            pending.append(following)
     return explored
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from kubeio.patch import JsonPatch
-from sharder.membership.lives import State
+from sharder.membership.shards import ShardState
 from sharder.membership.view import View
 from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch, UpdateDrain, Write
 from sharder.planning.keys import Root
@@ -31,12 +31,12 @@ from tests.sharder.pure.views import KEYS, make_meta, make_view, name_for
 
 Step = tuple[str, World]
 _STATES = {
-    "held": State.READY,
-    "filling": State.READY,
-    "released": State.RELEASED,
-    "contested": State.CONTESTED,
-    "missing": State.MISSING,
-    "dead": State.DEAD,
+    "held": ShardState.READY,
+    "filling": ShardState.READY,
+    "released": ShardState.RELEASED,
+    "contested": ShardState.CONTESTED,
+    "missing": ShardState.MISSING,
+    "dead": ShardState.DEAD,
 }
 _WAITING = ("contested", "missing")
 """States of a Lease that end after a time."""

@@ -12,7 +12,15 @@ from kubeio.rest.reviews import User
 from ring.hashing import HASH_SPACE
 from ring.ring import HashRing
 from sharder.page.board import Board
-from sharder.page.facts import ROWS, Circles, Found, Handover, MemberFacts, NotFoundHere, RingFacts
+from sharder.page.facts import (
+    ROWS,
+    FoundObject,
+    HandoffFacts,
+    MemberFacts,
+    NotFoundHere,
+    RingCircles,
+    RingFacts,
+)
 from sharder.page.history import History, Move
 from sharder.page.service import LivePage
 
@@ -36,10 +44,10 @@ class Scene:
         self.objects = objects
         self.resource = resource
         self.states: dict[str, str] = {}
-        self.flights: dict[str, Handover] = {}
+        self.flights: dict[str, HandoffFacts] = {}
         self.note = ""
         self.version = 0
-        self._circles = Circles()
+        self._circles = RingCircles()
         self.others: dict[str, HashRing] = {}
         """Rings of further main resources."""
         self.members = list(members)
@@ -92,11 +100,11 @@ class Scene:
             resources=[self.resource, *self.others],
         )
 
-    async def find(self, resource: str, namespace: str, name: str) -> Found:
+    async def find(self, resource: str, namespace: str, name: str) -> FoundObject:
         if name == "nothing":
             raise NotFoundHere(f"no {resource} {name} in namespace {namespace}")
         told = self.ring.explain(f"example.com_{namespace}_{name}")
-        return Found(
+        return FoundObject(
             object=f"{resource} {namespace}/{name}",
             owner=f"{told.owner}-8f03c2aa",
             owner_member=told.owner,
@@ -116,7 +124,7 @@ class Scene:
         if len(self.flights) < 20 or rng.random() < 0.5:
             source, target = rng.sample(self.members, 2)
             name = f"{self.resource} default/site-{rng.randrange(self.objects)}"
-            self.flights[name] = Handover(name, source, target, at)
+            self.flights[name] = HandoffFacts(name, source, target, at)
             history.moved(Move("asked", name, source, target), at=at)
         else:
             name = next(iter(self.flights))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ring.ring import HashRing
-from sharder.page.facts import Handover
+from sharder.page.facts import HandoffFacts
 from sharder.page.history import Move
 from sharder.page.service import LivePage
 from tests.sharder.page.conftest import Shoot
@@ -163,7 +163,7 @@ async def test_what_is_in_flight_is_named(browser: Browser) -> None:
     scene = scene_of(3)
     async with shown(websites=scene) as served, opened(browser, served.url) as page:
         await page.locator("#members tr").nth(2).wait_for()
-        scene.flights["websites.example.com default/blog"] = Handover(
+        scene.flights["websites.example.com default/blog"] = HandoffFacts(
             "websites.example.com default/blog", "web-0", "web-2", time.time() - 100, late=True
         )
         await page.locator("#flights tr").wait_for(timeout=2000)
@@ -232,7 +232,7 @@ async def test_hostile_names_are_text(browser: Browser, shoot: Shoot) -> None:
     scene = Scene(HOSTILE, resource="<b>websites</b>.example.com")
     scene.note = HOSTILE[0]
     name = f"{scene.resource} default/{HOSTILE[1]}"
-    scene.flights[name] = Handover(name, HOSTILE[0], HOSTILE[2], time.time())
+    scene.flights[name] = HandoffFacts(name, HOSTILE[0], HOSTILE[2], time.time())
     async with (
         shown(websites=scene, **{HOSTILE[2]: Scene(["a"])}) as served,
         opened(browser, f"{served.url}#websites") as page,

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,17 +24,11 @@ from sharder.metrics import SharderMetrics
 from sharder.page.board import Board
 from sharder.page.service import LivePage
 from sharder.page.stage import Stage
-from sharder.rings.cluster import Rings
-from tests.sharder.io.ground import KEYS, RING, Ground, is_balanced, open_ground, wait_until
+from sharder.rings.manager import RingManager
+from tests.sharder.io.ground import KEYS, RING, Ground, is_balanced, wait_until
 from tests.sharder.page.streams import Events, ask, listening
 
 MAINS = [{"group": "example.com", "resource": "websites"}, {"group": "", "resource": "secrets"}]
-
-
-@pytest.fixture
-async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
-    async with open_ground(tmp_path) as ground:
-        yield ground
 
 
 @asynccontextmanager
@@ -47,7 +40,7 @@ async def served(ground: Ground, *, leads: bool = True) -> AsyncIterator[LivePag
         Client(load_cluster(kubeconfig=str(user))) as client,
         LivePage(board, Reviews(client), bind="127.0.0.1", port=0, flag="--page-bind", clock=clock) as page,
     ):
-        rings = Rings(
+        rings = RingManager(
             client,
             Discovery(client),
             identity="sharder-1",

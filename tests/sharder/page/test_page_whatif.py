@@ -6,7 +6,7 @@ import pytest
 
 from ring.movement import movement
 from ring.ring import HashRing
-from sharder.page.facts import SECTORS, Circle, Circles, sectors_of
+from sharder.page.facts import SECTORS, RingCircle, RingCircles, sectors_of
 from sharder.page.whatif import in_order, new_names, what_if
 
 THREE = HashRing(["web-0", "web-1", "web-2"])
@@ -59,11 +59,11 @@ def test_sectors_are_the_owners_of_their_middles() -> None:
 
 @pytest.mark.parametrize("ring", [None, HashRing([])])
 def test_an_empty_ring_has_no_sectors(ring: HashRing | None) -> None:
-    assert Circles().of({"websites": ring}) == [Circle(["websites"])]
+    assert RingCircles().of({"websites": ring}) == [RingCircle(["websites"])]
 
 
 def test_main_resources_that_the_same_members_work_share_a_circle() -> None:
-    two, circles = HashRing(["base-0", "base-1"]), Circles()
+    two, circles = HashRing(["base-0", "base-1"]), RingCircles()
     found = circles.of({"websites": THREE, "databases": two, "caches": two})
     assert [each.resources for each in found] == [["websites"], ["databases", "caches"]]
     assert found[1].order == ["base-0", "base-1"]

@@ -16,7 +16,7 @@ import msgspec
 
 from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
 from kubeio.models import Lease, LeaseSpec, Meta, Object
-from kubeio.resource import LEASES, Resource
+from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client, Page
 from kubeio.rest.line_stream import Lines
 from tests.sharder.pure.story import NAMESPACE, make_spec
@@ -85,31 +85,31 @@ class LeaseServer:
 
     # ---- what `Leases`, `ListWatch` and `Scope` call -------------------------------------------------------------
 
-    async def create(self, resource: Resource, lease: Lease, **_: object) -> Lease:
+    async def create(self, resource: ApiResource, lease: Lease, **_: object) -> Lease:
         await self._asked("create")
         if lease.metadata.name in self.leases:
             raise AlreadyExists("CREATE", status=409)
         return self.store(lease)
 
-    async def get(self, resource: Resource, name: str, **_: object) -> Lease:
+    async def get(self, resource: ApiResource, name: str, **_: object) -> Lease:
         await self._asked("get")
         if name not in self.leases:
             raise NotFound("GET", status=404)
         return self.leases[name]
 
-    async def replace(self, resource: Resource, name: str, lease: Lease, **_: object) -> Lease:
+    async def replace(self, resource: ApiResource, name: str, lease: Lease, **_: object) -> Lease:
         await self._asked("update")
         found = self.leases.get(name)
         if found is None or found.metadata.resource_version != lease.metadata.resource_version:
             raise Conflict("PUT", status=409)
         return self.store(lease)
 
-    async def delete(self, resource: Resource, name: str, **_: object) -> None:
+    async def delete(self, resource: ApiResource, name: str, **_: object) -> None:
         await self._asked("delete")
         del self.leases[name]
         self.version += 1
 
-    async def pages(self, resource: Resource, *, label_selector: str, **_: object) -> AsyncIterator[Page]:
+    async def pages(self, resource: ApiResource, *, label_selector: str, **_: object) -> AsyncIterator[Page]:
         if resource == LEASES:
             await self._asked("list")
             yield self._page()
@@ -120,7 +120,7 @@ class LeaseServer:
         objects = [Object(Meta(name=f"o-{name}", labels={KEYS.shard: name}), b"") for name in found]
         yield Page(objects, str(self.version), "more" if self.page_is_cut else "", None)
 
-    async def list_page(self, resource: Resource, **_: object) -> Page:
+    async def list_page(self, resource: ApiResource, **_: object) -> Page:
         await self._asked("list")
         return self._page()
 

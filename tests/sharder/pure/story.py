@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from kubeio.models import Lease, LeaseSpec, Meta
-from sharder.membership import takes
-from sharder.membership.intents import (
+from sharder.membership import lease_writes
+from sharder.membership.actions import (
     ClearContested,
     CreateTombstone,
     DeleteOrphan,
@@ -23,8 +23,8 @@ from sharder.membership.intents import (
     NeedOrphanCheck,
     Take,
 )
-from sharder.membership.lives import State
 from sharder.membership.membership import Membership
+from sharder.membership.shards import ShardState
 from sharder.membership.view import View
 from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
 
@@ -190,7 +190,7 @@ class Story:
     def view(self) -> View:
         return self.machine.view(at=self.at)
 
-    def state(self, name: str) -> State | None:
+    def state(self, name: str) -> ShardState | None:
         life = self.view().lives.get(name)
         return life.state if life else None
 
@@ -233,15 +233,15 @@ class Story:
         ours: dict[str, Any] = {"keys": self.keys, "identity": "sharder-1", "wall": WALL}
         match intent:
             case Take(lease=lease, contested=contested):
-                self._swap(intent, lease, takes.taken(lease, contested=contested, **ours))
+                self._swap(intent, lease, lease_writes.taken(lease, contested=contested, **ours))
             case ClearContested(lease=lease):
-                self._swap(intent, lease, takes.cleared(lease, **common))
+                self._swap(intent, lease, lease_writes.cleared(lease, **common))
             case MarkState(lease=lease, state=state):
-                self._swap(intent, lease, takes.marked(lease, state=state, **common))
+                self._swap(intent, lease, lease_writes.marked(lease, state=state, **common))
             case CreateTombstone(name=name, member=member, duration_s=duration_s):
                 if name not in self.leases:
                     self.write(
-                        takes.tombstone(
+                        lease_writes.tombstone(
                             name, member=member, namespace=NAMESPACE, duration_s=duration_s, **ours
                         )
                     )

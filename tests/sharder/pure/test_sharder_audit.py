@@ -15,29 +15,29 @@ from prometheus_client import CollectorRegistry
 
 from kubeio.errors import Expired, Forbidden
 from kubeio.models import Meta, Object
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.answers import Page
-from sharder.membership.lives import State
+from sharder.membership.shards import ShardState
 from sharder.metrics import SharderMetrics
-from sharder.moving.audit import PAGE, Audit, Pace
-from sharder.moving.rebalance import Rebalance
+from sharder.moving.audit import PAGE, Audit, AuditPace
+from sharder.moving.scan import Scan
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen, Terms
 from sharder.ringspec.scope import EVERYWHERE
 from sharder.ringspec.spec import GroupResource
-from sharder.unowned.waiting import WorkKey
-from sharder.writing.duty import Duty
+from sharder.unowned.pending import ObjectRef
+from sharder.writing.ring_context import RingContext
 from tests.kubeio.virtual import LoopClock
-from tests.sharder.pure.duties import Everything
+from tests.sharder.pure.contexts import Everything
 from tests.sharder.pure.story import make_spec
-from tests.sharder.pure.test_sharder_rebalance import Roster
+from tests.sharder.pure.test_sharder_scan import Roster
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta, make_view, name_for
 
 pytestmark = pytest.mark.looptime
 
 INTERVAL_S = 3600.0
 SPEC = make_spec(audit_interval_s=INTERVAL_S)
-VIEW = make_view({"a-1": State.READY, "b-1": State.READY}, {"a": "a-1", "b": "b-1"})
+VIEW = make_view({"a-1": ShardState.READY, "b-1": ShardState.READY}, {"a": "a-1", "b": "b-1"})
 OF_A, OF_B = name_for(VIEW, "a"), name_for(VIEW, "b")
 
 
@@ -55,7 +55,7 @@ class Server:
     def put(self, name: str, shard: str | None, **more: Any) -> None:
         self.objects[name] = make_meta(name, shard=shard, **more)
 
-    async def list_page(self, resource: Resource, *, limit: int, continue_: str = "", **_: object) -> Page:
+    async def list_page(self, resource: ApiResource, *, limit: int, continue_: str = "", **_: object) -> Page:
         if self.forbidden:
             raise Forbidden("LIST", status=403, reason="Forbidden", message="no")
         if continue_ in self.dying:
@@ -71,7 +71,7 @@ class Server:
         metas = [self.objects[name] for name in here]
         return Page([Object(meta, b"{}") for meta in metas], "1", here[-1] if left else "", left or None)
 
-    async def read(self, resource: Resource, meta: Meta) -> Meta | None:
+    async def read(self, resource: ApiResource, meta: Meta) -> Meta | None:
         self.reads.append(meta.name)
         return self.objects.get(meta.name)
 
@@ -80,7 +80,7 @@ class Server:
 
 
 class Passes:
-    """The part of `sharder.moving.rebalance.Rebalance` that an audit needs."""
+    """The part of `sharder.moving.scan.Rebalance` that an audit needs."""
 
     def __init__(self) -> None:
         self.is_converged = True
@@ -88,33 +88,33 @@ class Passes:
         self.brought: list[str] = []
         self.nudges = 0
 
-    def knows(self, work: WorkKey) -> bool:
+    def knows(self, work: ObjectRef) -> bool:
         return work.key.name in self.known
 
-    def bring(self, work: WorkKey, meta: Meta) -> bool:
+    def bring(self, work: ObjectRef, meta: Meta) -> bool:
         self.brought.append(meta.name)
         return work.key.name not in self.known
 
-    def nudge(self) -> None:
+    def request_pass(self) -> None:
         self.nudges += 1
 
 
 class Ring:
-    """What an audit knows of its ring: the part of `sharder.writing.duty.Duty` that it reads."""
+    """What an audit knows of its ring: the part of `sharder.writing.ring_context.Duty` that it reads."""
 
     def __init__(self) -> None:
         self.spec = SPEC
         self.keys = KEYS
         self.kinds = RingKinds(SPEC, {GroupResource("example.com", "websites"): WEBSITES})
         self.scope = EVERYWHERE
-        self.roster = Roster(VIEW)
+        self.membership = Roster(VIEW)
         self.namespaces = Everything()
         self.server = self.client = self.objects = Server()
         self.registry = CollectorRegistry()
         self.metrics = SharderMetrics(self.registry)
         self.clock = LoopClock()
         self.passes = Passes()
-        self.audit = Audit(cast(Duty, self), cast(Rebalance, self.passes))
+        self.audit = Audit(cast(RingContext, self), cast(Scan, self.passes))
 
     def terms(self) -> Terms:
         return Terms()
@@ -141,7 +141,7 @@ async def auditing(ring: Ring) -> AsyncIterator[None]:
 
 
 def test_pages_are_due_by_the_number_of_objects_and_never_faster_than_bearable() -> None:
-    pace = Pace(interval_s=100, objects=1000, began_at=0)
+    pace = AuditPace(interval_s=100, objects=1000, began_at=0)
     assert pace.pause_s(500, now=1) == pytest.approx(49)
     assert pace.pause_s(250, now=60) == pytest.approx(15)
     assert pace.pause_s(250, now=130) == pytest.approx(0.2), "late: it catches up, and breathes"
@@ -228,7 +228,7 @@ async def test_a_list_that_is_refused_is_tried_again_in_the_next_circle() -> Non
 
 def test_a_410_carries_the_token_that_goes_on() -> None:
     from kubeio.rest.answers import failure
-    from kubeio.rest.exchange import Answer
+    from kubeio.rest.messages import Answer
 
     body = {
         "kind": "Status",

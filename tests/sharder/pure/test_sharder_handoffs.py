@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from kubeio.models import Meta, Object, ObjectKey
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.watches.watch import Changed, ListDone, ListStarted, Removed
 from sharder.moving.handoffs import Handoffs
 from sharder.ringspec.spec import DrainPolicy
-from sharder.unowned.waiting import WorkKey
-from sharder.writing.duty import Duty
+from sharder.unowned.pending import ObjectRef
+from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.story import make_spec
-from tests.sharder.pure.test_sharder_mover import OF_A, OF_B, TWO, Ring, Roster
+from tests.sharder.pure.test_sharder_assigner import OF_A, OF_B, TWO, Ring, Roster
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta
 
 pytestmark = pytest.mark.looptime
@@ -31,9 +31,9 @@ def asked(name: str, *, owner: str, to: str) -> Meta:
 
 async def test_a_forged_request_that_ended_before_it_was_looked_at_is_told() -> None:
     ring = Ring(Roster(TWO, "a-1", "b-1"))
-    handoffs = Handoffs(cast(Duty, ring), rng=random.Random(1))
+    handoffs = Handoffs(cast(RingContext, ring), rng=random.Random(1))
     told: list[str] = []
-    handoffs.on_misled = lambda work: told.append(work.key.name)
+    handoffs.on_missent = lambda work: told.append(work.key.name)
     for name in (OF_A, OF_B):  # the second one is asked for rightly
         seen = Object(asked(name, owner="a-1", to="b-1"), b"{}")
         handoffs.take(WEBSITES, "", Changed(seen, is_new=True))
@@ -45,10 +45,10 @@ async def test_a_forged_request_that_ended_before_it_was_looked_at_is_told() -> 
 
 
 def given_up(ring: Ring) -> Handoffs:
-    return Handoffs(cast(Duty, ring), rng=random.Random(1))
+    return Handoffs(cast(RingContext, ring), rng=random.Random(1))
 
 
-def ends(handoffs: Handoffs, meta: Meta, resource: Resource = WEBSITES) -> None:
+def ends(handoffs: Handoffs, meta: Meta, resource: ApiResource = WEBSITES) -> None:
     handoffs.take(resource, "", Changed(Object(meta, b"{}"), is_new=True))
     handoffs.take(resource, "", Removed(Object(meta, b"{}")))
 
@@ -66,7 +66,9 @@ async def test_what_was_asked_to_be_given_up_counts_when_its_request_is_gone_and
 async def test_a_request_that_no_watch_showed_counts_once_it_was_written() -> None:
     """Asked for, and answered while the watch was away; one that waits for its turn to be written is not."""
     handoffs = given_up(Ring(Roster(TWO, "a-1", "b-1")))
-    answered, unwritten = (WorkKey(WEBSITES.group_resource, ObjectKey("ns", name)) for name in ("one", "two"))
+    answered, unwritten = (
+        ObjectRef(WEBSITES.group_resource, ObjectKey("ns", name)) for name in ("one", "two")
+    )
     for work in (answered, unwritten):
         handoffs.begin(work, "a-1")
     handoffs.asked_to_give_up(answered)
@@ -81,7 +83,7 @@ async def test_a_request_that_no_watch_showed_counts_once_it_was_written() -> No
 
 async def test_a_request_that_was_answered_before_its_writer_heard_of_it_counts_once() -> None:
     handoffs = given_up(Ring(Roster(TWO, "a-1", "b-1")))
-    work = WorkKey(WEBSITES.group_resource, ObjectKey("ns", "one"))
+    work = ObjectRef(WEBSITES.group_resource, ObjectKey("ns", "one"))
     handoffs.begin(work, "a-1")
     ends(handoffs, asked("one", owner="a-1", to=""))
     handoffs.asked_to_give_up(work)
@@ -105,10 +107,10 @@ class Forcing(Roster):
 
 
 @asynccontextmanager
-async def reporting(roster: Forcing) -> AsyncIterator[Handoffs]:
-    ring = Ring(roster)
+async def reporting(membership: Forcing) -> AsyncIterator[Handoffs]:
+    ring = Ring(membership)
     ring.spec = make_spec(drain_policy=DrainPolicy.FORCE, drain_timeout_s=60.0)
-    handoffs = Handoffs(cast(Duty, ring), rng=random.Random(1))
+    handoffs = Handoffs(cast(RingContext, ring), rng=random.Random(1))
     running = asyncio.create_task(handoffs.report())
     yield handoffs
     running.cancel()
@@ -122,31 +124,31 @@ def asks(handoffs: Handoffs, name: str) -> None:
 
 
 async def test_an_owner_that_answers_is_not_forced_for_one_object_that_it_keeps() -> None:
-    roster = Forcing()
-    async with reporting(roster) as handoffs:
+    membership = Forcing()
+    async with reporting(membership) as handoffs:
         asks(handoffs, "kept")
         for number in range(20):
             asks(handoffs, f"other-{number}")
             await asyncio.sleep(20)
             ends(handoffs, asked(f"other-{number}", owner="a-1", to="b-1"))
-        assert roster.forced == []
+        assert membership.forced == []
         answered_at = asyncio.get_running_loop().time()
         await asyncio.sleep(59)
-        assert roster.forced == []
+        assert membership.forced == []
         await asyncio.sleep(2)
-        assert [name for name, _ in roster.forced] == ["a-1"]
-        assert roster.forced[0][1] == pytest.approx(answered_at + 60, abs=0.5)
+        assert [name for name, _ in membership.forced] == ["a-1"]
+        assert membership.forced[0][1] == pytest.approx(answered_at + 60, abs=0.5)
 
 
 async def test_an_owner_that_answers_nothing_for_the_timeout_is_forced_once() -> None:
-    roster = Forcing()
-    async with reporting(roster) as handoffs:
+    membership = Forcing()
+    async with reporting(membership) as handoffs:
         began_at = asyncio.get_running_loop().time()
         asks(handoffs, "one")
         asks(handoffs, "two")
         await asyncio.sleep(300)
-        assert [name for name, _ in roster.forced] == ["a-1"]
-        assert roster.forced[0][1] == pytest.approx(began_at + 60, abs=0.5)
+        assert [name for name, _ in membership.forced] == ["a-1"]
+        assert membership.forced[0][1] == pytest.approx(began_at + 60, abs=0.5)
 
 
 async def test_drain_labels_that_a_sharder_would_not_write_take_little_room() -> None:

@@ -1,6 +1,6 @@
 """A shard that hangs does not stop the others for longer than one timeout, however much it is to give up (trap 17).
 
-On virtual time, with the pass of `sharder.moving.rebalance` over a made-up server.
+On virtual time, with the pass of `sharder.moving.scan` over a made-up server.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from sharder.moving.budget import DrainBudget
-from tests.sharder.pure.test_sharder_rebalance import OF_A, TWO, Ring, passing
+from tests.sharder.pure.test_sharder_scan import OF_A, TWO, Ring, passing
 
 pytestmark = pytest.mark.looptime
 TIMEOUT_S = 60

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kubeio.models import Lease, Meta
-from sharder.membership.intents import Take
-from sharder.membership.lives import Holding, holding_of, shows_held
+from sharder.membership.actions import Take
 from sharder.membership.membership import Membership
-from sharder.membership.view import Standing, View
+from sharder.membership.shards import Holding, holding_of, shows_held
+from sharder.membership.view import OwnerState, View
 from sharder.planning.decisions import NOTHING, Assign, Drain, ReportUnknown, Strip, UpdateDrain, Wait
 from sharder.planning.keys import Root
 from sharder.planning.planner import Subject, Terms, plan
@@ -255,7 +255,7 @@ class Histories(RuleBasedStateMachine):
         view, owner = self.story.view(), self.objects[name].labels.get(self.keys.shard)
         match decision:
             case Assign(to=to, was=was):
-                assert view.standing(to) is Standing.LIVE
+                assert view.owner_state(to) is OwnerState.LIVE
                 assert was == (owner or "")
                 assert not owner or view.dead(owner), "moved off a live owner without a drain"
             case Drain(to=to):

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from kubeio.models import Meta, OwnerReference
-from kubeio.resource import Resource
-from sharder.membership.lives import State
+from kubeio.resource import ApiResource
+from sharder.membership.shards import ShardState
 from sharder.planning.decisions import NOTHING
 from sharder.planning.keys import Controlled, Outsider, RingKinds, Root, essential
 from sharder.planning.planner import Subject, Terms, plan
@@ -15,14 +15,14 @@ from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import KEYS, make_meta, make_view
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CLUSTERS = Resource("example.com", "v1", "clusters", "Cluster", namespaced=False)
-SECRETS = Resource("", "v1", "secrets", "Secret")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CLUSTERS = ApiResource("example.com", "v1", "clusters", "Cluster", namespaced=False)
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 KINDS = [WEBSITES, CLUSTERS, SECRETS, CONFIGMAPS]
 
 
-def named(resource: Resource) -> GroupResource:
+def named(resource: ApiResource) -> GroupResource:
     return GroupResource(resource.group, resource.plural)
 
 
@@ -255,7 +255,7 @@ def test_what_a_kind_that_is_not_served_may_control_is_left_as_it_is() -> None:
     assert kinds.resources == (SECRETS, CONFIGMAPS)
     page = kinds.role(CONFIGMAPS, child("example.com/v1", "Website"))
     assert page == Outsider(unserved=True)
-    view = make_view({"a-1": State.READY, "dead": State.DEAD}, {"a": "a-1"})
+    view = make_view({"a-1": ShardState.READY, "dead": ShardState.DEAD}, {"a": "a-1"})
     for shard, drain in ((None, None), ("a-1", None), ("dead", None), ("a-1", "")):
         subject = Subject(make_meta("c", shard=shard, drain=drain), page)
         assert plan(subject, view=view, terms=Terms(), keys=KEYS) == NOTHING

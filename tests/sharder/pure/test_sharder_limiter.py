@@ -63,12 +63,12 @@ async def test_turns_come_in_order_of_arrival_and_never_more_than_the_limit() ->
     limiter, order = make_limiter(), list[str]()
     async with entered(limiter, "abcdef", order):
         assert order == ["a", "b"]
-        assert (limiter.in_flight, limiter.waiting) == (2, 4)
+        assert (limiter.in_flight, limiter.pending) == (2, 4)
         await asyncio.sleep(1)
         assert order == ["a", "b", "c", "d"]
         await asyncio.sleep(1)
         assert order == list("abcdef")
-    assert (limiter.in_flight, limiter.waiting) == (0, 0)
+    assert (limiter.in_flight, limiter.pending) == (0, 0)
 
 
 async def test_nobody_overtakes_those_who_wait_though_there_is_room() -> None:
@@ -127,13 +127,13 @@ async def test_a_conflict_is_an_answer_and_pushes_nothing_back() -> None:
 async def test_a_turn_that_came_together_with_a_cancellation_is_given_on() -> None:
     limiter, order = make_limiter(1), list[str]()
     await limiter.enter(Pace.URGENT)
-    waiting = asyncio.create_task(limiter.enter(Pace.URGENT))
+    pending = asyncio.create_task(limiter.enter(Pace.URGENT))
     await asyncio.sleep(0)
     async with entered(limiter, "b", order):
-        limiter.leave()  # gives the turn to `waiting` ...
-        waiting.cancel()  # ... which is cancelled before it could use it
+        limiter.leave()  # gives the turn to `pending` ...
+        pending.cancel()  # ... which is cancelled before it could use it
         with suppress(asyncio.CancelledError):
-            await waiting
+            await pending
         await asyncio.sleep(0.1)
         assert order == ["b"]
 
@@ -141,9 +141,9 @@ async def test_a_turn_that_came_together_with_a_cancellation_is_given_on() -> No
 async def test_one_who_gave_up_is_passed_over() -> None:
     limiter, order = make_limiter(1), list[str]()
     await limiter.enter(Pace.URGENT)
-    waiting = asyncio.create_task(limiter.enter(Pace.URGENT))
+    pending = asyncio.create_task(limiter.enter(Pace.URGENT))
     await asyncio.sleep(0)
-    waiting.cancel()
+    pending.cancel()
     async with entered(limiter, "b", order):
         limiter.leave()
         await asyncio.sleep(0.1)

@@ -10,8 +10,7 @@ import pytest
 
 from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta
-from sharder.membership.flapping import Flapping
-from sharder.membership.intents import (
+from sharder.membership.actions import (
     ClearContested,
     CreateTombstone,
     DeleteOrphan,
@@ -19,9 +18,10 @@ from sharder.membership.intents import (
     NeedOrphanCheck,
     Take,
 )
-from sharder.membership.lives import State, read_lease, shows_held
+from sharder.membership.flapping import Flapping
 from sharder.membership.membership import Membership
-from sharder.membership.view import Hold, Standing, Unplaced, WaitReason
+from sharder.membership.shards import ShardState, read_lease, shows_held
+from sharder.membership.view import AssignmentHold, OwnerState, Unplaced, WaitReason
 from sharder.ringspec.spec import MemberSpec
 from tests.sharder.pure.story import NAMESPACE, Story, make_spec
 
@@ -49,22 +49,26 @@ def test_a_dead_process_is_taken_two_durations_after_its_last_seen_renewal() -> 
     story.kill("m1-00000001")
     story.run(60)
     assert [(at - died_at, take.contested) for at, take in story.takes_of("m1-00000001")] == [(30.0, False)]
-    assert story.state("m1-00000001") is State.DEAD
+    assert story.state("m1-00000001") is ShardState.DEAD
 
 
 @pytest.mark.parametrize("end", ["kill", "release"])
-def test_a_life_was_last_heard_of_at_its_renewal_and_not_when_it_was_released_or_taken(end: str) -> None:
-    """A successor releases what its dead predecessor held: what was changed between is not answered."""
+def test_a_life_was_last_heard_of_at_its_last_renewal_but_one_and_not_when_it_was_released_or_taken(
+    end: str,
+) -> None:
+    """What changed just before the last renewal may not be answered, nor what changed until a successor's release."""
     name, story = "m1-00000001", fleet()
     story.renew(name)
     story.read()
     heard = int(story.leases[name].metadata.resource_version)
+    story.renew(name)
+    story.read()
     assert story.view().lives[name].heard == heard
     story.kill(name)
     if end == "release":
         story.release(name)
     story.run(60)
-    assert story.state(name) is State.DEAD
+    assert story.state(name) is ShardState.DEAD
     assert int(story.leases[name].metadata.resource_version) > heard
     assert story.view().lives[name].heard == heard
 
@@ -85,7 +89,7 @@ def test_an_old_renew_time_says_nothing_to_a_sharder_that_just_started() -> None
     story.run(25)
     story.machine = Membership(story.spec)
     story.read()
-    assert story.state("m1-00000001") is State.READY
+    assert story.state("m1-00000001") is ShardState.READY
     started_at = story.at
     story.run(60)
     assert story.takes_of("m1-00000001")[0][0] - started_at == 30.0
@@ -96,7 +100,7 @@ def test_renew_times_from_a_wall_clock_that_jumps_do_not_matter() -> None:
     for stamp in ("1999-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "2026-01-01T00:00:00Z"):
         story.edit("m1-00000001", renew_time=stamp)
         story.run(5)
-        assert story.state("m1-00000001") is State.READY
+        assert story.state("m1-00000001") is ShardState.READY
 
 
 @pytest.mark.parametrize("what", ["labels", "annotations"])
@@ -107,7 +111,7 @@ def test_an_edit_of_labels_or_annotations_is_no_sign_of_life(what: str) -> None:
     current: dict[str, str] = getattr(story.leases["m1-00000001"].metadata, what)
     story.edit_meta("m1-00000001", **{what: {**current, "touched": "yes"}})
     story.read()
-    assert story.state("m1-00000001") is State.EXPIRED
+    assert story.state("m1-00000001") is ShardState.EXPIRED
 
 
 @pytest.mark.parametrize("change", [{"renew_time": "x"}, {"lease_transitions": 7}])
@@ -117,7 +121,7 @@ def test_renew_time_and_transitions_are_signs_of_life(change: dict[str, object])
     story.run(15)
     story.edit("m1-00000001", **change)
     story.read()
-    assert story.state("m1-00000001") is State.READY
+    assert story.state("m1-00000001") is ShardState.READY
 
 
 def test_another_lease_under_the_same_name_counts_from_its_own_first_sight() -> None:
@@ -126,7 +130,7 @@ def test_another_lease_under_the_same_name_counts_from_its_own_first_sight() -> 
     story.run(20)
     story.edit_meta("m1-00000001", uid="another")
     story.read()
-    assert story.state("m1-00000001") is State.READY
+    assert story.state("m1-00000001") is ShardState.READY
 
 
 def test_an_older_version_seen_late_changes_nothing() -> None:
@@ -135,7 +139,7 @@ def test_an_older_version_seen_late_changes_nothing() -> None:
     story.release("m1-00000001")
     story.read()
     story.machine.observe_one(old, at=story.at)
-    assert story.state("m1-00000001") is State.RELEASED
+    assert story.state("m1-00000001") is ShardState.RELEASED
 
 
 def test_a_late_list_does_not_bring_a_deleted_lease_back() -> None:
@@ -156,7 +160,7 @@ def test_a_lease_younger_than_a_late_list_is_not_gone() -> None:
     story.join("m9-00000001", member="m9")
     story.machine.observe_one(story.leases["m9-00000001"], at=story.at)
     story.machine.observe_list(before, resource_version=version, begun_at=story.at, at=story.at)
-    assert story.state("m9-00000001") is State.READY
+    assert story.state("m9-00000001") is ShardState.READY
 
 
 def test_the_sharder_takes_exactly_the_version_it_judged() -> None:
@@ -168,7 +172,7 @@ def test_the_sharder_takes_exactly_the_version_it_judged() -> None:
     story.act()
     assert [type(intent) for intent in story.refused] == [Take]
     assert story.leases["m1-00000001"].spec.holder_identity == "m1-00000001"
-    assert story.state("m1-00000001") is State.READY
+    assert story.state("m1-00000001") is ShardState.READY
 
 
 def test_leases_of_other_namespaces_do_not_count() -> None:
@@ -295,14 +299,14 @@ def test_after_an_outage_longer_than_two_durations_nobody_is_taken() -> None:
     assert story.wishes() == []
     story.run(60)
     assert not [intent for _, intent in story.decided if isinstance(intent, Take)]
-    assert all(story.state(name) is State.READY for name in story.leases)
+    assert all(story.state(name) is ShardState.READY for name in story.leases)
 
 
 def test_during_an_outage_states_stand_still() -> None:
     story = fleet()
     story.reachable = False
     story.run(300)
-    assert {life.state for life in story.view().lives.values()} == {State.READY}
+    assert {life.state for life in story.view().lives.values()} == {ShardState.READY}
 
 
 def test_a_shard_that_died_in_an_outage_is_taken_two_durations_after_it() -> None:
@@ -322,7 +326,7 @@ def test_a_gap_known_by_the_reader_starts_counts_anew_however_short() -> None:
     story.run(29)
     story.machine.note_gap()
     story.run(1.5)
-    assert story.state("m1-00000001") is State.READY
+    assert story.state("m1-00000001") is ShardState.READY
 
 
 def test_a_suspended_sharder_does_not_count_the_time_it_slept() -> None:
@@ -333,7 +337,7 @@ def test_a_suspended_sharder_does_not_count_the_time_it_slept() -> None:
     assert story.wishes() == []
     story.read()
     assert story.wishes() == []
-    assert story.state("m1-00000001") is State.READY
+    assert story.state("m1-00000001") is ShardState.READY
 
 
 def test_a_gap_is_measured_by_each_lease_s_own_duration() -> None:
@@ -347,13 +351,13 @@ def test_a_gap_is_measured_by_each_lease_s_own_duration() -> None:
     story.read()
     story.at += 2
     story.read()
-    assert story.state("short-1") is State.READY
-    assert story.state("long-1") is State.EXPIRED
+    assert story.state("short-1") is ShardState.READY
+    assert story.state("long-1") is ShardState.EXPIRED
 
 
-@pytest.mark.parametrize(("begun_at", "state"), [(124.9, State.READY), (125.0, State.EXPIRED)])
+@pytest.mark.parametrize(("begun_at", "state"), [(124.9, ShardState.READY), (125.0, ShardState.EXPIRED)])
 def test_silence_is_counted_from_an_answer_to_the_moment_the_next_read_began(
-    begun_at: float, state: State
+    begun_at: float, state: ShardState
 ) -> None:
     leases = fleet(1).visible()
     machine = Membership(make_spec())
@@ -492,7 +496,7 @@ def test_members_that_never_fill_their_caches_do_not_count_for_min_members() -> 
     story.join("a-00000001", member="a")
     story.join("b-00000001", member="b", fills=False)
     story.run(30)
-    assert story.view().hold == Hold(WaitReason.MIN_MEMBERS)
+    assert story.view().hold == AssignmentHold(WaitReason.MIN_MEMBERS)
 
 
 def test_each_short_life_doubles_what_the_next_one_waits_and_five_minutes_are_the_most() -> None:
@@ -542,7 +546,7 @@ def test_a_lease_deleted_by_hand_is_contested_for_the_longest_duration_and_only_
     story.delete("m1-00000001")
     deleted_at = story.at
     story.run(59)
-    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     assert story.keys.contested in story.leases["m1-00000001"].metadata.annotations
     assert story.leases["m1-00000001"].metadata.annotations[story.keys.member] == "m1"
     story.run(2)
@@ -554,9 +558,9 @@ def test_a_lease_deleted_by_hand_is_contested_for_the_longest_duration_and_only_
 def test_a_name_that_has_no_lease_gets_a_tombstone_and_its_objects_stay() -> None:
     story = fleet(max_lease_duration_s=60)
     story.machine.unknown_name_seen("m9-00000001", at=story.at)
-    assert story.view().standing("m9-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m9-00000001") is OwnerState.CONTESTED
     story.run(59)
-    assert story.view().standing("m9-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m9-00000001") is OwnerState.CONTESTED
     assert story.leases["m9-00000001"].spec.holder_identity == "sharder:sharder-1"
     story.run(3)
     assert story.view().dead("m9-00000001")
@@ -567,13 +571,13 @@ def test_a_policy_that_refuses_a_tombstone_kills_no_name_and_is_told_until_it_gi
     story.delete("m1-00000001")
     story.read()
     story.machine.tombstone_refused("m1-00000001", why="policy says no")
-    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     (problem,) = story.view().problems
     assert "policy says no" in problem.problem
     assert story.wishes() == [CreateTombstone("m1-00000001", "m1", 15.0)]
     story.act()
     assert story.view().problems == ()
-    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m1-00000001") is OwnerState.CONTESTED
 
 
 def test_a_sharder_that_starts_during_the_wait_sees_it_through_itself() -> None:
@@ -582,7 +586,7 @@ def test_a_sharder_that_starts_during_the_wait_sees_it_through_itself() -> None:
     story.run(55)
     story.machine = Membership(story.spec)
     story.run(59)
-    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     story.run(2)
     assert story.view().dead("m1-00000001")
 
@@ -615,7 +619,7 @@ def test_a_contest_that_changes_hands_begins_anew() -> None:
     story.run(40)
     story.edit("m1-00000001", holder_identity="sharder:other", lease_transitions=9)
     story.run(40)
-    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     story.run(25)
     assert story.view().dead("m1-00000001")
 
@@ -629,7 +633,7 @@ def test_two_sharders_that_bury_the_same_name_wait_for_the_same_contest() -> Non
     late.unknown_name_seen("m1-00000001", at=story.at)
     story.act()
     late.observe_one(story.leases["m1-00000001"], at=story.at)
-    assert late.view(at=story.at).standing("m1-00000001") is Standing.CONTESTED
+    assert late.view(at=story.at).owner_state("m1-00000001") is OwnerState.CONTESTED
 
 
 def test_a_forced_owner_is_contested_before_it_is_dead() -> None:
@@ -637,7 +641,7 @@ def test_a_forced_owner_is_contested_before_it_is_dead() -> None:
     story.machine.force("m1-00000001")
     story.run(0.5)
     assert [take.contested for _, take in story.takes_of("m1-00000001")] == [True]
-    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     story.run(21)
     assert story.view().dead("m1-00000001")
 
@@ -667,7 +671,7 @@ def test_a_shard_whose_ring_label_was_removed_is_taken_contested_and_visible_to_
     assert [take.contested for _, take in story.takes_of("m1-00000001")] == [True]
     story.machine = Membership(story.spec)
     story.run(3)
-    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m1-00000001") is OwnerState.CONTESTED
 
 
 def test_a_contest_whose_lease_loses_its_ring_label_begins_anew_and_is_not_cut_short() -> None:
@@ -676,9 +680,9 @@ def test_a_contest_whose_lease_loses_its_ring_label_begins_anew_and_is_not_cut_s
     story.run(30)
     story.edit_meta("m1-00000001", labels={})
     story.machine.observe_one(story.leases["m1-00000001"], at=story.at)
-    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     story.run(59)
-    assert story.view().standing("m1-00000001") is Standing.CONTESTED
+    assert story.view().owner_state("m1-00000001") is OwnerState.CONTESTED
     story.run(3)
     assert story.view().dead("m1-00000001")
 
@@ -698,7 +702,7 @@ def test_a_fresh_lease_found_instead_of_a_missing_one_is_welcomed_not_taken() ->
     story.join("m9-00000001", member="m9")
     story.act()
     story.run(5)
-    assert story.state("m9-00000001") is State.READY
+    assert story.state("m9-00000001") is ShardState.READY
     assert not story.takes_of("m9-00000001")
 
 
@@ -711,7 +715,7 @@ def test_a_value_that_cannot_be_a_lease_s_name_is_dead_at_once(name: str) -> Non
 
 
 def test_a_name_never_heard_of_is_unknown_not_dead() -> None:
-    assert fleet().view().standing("stranger-0001") is Standing.UNKNOWN
+    assert fleet().view().owner_state("stranger-0001") is OwnerState.UNKNOWN
 
 
 def test_a_live_name_leaves_the_selector_only_when_it_is_dead() -> None:
@@ -731,7 +735,7 @@ def test_a_released_lease_without_hold_is_taken_at_once() -> None:
     story = fleet(hold_s=60)
     story.release("m1-00000001")
     story.run(0.5)
-    assert story.state("m1-00000001") is State.DEAD
+    assert story.state("m1-00000001") is ShardState.DEAD
 
 
 def test_a_stable_shard_that_restarts_within_its_hold_leaves_the_ring_as_it_was() -> None:
@@ -794,7 +798,7 @@ def test_a_check_that_began_before_the_death_proves_nothing() -> None:
     begun_at = story.at
     story.release("m1-00000001")
     story.run(30)
-    assert story.state("m1-00000001") is State.DEAD
+    assert story.state("m1-00000001") is ShardState.DEAD
     story.machine.orphan_confirmed("m1-00000001", begun_at=begun_at)
     assert not [intent for intent in story.wishes() if isinstance(intent, DeleteOrphan)]
 
@@ -803,7 +807,7 @@ def test_a_name_whose_dead_lease_was_deleted_gets_a_tombstone_if_an_object_still
     story = fleet()
     story.release("m1-00000001")
     story.run(130)
-    assert story.view().standing("m1-00000001") is Standing.UNKNOWN
+    assert story.view().owner_state("m1-00000001") is OwnerState.UNKNOWN
     story.machine.unknown_name_seen("m1-00000001", at=story.at)
     assert story.wishes() == [CreateTombstone("m1-00000001", "m1-00000001", 60.0)]
 
@@ -833,7 +837,7 @@ def test_an_empty_lease_is_released_and_reported() -> None:
     story.write(Lease(Meta(name="odd", namespace=NAMESPACE, labels={KEYS.ring_label: "r"})))
     story.acting = False
     story.run(1)
-    assert story.state("odd") is State.RELEASED
+    assert story.state("odd") is ShardState.RELEASED
     assert [problem.field for problem in story.view().problems] == ["leases/odd.spec.leaseDurationSeconds"]
 
 
@@ -843,7 +847,7 @@ def test_a_shard_whose_duration_does_not_fit_gets_no_place_but_is_watched(durati
     story.join("odd-00000001", member="odd", duration_s=duration_s)
     story.run(10)
     assert "odd" not in story.view().ring_members
-    assert story.view().standing("odd-00000001") is Standing.LIVE
+    assert story.view().owner_state("odd-00000001") is OwnerState.LIVE
     story.renew("odd-00000001")
     story.read()
     died_at = story.at
@@ -969,7 +973,7 @@ def test_a_state_that_moves_no_object_leaves_the_ring_version_alone() -> None:
     ring_version, version = story.view().ring_version, story.view().version
     story.kill("m1-00000001")
     story.run(16)
-    assert story.state("m1-00000001") is State.EXPIRED
+    assert story.state("m1-00000001") is ShardState.EXPIRED
     assert story.view().ring_version == ring_version
     assert story.view().version > version
     story.run(20)
@@ -1015,7 +1019,7 @@ def test_a_cordoned_member_keeps_its_objects_live_and_loses_its_place() -> None:
     assert "m1" in story.view().ring_members
     story.run(2)
     assert "m1" not in story.view().ring_members
-    assert story.view().standing("m1-00000001") is Standing.LIVE
+    assert story.view().owner_state("m1-00000001") is OwnerState.LIVE
 
 
 def test_only_label_writes_are_marked_for_people() -> None:
@@ -1035,7 +1039,7 @@ def test_a_name_may_be_worked_under_until_it_was_released_or_is_dead() -> None:
     assert story.view().may_be_worked == {"m1-00000001"}, "its process may not have noticed"
     story.acting = True
     story.run(19)
-    assert story.state("m1-00000001") is State.CONTESTED
+    assert story.state("m1-00000001") is ShardState.CONTESTED
     assert story.view().may_be_worked == {"m1-00000001"}
     story.run(2)
     assert story.view().may_be_worked == frozenset()

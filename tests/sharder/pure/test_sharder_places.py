@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sharder.membership.intents import Take
-from sharder.membership.lives import State
-from sharder.membership.places import Candidate, Places, Wanted, plan_filler
+from sharder.membership.actions import Take
+from sharder.membership.places import Candidate, Places, PlacesWanted, plan_filler
+from sharder.membership.shards import ShardState
 from sharder.ringspec.spec import MemberSpec
 from tests.sharder.pure.story import Story, make_spec
 
 
-def candidate(name: str, *, state: State = State.READY, created: str = "1") -> Candidate:
+def candidate(name: str, *, state: ShardState = ShardState.READY, created: str = "1") -> Candidate:
     return Candidate(name, "m", state, created)
 
 
@@ -20,9 +20,21 @@ def candidate(name: str, *, state: State = State.READY, created: str = "1") -> C
     [
         ([candidate("a", created="1"), candidate("b", created="2")], "b"),
         ([candidate("b", created="1"), candidate("a", created="1")], "b"),
-        ([candidate("a", created="1"), candidate("b", created="2", state=State.EXPIRED)], "a"),
-        ([candidate("a", created="2", state=State.RELEASED), candidate("b", state=State.UNCERTAIN)], "b"),
-        ([candidate("a", state=State.EXPIRED), candidate("b", created="2", state=State.UNCERTAIN)], "b"),
+        ([candidate("a", created="1"), candidate("b", created="2", state=ShardState.EXPIRED)], "a"),
+        (
+            [
+                candidate("a", created="2", state=ShardState.RELEASED),
+                candidate("b", state=ShardState.UNCERTAIN),
+            ],
+            "b",
+        ),
+        (
+            [
+                candidate("a", state=ShardState.EXPIRED),
+                candidate("b", created="2", state=ShardState.UNCERTAIN),
+            ],
+            "b",
+        ),
     ],
 )
 def test_the_ready_life_with_the_latest_creation_then_name_fills_the_place(
@@ -45,7 +57,7 @@ def turn(
         place.shard for place in places.current().values() if place.shard and place.shard not in gone
     }
     places.turn(
-        {m: Wanted(s, 1.0) for m, s in wanted.items()},
+        {m: PlacesWanted(s, 1.0) for m, s in wanted.items()},
         may_fill=fillers - gone - departed,
         departed=departed,
         at=at,
@@ -176,7 +188,7 @@ def test_a_released_life_with_a_hold_is_taken_at_once_when_its_next_life_is_ther
     assert not story.takes_of("a-00000001")
     story.join("a-00000002", member="a", hold=True)
     story.run(0.5)
-    assert story.state("a-00000001") is State.DEAD
+    assert story.state("a-00000001") is ShardState.DEAD
     assert story.view().shard_at("a") == "a-00000002"
 
 

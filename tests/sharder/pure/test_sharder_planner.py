@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sharder.membership.lives import State
-from sharder.membership.view import Hold, View, WaitReason
+from sharder.membership.shards import ShardState
+from sharder.membership.view import AssignmentHold, View, WaitReason
 from sharder.planning.decisions import (
     NOTHING,
     Assign,
@@ -24,21 +24,21 @@ from tests.sharder.pure.views import child_of, make_meta, make_view, name_for, p
 
 TWO = make_view(
     {
-        "a-1": State.READY,
-        "b-1": State.READY,
-        "c-dead": State.DEAD,
-        "c-contested": State.CONTESTED,
-        "c-missing": State.MISSING,
-        "c-expired": State.EXPIRED,
-        "c-released": State.RELEASED,
+        "a-1": ShardState.READY,
+        "b-1": ShardState.READY,
+        "c-dead": ShardState.DEAD,
+        "c-contested": ShardState.CONTESTED,
+        "c-missing": ShardState.MISSING,
+        "c-expired": ShardState.EXPIRED,
+        "c-released": ShardState.RELEASED,
     },
     {"a": "a-1", "b": "b-1"},
 )
 OF_A, OF_B = name_for(TWO, "a"), name_for(TWO, "b")
-BELOW = Hold(WaitReason.MIN_MEMBERS)
+BELOW = AssignmentHold(WaitReason.MIN_MEMBERS)
 
 
-def changed(view: View, **states: State) -> View:
+def changed(view: View, **states: ShardState) -> View:
     """*view* with the states of a-1 and b-1 as given (by member)."""
     lives = {name: life.state for name, life in view.lives.items()}
     lives |= {f"{member}-1": state for member, state in states.items()}
@@ -67,12 +67,12 @@ def test_a_label_value_that_cannot_be_a_name_is_a_dead_owner(value: str) -> None
 
 
 def test_the_name_of_an_unrelated_lease_is_a_dead_owner() -> None:
-    view = make_view({"a-1": State.READY}, {"a": "a-1"}, foreign=frozenset({"kube-scheduler"}))
+    view = make_view({"a-1": ShardState.READY}, {"a": "a-1"}, foreign=frozenset({"kube-scheduler"}))
     assert planned(website("x", shard="kube-scheduler"), view) == Assign("a-1", was="kube-scheduler")
 
 
 def test_an_owner_that_is_silent_for_long_but_not_taken_keeps_its_objects() -> None:
-    view = changed(TWO, b=State.UNCERTAIN)
+    view = changed(TWO, b=ShardState.UNCERTAIN)
     assert planned(website(OF_A, shard="b-1"), view) == Wait(WaitReason.OWNER_SILENT)
     assert planned(website(OF_B, shard="b-1"), view) == NOTHING
 
@@ -90,14 +90,14 @@ def test_an_owner_never_heard_of_is_reported_and_its_object_waits() -> None:
 
 
 def test_before_the_leases_were_read_nobody_is_unknown() -> None:
-    view = make_view({}, {}, hold=Hold(WaitReason.NOT_SYNCED))
+    view = make_view({}, {}, hold=AssignmentHold(WaitReason.NOT_SYNCED))
     assert planned(website("x", shard="stranger-1"), view) == Wait(WaitReason.NOT_SYNCED)
     assert planned(website("x"), view) == Wait(WaitReason.NOT_SYNCED)
 
 
 @pytest.mark.parametrize("shard", [None, "c-dead"])
 def test_objects_without_a_live_owner_wait_while_the_ring_says_so(shard: str | None) -> None:
-    view = make_view({"a-1": State.READY, "c-dead": State.DEAD}, {"a": "a-1"}, hold=BELOW)
+    view = make_view({"a-1": ShardState.READY, "c-dead": ShardState.DEAD}, {"a": "a-1"}, hold=BELOW)
     assert planned(website("x", shard=shard), view) == Wait(WaitReason.MIN_MEMBERS)
 
 
@@ -120,7 +120,10 @@ def test_while_another_one_holds_the_former_lease_whoever_has_an_object_gives_it
     shard: str | None, drain: str | None, decision: Decision
 ) -> None:
     subject = website(OF_B, shard=shard, drain=drain)
-    view = make_view({"a-1": State.READY, "b-1": State.READY, "dead-1": State.DEAD}, {"a": "a-1", "b": "b-1"})
+    view = make_view(
+        {"a-1": ShardState.READY, "b-1": ShardState.READY, "dead-1": ShardState.DEAD},
+        {"a": "a-1", "b": "b-1"},
+    )
     assert planned(subject, view, activated=False, yields=True) == decision
 
 
@@ -130,7 +133,7 @@ def test_nothing_is_assigned_before_the_former_controller_s_lease_is_ours(shard:
 
 
 def test_an_object_whose_place_waits_for_its_next_life_waits_with_it() -> None:
-    view = make_view({"a-1": State.DEAD, "b-1": State.READY}, {"a": None, "b": "b-1"})
+    view = make_view({"a-1": ShardState.DEAD, "b-1": ShardState.READY}, {"a": None, "b": "b-1"})
     assert planned(website(name_for(view, "a"), shard="a-1"), view) == Wait(WaitReason.PLACE_SETTLING, 101.0)
     assert planned(website(name_for(view, "b"), shard="a-1"), view) == Assign("b-1", was="a-1")
 
@@ -138,13 +141,13 @@ def test_an_object_whose_place_waits_for_its_next_life_waits_with_it() -> None:
 @pytest.mark.parametrize(
     ("state", "decision"),
     [
-        (State.READY, Assign("a-1")),
-        (State.EXPIRED, Assign("a-1")),
-        (State.UNCERTAIN, Assign("a-1")),
-        (State.RELEASED, Wait(WaitReason.TARGET_SILENT)),
+        (ShardState.READY, Assign("a-1")),
+        (ShardState.EXPIRED, Assign("a-1")),
+        (ShardState.UNCERTAIN, Assign("a-1")),
+        (ShardState.RELEASED, Wait(WaitReason.TARGET_SILENT)),
     ],
 )
-def test_only_a_held_lease_is_given_objects(state: State, decision: object) -> None:
+def test_only_a_held_lease_is_given_objects(state: ShardState, decision: object) -> None:
     assert planned(website(OF_A), changed(TWO, a=state)) == decision
 
 
@@ -156,8 +159,8 @@ def test_objects_being_deleted_are_assigned_like_others() -> None:
 
 def test_a_parent_of_a_dead_shard_waits_for_its_children_but_not_for_ever() -> None:
     since = TWO.at - CHILDREN_FIRST_S + 1
-    waiting = website(OF_A, shard="c-dead", children_since=since)
-    assert planned(waiting, TWO) == Wait(WaitReason.CHILDREN_FIRST, since + CHILDREN_FIRST_S)
+    pending = website(OF_A, shard="c-dead", children_since=since)
+    assert planned(pending, TWO) == Wait(WaitReason.CHILDREN_FIRST, since + CHILDREN_FIRST_S)
     late = website(OF_A, shard="c-dead", children_since=TWO.at - CHILDREN_FIRST_S)
     assert planned(late, TWO) == Assign("a-1", was="c-dead")
 
@@ -212,12 +215,12 @@ def test_an_object_of_another_live_owner_is_asked_for() -> None:
 
 
 def test_an_object_of_an_older_life_of_the_same_member_is_asked_for() -> None:
-    view = make_view({"a-1": State.READY, "a-2": State.READY}, {"a": "a-2"})
+    view = make_view({"a-1": ShardState.READY, "a-2": ShardState.READY}, {"a": "a-2"})
     assert planned(website("x", shard="a-1"), view) == Drain("a-1", "a-2")
 
 
-@pytest.mark.parametrize("state", [State.EXPIRED, State.UNCERTAIN, State.RELEASED])
-def test_no_new_drain_points_to_a_shard_that_does_not_renew(state: State) -> None:
+@pytest.mark.parametrize("state", [ShardState.EXPIRED, ShardState.UNCERTAIN, ShardState.RELEASED])
+def test_no_new_drain_points_to_a_shard_that_does_not_renew(state: ShardState) -> None:
     assert planned(website(OF_A, shard="b-1"), changed(TWO, a=state)) == Wait(WaitReason.TARGET_SILENT)
 
 
@@ -232,13 +235,13 @@ def test_nothing_moves_between_live_shards_while_paused() -> None:
 
 
 def test_objects_of_live_owners_stay_while_their_place_is_empty() -> None:
-    view = make_view({"b-1": State.READY}, {"a": None, "b": "b-1"})
+    view = make_view({"b-1": ShardState.READY}, {"a": None, "b": "b-1"})
     subject = website(name_for(view, "a"), shard="b-1")
     assert planned(subject, view) == Wait(WaitReason.PLACE_SETTLING, 101.0)
 
 
 def test_with_nobody_on_the_ring_owned_objects_stay() -> None:
-    assert planned(website("x", shard="a-1"), make_view({"a-1": State.READY}, {})) == NOTHING
+    assert planned(website("x", shard="a-1"), make_view({"a-1": ShardState.READY}, {})) == NOTHING
 
 
 def test_a_request_in_flight_to_the_right_shard_is_left_alone() -> None:
@@ -256,7 +259,7 @@ def test_a_request_that_is_no_longer_wanted_is_taken_back_through_the_owner() ->
 
 
 def test_a_request_in_flight_is_not_pointed_to_a_shard_that_does_not_renew() -> None:
-    view = changed(TWO, a=State.EXPIRED)
+    view = changed(TWO, a=ShardState.EXPIRED)
     subject = website(OF_A, shard="b-1", drain="c-dead")
     assert planned(subject, view) == Wait(WaitReason.TARGET_SILENT)
 
@@ -274,7 +277,9 @@ def test_a_child_left_behind_is_sent_after_its_parent() -> None:
 
 
 def test_a_shard_without_our_protocol_is_asked_for_each_object() -> None:
-    view = make_view({"a-1": State.READY, "b-1": State.READY}, {"a": "a-1", "b": "b-1"}, hands_over=False)
+    view = make_view(
+        {"a-1": ShardState.READY, "b-1": ShardState.READY}, {"a": "a-1", "b": "b-1"}, hands_over=False
+    )
     name = name_for(view, "a")
     assert planned(child_of(name, shard="b-1"), view) == Drain("b-1", "a-1")
     assert planned(child_of(name, shard="b-1", drain="true"), view) == NOTHING

@@ -123,9 +123,13 @@ def test_the_process_imports_nothing_that_it_does_not_need_and_is_small() -> Non
 
 
 def test_a_sharder_without_its_page_imports_nothing_of_it() -> None:
-    code = "import sys, sharder.app, sharder.rings.work, sharder.rings.file; print(*sys.modules)"
+    code = "import sys, sharder.app, sharder.rings.controller, sharder.rings.ring_file; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    named = {name for name in done.stdout.split() if name.startswith(("sharder.page", "kubeio.program.site"))}
+    named = {
+        name
+        for name in done.stdout.split()
+        if name.startswith(("sharder.page", "kubeio.program.page_server"))
+    }
     assert named == set()
 
 

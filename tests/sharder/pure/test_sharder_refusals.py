@@ -12,14 +12,14 @@ from prometheus_client import CollectorRegistry
 
 from kubeio.errors import Forbidden, Invalid, KubeError, ServerFailure
 from kubeio.models import HasMeta, Meta
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from sharder.metrics import SharderMetrics
 from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
 from sharder.planning.keys import RingKinds
 from sharder.ringspec.spec import GroupResource, Pace
-from sharder.unowned.denials import TRY_AGAIN_S, Denials
-from sharder.writing.objects import ObjectWriter, Outcome
+from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions
+from sharder.writing.objects import ObjectWriter, WriteOutcome
 from sharder.writing.refusals import LONGEST_RETRY_S, MOST, TOLD, Refusals
 from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.story import make_spec
@@ -57,12 +57,14 @@ class Writing:
         clock = LoopClock()
         spec = make_spec()
         self.told: list[str] = []
-        self.denials = Denials(now=clock.now, on_change=lambda right, missing: self.told.append(str(right)))
+        self.permissions = MissingPermissions(
+            now=clock.now, on_change=lambda right, missing: self.told.append(str(right))
+        )
         self.writer = ObjectWriter(
             cast(Client, self.server),
             spec,
             kinds=RingKinds(spec, {GroupResource("example.com", "websites"): WEBSITES}),
-            denials=self.denials,
+            permissions=self.permissions,
             refusals=Refusals(
                 now=clock.now,
                 rng=random.Random(1),
@@ -72,7 +74,7 @@ class Writing:
             clock=clock,
         )
 
-    async def write(self, decision: Write, resource: Resource = WEBSITES) -> Outcome:
+    async def write(self, decision: Write, resource: ApiResource = WEBSITES) -> WriteOutcome:
         return await self.writer.write(resource, self.meta, decision)
 
 
@@ -90,7 +92,7 @@ async def test_a_422_is_a_refusal_if_what_the_patch_tests_holds(
     labels: dict[str, str], decision: Write
 ) -> None:
     writing = Writing(make_meta("x", **labels))
-    assert await writing.write(decision) is Outcome.REFUSED
+    assert await writing.write(decision) is WriteOutcome.REFUSED
     assert writing.told == [SCHEMA.message]
 
 
@@ -107,32 +109,32 @@ async def test_a_422_of_an_object_that_changed_is_decided_anew(
 ) -> None:
     writing = Writing(make_meta("x", shard="a-1"))
     writing.server.meta = msgspec.structs.replace(writing.meta, **changes)
-    assert await writing.write(decision) is Outcome.STALE
+    assert await writing.write(decision) is WriteOutcome.STALE
     assert writing.told == []
 
 
 async def test_a_refused_object_is_tried_ever_more_rarely_and_at_last_every_two_minutes() -> None:
     writing = Writing(make_meta("x"))
     for _ in range(3600):
-        assert await writing.write(Assign("a-1")) is Outcome.REFUSED
+        assert await writing.write(Assign("a-1")) is WriteOutcome.REFUSED
         await asyncio.sleep(1)
     assert 3600 / LONGEST_RETRY_S <= writing.server.patches <= 3600 / LONGEST_RETRY_S + 20
     assert len(writing.told) == 1, "once"
     writing.server.error = None
     await asyncio.sleep(LONGEST_RETRY_S)
-    assert await writing.write(Assign("a-1")) is Outcome.DONE
+    assert await writing.write(Assign("a-1")) is WriteOutcome.DONE
     assert len(writing.writer.refusals) == 0
 
 
 async def test_a_policy_that_denies_one_object_is_no_missing_right_of_its_resource() -> None:
     writing = Writing(make_meta("x"))
     writing.server.error = Forbidden("PATCH", status=403, reason="Forbidden", message=POLICY)
-    assert await writing.write(Assign("a-1")) is Outcome.REFUSED
+    assert await writing.write(Assign("a-1")) is WriteOutcome.REFUSED
     assert writing.told == [POLICY]
     writing.server.error = None
     other = Writing(make_meta("y"))
     other.server.error = None
-    assert await other.write(Assign("a-1")) is Outcome.DONE
+    assert await other.write(Assign("a-1")) is WriteOutcome.DONE
 
 
 async def test_what_has_a_worker_is_moved_at_the_polite_pace() -> None:
@@ -160,34 +162,34 @@ async def test_a_resource_whose_patches_fail_is_tried_once_in_a_while_and_told_u
     writing = Writing(make_meta("x"))
     writing.server.error = WEBHOOK
     for _ in range(40):
-        assert await writing.write(Assign("a-1")) in (Outcome.LATER, Outcome.DENIED)
+        assert await writing.write(Assign("a-1")) in (WriteOutcome.LATER, WriteOutcome.DENIED)
         await asyncio.sleep(0.1)
     tried = writing.server.patches
     for _ in range(600):
         await writing.write(Assign("a-1"))
         await asyncio.sleep(0.1)
     assert 60 / TRY_AGAIN_S - 2 <= writing.server.patches - tried <= 60 / TRY_AGAIN_S + 1
-    (told,) = writing.denials.failures()
+    (told,) = writing.permissions.failures()
     assert told.startswith("patch websites.example.com in namespace ns: ")
     assert "failed calling webhook" in told
     elsewhere = msgspec.structs.replace(writing.meta, namespace="elsewhere")
     writing.server.error = None
-    assert await writing.writer.write(WEBSITES, elsewhere, Assign("a-1")) is Outcome.DONE, "at once"
+    assert await writing.writer.write(WEBSITES, elsewhere, Assign("a-1")) is WriteOutcome.DONE, "at once"
     await asyncio.sleep(TRY_AGAIN_S)
-    assert writing.denials.due("patch")
-    assert await writing.write(Assign("a-1")) is Outcome.DONE
+    assert writing.permissions.due("patch")
+    assert await writing.write(Assign("a-1")) is WriteOutcome.DONE
     assert writing.told == ["patch websites.example.com in namespace ns"], "what waits is looked at"
-    assert writing.denials.failures() == []
+    assert writing.permissions.failures() == []
 
 
 async def test_a_failure_that_lasts_for_a_moment_closes_nothing() -> None:
     writing = Writing(make_meta("x"))
     writing.server.error = WEBHOOK
     for _ in range(20):
-        assert await writing.write(Assign("a-1")) is Outcome.LATER
+        assert await writing.write(Assign("a-1")) is WriteOutcome.LATER
         await asyncio.sleep(0.1)
     writing.server.error = None
-    assert await writing.write(Assign("a-1")) is Outcome.DONE
+    assert await writing.write(Assign("a-1")) is WriteOutcome.DONE
     assert writing.told == []
 
 

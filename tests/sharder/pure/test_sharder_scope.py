@@ -6,12 +6,12 @@ import pytest
 
 from kubeio.errors import InputError
 from kubeio.labels import split_namespaces
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from sharder.errors import RingRefused
 from sharder.ringspec.scope import EVERYWHERE, Scope
 
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+NODES = ApiResource("", "v1", "nodes", "Node", namespaced=False)
 
 
 def test_every_list_and_watch_names_a_namespace_where_only_some_are_looked_at() -> None:

@@ -11,12 +11,12 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from sharder.membership.lives import State
-from sharder.membership.roster import Roster
-from sharder.membership.view import Hold, View, WaitReason
+from sharder.membership.controller import MembershipController
+from sharder.membership.shards import ShardState
+from sharder.membership.view import AssignmentHold, View, WaitReason
+from sharder.unowned.reflectors import UnownedReflectors
 from sharder.unowned.selection import follow_membership
 from sharder.unowned.selector import LONGEST_BYTES, plan_selection, selectors_of
-from sharder.unowned.watches import Unowned
 from tests.sharder.pure.views import KEYS, make_view
 
 SETTLE_S = 2.0
@@ -38,7 +38,7 @@ class Published:
         self._changed = asyncio.Condition()
 
     async def show(self, *not_dead: str, dead: tuple[str, ...] = ()) -> None:
-        states = dict.fromkeys(not_dead, State.READY) | dict.fromkeys(dead, State.DEAD)
+        states = dict.fromkeys(not_dead, ShardState.READY) | dict.fromkeys(dead, ShardState.DEAD)
         async with self._changed:
             self.view = replace(make_view(states, {}), version=self.view.version + 1)
             self._changed.notify_all()
@@ -81,13 +81,21 @@ async def followed(
 ) -> list[tuple[float, set[str]]]:
     """The switches of a ring that begins with a, b and c, when at each instant others live or are dead."""
     began = asyncio.get_running_loop().time()
-    roster, unowned = Published(make_view(dict.fromkeys(("a", "b", "c"), State.READY), {})), Selected(began)
+    membership, unowned = (
+        Published(make_view(dict.fromkeys(("a", "b", "c"), ShardState.READY), {})),
+        Selected(began),
+    )
     following = asyncio.create_task(
-        follow_membership(cast(Roster, roster), cast(Unowned, unowned), settle_s=SETTLE_S, clock=LoopClock())
+        follow_membership(
+            cast(MembershipController, membership),
+            cast(UnownedReflectors, unowned),
+            settle_s=SETTLE_S,
+            clock=LoopClock(),
+        )
     )
     for at, live, dead in happenings:
         await asyncio.sleep(began + at - asyncio.get_running_loop().time())
-        await roster.show(*live, dead=dead)
+        await membership.show(*live, dead=dead)
     await asyncio.sleep(60)
     following.cancel()
     return unowned.switches
@@ -114,10 +122,17 @@ async def test_a_join_switches_the_watch_after_a_window() -> None:
 @pytest.mark.looptime
 async def test_a_contested_name_stays_left_out() -> None:
     began = asyncio.get_running_loop().time()
-    view = make_view({"a": State.READY, "b": State.CONTESTED, "c": State.MISSING, "d": State.DEAD}, {})
-    roster, unowned = Published(view), Selected(began)
+    view = make_view(
+        {"a": ShardState.READY, "b": ShardState.CONTESTED, "c": ShardState.MISSING, "d": ShardState.DEAD}, {}
+    )
+    membership, unowned = Published(view), Selected(began)
     following = asyncio.create_task(
-        follow_membership(cast(Roster, roster), cast(Unowned, unowned), settle_s=SETTLE_S, clock=LoopClock())
+        follow_membership(
+            cast(MembershipController, membership),
+            cast(UnownedReflectors, unowned),
+            settle_s=SETTLE_S,
+            clock=LoopClock(),
+        )
     )
     await asyncio.sleep(1)
     following.cancel()
@@ -126,14 +141,19 @@ async def test_a_contested_name_stays_left_out() -> None:
 
 @pytest.mark.looptime
 async def test_nothing_is_watched_before_the_leases_were_read() -> None:
-    unread = make_view({}, {}, hold=Hold(WaitReason.NOT_SYNCED))
-    roster, unowned = Published(unread), Selected(asyncio.get_running_loop().time())
+    unread = make_view({}, {}, hold=AssignmentHold(WaitReason.NOT_SYNCED))
+    membership, unowned = Published(unread), Selected(asyncio.get_running_loop().time())
     following = asyncio.create_task(
-        follow_membership(cast(Roster, roster), cast(Unowned, unowned), settle_s=SETTLE_S, clock=LoopClock())
+        follow_membership(
+            cast(MembershipController, membership),
+            cast(UnownedReflectors, unowned),
+            settle_s=SETTLE_S,
+            clock=LoopClock(),
+        )
     )
     await asyncio.sleep(5)
     assert unowned.switches == []
-    await roster.show("a")
+    await membership.show("a")
     await asyncio.sleep(0)
     await asyncio.sleep(0.001)
     assert unowned.switches == [(5, {"a"})]

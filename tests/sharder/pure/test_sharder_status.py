@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from kubeio.errors import Forbidden
-from sharder.membership.lives import State
-from sharder.membership.view import Hold, View, WaitReason
+from sharder.membership.shards import ShardState
+from sharder.membership.view import AssignmentHold, View, WaitReason
 from sharder.rings.status import (
     Condition,
     Convergence,
@@ -19,11 +19,11 @@ from sharder.rings.status import (
     plan_members,
     plan_status,
 )
-from sharder.unowned.denials import FORGET_S, TRY_AGAIN_S, Denials, Right
+from sharder.unowned.permissions import FORGET_S, TRY_AGAIN_S, MissingPermissions, Permission
 from tests.sharder.pure.views import make_view
 
 IDLE = Progress(unassigned=0, in_flight={}, late={}, is_converged=True, paused=False)
-TWO = make_view({"a-1": State.READY, "b-1": State.EXPIRED}, {"a": "a-1", "b": "b-1"})
+TWO = make_view({"a-1": ShardState.READY, "b-1": ShardState.EXPIRED}, {"a": "a-1", "b": "b-1"})
 
 
 def condition(kind: str, view: View, progress: Progress = IDLE) -> Condition:
@@ -66,14 +66,14 @@ def test_a_member_is_shown_with_place_life_state_share_and_what_is_in_flight() -
 
 
 def test_a_place_that_waits_for_its_next_life_is_settling() -> None:
-    view = make_view({"a-1": State.DEAD}, {"a": None})
+    view = make_view({"a-1": ShardState.DEAD}, {"a": None})
     assert [(m["place"], m["shard"], m["state"]) for m in plan_members(view, {})] == [
         ("settling", "", "vacant")
     ]
 
 
 def test_of_more_members_than_a_status_can_carry_those_in_trouble_are_shown() -> None:
-    states = {f"m{n:03}-1": State.EXPIRED if n == 90 else State.READY for n in range(100)}
+    states = {f"m{n:03}-1": ShardState.EXPIRED if n == 90 else ShardState.READY for n in range(100)}
     rows = plan_members(make_view(states, {f"m{n:03}": f"m{n:03}-1" for n in range(100)}), {})
     assert [row["name"] for row in most_telling(rows, most=3)] == ["m000", "m001", "m090"]
     assert most_telling(rows) == rows
@@ -81,25 +81,30 @@ def test_of_more_members_than_a_status_can_carry_those_in_trouble_are_shown() ->
 
 def test_a_thousand_members_take_an_eighth_of_what_etcd_takes() -> None:
     names = [f"controller-7d9f8b6c5d-{n:05}-0123abcd" for n in range(1000)]
-    view = make_view(dict.fromkeys(names, State.READY), {name[:-9]: name for name in names})
+    view = make_view(dict.fromkeys(names, ShardState.READY), {name[:-9]: name for name in names})
     status = plan_status(view, IDLE, generation=1, conditions=[])
     assert len(msgspec.json.encode(status)) < 1_500_000 / 8
 
 
 def test_a_member_without_a_place_is_shown_while_its_objects_cannot_move() -> None:
-    view = make_view({"a-1": State.READY, "b-1": State.CONTESTED, "c-1": State.DEAD}, {"a": "a-1"})
+    view = make_view(
+        {"a-1": ShardState.READY, "b-1": ShardState.CONTESTED, "c-1": ShardState.DEAD}, {"a": "a-1"}
+    )
     shown = {m["name"]: (m["place"], m["shard"], m["state"], m["share"]) for m in plan_members(view, {})}
     assert shown["b"] == ("none", "b-1", "contested", 0.0)
     assert "c" not in shown, "its objects are given away: it is history"
 
 
 def test_of_several_lives_of_a_member_the_one_at_its_place_is_shown() -> None:
-    view = make_view({"a-1": State.READY, "a-2": State.READY}, {"a": "a-2"})
+    view = make_view({"a-1": ShardState.READY, "a-2": ShardState.READY}, {"a": "a-2"})
     assert [m["shard"] for m in plan_members(view, {})] == ["a-2"]
 
 
 def test_only_members_that_are_ready_at_their_place_are_available() -> None:
-    view = make_view({"a-1": State.READY, "b-1": State.EXPIRED, "c-1": State.READY}, {"a": "a-1", "b": "b-1"})
+    view = make_view(
+        {"a-1": ShardState.READY, "b-1": ShardState.EXPIRED, "c-1": ShardState.READY},
+        {"a": "a-1", "b": "b-1"},
+    )
     status = plan_status(view, IDLE, generation=4, conditions=[])
     assert (status["availableShards"], status["shards"], status["observedGeneration"]) == (1, 3, 4)
 
@@ -108,7 +113,7 @@ def test_only_members_that_are_ready_at_their_place_are_available() -> None:
 
 
 def test_a_right_that_is_missing_is_what_ready_says_before_anything_else() -> None:
-    held = replace(TWO, hold=Hold(WaitReason.MIN_MEMBERS))
+    held = replace(TWO, hold=AssignmentHold(WaitReason.MIN_MEMBERS))
     assert condition("Ready", held).reason == "Waiting"
     missing = replace(IDLE, denied=["patch secrets: ada may not"])
     found = condition("Ready", held, missing)
@@ -139,7 +144,7 @@ def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> Non
         "DrainStuck", TWO, replace(IDLE, late={"a-1": 1}, late_objects=["websites.example.com/ns/x"])
     )
     assert named.message.endswith("a-1 (1); first: websites.example.com/ns/x")
-    view = make_view({"a-1": State.UNCERTAIN}, {"a": "a-1"})
+    view = make_view({"a-1": ShardState.UNCERTAIN}, {"a": "a-1"})
     assert condition("MembersUncertain", view).message == "members do not renew: a"
     assert not condition("MembersUncertain", TWO).status
 
@@ -180,7 +185,7 @@ def test_a_ring_that_is_given_up_is_never_balanced_nor_short_of_owners() -> None
     for found in (GIVEN_UP, replace(GIVEN_UP, is_converged=True, paused=True)):
         balanced = condition("Balanced", TWO, found)
         assert (balanced.status, balanced.reason) == (False, "Releasing")
-    held = replace(TWO, hold=Hold(WaitReason.MIN_MEMBERS))
+    held = replace(TWO, hold=AssignmentHold(WaitReason.MIN_MEMBERS))
     assert condition("Ready", held, GIVEN_UP).reason == "Releasing"
 
 
@@ -202,7 +207,7 @@ def test_a_ring_that_goes_on_says_nothing_of_a_release() -> None:
 
 # ---- rights ---------------------------------------------------------------------------------------------------
 
-SECRETS = Right("patch", "secrets", "team")
+SECRETS = Permission("patch", "secrets", "team")
 
 
 class Clerk:
@@ -211,58 +216,60 @@ class Clerk:
     def __init__(self) -> None:
         self.now = 0.0
         self.news: list[tuple[str, bool]] = []
-        self.denials = Denials(
+        self.permissions = MissingPermissions(
             now=lambda: self.now, on_change=lambda right, missing: self.news.append((str(right), missing))
         )
 
-    def refuse(self, right: Right = SECRETS) -> None:
+    def refuse(self, right: Permission = SECRETS) -> None:
         message = (
             f'secrets is forbidden: User "ada" cannot {right.verb} resource "{right.resource}" in API group ""'
             f' in the namespace "{right.namespace}"'
         )
-        self.denials.denied(right, Forbidden("PATCH x", status=403, reason="Forbidden", message=message))
+        self.permissions.denied(right, Forbidden("PATCH x", status=403, reason="Forbidden", message=message))
 
 
 def test_a_right_that_is_missing_is_tried_once_in_a_while_and_no_more() -> None:
     clerk = Clerk()
-    assert clerk.denials.may_try(SECRETS)
+    assert clerk.permissions.may_try(SECRETS)
     clerk.refuse()
-    assert not clerk.denials.may_try(SECRETS)
+    assert not clerk.permissions.may_try(SECRETS)
     clerk.now = TRY_AGAIN_S
-    assert [clerk.denials.may_try(SECRETS) for _ in range(3)] == [True, False, False]
-    assert clerk.denials.may_try(Right("patch", "secrets", "other")), "another namespace may be allowed"
+    assert [clerk.permissions.may_try(SECRETS) for _ in range(3)] == [True, False, False]
+    assert clerk.permissions.may_try(Permission("patch", "secrets", "other")), (
+        "another namespace may be allowed"
+    )
 
 
 def test_missing_and_granted_are_told_once_each() -> None:
     clerk = Clerk()
     clerk.refuse()
     clerk.refuse()
-    clerk.denials.granted(SECRETS)
-    clerk.denials.granted(SECRETS)
+    clerk.permissions.granted(SECRETS)
+    clerk.permissions.granted(SECRETS)
     assert clerk.news == [
         ("patch secrets in namespace team", True),
         ("patch secrets in namespace team", False),
     ]
-    assert len(clerk.denials) == 0
+    assert len(clerk.permissions) == 0
 
 
 def test_what_nothing_asks_for_any_more_is_forgotten() -> None:
     clerk = Clerk()
     clerk.refuse()
     clerk.now = FORGET_S
-    clerk.denials.forget_old()
-    assert clerk.denials.messages()
+    clerk.permissions.forget_old()
+    assert clerk.permissions.messages()
     clerk.now = FORGET_S + 1
-    clerk.denials.forget_old()
-    assert clerk.denials.messages() == []
+    clerk.permissions.forget_old()
+    assert clerk.permissions.messages() == []
 
 
 def test_the_message_names_verb_resource_and_the_rule_once_for_all_namespaces() -> None:
     clerk = Clerk()
     for namespace in ("team", "other", "third"):
-        clerk.refuse(Right("patch", "secrets", namespace))
-    clerk.refuse(Right("list", "secrets", "team"))
-    told = clerk.denials.messages()
+        clerk.refuse(Permission("patch", "secrets", namespace))
+    clerk.refuse(Permission("list", "secrets", "team"))
+    told = clerk.permissions.messages()
     assert len(told) == 2
     assert told[0].startswith('list secrets: "ada" may not list secrets in namespace team; ')
     assert told[1].startswith("patch secrets: ")
@@ -272,9 +279,9 @@ def test_the_message_names_verb_resource_and_the_rule_once_for_all_namespaces() 
 
 def test_the_right_refused_longest_ago_is_tried_first() -> None:
     clerk = Clerk()
-    clerk.refuse(Right("patch", "secrets", "b"))
+    clerk.refuse(Permission("patch", "secrets", "b"))
     clerk.now = 1.0
-    clerk.refuse(Right("patch", "secrets", "a"))
+    clerk.refuse(Permission("patch", "secrets", "a"))
     clerk.now = 20.0
-    assert [right.namespace for right in clerk.denials.due("patch")] == ["b", "a"]
-    assert clerk.denials.due("list") == []
+    assert [right.namespace for right in clerk.permissions.due("patch")] == ["b", "a"]
+    assert clerk.permissions.due("list") == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sharder.membership.intents import CreateTombstone
-from sharder.membership.lives import State
+from sharder.membership.actions import CreateTombstone
 from sharder.membership.membership import MOST_STRANGERS, MOST_TOMBSTONES, Membership
-from sharder.membership.view import Standing
+from sharder.membership.shards import ShardState
+from sharder.membership.view import OwnerState
 from tests.sharder.pure.story import Story
 
 
@@ -30,7 +30,7 @@ def report(story: Story, count: int, *, first: int = 0) -> None:
 
 def undead(story: Story) -> int:
     return sum(
-        1 for life in story.view().lives.values() if not life.had_lease and life.state is not State.DEAD
+        1 for life in story.view().lives.values() if not life.had_lease and life.state is not ShardState.DEAD
     )
 
 
@@ -47,11 +47,11 @@ def test_a_name_that_waited_is_cared_for_once_others_are_dead() -> None:
     report(story, MOST_STRANGERS + 1)
     story.run(10)
     report(story, 1, first=MOST_STRANGERS)
-    assert story.view().standing(f"forged-{MOST_STRANGERS}") is Standing.UNKNOWN
+    assert story.view().owner_state(f"forged-{MOST_STRANGERS}") is OwnerState.UNKNOWN
     story.run(15)
     report(story, 1, first=MOST_STRANGERS)
     story.run(0.5)
-    assert story.state(f"forged-{MOST_STRANGERS}") is State.CONTESTED
+    assert story.state(f"forged-{MOST_STRANGERS}") is ShardState.CONTESTED
     assert story.machine.deferred == 0
 
 
@@ -84,11 +84,11 @@ def test_the_selector_leaves_out_only_names_that_a_shard_had_a_lease_of() -> Non
     story = ring()
     report(story, 3)
     story.run(1)
-    assert story.view().standing("forged-0") is Standing.CONTESTED
+    assert story.view().owner_state("forged-0") is OwnerState.CONTESTED
     assert story.view().selector_names == {"a-00000001", "b-00000001"}
     story.delete("a-00000001")
     story.run(1)
-    assert story.state("a-00000001") is State.CONTESTED
+    assert story.state("a-00000001") is ShardState.CONTESTED
     assert "a-00000001" in story.view().selector_names
 
 
@@ -99,7 +99,7 @@ def test_a_new_leader_knows_a_tombstone_from_a_taken_shard() -> None:
     story.run(1)
     story.machine = Membership(story.spec)
     story.read()
-    assert story.state("forged-0") is story.state("a-00000001") is State.CONTESTED
+    assert story.state("forged-0") is story.state("a-00000001") is ShardState.CONTESTED
     assert story.view().selector_names == {"a-00000001", "b-00000001"}
     assert undead(story) == 1
 
@@ -120,7 +120,7 @@ def test_names_that_no_shard_had_change_no_version_of_the_ring() -> None:
         report(story, 20, first=20 * number)
         story.labelled.update(story.view().lives)
         story.run(3)
-        assert story.view().standing(f"forged-{20 * number}") is Standing.DEAD
+        assert story.view().owner_state(f"forged-{20 * number}") is OwnerState.DEAD
     assert story.view().ring_version == before
 
 
@@ -140,12 +140,12 @@ def test_a_name_without_a_lease_is_dead_once_a_ring_that_goes_has_seen_every_lif
     story = given_up(max_lease_duration_s=20)
     report(story, 1)
     story.run(19)
-    assert story.view().standing("never-reported") is Standing.UNKNOWN
+    assert story.view().owner_state("never-reported") is OwnerState.UNKNOWN
     before = story.view().ring_version
     story.run(1.5)
-    assert story.view().standing("never-reported") is Standing.DEAD
+    assert story.view().owner_state("never-reported") is OwnerState.DEAD
     assert story.view().ring_version > before, "every object is looked at again"
-    assert story.view().standing("a-00000001") is Standing.LIVE
+    assert story.view().owner_state("a-00000001") is OwnerState.LIVE
 
 
 def test_a_name_without_a_lease_waits_from_the_deletion_however_long_the_leases_were_watched() -> None:
@@ -156,16 +156,16 @@ def test_a_name_without_a_lease_waits_from_the_deletion_however_long_the_leases_
     for _ in range(19):
         story.machine.configure(story.spec, releasing_at=story.at)
         story.run(1)
-    assert story.view().standing(NAME) is Standing.UNKNOWN
+    assert story.view().owner_state(NAME) is OwnerState.UNKNOWN
     story.run(1.5)
-    assert story.view().standing(NAME) is Standing.DEAD
+    assert story.view().owner_state(NAME) is OwnerState.DEAD
 
 
 def test_a_name_without_a_lease_stays_unknown_while_its_ring_stays() -> None:
     story = ring(max_lease_duration_s=20)
     story.machine.note_watch(since=story.at)
     story.run(25)
-    assert story.view().standing(NAME) is Standing.UNKNOWN
+    assert story.view().owner_state(NAME) is OwnerState.UNKNOWN
 
 
 def test_lives_may_have_been_missed_when_the_watch_lists_anew() -> None:
@@ -173,12 +173,12 @@ def test_lives_may_have_been_missed_when_the_watch_lists_anew() -> None:
     story.run(15)
     story.machine.note_watch(since=math.inf)
     story.run(10)
-    assert story.view().standing(NAME) is Standing.UNKNOWN
+    assert story.view().owner_state(NAME) is OwnerState.UNKNOWN
     story.machine.note_watch(since=story.at)
     story.run(15)
-    assert story.view().standing(NAME) is Standing.UNKNOWN
+    assert story.view().owner_state(NAME) is OwnerState.UNKNOWN
     story.run(6)
-    assert story.view().standing(NAME) is Standing.DEAD
+    assert story.view().owner_state(NAME) is OwnerState.DEAD
 
 
 def test_a_lease_deleted_by_hand_is_contested_although_its_ring_goes() -> None:
@@ -187,8 +187,8 @@ def test_a_lease_deleted_by_hand_is_contested_although_its_ring_goes() -> None:
     story.delete("a-00000001")
     story.read()
     story.run(2)
-    assert story.view().standing("a-00000001") is Standing.CONTESTED
-    assert story.view().standing(NAME) is Standing.DEAD
+    assert story.view().owner_state("a-00000001") is OwnerState.CONTESTED
+    assert story.view().owner_state(NAME) is OwnerState.DEAD
 
 
 def test_a_tombstone_that_is_refused_does_not_keep_a_ring_that_goes() -> None:

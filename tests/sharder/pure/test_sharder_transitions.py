@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sharder.membership.intents import (
+from sharder.membership.actions import (
     ClearContested,
     CreateTombstone,
     DeleteOrphan,
@@ -17,7 +17,7 @@ from sharder.membership.intents import (
     NeedOrphanCheck,
     Take,
 )
-from sharder.membership.view import Standing
+from sharder.membership.view import OwnerState
 from sharder.ringspec.spec import MemberSpec
 from tests.sharder.pure.story import Story, make_spec
 
@@ -334,7 +334,7 @@ def state_of(story: Story, name: str) -> str:
     state = story.state(name)
     if state is not None:
         return state.value
-    return "dead" if story.view().standing(name) is Standing.DEAD else "-"
+    return "dead" if story.view().owner_state(name) is OwnerState.DEAD else "-"
 
 
 def test_the_table_and_the_happenings_name_the_same_transitions() -> None:

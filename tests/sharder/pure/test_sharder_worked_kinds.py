@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kubeio.models import OwnerReference
-from sharder.membership.lives import State
 from sharder.membership.membership import Membership
+from sharder.membership.shards import ShardState
 from sharder.membership.view import View, WaitReason
 from sharder.planning.decisions import Assign, Decision, Drain, Wait
 from sharder.planning.keys import Controlled, ControllerName, Root
@@ -156,7 +156,7 @@ def test_a_controlled_kind_that_was_added_meanwhile_waits_for_shards_that_watch_
 def test_the_place_of_a_dead_life_is_still_for_what_it_worked() -> None:
     story = two_controllers()
     story.kill("site-1-00000001")
-    while story.state("site-1-00000001") is not State.DEAD:
+    while story.state("site-1-00000001") is not ShardState.DEAD:
         story.run(0.5)
     view = story.view()
     assert view.places["site-1"].shard is None

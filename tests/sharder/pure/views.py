@@ -7,25 +7,25 @@ from typing import Any
 
 from kubeio.labels import RingKeys
 from kubeio.models import Meta, OwnerReference
-from kubeio.resource import Resource
+from kubeio.resource import ApiResource
 from ring.ring import HashRing
-from sharder.membership.lives import State
 from sharder.membership.places import Place
-from sharder.membership.view import Hold, LifeView, View
+from sharder.membership.shards import ShardState
+from sharder.membership.view import AssignmentHold, ShardView, View
 from sharder.planning.keys import Controlled, ControllerName, Role, Root
 from sharder.planning.planner import ControllerSeen, Subject, Terms, plan
 
 KEYS = RingKeys("r")
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 
 
 def make_view(
-    lives: Mapping[str, State],
+    lives: Mapping[str, ShardState],
     places: Mapping[str, str | None],
     *,
     hands_over: bool = True,
-    hold: Hold | None = None,
+    hold: AssignmentHold | None = None,
     foreign: frozenset[str] = frozenset(),
     at: float = 100.0,
 ) -> View:
@@ -35,7 +35,7 @@ def make_view(
         ring_version=1,
         at=at,
         lives={
-            name: LifeView(name, name.split("-")[0], state, hands_over, fit=True, since=0.0, duration_s=15)
+            name: ShardView(name, name.split("-")[0], state, hands_over, fit=True, since=0.0, duration_s=15)
             for name, state in lives.items()
         },
         foreign=foreign,

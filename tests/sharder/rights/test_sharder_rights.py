@@ -26,7 +26,7 @@ from kubeio.errors import NotFound
 from kubeio.labels import RingKeys
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, NAMESPACES, Resource
+from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import ring_crd, website_controller, website_crd
 from ringleader.testing.held import held
@@ -35,16 +35,18 @@ from ringleader.testing.process import Process, start_process
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
 ROOT = Path(__file__).parents[3]
-WEBSITES = Resource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SECRETS = Resource("", "v1", "secrets", "Secret")
-CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-CLUSTER_BINDINGS = Resource(
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
+CLUSTER_ROLES = ApiResource(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
+)
+CLUSTER_BINDINGS = ApiResource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
-EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
-BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+EVENTS = ApiResource("events.k8s.io", "v1", "events", "Event")
+ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+BINDINGS = ApiResource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 KEYS = RingKeys("websites")
 RING_SPEC: dict[str, Any] = {
     "leaseNamespace": "team",
@@ -80,15 +82,15 @@ class Site:
             environment={},
             clock=SystemClock(),
         )
-        waiting = asyncio.create_task(process.wait(), name=name)
+        pending = asyncio.create_task(process.wait(), name=name)
         self.processes[name] = process
-        self.stack.push_async_callback(_end, process, waiting)
+        self.stack.push_async_callback(_end, process, pending)
         return process
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    async def make(self, resource: Resource, document: dict[str, Any], *, namespace: str = "") -> HasMeta:
+    async def make(self, resource: ApiResource, document: dict[str, Any], *, namespace: str = "") -> HasMeta:
         described = {"apiVersion": resource.api_version, "kind": resource.kind, **document}
         return await self.client.create(resource, described, namespace=namespace, type=HasMeta)
 
@@ -102,7 +104,7 @@ class Site:
         body = {"metadata": {"name": f"{user}-{role}"}, "roleRef": reference, "subjects": [subject]}
         await self.make(BINDINGS if namespace else CLUSTER_BINDINGS, body, namespace=namespace)
 
-    async def owners(self, resource: Resource, namespace: str) -> dict[str, str]:
+    async def owners(self, resource: ApiResource, namespace: str) -> dict[str, str]:
         return {
             item.meta.name: item.meta.labels.get(KEYS.shard, "")
             async for page in self.client.pages(resource, namespace=namespace, metadata_only=True)
@@ -119,10 +121,10 @@ class Site:
             pytest.fail(f"waited {within_s} s in vain for {what}\n{logs}")
 
 
-async def _end(process: Process, waiting: asyncio.Task[int]) -> None:
+async def _end(process: Process, pending: asyncio.Task[int]) -> None:
     if process.ended_at is None:
         process.kill()
-    await waiting
+    await pending
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -164,7 +166,7 @@ async def site(plane: RealPlane, tmp_path: Path) -> AsyncIterator[Site]:
         yield site
 
 
-async def _exists(client: Client, resource: Resource, name: str) -> bool:
+async def _exists(client: Client, resource: ApiResource, name: str) -> bool:
     try:
         await client.get(resource, name, type=bytes)
     except NotFound:
@@ -172,7 +174,7 @@ async def _exists(client: Client, resource: Resource, name: str) -> bool:
     return True
 
 
-async def _is_served(client: Client, resource: Resource) -> bool:
+async def _is_served(client: Client, resource: ApiResource) -> bool:
     try:
         await client.list_page(resource, limit=1)
     except NotFound:
@@ -180,7 +182,7 @@ async def _is_served(client: Client, resource: Resource) -> bool:
     return True
 
 
-async def may(site: Site, user: str, verb: str, resource: Resource, namespace: str = "") -> bool:
+async def may(site: Site, user: str, verb: str, resource: ApiResource, namespace: str = "") -> bool:
     """What the authorizer says itself."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -339,7 +341,7 @@ async def test_a_right_missing_for_one_of_three_resources_stops_only_that_one(
     shard = RingKeys("three").shard
     await _hold_a_lease(site)
 
-    async def owner(kind: Resource) -> str:
+    async def owner(kind: ApiResource) -> str:
         found = await site.client.get(kind, names[kind], namespace="other", type=HasMeta, metadata_only=True)
         return found.metadata.labels.get(shard, "")
 

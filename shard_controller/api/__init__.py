@@ -1,0 +1,1 @@
+"""The interface for users: `Controller`, `Context`, `Conditions`."""

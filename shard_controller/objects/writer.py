@@ -1,0 +1,321 @@
+"""Every write that a reconcile makes, fenced; creates are settled. The only writer to objects besides `drain`.
+
+Owns the translation of the server's refusals (`Refused`, `Elsewhere`, `NotOurs`) and which requests are still
+unanswered. Knows no user code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+import structlog
+
+from kubeio.backoff import exponential_s, jittered_s
+from kubeio.clock import Clock
+from kubeio.decoding import object_from
+from kubeio.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound, ServerFailure, Unreachable
+from kubeio.labels import json_pointer
+from kubeio.leases.lease import Leases
+from kubeio.models import Meta, Object, ObjectKey
+from kubeio.patch import JsonPatch, MergePatch, Patch
+from kubeio.rest.client import Client
+from shard_controller.declare.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused, StatusMissing
+from shard_controller.objects.caches import ResourceCache, version_of
+from shard_controller.objects.fence import Fence
+from shard_controller.observe.journal import Journal
+from shard_controller.observe.metrics import ControllerMetrics
+from shard_controller.observe.tracing import NO_TRACING, Tracing
+
+log = structlog.get_logger("shard_controller")
+
+ANSWER_WITHIN_S = 60.0
+"""A request that got no answer for this long will not be carried out any more."""
+
+
+class Unanswered:
+    """Requests whose fate is unknown: those under way, and those that failed without an answer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._under_way = 0
+        self._lost_at: list[float] = []
+
+    @asynccontextmanager
+    async def request(self) -> AsyncIterator[None]:
+        """Around one write."""
+        sent_at = self._clock.now()
+        self._under_way += 1
+        try:
+            yield
+        except Unreachable as error:
+            if error.maybe_done:
+                self._lost_at.append(sent_at)
+            raise
+        except ServerFailure as error:
+            if error.status >= 500:  # a server that gives up on a write may still have stored it
+                self._lost_at.append(sent_at)
+            raise
+        except asyncio.CancelledError:
+            self._lost_at.append(sent_at)
+            raise
+        finally:
+            self._under_way -= 1
+
+    def settled_in_s(self) -> float | None:
+        """In how many seconds every request sent is answered or too old; None while some are under way."""
+        if self._under_way:
+            return None
+        horizon = self._clock.now() - ANSWER_WITHIN_S
+        self._lost_at = [at for at in self._lost_at if at > horizon]
+        return max((at - horizon for at in self._lost_at), default=0.0)
+
+
+class FencedWriter:
+    """Writes of one process, under the fence of its mode."""
+
+    def __init__(
+        self,
+        client: Client,
+        fence: Fence,
+        *,
+        leases: Leases | None,
+        shard_label: str = "",
+        drain_label: str = "",
+        shard: str = "",
+        field_manager: str,
+        journal: Journal,
+        metrics: ControllerMetrics,
+        may_create: Callable[[], bool],
+        clock: Clock,
+        rng: random.Random,
+        tracing: Tracing = NO_TRACING,
+    ) -> None:
+        self._client = client
+        self.fence = fence
+        self._leases = leases
+        self._shard_label = shard_label
+        self._drain_label = drain_label
+        self._shard = shard
+        self._field_manager = field_manager
+        self._journal = journal
+        self._metrics = metrics
+        self._may_create = may_create
+        self._clock = clock
+        self._rng = rng
+        self._tracing = tracing
+        self.unanswered = Unanswered(clock)
+
+    @asynccontextmanager
+    async def _write(
+        self, verb: str, kind: ResourceCache, key: ObjectKey, *, subresource: str = ""
+    ) -> AsyncIterator[None]:
+        """Around one write: it is unanswered until it ends, and a span where there are spans."""
+        with self._tracing.write(verb, kind.name, key, subresource=subresource):
+            async with self.unanswered.request():
+                yield
+
+    async def read(self, kind: ResourceCache, key: ObjectKey) -> Object | None:
+        """The object as a consistent read shows it; its state counts from now on. None: there is none."""
+        try:
+            raw = await self._client.get(kind.resource, key.name, namespace=key.namespace, type=bytes)
+        except NotFound:
+            self._note_gone(kind, key)
+            return None
+        found = object_from(raw)
+        kind.min_versions.read(key, version=version_of(found.meta))
+        return found
+
+    async def patch(
+        self, kind: ResourceCache, meta: Meta, patch: JsonPatch, *, subresource: str = ""
+    ) -> Object:
+        """Send *patch* behind the fence's tests. Raises: Refused, NotFound, StatusMissing, other KubeErrors."""
+        fenced = JsonPatch(self.fence.tests(meta).operations + patch.operations)
+        try:
+            answer = await self._send_patch(kind, meta, fenced, subresource=subresource)
+        except (Invalid, Conflict) as error:
+            await self._explain_refusal(kind, meta, error)
+            raise
+        except NotFound as error:
+            if subresource and await self._has(kind, meta):
+                raise StatusMissing(kind.name) from error
+            self._note_gone(kind, meta.key)
+            raise
+        kind.wrote(answer)
+        return answer
+
+    async def _has(self, kind: ResourceCache, meta: Meta) -> bool:
+        """Whether the object is still there: then it was its subresource that was not found."""
+        found = await self.read(kind, meta.key)
+        return found is not None and found.meta.uid == meta.uid
+
+    async def acknowledge(self, kind: ResourceCache, meta: Meta, patch: MergePatch) -> Object:
+        """Send *patch* of a handoff; it carries its own test. Raises what the client raises."""
+        return await self._send_patch(kind, meta, patch)
+
+    async def delete(self, kind: ResourceCache, meta: Meta) -> None:
+        """Delete exactly the version that *meta* shows. Raises: Refused; an object that is gone is fine."""
+        try:
+            async with self._write("delete", kind, meta.key):
+                await self._client.delete(
+                    kind.resource,
+                    meta.name,
+                    namespace=meta.namespace,
+                    uid=meta.uid,
+                    resource_version=meta.resource_version,
+                    propagation="Background",
+                )
+        except Conflict as error:
+            await self._explain_refusal(kind, meta, error)
+            raise Refused(_name(kind, meta.key), status=error.status, message=error.message) from error
+        except NotFound:
+            self._note_gone(kind, meta.key)
+
+    async def create(
+        self,
+        kind: ResourceCache,
+        body: Mapping[str, object],
+        *,
+        key: ObjectKey,
+        owner_uid: str,
+        is_wanted: Callable[[], bool],
+    ) -> Object:
+        """Create a controlled object and return it, or the one of the same owner that is there already.
+
+        Returns only when it is known whether the object exists. A lost answer is settled by a GET that finds it, or
+        by another CREATE, since the first may arrive after a GET that says 404. It is repeated as long as *is_wanted*,
+        and until the lost one is too old to arrive. Raises: NotOurs, Elsewhere, LeaseNotHeld, KubeError.
+        """
+        runner = 0
+        begun_at = self._clock.now()
+        while True:
+            if not self._may_create():
+                raise LeaseNotHeld(f"{_name(kind, key)} not created: the lease is too old")
+            try:
+                async with self._write("create", kind, key):
+                    raw = await self._client.create(
+                        kind.resource,
+                        body,
+                        namespace=key.namespace,
+                        type=bytes,
+                        field_manager=self._field_manager,
+                    )
+                created = object_from(raw)
+            except AlreadyExists as error:
+                lost: KubeError = error
+            except Unreachable as error:
+                if not error.maybe_done:
+                    raise
+                lost = error
+            except ServerFailure as error:
+                lost = error
+            else:
+                kind.wrote(created, is_new=True)
+                return created
+            found = await self._read_until_answered(kind, key)
+            if found is not None:
+                return await self._adopt(kind, found, owner_uid=owner_uid)
+            may_arrive = (
+                not isinstance(lost, AlreadyExists) and self._clock.now() - begun_at < ANSWER_WITHIN_S
+            )
+            if not is_wanted() and not may_arrive:
+                raise lost
+            await asyncio.sleep(self._pause_s(runner))
+            runner += 1
+
+    async def _read_until_answered(self, kind: ResourceCache, key: ObjectKey) -> Object | None:
+        """GET until the server answers."""
+        runner = 0
+        while True:
+            try:
+                return await self.read(kind, key)
+            except (Unreachable, ServerFailure) as error:
+                log.warning("create not settled yet", object=_name(kind, key), error=str(error))
+            await asyncio.sleep(self._pause_s(runner))
+            runner += 1
+
+    def _pause_s(self, runner: int) -> float:
+        return jittered_s(exponential_s(runner, base_s=0.05, max_s=5.0), self._rng, jitter=0.2)
+
+    async def _adopt(self, kind: ResourceCache, found: Object, *, owner_uid: str) -> Object:
+        controller = found.meta.controller
+        if controller is None or controller.uid != owner_uid:
+            named = f"{controller.kind} {controller.name}" if controller else ""
+            raise NotOurs(_name(kind, found.meta.key), controller=named)
+        if not self.fence.guards(found.meta):
+            await self._claim(kind, found.meta)
+        kind.wrote(found, is_new=True)
+        return found
+
+    async def _claim(self, kind: ResourceCache, meta: Meta) -> None:
+        """Ask the live shard that has our controlled object to pass it on (protocol, 5.8). Always raises Elsewhere."""
+        other = meta.labels.get(self._shard_label, "")
+        is_asked = meta.labels.get(self._drain_label) == self._shard
+        if other and not is_asked and await self._is_live(other):
+            label = json_pointer("metadata", "labels", self._shard_label)
+            drain = json_pointer("metadata", "labels", self._drain_label)
+            patch = JsonPatch().test("/metadata/uid", meta.uid).test(label, other).add(drain, self._shard)
+            try:
+                await self._send_patch(kind, meta, patch)
+                log.info("controlled object asked for", object=_name(kind, meta.key), owner=other)
+            except (Invalid, NotFound):
+                pass  # it moved meanwhile: the retry will see
+        raise Elsewhere(_name(kind, meta.key), shard=other)
+
+    async def _is_live(self, shard: str) -> bool:
+        if self._leases is None:
+            return False
+        try:
+            lease = await self._leases.get(shard)
+        except NotFound:
+            return False
+        return (lease.spec.holder_identity or "") in ("", shard)
+
+    async def _send_patch(
+        self, kind: ResourceCache, meta: Meta, patch: Patch, *, subresource: str = ""
+    ) -> Object:
+        async with self._write("patch", kind, meta.key, subresource=subresource):
+            raw = await self._client.patch(
+                kind.resource,
+                meta.name,
+                patch,
+                namespace=meta.namespace,
+                subresource=subresource,
+                type=bytes,
+                field_manager=self._field_manager,
+            )
+        return object_from(raw)
+
+    async def _explain_refusal(self, kind: ResourceCache, meta: Meta, error: Invalid | Conflict) -> None:
+        """Read again after a 422 or 409. Raises Refused unless the fence would hold: then the content was refused."""
+        found = await self.read(kind, meta.key)
+        is_still_ours = found is not None and found.meta.uid == meta.uid and self.fence.guards(found.meta)
+        if is_still_ours and isinstance(error, Invalid) and self.fence.tests(meta) == self._tests_of(found):
+            return
+        self._metrics.refused.inc()
+        self._journal.refused(kind.name, str(meta.key), status=error.status, message=error.message)
+        log.warning("write refused", object=_name(kind, meta.key), status=error.status)
+        raise Refused(_name(kind, meta.key), status=error.status, message=error.message) from error
+
+    def _tests_of(self, found: Object | None) -> JsonPatch | None:
+        return self.fence.tests(found.meta) if found else None
+
+    @staticmethod
+    def _note_gone(kind: ResourceCache, key: ObjectKey) -> None:
+        known = kind.meta(key)
+        kind.removed(key)
+        if known is not None:
+            kind.min_versions.ignore_up_to(key, version=version_of(known))
+        kind.min_versions.gone(key)
+
+
+def _name(kind: ResourceCache, key: ObjectKey) -> str:
+    return f"{kind.name} {key}"
+
+
+def decode_map(raw: bytes) -> dict[str, object]:
+    """The whole object as a map, for comparison."""
+    return msgspec.json.decode(raw, type=dict[str, object])

@@ -1,0 +1,1 @@
+"""Observability of reconciles: metrics, history, journal, spans, progress."""

@@ -1,0 +1,83 @@
+"""History of the last reconciles, for people who inspect a running process. Pure.
+
+Owns a ring buffer of the last outcomes and the error of each failing object. Both are bounded: a reconcile that
+succeeds costs one entry of the ring buffer and nothing that grows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kubeio.clock import Clock
+from shard_controller.declare.request import Request
+from shard_controller.observe.journal import Outcome
+
+LAST = 1024
+"""Outcomes that are kept."""
+FAILING = 4096
+"""Objects whose error is kept; beyond that, the one that failed longest ago is forgotten."""
+LONGEST_MESSAGE = 500
+
+
+class ReconcileRecord(NamedTuple):
+    """One reconcile that is over, *at* a time of `time.perf_counter`."""
+
+    task: Request
+    outcome: Outcome
+    at: float
+    took_s: float
+
+
+class ReconcileFailure(NamedTuple):
+    """Error of an object's last failed reconcile. *message* is cut to `LONGEST_MESSAGE` characters."""
+
+    type: str
+    message: str
+    at: float
+
+
+class History:
+    """Cost: `ended` and `recovered` O(1), a fraction of a microsecond; the rest is for people."""
+
+    def __init__(self, clock: Clock, *, last: int = LAST, failing: int = FAILING) -> None:
+        self._clock = clock
+        # plain tuples: once per reconcile, a named one costs several times as much
+        self._ended: deque[tuple[Request, Outcome, float, float]] = deque(maxlen=last)
+        self._failing: OrderedDict[Request, ReconcileFailure] = OrderedDict()
+        self._most_failing = failing
+
+    def ended(self, task: Request, outcome: Outcome, *, at: float, took_s: float) -> None:
+        """A reconcile of *task* is over. The caller has just read its stopwatch: no clock is read for it."""
+        self._ended.append((task, outcome, at, took_s))
+
+    def failed(self, task: Request, error: BaseException) -> None:
+        """The attempt at *task* ended with *error*: remembered until `recovered`."""
+        message = str(error)
+        if len(message) > LONGEST_MESSAGE:
+            message = message[: LONGEST_MESSAGE - 1] + "…"
+        self._failing[task] = ReconcileFailure(type(error).__name__, message, self._clock.now())
+        self._failing.move_to_end(task)
+        if len(self._failing) > self._most_failing:
+            self._failing.popitem(last=False)
+
+    def recovered(self, task: Request) -> None:
+        """*task* went well, or is none of ours any more."""
+        if self._failing:
+            self._failing.pop(task, None)
+
+    def failure(self, task: Request) -> ReconcileFailure | None:
+        return self._failing.get(task)
+
+    def last(self, task: Request) -> ReconcileRecord | None:
+        """The newest outcome of *task* that is still in the ring. Cost: O(ring)."""
+        return next((ended for ended in self.newest() if ended.task == task), None)
+
+    def newest(self) -> Iterator[ReconcileRecord]:
+        """Outcomes, the newest first."""
+        return (ReconcileRecord(*raw) for raw in reversed(self._ended))
+
+    def failing(self) -> Iterator[tuple[Request, ReconcileFailure]]:
+        """Objects that fail, the one that failed last first."""
+        return reversed(self._failing.items())

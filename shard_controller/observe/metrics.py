@@ -1,0 +1,152 @@
+"""Metrics of a replica: controller-runtime's names where they mean the same, `ringleader_shard_*` for what is ours.
+
+Labels come from closed sets. Metrics that every reconcile updates are plain numbers (`kubeio.fast_metrics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+from kubeio.fast_metrics import FastCollector, FastCounter, FastHistogram
+
+_FRACTIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
+_SECONDS = (1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60)
+BUCKETS = (*_FRACTIONS, *_SECONDS)
+"""controller-runtime's, so that both kinds of controllers can be added up."""
+RESULTS = ("success", "requeue_after", "requeue", "error")
+
+
+class ControllerMetrics:
+    """Metrics of one controller; one instance per process and registry."""
+
+    def __init__(self, registry: CollectorRegistry, *, controller: str, workers: int) -> None:
+        self.results = {result: FastCounter() for result in RESULTS}
+        self.time = FastHistogram(BUCKETS)
+        registry.register(FastCollector(_results, self._tell_results))
+        registry.register(FastCollector(_times, lambda family: self.time.add_to(family, (controller,))))
+        self.errors = _counter(
+            registry,
+            "controller_runtime_reconcile_errors",
+            "Total number of reconciliation errors per controller",
+            controller,
+        )
+        self.terminal = _counter(
+            registry,
+            "controller_runtime_terminal_reconcile_errors",
+            "Total number of terminal reconciliation errors per controller",
+            controller,
+        )
+        self.unfit = _counter(
+            registry,
+            "ringleader_shard_unfit_objects",
+            "Objects that do not fit the model, counted per version",
+            controller,
+        )
+        self.timeouts = _counter(
+            registry,
+            "controller_runtime_reconcile_timeouts",
+            "Total number of reconciliation timeouts per controller",
+            controller,
+        )
+        self._active = _gauge(
+            registry,
+            "controller_runtime_active_workers",
+            "Number of currently used workers per controller",
+            controller,
+        )
+        _gauge(
+            registry,
+            "controller_runtime_max_concurrent_reconciles",
+            "Maximum number of concurrent reconciles per controller",
+            controller,
+        ).set(workers)
+        handoffs = Counter(
+            "ringleader_shard_handoffs",
+            "Objects given up on request, by the way they went",
+            ["controller", "kind"],
+            registry=registry,
+        )
+        self.handoffs = {kind: handoffs.labels(controller, kind) for kind in ("directed", "plain", "kept")}
+        self.foreign = _counter(
+            registry,
+            "ringleader_shard_dropped_keys",
+            "Keys that were not ours when they left the queue",
+            controller,
+        )
+        self.overruns = _counter(
+            registry,
+            "ringleader_shard_overruns",
+            "Reconciles that went on although they were told to end",
+            controller,
+        )
+        self.refused = _counter(
+            registry, "ringleader_shard_refused_writes", "Writes that the fence refused", controller
+        )
+        self._blocks = _counter(
+            registry,
+            "ringleader_shard_loop_blocks",
+            "Times that the event loop did not turn for longer than --blocked-loop-s",
+            controller,
+        )
+        self._blocked_s = _counter(
+            registry,
+            "ringleader_shard_loop_blocked_seconds",
+            "Time in which the event loop was blocked, in sum",
+            controller,
+        )
+        self._lease_age = _gauge(
+            registry, "ringleader_shard_lease_age_seconds", "Time since the last renewal was sent", controller
+        )
+        self._objects = Gauge(
+            "ringleader_shard_objects", "Objects in the cache", ["controller", "resource"], registry=registry
+        )
+        self._controller = controller
+
+    def loop_blocked(self) -> None:
+        """A block of the event loop began."""
+        self._blocks.inc()
+
+    def loop_freed(self, took_s: float) -> None:
+        """A block of the event loop is over."""
+        self._blocked_s.inc(took_s)
+
+    def watch_running(self, count: Callable[[], float]) -> None:
+        """*count* tells how many reconciles run."""
+        self._active.set_function(count)
+
+    def watch_lease(self, age_s: Callable[[], float]) -> None:
+        self._lease_age.set_function(age_s)
+
+    def _tell_results(self, family: CounterMetricFamily) -> None:
+        for result, count in self.results.items():
+            family.add_metric((self._controller, result), count.value)
+
+    def watch_objects(self, resource: str, count: Callable[[], float]) -> None:
+        self._objects.labels(self._controller, resource).set_function(count)
+
+
+def _results() -> CounterMetricFamily:
+    return CounterMetricFamily(
+        "controller_runtime_reconcile",
+        "Total number of reconciliations per controller",
+        labels=["controller", "result"],
+    )
+
+
+def _times() -> HistogramMetricFamily:
+    return HistogramMetricFamily(
+        "controller_runtime_reconcile_time_seconds",
+        "Length of time per reconciliation per controller",
+        labels=["controller"],
+    )
+
+
+def _counter(registry: CollectorRegistry, name: str, text: str, controller: str) -> Counter:
+    return Counter(name, text, ["controller"], registry=registry).labels(controller)
+
+
+def _gauge(registry: CollectorRegistry, name: str, text: str, controller: str) -> Gauge:
+    return Gauge(name, text, ["controller"], registry=registry).labels(controller)

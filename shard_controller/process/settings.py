@@ -1,0 +1,216 @@
+"""Settings of a replica's process, and its view of the ring. The only decision is whether a value can be used.
+
+`Settings` come from flags or from `sc.run`; `RingView` is the part of a ControllerRing that a replica reads.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kubeio.access.kubeconfig import nearest
+from kubeio.errors import InputError, KubeError, NotFound
+from kubeio.labels import DEFAULT_DOMAIN, RingKeys, split_namespaces
+from kubeio.models import HasMeta, Meta
+from kubeio.program.failures import names_an_object
+from kubeio.program.server import parse_bind
+from kubeio.program.yaml_file import read_document
+from kubeio.resource import CONTROLLER_RINGS, ApiResource
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
+
+_SHORTEST_BLOCK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of one process. *member*: its place on the ring.
+
+    *namespace*: watched namespaces: one, several (`a,b`), or all (empty). *ring_file*: the ring is read from this
+    file instead of the cluster.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str = ""
+    ring_file: Path | None = None
+    member: str = ""
+    """Empty: the host's name."""
+    hold: bool = False
+    lease_duration_s: int = 15
+    workers: int | None = None
+    journal: Path | None = None
+    probes_bind: str = "127.0.0.1:0"
+    probes_port_file: Path | None = None
+    log_format: str = "auto"
+    log_level: str = "info"
+    progress_deadline_s: float = 60.0
+    blocked_loop_s: float = 0.25
+    """An event loop that does not turn for longer is reported, with the stack that blocks it; 0: never."""
+    silence_s: float = 90.0
+    """A watch without event or bookmark for longer is dead and is started again; bookmarks come once a minute."""
+    stop_within_s: float = 25.0
+    """On SIGTERM: how long lost answers are waited for before the process exits without releasing its Lease."""
+
+    def __post_init__(self) -> None:
+        if self.lease_duration_s < 1:
+            raise InputError("--lease-duration-s", self.lease_duration_s, "is too short", "use 1 or more")
+        if self.workers is not None and self.workers < 1:
+            raise InputError("--workers", self.workers, "is too small", "use 1 or more")
+        _ = self.namespaces
+        if not self.silence_s > 0:
+            raise InputError(
+                "--silence-s", self.silence_s, "is too short", "use 90, or more than a bookmark's interval"
+            )
+        if self.blocked_loop_s != 0 and not self.blocked_loop_s >= _SHORTEST_BLOCK_S:
+            raise InputError(
+                "--blocked-loop-s",
+                self.blocked_loop_s,
+                "is too short",
+                f"use {_SHORTEST_BLOCK_S} or more, or 0 to report nothing",
+            )
+        if not self.progress_deadline_s > 0:
+            raise InputError(
+                "--progress-deadline-s", self.progress_deadline_s, "is too short", "use 1 or more"
+            )
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Watched namespaces; none: all. Raises: InputError."""
+        return split_namespaces(self.namespace)
+
+    @property
+    def member_name(self) -> str:
+        """The member's name, as given or as the host is called."""
+        return self.member or socket.gethostname().lower()
+
+    @property
+    def probes_address(self) -> tuple[str, int]:
+        """Host and port of the probes. Raises: InputError."""
+        return parse_bind("--probes-bind", self.probes_bind)
+
+
+class GroupResource(msgspec.Struct, frozen=True, gc=False):
+    resource: str
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class RingResource(msgspec.Struct, frozen=True, rename="camel"):
+    resource: str
+    group: str = ""
+    controlled_resources: list[GroupResource] = []
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class RingSpec(msgspec.Struct, frozen=True, rename="camel"):
+    lease_namespace: str
+    resources: list[RingResource] = []
+    label_domain: str = DEFAULT_DOMAIN
+    max_lease_duration_seconds: int = 60
+
+
+class RingView(msgspec.Struct, frozen=True):
+    """The part of a ring that a replica reads."""
+
+    metadata: Meta
+    spec: RingSpec
+
+    @property
+    def keys(self) -> RingKeys:
+        """Every label and annotation of the ring."""
+        return RingKeys(self.metadata.name, self.spec.label_domain)
+
+    def entry(self, resource: ApiResource) -> RingResource:
+        """The ring's entry for *resource*. Raises: InputError."""
+        for entry in self.spec.resources:
+            if str(entry) == resource.group_resource:
+                return msgspec.structs.replace(entry, controlled_resources=self._below(entry))
+        listed = ", ".join(str(entry) for entry in self.spec.resources) or "nothing"
+        raise InputError(
+            "--ring",
+            self.metadata.name,
+            f"does not distribute {resource.group_resource} (only {listed})",
+            f"add {{group: {resource.group!r}, resource: {resource.plural}}} to its spec.resources",
+        )
+
+    def _below(self, entry: RingResource) -> list[GroupResource]:
+        """Resources that follow objects of *entry*, at any depth: a tree moves as a whole (key Owner)."""
+        below = list(entry.controlled_resources)
+        for kind in below:  # grows meanwhile
+            deeper = (each.controlled_resources for each in self.spec.resources if str(each) == str(kind))
+            below += [found for kinds in deeper for found in kinds if found not in below]
+        return [kind for kind in below if str(kind) != str(entry)]
+
+
+def ring_from_file(path: Path, name: str = "") -> RingView:
+    """The ring in the file at *path*; *name*: what it must be called. Raises: InputError."""
+    try:
+        view = msgspec.convert(read_document("--ring-file", path), RingView)
+    except msgspec.ValidationError as error:
+        raise InputError("--ring-file", str(path), f"cannot be read ({error})", "correct the ring") from None
+    if name not in ("", view.metadata.name):
+        raise InputError("--ring", name, f"is not the ring in {path}", f"leave it out: {view.metadata.name}")
+    return view
+
+
+async def read_ring(client: Client, name: str) -> RingView:
+    """The ring *name*. Raises: InputError if it is missing or unreadable."""
+    try:
+        return await client.get(CONTROLLER_RINGS, name, type=RingView)
+    except NotFound as error:
+        if not names_an_object(error):
+            raise  # the resource itself is not installed
+        problem = f"does not exist on {client.cluster.server}"
+        raise InputError("--ring", name, problem, await _other_ring(client, name)) from None
+    except msgspec.ValidationError as error:
+        raise InputError("--ring", name, f"cannot be read ({error})", "correct the ring's spec") from error
+
+
+async def is_ring_ending(client: Client, name: str) -> bool:
+    """Whether the ring *name* is being deleted, or gone. Reads its metadata, as the server's cache has it.
+
+    A thousand replicas ask all day: the whole ring has a row for each of them in its status. Raises KubeError.
+    """
+    try:
+        ring = await client.get(CONTROLLER_RINGS, name, type=HasMeta, metadata_only=True, any_version=True)
+    except NotFound:
+        return True
+    return ring.metadata.deletion_timestamp is not None
+
+
+async def _other_ring(client: Client, name: str) -> str:
+    """Words for a remedy: which ring was perhaps meant by *name*."""
+    try:
+        page = await client.list_page(CONTROLLER_RINGS, metadata_only=True, limit=100)
+    except KubeError:  # a replica needs no right to list rings
+        return "create it (kubectl apply -f ring.yaml) or name another"
+    known = nearest(name, [ring.meta.name for ring in page.objects])
+    return f"create it (kubectl apply -f ring.yaml) or name another: {known}"
+
+
+async def controlled_resources(
+    discovery: Discovery, entry: RingResource, owned: dict[str, ApiResource]
+) -> list[ApiResource]:
+    """Every resource that the ring says is controlled by *entry*, in the version that *owned* declares.
+
+    Raises: InputError if something owned is not controlled: it would not move with its parent.
+    """
+    by_name = {resource.group_resource: resource for resource in owned.values()}
+    listed = {str(controlled) for controlled in entry.controlled_resources}
+    for text, resource in owned.items():
+        if resource.group_resource not in listed:
+            raise InputError(
+                "owns",
+                text,
+                f"is not among the ring's controlledResources of {entry}",
+                f"add {{group: {resource.group!r}, resource: {resource.plural}}} there",
+            )
+    return [by_name.get(name) or await discovery.resolve(name) for name in sorted(listed)]

@@ -1,0 +1,1 @@
+"""Events to keys, keys to reconciles: event handlers, worker, runner, finalizers, resync."""

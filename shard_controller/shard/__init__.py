@@ -1,0 +1,1 @@
+"""Ownership: the Lease, its heartbeat, decisions about keys, handoffs to other replicas."""

@@ -1,0 +1,61 @@
+"""Ends a process that outlives its Lease, whatever holds up its threads: protocol 5.1.
+
+The heartbeat's own end needs the GIL and an event loop. The timer here is a thread in C that needs neither
+(`faulthandler.dump_traceback_later(exit=True)`): it ends the process with exit code 1, and writes the stacks to stderr
+if that takes them at once. A process has one such timer: user code that arms it takes it away until the next tick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+from typing import Final, Never
+
+from kubeio.clock import Clock
+from shard_controller.shard.lease_validity import InFlight, LeaseValidity
+
+LATEST: Final = 1.9
+"""Durations after which the process has ended: others may have its objects after two (protocol 4)."""
+
+
+class ExitTimer:
+    """The timer, armed as long as something may run under *validity*: each renewal puts it off.
+
+    With nothing running an old Lease may still be renewed: the timer is off until it is. `close` turns it off; if
+    `run` is only cancelled it stays armed, since the process is to end then.
+    """
+
+    def __init__(self, validity: LeaseValidity, in_flight: InFlight, *, clock: Clock) -> None:
+        self._validity = validity
+        self._in_flight = in_flight
+        self._clock = clock
+        self._stacks_to = _open_stderr()
+
+    async def run(self) -> Never:
+        """Keep the timer right until cancelled."""
+        tick_s = min(max(self._validity.duration_s / 30, 0.02), 0.5)
+        while True:
+            self._look()
+            await asyncio.sleep(tick_s)
+
+    def close(self) -> None:
+        """Nothing runs any more, and nothing will."""
+        faulthandler.cancel_dump_traceback_later()
+        os.close(self._stacks_to)
+
+    def _look(self) -> None:
+        now = self._clock.now()
+        if not self._validity.holds(now) and self._in_flight.running == 0:
+            faulthandler.cancel_dump_traceback_later()
+            return
+        left_s = self._validity.duration_s * LATEST - self._validity.age_s(now)
+        faulthandler.dump_traceback_later(max(left_s, 0.001), exit=True, file=self._stacks_to)
+
+
+def _open_stderr() -> int:
+    """A descriptor that never blocks: stderr opened anew, which leaves other writes as they are, or /dev/null."""
+    try:
+        return os.open("/proc/self/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)

@@ -1,0 +1,302 @@
+"""Keeps the shard's Lease, or ends the process: protocol 5.1.
+
+`Heartbeat` is the logic, on whatever loop it is given; `HeartbeatThread` gives it a thread, an event loop and a
+connection of its own, so that a busy main loop does not delay it. Does not know what runs: `InFlight` counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Never, Protocol
+
+import msgspec
+import structlog
+
+from kubeio.access.cluster import Cluster
+from kubeio.clock import Clock, micro_time
+from kubeio.errors import Conflict, KubeError, NotFound
+from kubeio.leases.lease import Leases
+from kubeio.models import Lease
+from kubeio.program.logs import AT_EXIT_S, drain, write_text
+from kubeio.rest.client import Client
+from shard_controller.declare.errors import LeaseLost, Stalled
+from shard_controller.observe.progress import Pulse, Watchdog
+from shard_controller.observe.stacks import threads
+from shard_controller.shard import shard_lease
+from shard_controller.shard.exit_timer import ExitTimer
+from shard_controller.shard.lease_validity import InFlight, LeaseValidity, Phase
+
+log = structlog.get_logger("shard_controller")
+
+LOST_LEASE_EXIT = 3
+STALLED_EXIT = 1
+_REMEMBERED = 1000
+"""Renewals without an answer: attempts are a fifteenth of a duration apart, and none arrives after a minute."""
+
+
+Marks = Callable[[], Mapping[str, str]]
+"""Annotations of the Lease, as they are at each renewal."""
+
+
+class LeaseSwaps(Protocol):
+    """The part of `kubeio.leases.lease.Leases` that a heartbeat needs."""
+
+    async def get(self, name: str) -> Lease: ...
+    async def swap(self, lease: Lease) -> Lease: ...
+
+
+class Heartbeat:
+    """Renews *lease* every third of its duration and watches what must not outlive it."""
+
+    def __init__(
+        self,
+        leases: LeaseSwaps,
+        lease: Lease,
+        *,
+        validity: LeaseValidity,
+        in_flight: InFlight,
+        watchdog: Watchdog,
+        clock: Clock,
+        rng: random.Random,
+        on_phase: Callable[[Phase], None],
+    ) -> None:
+        self._leases = leases
+        self.lease = lease
+        self._name = lease.metadata.name
+        self._validity = validity
+        self._in_flight = in_flight
+        self._watchdog = watchdog
+        self._clock = clock
+        self._rng = rng
+        self._on_phase = on_phase
+        self._phase = Phase.HELD
+        self._is_failing = False
+        self._marks: Marks = dict
+        self._announced = asyncio.Event()
+        self._sent = deque([lease.spec.renew_time], maxlen=_REMEMBERED)  # since the last success
+
+    async def run(self) -> Never:
+        """Renew and watch until cancelled. Raises, inside a group: LeaseLost, Stalled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._renew_for_ever(), name="lease renewal")
+            group.create_task(self._watch_for_ever(), name="lease watch")
+        raise AssertionError("the loops of a heartbeat do not return")
+
+    def announce(self, marks: Marks) -> None:
+        """Renew at once; from then on each renewal writes the annotations that *marks* returns."""
+        self._marks = marks
+        self._announced.set()
+
+    async def _renew_for_ever(self) -> Never:
+        delay_s = self._validity.renew_at - self._clock.now()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, delay_s)):
+                    await self._announced.wait()
+            self._announced.clear()
+            delay_s = await self._renew()
+
+    async def _renew(self) -> float:
+        """Renew once; the delay until the next attempt. Never while work has outlived the Lease."""
+        self._watch()
+        sent_at = self._clock.now()
+        wanted = msgspec.structs.replace(self.lease.spec, renew_time=micro_time(self._clock.wall()))
+        self._sent.append(wanted.renew_time)
+        marked = {**self.lease.metadata.annotations, **self._marks()}
+        meta = msgspec.structs.replace(self.lease.metadata, annotations=marked)
+        renewed = msgspec.structs.replace(self.lease, metadata=meta, spec=wanted)
+        try:
+            async with asyncio.timeout(max(self._validity.duration_s / 3, 0.2)):
+                self.lease = await self._leases.swap(renewed)
+        except Conflict:
+            return await self._look_again()
+        except NotFound:
+            raise LeaseLost(self._name, "it is gone") from None
+        except (KubeError, TimeoutError) as error:
+            if not self._is_failing:  # the first of a spell: the rest shows in the phases
+                log.warning("lease renewal failed", shard=self._name, error=str(error) or "timed out")
+            self._is_failing = True
+            return self._retry_s()
+        # An outage ends for all replicas at once: their next renewals lie anywhere within a third of the duration.
+        share = self._rng.random() if self._is_failing else 1.0
+        self._is_failing = False
+        self._sent = deque([wanted.renew_time], maxlen=_REMEMBERED)
+        self._validity.renewed(sent_at=sent_at)
+        return sent_at + share * (self._validity.renew_at - sent_at) - self._clock.now()
+
+    async def _look_again(self) -> float:
+        """After a conflict: somebody wrote the Lease. Labels may change; holder and duration may not.
+
+        A renewal that this process did not send is another process's with the same memory: a copy of a guest that was
+        restored from a snapshot, or of the process itself. No fence tells the two apart, so one of them has to end.
+        """
+        try:
+            async with asyncio.timeout(max(self._validity.duration_s / 3, 0.2)):
+                found = await self._leases.get(self._name)
+        except NotFound:
+            raise LeaseLost(self._name, "it is gone") from None
+        except (KubeError, TimeoutError):
+            return self._retry_s()
+        if found.spec.holder_identity != self._name:
+            raise LeaseLost(self._name, f"it is held by {found.spec.holder_identity or 'nobody'!r}")
+        if found.spec.lease_duration_seconds != self.lease.spec.lease_duration_seconds:
+            raise LeaseLost(self._name, "its duration was edited")
+        if not self.wrote(found):
+            raise LeaseLost(self._name, "another process renews it")
+        self.lease = found
+        return 0.0
+
+    def wrote(self, found: Lease) -> bool:
+        """Whether the last renewal that *found* shows is one of this process's own."""
+        return found.spec.renew_time in self._sent
+
+    def _retry_s(self) -> float:
+        return self._validity.duration_s / 15 * self._rng.uniform(0.8, 1.2)
+
+    async def _watch_for_ever(self) -> Never:
+        while True:
+            self._watch()
+            await asyncio.sleep(min(max(self._validity.duration_s / 30, 0.02), 0.5))
+
+    def _watch(self) -> None:
+        phase = self._validity.phase(self._clock.now())
+        if phase is not self._phase:
+            self._phase = phase
+            self._on_phase(phase)
+        if phase is Phase.LAPSED and self._in_flight.running > 0:
+            raise LeaseLost(
+                self._name, f"it is {self._validity.age_s(self._clock.now()):.1f} s old and work still runs"
+            )
+        if stalled := self._watchdog.check():
+            raise Stalled(stalled[0], for_s=stalled[1])
+
+
+class HeartbeatThread:
+    """A `Heartbeat` on a thread of its own. It ends the process when the Lease is lost or work stands still."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        lease: Lease,
+        *,
+        validity: LeaseValidity,
+        in_flight: InFlight,
+        pulse: Pulse,
+        progress_deadline_s: float,
+        clock: Clock,
+        rng: random.Random,
+        on_phase: Callable[[Phase], None],
+        end_process: Callable[[int], None] = os._exit,
+    ) -> None:
+        self._cluster = cluster
+        self._lease = lease
+        self._validity = validity
+        self._in_flight = in_flight
+        self._watchdog = Watchdog(pulse, deadline_s=progress_deadline_s, clock=clock)
+        self._clock = clock
+        self._rng = rng
+        self._on_phase = on_phase
+        self._end_process = end_process
+        self._thread = threading.Thread(target=self._main, name="heartbeat", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._release = False
+        self._ready = threading.Event()
+
+    def start(self) -> None:
+        """Begin to renew; returns once the thread runs."""
+        self._thread.start()
+        self._ready.wait()
+
+    def announce(self, marks: Marks) -> None:
+        """Renew at once; each renewal from then on calls *marks*, on the heartbeat's thread, for its annotations."""
+        if self._loop is not None and self._heartbeat is not None:
+            with contextlib.suppress(RuntimeError):  # the thread has ended by itself
+                self._loop.call_soon_threadsafe(self._heartbeat.announce, marks)
+
+    def stop(self, *, release: bool) -> None:
+        """End the renewals and, if asked, give the Lease back; blocks until that is answered or timed out."""
+        self._release = release
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # the thread has ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(timeout=self._validity.duration_s)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._end(_first(error))
+
+    def _end(self, why: BaseException) -> None:
+        """End the process, whatever happens to the log on the way."""
+        code = LOST_LEASE_EXIT if isinstance(why, LeaseLost) else STALLED_EXIT
+        try:
+            log.error("process ends", shard=self._lease.metadata.name, reason=str(why), exit_code=code)
+            if isinstance(why, Stalled):
+                write_text(f"{threads()}\n")
+            drain(within_s=min(AT_EXIT_S, self._validity.duration_s / 4))
+        finally:
+            self._end_process(code)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with Client(self._cluster, max_connections=1, user_agent="ringleader-heartbeat") as client:
+            leases = Leases(client, self._lease.metadata.namespace)
+            heartbeat = Heartbeat(
+                leases,
+                self._lease,
+                validity=self._validity,
+                in_flight=self._in_flight,
+                watchdog=self._watchdog,
+                clock=self._clock,
+                rng=self._rng,
+                on_phase=self._on_phase,
+            )
+            self._heartbeat = heartbeat
+            self._ready.set()
+            timer = ExitTimer(self._validity, self._in_flight, clock=self._clock)
+            await _until(self._stop, heartbeat, timer)
+            if self._release:
+                await self._give_back(leases, heartbeat)
+
+    async def _give_back(self, leases: Leases, heartbeat: Heartbeat) -> None:
+        """Release the Lease; one that somebody wrote meanwhile is read once more, and only released if still ours."""
+        lease, name = heartbeat.lease, heartbeat.lease.metadata.name
+        try:
+            async with asyncio.timeout(self._validity.duration_s):
+                try:
+                    await shard_lease.release(leases, lease)
+                except Conflict:
+                    found = await leases.get(name)
+                    if found.spec.holder_identity == name and heartbeat.wrote(found):
+                        await shard_lease.release(leases, found)
+        except (KubeError, TimeoutError) as error:
+            log.warning("lease not released", shard=name, error=str(error) or "timed out")
+            return
+        log.info("lease released", shard=name)
+
+
+async def _until(stop: asyncio.Event, heartbeat: Heartbeat, timer: ExitTimer) -> None:
+    """Run *heartbeat*, and *timer* beside it, until *stop*."""
+    async with asyncio.TaskGroup() as group:
+        beating = group.create_task(heartbeat.run(), name="heartbeat")
+        timing = group.create_task(timer.run(), name="exit timer")
+        await stop.wait()
+        beating.cancel()
+        timing.cancel()
+    timer.close()
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error in nested groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

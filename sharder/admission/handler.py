@@ -1,0 +1,119 @@
+"""One ring's answers to what is created: the planner's decision, and evidence for the name it wants.
+
+Leader and standbys answer alike, from what each of them sees: nothing here writes. Raises nothing that a caller
+has to know; what takes too long is cut off by `sharder.admission.dispatcher`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, assert_never
+
+import msgspec
+
+from kubeio.errors import KubeError
+from sharder.admission.review import AdmissionRequest, Labelled, Skipped, Verdict
+from sharder.membership.activation import holder_of
+from sharder.membership.shards import shows_held
+from sharder.planning.decisions import (
+    Assign,
+    Decision,
+    Drain,
+    NeedController,
+    Nothing,
+    ReleaseDrain,
+    ReportUnknown,
+    Strip,
+    UpdateDrain,
+    Wait,
+)
+from sharder.planning.planner import Subject, Terms, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kubeio.clock import Clock
+    from kubeio.models import Meta
+    from kubeio.resource import ApiResource
+    from sharder.admission.lease_reads import LeaseReads
+    from sharder.membership.controller import MembershipController
+    from sharder.planning.keys import ControllerName, RingKinds
+    from sharder.planning.planner import ControllerSeen
+    from sharder.ringspec.spec import RingSpec
+    from sharder.unowned.namespaces import Namespaces
+
+MAX_STEPS: Final = 8
+"""Controllers read for one object: each step goes up its tree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionHandler:
+    """*proofs* reads Leases of the ring, *former* those of the namespace of the former controller's Lease."""
+
+    spec: RingSpec
+    kinds: RingKinds
+    membership: MembershipController
+    namespaces: Namespaces
+    read_controller: Callable[[ControllerName], Awaitable[ControllerSeen]]
+    proofs: LeaseReads
+    former: LeaseReads
+    clock: Clock
+    releasing: bool = False
+
+    async def verdict(self, asked: AdmissionRequest) -> Verdict:
+        """Decide the owner of the object that is being created, or the reason to leave it to the unowned watch."""
+        resource = self._resource(asked.resource)
+        if asked.operation != "CREATE" or asked.subresource:
+            return Skipped.NOT_A_CREATE
+        if resource is None or asked.meta is None:
+            return Skipped.NOT_OURS
+        if not asked.meta.name:
+            return Skipped.GENERATED_NAME  # the key cannot be known
+        if self.spec.keys.shard in asked.meta.labels:
+            return Skipped.ALREADY_LABELLED
+        if asked.may_bring(self.spec.keys):
+            return Skipped.MAY_BRING_KEYS
+        if not self.namespaces.synced.is_set() or not self.namespaces.selects(asked.meta.namespace):
+            return Skipped.NOT_SELECTED
+        try:
+            return await self._decide(resource, asked.meta)
+        except KubeError:
+            return Skipped.NO_EVIDENCE  # its controller could not be read
+
+    async def _decide(self, resource: ApiResource, meta: Meta) -> Verdict:
+        subject = Subject(meta, self.kinds.role(resource, meta))
+        for _ in range(MAX_STEPS):
+            decision = self._plan(subject)
+            match decision:
+                case Assign(to=to):
+                    return Labelled(to) if await self._is_shown(to) else Skipped.NO_EVIDENCE
+                case NeedController(controller=controller):
+                    subject = msgspec.structs.replace(
+                        subject, controller=await self.read_controller(controller)
+                    )
+                case Wait() | ReportUnknown():
+                    return Skipped.WAITS
+                case Nothing() | Drain() | UpdateDrain() | ReleaseDrain() | Strip():
+                    return Skipped.NOT_OURS
+                case _:
+                    assert_never(decision)
+        return Skipped.WAITS
+
+    def _plan(self, subject: Subject) -> Decision:
+        view = replace(self.membership.view, at=self.clock.now())
+        # whether it is activated is shown by the former Lease itself
+        terms = Terms(paused=self.spec.paused, activated=True, releasing=self.releasing)
+        return plan(subject, view=view, terms=terms, keys=self.spec.keys)
+
+    async def _is_shown(self, to: str) -> bool:
+        """Whether reads begun now show the Lease of *to* held, and the former one ours if there is one."""
+        former = self.spec.activation
+        if former is not None:
+            lease = await self.former.get(former.name)
+            if lease is None or lease.spec.holder_identity != holder_of(self.spec.name):
+                return False
+        lease = await self.proofs.get(to)
+        return lease is not None and shows_held(lease, keys=self.spec.keys)
+
+    def _resource(self, name: str) -> ApiResource | None:
+        return next((found for found in self.kinds.resources if found.group_resource == name), None)

@@ -1,0 +1,142 @@
+"""The leader's part of a ring's webhook: keeps the configuration while it is wanted, and scans for late objects.
+
+An answer given now may be stored a while later, under a ring that has changed since. The object then has a live owner
+that is not the desired one, and no watch shows it. So the scan makes one more pass after a change of the ring, once
+every object that was answered before it must have been stored or given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.errors import Forbidden, KubeError
+from kubeio.program.failures import failure
+from sharder.admission.webhook_configuration import RETRY_S, keep_configuration, remove_configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kubeio.clock import Clock
+    from kubeio.resource import ApiResource
+    from kubeio.rest.client import Client
+    from sharder.admission.webhook import Webhook
+    from sharder.membership.controller import MembershipController
+    from sharder.moving.scan import Scan
+    from sharder.ringspec.spec import RingSpec
+
+log = structlog.get_logger("sharder")
+
+LANDING_S: Final = 40.0
+"""The API server gives a create up after 34 s (its requestTimeoutUpperBound), admission and storage together."""
+
+
+class WebhookController:
+    """Runs beside the other rooms of a ring that is acted on. *webhook* is None in a sharder that serves none."""
+
+    def __init__(
+        self,
+        client: Client,
+        webhook: Webhook | None,
+        spec: RingSpec,
+        resources: Sequence[ApiResource],
+        *,
+        membership: MembershipController,
+        scan: Scan,
+        ring_uid: str,
+        releasing: bool,
+        clock: Clock,
+        landing_s: float = LANDING_S,
+    ) -> None:
+        self.withdrawn = asyncio.Event()
+        """Set once nothing can be labelled at admission any more, however late it is stored."""
+        self._client = client
+        self._webhook = webhook
+        self._spec = spec
+        self._resources = resources
+        self._membership = membership
+        self._scan = scan
+        self._ring_uid = ring_uid
+        self._releasing = releasing
+        self._clock = clock
+        self._landing_s = landing_s
+        self._noted = asyncio.Event()
+
+    def note(self) -> None:
+        """Record that the ring's set of objects changed in another way than by its members."""
+        self._noted.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self._webhook is not None and self._spec.assign_at_admission and not self._releasing:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep(self._webhook), name="webhook configuration")
+                tasks.create_task(self._look_late(), name="late circles")
+        else:
+            await self._withdraw()
+
+    async def _keep(self, webhook: Webhook) -> None:
+        await keep_configuration(
+            self._client,
+            webhook.keeper,
+            self._spec,
+            self._resources,
+            ring_uid=self._ring_uid,
+            target=webhook.target,
+            clock=self._clock,
+        )
+
+    async def _look_late(self) -> None:
+        """A circle when what was answered under the former ring has landed; the first for the sharder before us."""
+        while True:
+            version = self._membership.view.ring_version
+            self._noted.clear()
+            await asyncio.sleep(self._landing_s)
+            if self._noted.is_set() or self._membership.view.ring_version != version:
+                continue
+            self._scan.look_again()
+            await self._wait_changed(version)
+
+    async def _wait_changed(self, version: int) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            noted = tasks.create_task(self._noted.wait(), name="noted")
+            while not noted.done() and self._membership.view.ring_version == version:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await self._membership.wait_newer(self._membership.view.version)
+            noted.cancel()
+
+    async def _withdraw(self) -> None:
+        if self._webhook is None and self._spec.assign_at_admission and not self._releasing:
+            log.warning(
+                "ring is to be assigned at admission, and this sharder serves no webhook",
+                ring=self._spec.name,
+                remedy="give the sharders --webhook-bind, or the chart sharder.webhook.enabled",
+            )
+        is_in_cluster = bool(self._ring_uid)  # a ring in a file has no configuration
+        if is_in_cluster and (await self._remove() or self._spec.assign_at_admission):
+            await asyncio.sleep(self._landing_s)
+            if self._releasing:
+                self._scan.request_pass()
+            else:
+                self._scan.look_again()
+        self.withdrawn.set()
+
+    async def _remove(self) -> bool:
+        told = ""
+        while True:
+            try:
+                return await remove_configuration(self._client, self._spec.name)
+            except KubeError as error:
+                message = failure(error).message
+                if message != told:
+                    log.warning(
+                        "webhook configuration could not be removed", ring=self._spec.name, error=message
+                    )
+                told = message
+                if self._releasing and isinstance(error, Forbidden):
+                    return True  # it goes with the ring; nothing is labelled until then
+                await asyncio.sleep(RETRY_S)

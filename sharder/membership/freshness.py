@@ -1,0 +1,65 @@
+"""Freshness of our own reads, and members that are silent for too long. Pure.
+
+Owned by `sharder.membership.membership`. Silence is evidence only while our reads succeed: it is counted up to the last
+fresh read, and starts anew after a gap. Many silent members at once are more likely one fault between us and them than
+many deaths: then we wait longer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sharder.membership.shards import Shard
+
+NEVER: Final = float("-inf")
+DURATIONS: Final = 2
+"""After how many durations of silence a Lease is taken."""
+
+
+class ReadFreshness:
+    """Instant up to which our reads are fresh, and the instant since which they have had no gap."""
+
+    def __init__(self) -> None:
+        self.fresh_at = NEVER
+        self.unbroken_since = NEVER
+        self._blind = True
+
+    def note_gap(self) -> None:
+        """Nothing counts until the next fresh read."""
+        self._blind = True
+
+    def note_fresh(self, *, at: float, shortest_s: float) -> float:
+        """Reads are complete as of *at*. Gives the gap before it; one longer than *shortest_s* breaks the sight."""
+        if at <= self.fresh_at and not self._blind:
+            return 0.0
+        gap_s = float("inf") if self._blind else at - self.fresh_at
+        if gap_s > shortest_s:
+            self.unbroken_since = at
+        self._blind = False
+        self.fresh_at = max(at, self.fresh_at)
+        return gap_s
+
+
+def failing_members(
+    lives: Iterable[Shard], *, fresh_at: float, recent_takes: Mapping[str, float], now: float
+) -> frozenset[str]:
+    """Members to be patient with: those that fall silent in one window, if they are more than a third of all.
+
+    Renewals are a third of a duration apart, so what fails together falls silent within that: the window. A member
+    with another life that renews is not lost. Those taken within the window count as well.
+    """
+    held = [life for life in lives if life.is_held and life.facts.fit]
+    window_s = max((life.patience_s for life in held), default=0.0) / 3
+    silent = {life.member for life in held if _falls_silent(life, fresh_at)}
+    well = {life.member for life in held if not _falls_silent(life, fresh_at)}
+    recent = {member for member, at in recent_takes.items() if at > now - window_s}
+    lost = (silent | recent) - well
+    return frozenset(silent - well) if 3 * len(lost) > len(silent | well | recent) else frozenset()
+
+
+def _falls_silent(life: Shard, fresh_at: float) -> bool:
+    duration_s = life.patience_s
+    return life.silence_s(fresh_at) >= DURATIONS * duration_s - duration_s / 3

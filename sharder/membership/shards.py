@@ -1,0 +1,394 @@
+"""Facts of one Lease, and its state in the protocol's table. Pure values and pure functions.
+
+A *shard* is one run of one process, named like its Lease. `read_lease` judges the content once, so that nothing above
+has to read a Lease's fields. `Shard` adds the instants of *this* sharder's observations, on its own monotonic clock.
+Rings, other shards and intents belong to `sharder.membership.membership`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from kubeio.labels import PROTOCOL_VERSION, RingKeys, is_shard_name
+from sharder.errors import FieldProblem
+from sharder.ringspec.spec import LONGEST_LEASE_S
+
+if TYPE_CHECKING:
+    from kubeio.models import Lease
+
+MAX_MEMBER: Final = 253
+"""A pod's name is the longest thing that lasts."""
+
+
+class Holding(StrEnum):
+    """Holder of a Lease: its own name, none, or another one (protocol, section 1)."""
+
+    HELD = "held"
+    RELEASED = "released"
+    TAKEN = "taken"
+
+
+class ShardState(StrEnum):
+    """The states of the protocol's table; `MISSING` is a name that has no Lease of this ring yet."""
+
+    READY = "ready"
+    EXPIRED = "expired"
+    UNCERTAIN = "uncertain"
+    RELEASED = "released"
+    CONTESTED = "contested"
+    DEAD = "dead"
+    MISSING = "missing"
+
+    @property
+    def is_live(self) -> bool:
+        """Exists and is not taken."""
+        return self in _LIVE
+
+
+_LIVE: Final = frozenset({ShardState.READY, ShardState.EXPIRED, ShardState.UNCERTAIN, ShardState.RELEASED})
+
+
+def holding_of(lease: Lease) -> Holding:
+    """Held if the holder is the Lease's own name, released if there is none, else taken."""
+    holder = lease.spec.holder_identity
+    if not holder:
+        return Holding.RELEASED
+    return Holding.HELD if holder == lease.metadata.name else Holding.TAKEN
+
+
+def shows_held(lease: Lease, *, keys: RingKeys) -> bool:
+    """Whether *lease*, read as evidence, allows objects to be given to its name (protocol, 6.3)."""
+    return lease.metadata.labels.get(keys.ring_label) == keys.ring and holding_of(lease) is Holding.HELD
+
+
+def newer(left: str, right: str) -> bool:
+    """Whether resourceVersion *left* is newer than *right*; versions that are not numbers count as newer."""
+    if not right:
+        return True
+    return int(left) > int(right) if left.isdigit() and right.isdigit() else left != right
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFacts:
+    """Facts of one version of a Lease. `duration_s` is always usable; `fit`: the shard may be a member.
+
+    `vouched`: the Lease states its duration twice, and alike. `edited`: it states two durations; the longer one counts.
+    `synced`: its shard's caches are full. `resources`: the kinds that the shard watches with its name; None: all of
+    them.
+    """
+
+    name: str
+    member: str
+    holding: Holding
+    contested: bool
+    protocol: str
+    hold: bool
+    duration_s: float
+    created: str
+    fit: bool
+    problems: tuple[FieldProblem, ...] = ()
+    vouched: bool = False
+    edited: bool = False
+    synced: bool = False
+    resources: frozenset[str] | None = None
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether this shard speaks our protocol: it passes its objects on, children included, by itself."""
+        return self.protocol == PROTOCOL_VERSION
+
+
+def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseFacts:
+    """Judge *lease*; whatever stands in it, the answer is a value and what is wrong with it is in `problems`."""
+    meta = lease.metadata
+    at = f"leases/{meta.name}"
+    problems: list[FieldProblem] = []
+    protocol = meta.annotations.get(keys.protocol, "")
+    fit = True
+    if not is_shard_name(meta.name):
+        fit = False
+        problems.append(
+            FieldProblem(
+                f"{at}.metadata.name",
+                meta.name,
+                "cannot be a label value, so no object can be given to it",
+                "use at most 63 lower-case letters, digits, '-' and '.'",
+            )
+        )
+    if protocol not in ("", PROTOCOL_VERSION):
+        fit = False
+        problems.append(
+            FieldProblem(
+                f"{at}.metadata.annotations[{keys.protocol}]",
+                protocol,
+                "is a protocol that this sharder does not speak, so the shard gets no place",
+                f"use {PROTOCOL_VERSION!r}",
+            )
+        )
+    own_s = _own_duration(meta.annotations.get(keys.duration, ""))
+    duration_s, problem = _duration(lease, own_s, at=at, max_duration_s=max_duration_s)
+    if problem is not None:
+        fit = False
+        problems.append(problem)
+    edited = own_s is not None and own_s != lease.spec.lease_duration_seconds
+    if edited and problem is None:
+        problems.append(
+            FieldProblem(
+                f"{at}.spec.leaseDurationSeconds",
+                lease.spec.lease_duration_seconds,
+                f"is not what its shard wrote ({own_s}): the shard ends when it notices",
+                "do not edit Leases; to end a replica, delete its pod",
+            )
+        )
+    holding = holding_of(lease)
+    if holding is Holding.HELD and lease.spec.renew_time is None:
+        problems.append(
+            FieldProblem(
+                f"{at}.spec.renewTime",
+                None,
+                "is missing: the Lease counts as silent from when it was first seen",
+                "renew it every third of its duration",
+            )
+        )
+    return LeaseFacts(
+        name=meta.name,
+        member=_member(
+            meta.annotations.get(keys.member, ""), name=meta.name, at=at, problems=problems, keys=keys
+        ),
+        holding=holding,
+        contested=keys.contested in meta.annotations,
+        protocol=protocol,
+        hold=meta.annotations.get(keys.hold) == "true",
+        duration_s=duration_s,
+        created=meta.creation_timestamp or "",
+        fit=fit,
+        problems=tuple(problems),
+        vouched=own_s is not None and not edited,
+        edited=edited,
+        synced=meta.annotations.get(keys.synced) == "true",
+        resources=watched_kinds(meta.annotations.get(keys.resources, "")),
+    )
+
+
+@lru_cache(maxsize=256)
+def watched_kinds(written: str) -> frozenset[str] | None:
+    """The names in `plural.group,plural.group`, one set for all shards that write the same; None if there are none."""
+    return frozenset(name for each in written.split(",") if (name := each.strip())) or None
+
+
+def _own_duration(written: str) -> int | None:
+    """The duration that a shard wrote beside its Lease's; None if it did not, or what stands there is none."""
+    if not (written.isascii() and written.isdigit() and len(written) <= len(str(LONGEST_LEASE_S))):
+        return None
+    return int(written) if 0 < int(written) <= LONGEST_LEASE_S else None
+
+
+def _duration(
+    lease: Lease, own_s: int | None, *, at: str, max_duration_s: float
+) -> tuple[float, FieldProblem | None]:
+    """Duration of the Lease in seconds, and the problem with it, if any.
+
+    The duration that the shard itself wrote, *own_s*, bounds the effect of an edit.
+    """
+    duration = lease.spec.lease_duration_seconds
+    where = f"{at}.spec.leaseDurationSeconds"
+    if duration is None or duration <= 0:
+        return float(own_s or max_duration_s), FieldProblem(
+            where,
+            duration,
+            "is not a duration, so the shard gets no place; its silence is judged by maxLeaseDurationSeconds",
+            "set a positive number of seconds",
+        )
+    if duration > max_duration_s:
+        return float(own_s or min(duration, LONGEST_LEASE_S)), FieldProblem(
+            where,
+            duration,
+            f"is longer than the ring's maxLeaseDurationSeconds ({max_duration_s:g}), so the shard gets no place",
+            "shorten it or raise maxLeaseDurationSeconds",
+        )
+    return float(max(duration, own_s or 0)), None
+
+
+def _member(written: str, *, name: str, at: str, problems: list[FieldProblem], keys: RingKeys) -> str:
+    if not written:
+        return name
+    if len(written) <= MAX_MEMBER and written.isprintable():
+        return written
+    problems.append(
+        FieldProblem(
+            f"{at}.metadata.annotations[{keys.member}]",
+            written[:80],
+            "cannot be a member's name, so the shard is its own member",
+            f"use at most {MAX_MEMBER} printable characters",
+        )
+    )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One name and what this sharder saw of it. Instants are of the sharder's monotonic clock.
+
+    `changed_at`: renewTime, holder or transitions last changed. `counted_from`: silence is counted from here
+    (later than `changed_at` after a gap in our reads). `entered_at`: the present holding was first seen.
+    `stray` is a Lease under this name that is not of this ring, but has to be taken before the name is dead.
+    `had_lease`: a shard held a Lease of this name. Otherwise an object carries the name and nothing else is known.
+
+    Of the process that holds it: `born_at`: it was first seen. `founder`: it was there when this sharder began to look.
+    `renewed`: it was seen to renew. `patience_s`: the longest duration that its Lease had. `doubted`: it had several.
+    `renewal`: resourceVersion of its last renewal, and of no release: a successor releases what a dead process held.
+    `heard`: of the one before, if two were seen: what was written since may not have been reconciled.
+    """
+
+    facts: LeaseFacts
+    lease: Lease | None
+    resource_version: str
+    changed_at: float
+    counted_from: float
+    entered_at: float
+    stray: bool = False
+    had_lease: bool = True
+    born_at: float = 0.0
+    founder: bool = False
+    renewed: bool = False
+    patience_s: float = 0.0
+    doubted: bool = False
+    renewal: str = ""
+    heard: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
+
+    @property
+    def member(self) -> str:
+        return self.facts.member
+
+    @property
+    def is_missing(self) -> bool:
+        return self.lease is None or self.stray
+
+    @property
+    def is_held(self) -> bool:
+        return not self.is_missing and self.facts.holding is Holding.HELD
+
+    def silence_s(self, fresh_at: float) -> float:
+        """Seconds without a change of the Lease, as far as reads fresh at *fresh_at* show."""
+        return max(0.0, fresh_at - self.counted_from)
+
+    def state(self, fresh_at: float) -> ShardState:
+        """The row of the protocol's table."""
+        if self.is_missing:
+            return ShardState.MISSING
+        match self.facts.holding:
+            case Holding.TAKEN:
+                return ShardState.CONTESTED if self.facts.contested else ShardState.DEAD
+            case Holding.RELEASED:
+                return ShardState.RELEASED
+            case Holding.HELD:
+                return _held_state(self.silence_s(fresh_at), self.patience_s)
+
+    @property
+    def works(self) -> bool:
+        """Whether its process was seen at work: it says that its caches are full, and is no restored copy of a Lease.
+
+        A shard that does not speak our protocol says nothing: that it renews has to do.
+        """
+        return (self.founder or self.renewed) and (self.facts.synced or not self.facts.protocol)
+
+    @property
+    def has_known_duration(self) -> bool:
+        """Whether two durations of silence are two durations of its process, not of somebody who edited the Lease."""
+        return not self.doubted and (self.facts.vouched or self.renewed)
+
+    def is_pure_renewal(self, before: Shard) -> bool:
+        """Whether *before* differs from this only by a renewal: nothing that anybody decides by has changed."""
+        return before == replace(
+            self,
+            lease=before.lease,
+            resource_version=before.resource_version,
+            changed_at=before.changed_at,
+            counted_from=before.counted_from,
+            renewal=before.renewal,
+            heard=before.heard,
+        )
+
+    def seen_again(self, facts: LeaseFacts, lease: Lease, *, at: float) -> Shard:
+        """This life after a newer version of its Lease was seen."""
+        if facts.holding is Holding.HELD and not self._is_same_process(lease):
+            return first_seen(facts, lease, at=at)
+        changed = self.lease is None or _pulse(lease) != _pulse(self.lease)
+        is_renewal = changed and facts.holding is Holding.HELD
+        entered = (
+            self.is_missing
+            or facts.holding is not self.facts.holding
+            or facts.contested is not self.facts.contested
+            or (changed and facts.holding is not Holding.HELD)
+        )
+        return replace(
+            self,
+            facts=facts,
+            lease=lease,
+            resource_version=lease.metadata.resource_version,
+            changed_at=at if changed else self.changed_at,
+            counted_from=at if changed else self.counted_from,
+            entered_at=at if entered else self.entered_at,
+            stray=False,
+            had_lease=self.had_lease or _shows_a_shard(lease),
+            renewed=self.renewed or is_renewal,
+            patience_s=max(self.patience_s, facts.duration_s),
+            doubted=self.doubted or facts.edited or facts.duration_s != self.facts.duration_s,
+            renewal=lease.metadata.resource_version if is_renewal else self.renewal,
+            heard=self.renewal if is_renewal else self.heard,
+        )
+
+    def _is_same_process(self, lease: Lease) -> bool:
+        """As far as a Lease can tell: it was held, and it is the same Lease."""
+        return self.is_held and self.lease is not None and self.lease.metadata.uid == lease.metadata.uid
+
+
+def first_seen(facts: LeaseFacts, lease: Lease, *, at: float, founder: bool = False) -> Shard:
+    """A Lease that this sharder had not seen, or that another process holds now: all its counts begin."""
+    version = lease.metadata.resource_version
+    held = version if facts.holding is Holding.HELD else ""
+    return Shard(
+        facts,
+        lease,
+        version,
+        at,
+        at,
+        at,
+        had_lease=_shows_a_shard(lease),
+        born_at=at,
+        founder=founder,
+        patience_s=facts.duration_s,
+        doubted=facts.edited,
+        renewal=held,
+        heard=held,
+    )
+
+
+def without_lease(name: str, *, at: float, max_duration_s: float) -> Shard:
+    """A name that an object carries and that has no Lease: a tombstone is wanted."""
+    facts = LeaseFacts(name, name, Holding.TAKEN, True, "", False, max_duration_s, "", fit=False)
+    return Shard(facts, None, "", at, at, at, had_lease=False, patience_s=max_duration_s)
+
+
+def _shows_a_shard(lease: Lease) -> bool:
+    """Whether a shard held *lease* at some time: a tombstone is created taken, and stays so."""
+    return holding_of(lease) is not Holding.TAKEN or (lease.spec.lease_transitions or 0) > 0
+
+
+def _held_state(silence_s: float, duration_s: float) -> ShardState:
+    if silence_s < duration_s:
+        return ShardState.READY
+    return ShardState.EXPIRED if silence_s < 2 * duration_s else ShardState.UNCERTAIN
+
+
+def _pulse(lease: Lease) -> tuple[object, ...]:
+    """Fields whose change is a change of the Lease; another uid is another Lease."""
+    spec = lease.spec
+    return lease.metadata.uid, spec.renew_time, spec.holder_identity, spec.lease_transitions

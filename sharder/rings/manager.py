@@ -1,0 +1,159 @@
+"""Every ring of the cluster (or those named on the command line): one `RingController` each, while the ring exists."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from kubeio.access.kubeconfig import nearest
+from kubeio.errors import NotFound
+from kubeio.program.failures import failure
+from kubeio.resource import CONTROLLER_RINGS
+from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
+from sharder.rings.controller import RingController
+from sharder.rings.store import ClusterRingStore
+from sharder.ringspec.scope import EVERYWHERE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kubeio.clock import Clock
+    from kubeio.models import Object
+    from kubeio.rest.client import Client
+    from kubeio.rest.discovery import Discovery
+    from sharder.admission.webhook import Webhook
+    from sharder.metrics import SharderMetrics
+    from sharder.page.stage import Stage
+    from sharder.writing.client_set import ClientSet
+
+log = structlog.get_logger("sharder")
+
+CRD_RETRY_S = 5.0
+
+
+class RingManager:
+    """Follows the ControllerRings until cancelled. *names*: only these; empty: all."""
+
+    def __init__(
+        self,
+        client: Client,
+        discovery: Discovery,
+        *,
+        identity: str,
+        names: Collection[str],
+        metrics: SharderMetrics,
+        clock: Clock,
+        rng: random.Random,
+        webhook: Webhook | None = None,
+        clients: ClientSet | None = None,
+        stage: Stage | None = None,
+    ) -> None:
+        self._client = client
+        self._discovery = discovery
+        self._identity = identity
+        self._names = frozenset(names)
+        self._clients = clients
+        self._stage = stage
+        self._metrics = metrics
+        self._clock = clock
+        self._rng = rng
+        self._webhook = webhook
+        self._works: dict[str, tuple[RingController, asyncio.Task[None]]] = {}
+        self._listing: set[str] = set()
+        self._is_leading = False
+        self.synced = asyncio.Event()
+        self.ended = asyncio.Event()
+        """Never set: another ring may come."""
+
+    def lead(self) -> None:
+        """This sharder acts from now on, on every ring."""
+        self._is_leading = True
+        for work, _ in self._works.values():
+            work.lead()
+
+    def why_not_alive(self) -> str | None:
+        """Problem of one ring that a restart would cure; None if there is none."""
+        return next(filter(None, (work.why_not_alive() for work, _ in self._works.values())), None)
+
+    async def run(self) -> None:
+        """Raises what ends the work on a ring for another reason than a Kubernetes answer: a fault of ours."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                try:
+                    await self._follow(tasks)
+                except NotFound:
+                    log.error(
+                        "the ControllerRing resource is not installed",
+                        remedy="ringleader crds --apply, or the chart with crds.enabled",
+                    )
+                    await asyncio.sleep(CRD_RETRY_S)
+
+    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+        watch = ListWatch(self._client, CONTROLLER_RINGS, clock=self._clock, rng=self._rng)
+        async for event in watch.events():
+            self._handle(event, tasks)
+
+    def _handle(self, event: WatchEvent, tasks: asyncio.TaskGroup) -> None:
+        match event:
+            case ListStarted():
+                self._listing = set()
+            case Listed(objects=objects):
+                for item in objects:
+                    self._listing.add(item.meta.name)
+                    self._seen(item, tasks)
+            case ListDone():
+                for name in self._works.keys() - self._listing:
+                    self._gone(name)
+                for name in sorted(self._names - self._listing):
+                    log.warning("ring does not exist", ring=name, remedy=nearest(name, self._listing))
+                self.synced.set()
+            case Changed(object=item):
+                self._seen(item, tasks)
+            case Removed(object=item):
+                self._gone(item.meta.name)
+            case Gap(error=error):
+                log.warning("ring watch interrupted", error=failure(error).message)
+            case _:
+                pass
+
+    def _seen(self, item: Object, tasks: asyncio.TaskGroup) -> None:
+        name = item.meta.name
+        if self._names and name not in self._names:
+            return
+        document = msgspec.json.decode(item.raw, type=dict[str, object])
+        if name in self._works:
+            self._works[name][0].change(document)
+            return
+        work = RingController(
+            self._client,
+            self._discovery,
+            document,
+            identity=self._identity,
+            home=ClusterRingStore(self._client, name, uid=item.meta.uid),
+            scope=EVERYWHERE,
+            metrics=self._metrics,
+            clock=self._clock,
+            rng=self._rng,
+            webhook=self._webhook,
+            clients=self._clients,
+            stage=self._stage,
+        )
+        if self._is_leading:
+            work.lead()
+        self._works[name] = (work, tasks.create_task(work.run(), name=f"ring {name}"))
+        log.info("ring found", ring=name)
+
+    def _gone(self, name: str) -> None:
+        found = self._works.pop(name, None)
+        if found is not None:
+            found[1].cancel()
+            self._metrics.forget(name)
+            if self._webhook is not None:
+                self._webhook.forget(name)
+            if self._stage is not None:
+                self._stage.forget(name)
+            log.info("ring gone", ring=name)

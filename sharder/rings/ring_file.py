@@ -1,0 +1,249 @@
+"""A ring that stands in a file: read, read again when it changes, and worked; no ControllerRing, no cluster rights.
+
+What a person breaks by an edit is told, and the last good version goes on. Where the ring's memory is kept is
+`sharder.rings.store`'s; the work itself is `sharder.rings.controller`'s. Started by `sharder.app` for `--ring-file`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.clock import micro_time
+from kubeio.errors import Forbidden, InputError, KubeError, Unauthorized
+from kubeio.program.failures import failure
+from kubeio.program.yaml_file import parse_document, read_file
+from sharder.errors import FieldProblem, RingRefused
+from sharder.rings.controller import RingController
+from sharder.rings.store import FileRingStore, merged
+from sharder.ringspec.config import immutable_changes, parse_ring, worked_as
+from sharder.ringspec.scope import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from kubeio.clock import Clock
+    from kubeio.rest.client import Client
+    from kubeio.rest.discovery import Discovery
+    from sharder.metrics import SharderMetrics
+    from sharder.page.stage import Stage
+    from sharder.ringspec.spec import RingSpec
+    from sharder.writing.client_set import ClientSet
+
+log = structlog.get_logger("sharder")
+
+FLAG: Final = "--ring-file"
+LOOK_S: Final = 1.0
+
+
+class RingFile:
+    """The file at *path*: the last version of it that can be worked."""
+
+    def __init__(self, path: Path, *, scope: Scope) -> None:
+        """Raises InputError if the file cannot be read or its ring cannot be worked."""
+        self._path = path
+        self._scope = scope
+        self._content: bytes | None = read_file(FLAG, path)
+        self.document, self.spec = self._parse(self._content)
+
+    def look(self) -> bool:
+        """Read again: whether there is a new version. Raises InputError once for each that cannot be worked."""
+        try:
+            content = read_file(FLAG, self._path)
+        except InputError:
+            if self._content is None:
+                return False
+            self._content = None
+            raise
+        if content == self._content:
+            return False
+        self._content = content
+        document, spec = self._parse(content)
+        if spec.name != self.spec.name:
+            raise self._error(
+                FieldProblem(
+                    "metadata.name",
+                    spec.name,
+                    f"was {self.spec.name!r}: it is another ring",
+                    "start a sharder of its own for it",
+                )
+            )
+        if problems := immutable_changes(worked_as(self.spec), spec):
+            raise self._error(*problems)
+        self.document, self.spec = document, spec
+        return True
+
+    def _parse(self, content: bytes) -> tuple[dict[str, object], RingSpec]:
+        document = parse_document(FLAG, self._path, content)
+        try:
+            spec = parse_ring(document)
+        except RingRefused as refused:
+            raise self._error(*refused.problems) from None
+        if self._scope.names and spec.namespace_selector is not None:
+            raise self._error(
+                FieldProblem(
+                    "spec.namespaceSelector",
+                    "",
+                    "needs the right to list all namespaces",
+                    "leave it out: --namespaces says which belong to the ring",
+                )
+            )
+        return document, spec
+
+    def _error(self, *problems: FieldProblem) -> InputError:
+        first, *others = problems
+        more = "".join(f"; {problem}" for problem in others)
+        return InputError(
+            f"{FLAG} {self._path}: {first.field}", first.value, first.problem, first.remedy + more
+        )
+
+
+class FileRing:
+    """Works the one ring of *file* until cancelled, or with *release* until all of it is given up."""
+
+    def __init__(
+        self,
+        client: Client,
+        discovery: Discovery,
+        file: RingFile,
+        *,
+        identity: str,
+        scope: Scope,
+        release: bool,
+        metrics: SharderMetrics,
+        clock: Clock,
+        rng: random.Random,
+        clients: ClientSet | None = None,
+        stage: Stage | None = None,
+    ) -> None:
+        self._client = client
+        self._clients = clients
+        self._stage = stage
+        self._discovery = discovery
+        self._file = file
+        self._identity = identity
+        self._names = scope.names
+        self._deleted_at = micro_time(clock.wall()) if release else None
+        self._metrics = metrics
+        self._clock = clock
+        self._rng = rng
+        self._generation = 1
+        self._home = FileRingStore(
+            client, self._document(), ring=file.spec.name, namespace=file.spec.lease_namespace
+        )
+        self._work: RingController | None = None
+        self._led = asyncio.Event()
+        self.synced = asyncio.Event()
+        self.ended = asyncio.Event()
+        """The ring is given up: nothing is left to do."""
+
+    def lead(self) -> None:
+        """This sharder acts from now on."""
+        self._led.set()
+
+    def why_not_alive(self) -> str | None:
+        """Problem that a restart would cure; None if there is none."""
+        return self._work.why_not_alive() if self._work is not None else None
+
+    async def run(self) -> None:
+        document = await self._remembered()
+        scope = Scope(self._names, former=self._former(document))
+        async with asyncio.TaskGroup() as tasks:
+            work = self._work = RingController(
+                self._client,
+                self._discovery,
+                document,
+                identity=self._identity,
+                home=self._home,
+                scope=scope,
+                metrics=self._metrics,
+                clock=self._clock,
+                rng=self._rng,
+                clients=self._clients,
+                stage=self._stage,
+            )
+            running = tasks.create_task(work.run(), name=f"ring {self._file.spec.name}")
+            self.synced.set()
+            while not self._home.is_left:
+                await self._wait()
+                if self._led.is_set():
+                    self._led.clear()
+                    await self._remember(scope)
+                    work.change(await self._remembered())  # what the last leader wrote down
+                    work.lead()
+                if self._has_changed():
+                    self._generation += 1
+                    self._home.document = self._document()
+                    work.change(await self._remembered())
+            running.cancel()
+        self.ended.set()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._led.wait()
+        except TimeoutError:
+            return
+
+    def _has_changed(self) -> bool:
+        refused = self._metrics.ring_file_refused.labels(ring=self._file.spec.name)
+        try:
+            changed = self._file.look()
+        except InputError as error:
+            refused.set(1)
+            log.error("ring file cannot be used; the last good version goes on", error=str(error))
+            return False
+        if changed:
+            refused.set(0)
+            log.info("ring file changed", ring=self._file.spec.name)
+        return changed
+
+    def _document(self) -> dict[str, object]:
+        """Spec of the ring in the file, with metadata of our own: a file from `kubectl get -o yaml` holds more."""
+        metadata: dict[str, object] = {"name": self._file.spec.name, "generation": self._generation}
+        if self._deleted_at is not None:
+            metadata["deletionTimestamp"] = self._deleted_at
+        kept = {field: self._file.document.get(field) for field in ("apiVersion", "kind", "spec")}
+        return {**kept, "metadata": metadata}
+
+    def _former(self, document: Mapping[str, object]) -> tuple[str, ...]:
+        """Namespaces that were worked once and are not named any more."""
+        status = document.get("status")
+        before = status.get("namespaces") if isinstance(status, dict) else None
+        if not self._names or not isinstance(before, list):
+            return ()
+        return tuple(sorted({str(name) for name in before} - {*self._names}))
+
+    async def _remember(self, scope: Scope) -> None:
+        """Write down where labels may be before the first one is written."""
+        while True:
+            try:
+                await self._home.merge_status({"namespaces": [*scope.names, *scope.former]})
+            except KubeError as error:
+                log.warning("ring's record could not be written", error=failure(error).message)
+                await asyncio.sleep(LOOK_S)
+            else:
+                return
+
+    async def _remembered(self) -> Mapping[str, object]:
+        """The file's ring with what is remembered of it, as the API server would give it.
+
+        Raises: Forbidden, Unauthorized at the start.
+        """
+        while True:
+            try:
+                record = await self._home.read()
+            except KubeError as error:
+                if isinstance(error, Forbidden | Unauthorized) and not self.synced.is_set():
+                    raise  # the right has to be there from the beginning
+                log.warning("ring's record could not be read", error=failure(error).message)
+                await asyncio.sleep(LOOK_S)
+                continue
+            annotations = dict(record.metadata.annotations)
+            return merged(
+                self._document(), {"metadata": {"annotations": annotations}, "status": record.status}
+            )

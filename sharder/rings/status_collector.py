@@ -1,0 +1,189 @@
+"""Progress of one ring, read from its components: for its status, its metrics, and the live page if it is served.
+
+Owns no state but the last convergences; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from sharder.membership.shards import ShardState
+from sharder.rings.status import (
+    Convergence,
+    Progress,
+    Rebalanced,
+    plan_conditions,
+    plan_status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sharder.membership.view import View
+    from sharder.moving.handoffs import Handoffs
+    from sharder.moving.scan import Scan
+    from sharder.page.rooms import RingRoom
+    from sharder.rings.status_writer import StatusWriter
+    from sharder.unowned.pending import PendingObjects
+    from sharder.writing.ring_context import RingContext
+
+
+COUNT_EVERY_S: Final = 5.0
+LATE_NAMED: Final = 3
+"""Objects past their timeout that the condition names, the longest ones."""
+
+
+class StatusCollector:
+    """The rooms of one ring, seen from outside."""
+
+    def __init__(
+        self,
+        context: RingContext,
+        pending: PendingObjects,
+        handoffs: Handoffs,
+        scan: Scan,
+        *,
+        room: RingRoom | None = None,
+    ) -> None:
+        if room is not None:
+            room.enter(context.objects, pending, handoffs, scan)
+        self._context = context
+        self._pending = pending
+        self._handoffs = handoffs
+        self._scan = scan
+        self._late: set[str] = set()
+        self._disturbed_at = context.clock.now()
+        self._strangers = 0
+        self._count_at = 0.0
+        self._told_version: int | None = None
+        self._last: Convergence | None = None
+        self._rebalanced: Rebalanced | None = None
+
+    def status(self, status_writer: StatusWriter, *, generation: int) -> Mapping[str, object]:
+        """The ring's status now; sets the gauges on the way."""
+        view, progress = self._context.membership.view, self._progress()
+        self._measure(view, progress)
+        conditions = status_writer.dated(plan_conditions(view, progress), generation=generation)
+        return plan_status(view, progress, generation=generation, conditions=conditions)
+
+    async def follow(self) -> None:
+        """Count what becomes of the members, until cancelled."""
+        view = self._context.membership.view
+        self._count_states({}, view)
+        while True:
+            newer = await self._context.membership.wait_newer(view.version)
+            self._count_states({name: life.state for name, life in view.lives.items()}, newer)
+            self._count_members(view, newer)
+            if newer.ring_version != view.ring_version:
+                self._disturbed_at = self._context.clock.now()
+                self._context.objects.moves.begin_anew()
+            view = newer
+
+    def _progress(self) -> Progress:
+        now = self._context.clock.now()
+        overdue = self._handoffs.budget.overdue(at=now)
+        late = Counter(handoff.owner for handoff in overdue.values())
+        self._note_convergence()
+        released = self._released()
+        return Progress(
+            unassigned=len(self._pending) if released is None else 0,
+            in_flight=self._handoffs.budget.in_flight(),
+            late=late,
+            refused=len(self._context.objects.refusals),
+            refusals=self._context.objects.refusals.messages(),
+            late_objects=[str(work) for work in islice(overdue, LATE_NAMED)],
+            is_converged=self._scan.is_converged,
+            paused=self._context.spec.paused,
+            denied=self._context.permissions.messages(),
+            failing=[*self._context.unserved, *self._context.permissions.failures()],
+            last=self._last,
+            rebalanced=self._rebalanced,
+            removed=self._removed(),
+            still_labelled=self._scan.still_labelled,
+            released=released,
+            deferred=self._context.membership.deferred,
+            former_holder=self._context.activation.former_holder,
+            strangers=self._count_strangers(now),
+        )
+
+    def _count_strangers(self, now: float) -> int:
+        """Objects that wait because no shard has the name on them; counted every few seconds, a microsecond each."""
+        membership, shard = self._context.membership, self._context.keys.shard
+        if now >= self._count_at:
+            view = membership.view
+            is_possible = membership.deferred or any(map(view.is_stranger, view.lives))
+            owners = (self._pending.label(name, shard) for name in self._pending.names() if is_possible)
+            self._strangers = sum(1 for owner in owners if owner is not None and view.is_stranger(owner))
+            self._count_at = now + COUNT_EVERY_S
+        return self._strangers
+
+    def _released(self) -> int | None:
+        """Objects given up since this sharder began to; None unless the ring is being deleted."""
+        return self._handoffs.given_up + self._context.objects.stripped if self._context.releasing else None
+
+    def _removed(self) -> list[str]:
+        if self._scan.former_free.is_set():
+            return []
+        return [resource.group_resource for resource in self._context.kinds.former]
+
+    def _note_convergence(self) -> None:
+        scan = self._scan
+        if not scan.is_converged or scan.converged_version == self._told_version:
+            return
+        if self._context.membership.view.ring is None:
+            return  # nobody is there who could own anything
+        self._told_version = scan.converged_version
+        took_s = max(0.0, scan.converged_at - self._disturbed_at)
+        wall = self._context.clock.wall()
+        at = wall.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._last = Convergence(at, took_s, scan.last_seen or 0)
+        moves = self._context.objects.moves
+        if moves.count:
+            moving_s = moves.took_s(answered_at=self._handoffs.answered_at)
+            self._rebalanced = Rebalanced(at, moving_s, moves.count)
+        self._context.metrics.convergence_s.labels(ring=self._ring).set(took_s)
+        self._context.metrics.converged_at_s.labels(ring=self._ring).set(wall.timestamp())
+
+    def _measure(self, view: View, progress: Progress) -> None:
+        metrics, ring = self._context.metrics, self._ring
+        metrics.unowned.labels(ring=ring).set(progress.unassigned)
+        oldest_s = self._pending.oldest_s(self._context.clock.now()) if progress.unassigned else 0.0
+        metrics.oldest_unowned_s.labels(ring=ring).set(oldest_s)
+        metrics.misplaced.labels(ring=ring).set(self._scan.misplaced)
+        metrics.in_flight.labels(ring=ring).set(sum(progress.in_flight.values()))
+        metrics.deferred_names.labels(ring=ring).set(progress.deferred)
+        metrics.refused.labels(ring=ring).set(progress.refused)
+        metrics.missing_rights.labels(ring=ring).set(len(self._context.permissions))
+        metrics.converged.labels(ring=ring).set(progress.is_converged and view.ring is not None)
+        metrics.ring_version.labels(ring=ring).set(view.ring_version)
+        states = Counter(life.state for life in view.lives.values())
+        for state in ShardState:
+            metrics.shards.labels(ring=ring, state=state.value).set(states[state])
+        self._measure_late(progress.late)
+
+    def _measure_late(self, late: Mapping[str, int]) -> None:
+        """Names live once: the series of one that is no longer late would stay for ever."""
+        overdue = self._context.metrics.overdue
+        for shard, count in late.items():
+            overdue.labels(ring=self._ring, shard=shard).set(count)
+        for shard in self._late - late.keys():
+            overdue.remove_by_labels({"ring": self._ring, "shard": shard})
+        self._late = set(late)
+
+    def _count_states(self, before: Mapping[str, ShardState], view: View) -> None:
+        for name, life in view.lives.items():
+            if before.get(name) is not life.state:
+                self._context.metrics.state_changes.labels(ring=self._ring, state=life.state.value).inc()
+
+    def _count_members(self, before: View, now: View) -> None:
+        changes = self._context.metrics.ring_changes
+        joined = now.ring_members.keys() - before.ring_members.keys()
+        left = before.ring_members.keys() - now.ring_members.keys()
+        changes.labels(ring=self._ring, change="joined").inc(len(joined))
+        changes.labels(ring=self._ring, change="left").inc(len(left))
+
+    @property
+    def _ring(self) -> str:
+        return self._context.spec.name

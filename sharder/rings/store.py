@@ -1,0 +1,212 @@
+"""The ring's own record, and what the sharder writes there: finalizer, terms, status.
+
+`ClusterRingStore` is the ControllerRing. `FileRingStore` serves a ring that is defined in a file: one Lease beside the
+shards' Leases keeps what has to outlive the process. A Lease takes no further right, and no ring can distribute Leases.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from kubeio.errors import AlreadyExists, Conflict, NotFound
+from kubeio.leases.lease import Leases
+from kubeio.models import Lease, Meta
+from kubeio.patch import JsonPatch, MergePatch
+from kubeio.resource import CONTROLLER_RINGS, LEASES
+from kubeio.rest.events import Regarding
+from sharder.ringspec.worked import WorkedResource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kubeio.rest.client import Client
+
+FINALIZER: Final = "ringleader.dev/ring"
+RECORD: Final = "ringleader.dev/ring-record"
+"""Annotation of the Lease that remembers a ring from a file: what a ControllerRing's metadata and status would say."""
+_ATTEMPTS: Final = 5
+
+
+class RawSpec(msgspec.Struct):
+    """The resources that the newest version of a ring names."""
+
+    resources: list[WorkedResource] = []
+
+
+class RingRecord(msgspec.Struct):
+    """Record of a ring: its metadata, the resources of its newest spec, and its status."""
+
+    metadata: Meta
+    spec: RawSpec = msgspec.field(default_factory=RawSpec)
+    status: dict[str, object] = {}
+
+
+class RingStore(Protocol):
+    """One ring's own object. Every method raises KubeError."""
+
+    @property
+    def regarding(self) -> Regarding:
+        """The ring as what an Event is about."""
+
+    async def read(self) -> RingRecord:
+        """The newest state, by a consistent read."""
+
+    async def merge(self, metadata: Mapping[str, object], *, version: str) -> RingRecord:
+        """Merge *metadata* into the version that was read. Raises Conflict if there is a newer one."""
+
+    async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> None:
+        """Merge *status* into the ring's; with *version* only into that one. Raises Conflict, NotFound."""
+
+    async def leave(self) -> None:
+        """Every object is given up and no Lease is held: let the ring go."""
+
+
+class ClusterRingStore:
+    """A ControllerRing."""
+
+    def __init__(self, client: Client, name: str, *, uid: str) -> None:
+        self._client = client
+        self._name = name
+        self._uid = uid
+
+    @property
+    def regarding(self) -> Regarding:
+        return Regarding(CONTROLLER_RINGS.api_version, CONTROLLER_RINGS.kind, self._name, "", self._uid)
+
+    async def read(self) -> RingRecord:
+        return await self._client.get(CONTROLLER_RINGS, self._name, type=RingRecord)
+
+    async def merge(self, metadata: Mapping[str, object], *, version: str) -> RingRecord:
+        patch = MergePatch({"metadata": {**metadata, "resourceVersion": version}})
+        return await self._client.patch(CONTROLLER_RINGS, self._name, patch, type=RingRecord)
+
+    async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> None:
+        change: dict[str, object] = {"status": status}
+        if version:
+            change["metadata"] = {"resourceVersion": version}
+        await self._client.patch(
+            CONTROLLER_RINGS,
+            self._name,
+            MergePatch(change),
+            subresource="status",
+            type=bytes,
+            field_manager="ringleader-sharder",
+        )
+
+    async def leave(self) -> None:
+        finalizers = (await self.read()).metadata.finalizers
+        if FINALIZER not in finalizers:
+            return
+        at = f"/metadata/finalizers/{finalizers.index(FINALIZER)}"
+        patch = JsonPatch().test(at, FINALIZER).remove(at)
+        await self._client.patch(CONTROLLER_RINGS, self._name, patch, type=bytes)
+
+
+def record_name(ring: str) -> str:
+    """Name of the Lease that remembers a ring from a file."""
+    return f"ringleader-ring-{ring}"
+
+
+class FileRingStore:
+    """A ring that stands in a file, remembered in a Lease of *namespace*. *document* is what the file says now."""
+
+    def __init__(self, client: Client, document: Mapping[str, object], *, ring: str, namespace: str) -> None:
+        self.document = document
+        self.is_left = False
+        self._is_leaving = False
+        self._leases = Leases(client, namespace)
+        self._name = record_name(ring)
+        self._uid = ""
+
+    @property
+    def regarding(self) -> Regarding:
+        return Regarding(LEASES.api_version, LEASES.kind, self._name, self._leases.namespace, self._uid)
+
+    async def read(self) -> RingRecord:
+        return self._record(await self._read())
+
+    async def merge(self, metadata: Mapping[str, object], *, version: str) -> RingRecord:
+        return await self._write({"metadata": metadata}, version=version)
+
+    async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> None:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                await self._write({"status": status}, version=version)
+            except Conflict:
+                if version or attempt == _ATTEMPTS:
+                    raise
+            else:
+                return
+
+    async def leave(self) -> None:
+        self._is_leaving = True  # a status that comes late must not make the Lease again
+        with suppress(NotFound):
+            await self._leases.delete(await self._leases.get(self._name))
+        self.is_left = True
+
+    async def _read(self) -> Lease:
+        """The Lease; one that does not exist yet has no version."""
+        try:
+            return await self._leases.get(self._name)
+        except NotFound:
+            return Lease(Meta(name=self._name, namespace=self._leases.namespace))
+
+    async def _write(self, change: Mapping[str, object], *, version: str) -> RingRecord:
+        lease = await self._read()
+        if version and version != lease.metadata.resource_version:
+            raise Conflict(
+                f"PUT {self._name}", status=409, reason="Conflict", message="the ring's record is newer"
+            )
+        record = merged(_remembered(lease), change)
+        lease.metadata.annotations = {
+            **lease.metadata.annotations,
+            RECORD: msgspec.json.encode(record).decode(),
+        }
+        return self._record(await self._put(lease))
+
+    async def _put(self, lease: Lease) -> Lease:
+        if lease.metadata.resource_version:
+            return await self._leases.swap(lease)
+        if self._is_leaving:
+            raise NotFound(f"PUT {self._name}", status=404, reason="NotFound", message="the ring is let go")
+        try:
+            return await self._leases.create(lease)
+        except AlreadyExists as error:
+            raise Conflict(
+                error.attempted, status=error.status, reason=error.reason, message=error.message
+            ) from error
+
+    def _record(self, lease: Lease) -> RingRecord:
+        """The file's own words, with what is remembered over them."""
+        self._uid = lease.metadata.uid
+        whole = merged(self.document, _remembered(lease))
+        record = msgspec.convert(
+            {"spec": {}, **whole, "metadata": whole.get("metadata", {})}, RingRecord, strict=False
+        )
+        record.metadata.resource_version = lease.metadata.resource_version
+        return record
+
+
+def _remembered(lease: Lease) -> dict[str, object]:
+    """Record in the Lease's annotation; empty if an edit made it unreadable."""
+    try:
+        return msgspec.json.decode(lease.metadata.annotations.get(RECORD, "{}"), type=dict[str, object])
+    except msgspec.DecodeError:
+        return {}
+
+
+def merged(target: Mapping[str, object], change: Mapping[str, object]) -> dict[str, object]:
+    """*target* after the merge patch *change* (RFC 7396)."""
+    result = dict(target)
+    for name, value in change.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            old = result.get(name)
+            result[name] = merged(old if isinstance(old, dict) else {}, value)
+        else:
+            result[name] = value
+    return result

@@ -1,0 +1,276 @@
+"""The unowned watches of a ring: one `UnownedReflector` for each resource and namespace. What has an owner is not kept.
+
+All use the selector that `sharder.unowned.selector` plans. When it changes, each resource is switched by itself: the
+next reflector lists and watches before the last one ends, so nothing is missed. All feed the same `PendingObjects`, so
+nothing is done twice. A resource that cannot be listed keeps its last watch and holds up no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.errors import KubeError
+from sharder.ringspec.scope import EVERYWHERE
+from sharder.unowned.reflector import UnownedReflector
+from sharder.unowned.selector import SelectorPlan, plan_selection, selectors_of
+
+if TYPE_CHECKING:
+    from kubeio.clock import Clock
+    from kubeio.labels import RingKeys
+    from kubeio.resource import ApiResource
+    from kubeio.rest.client import Client
+    from sharder.ringspec.scope import Scope
+    from sharder.unowned.pending import PendingObjects
+    from sharder.unowned.permissions import MissingPermissions
+
+log = structlog.get_logger("sharder")
+
+OVERLAP_S: Final = 1.0
+"""How long two watches of a resource run at a switch: what was created just before shows on the old one at once."""
+ENOUGH_TO_DO: Final = 4_000
+"""Objects on the agenda, seconds of work: no further page is asked for while there are more."""
+LIST_ORPHANS_S: Final = 30.0
+"""Where the watch leaves dead names out, their objects are listed this often: writes may land late. A dead Lease
+stands for 60 s at least."""
+
+Place = tuple["ApiResource", str]
+"""One list: a resource, in one namespace or (empty) in all."""
+Running = tuple[UnownedReflector, asyncio.Task[None]]
+
+
+class UnownedReflectors:
+    """Keeps *pending* up to date for every resource of one ring.
+
+    *on_work* hears of each object (by its name in *pending*) that is new or changed. *controlled* are listed before
+    the other resources, and *on_listed* is told when they were, and again when all were: only then is it known which
+    parents still have controlled objects that wait. *backlog* counts what is on the agenda of a first assignment: much
+    of it holds lists back, never watches. What nobody works on any more is listed whole: what changed is to go first.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resources: Iterable[ApiResource],
+        *,
+        keys: RingKeys,
+        pending: PendingObjects,
+        on_work: Callable[[str], None],
+        on_listed: Callable[[], None],
+        backlog: Callable[[], int],
+        controlled: Collection[ApiResource] = (),
+        scope: Scope = EVERYWHERE,
+        permissions: MissingPermissions,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._client = client
+        self._controlled = frozenset(controlled)
+        self._places: tuple[Place, ...] = tuple(
+            (resource, namespace)
+            for resource in sorted(resources, key=lambda resource: resource not in self._controlled)
+            for namespace in scope.namespaces
+        )
+        self._permissions = permissions
+        self._keys = keys
+        self._pending = pending
+        self._on_work = on_work
+        self._on_listed = on_listed
+        self._backlog = backlog
+        self._clock = clock
+        self._rng = rng
+        self._selection: SelectorPlan | None = None
+        self._switch = 0
+        """The number of the present switch; 0 before anything was selected."""
+        self._switched = asyncio.Event()
+        """Set when the next switch begins; each has its own."""
+        self._room = {resource: asyncio.Event() for resource, _ in self._places}
+        """Of each set while a page of its lists may be taken in."""
+        self._listed: dict[Place, int] = {}
+        """The switch under which each was last listed."""
+        self._orphans_listed: set[Place] = set()
+        self._orphans_due = asyncio.Event()
+        self._knows_controlled = asyncio.Event()
+        self.listed_at: float | None = None
+        """When every resource had been listed under the present selector; None while a switch is under way."""
+
+    @property
+    def knows_controlled(self) -> bool:
+        """Whether all controlled objects that wait are known, under the present selector."""
+        return self._knows_controlled.is_set()
+
+    def select(self, not_dead: Iterable[str], dead: Iterable[str] = ()) -> None:
+        """Watch for objects that name none of *not_dead*; the running watches go on until the new ones stand.
+
+        Where that selector would be too long, objects of *dead* are listed.
+        """
+        before, self._selection = self._selection, plan_selection(self._keys, not_dead, dead)
+        if before is None or before.selector != self._selection.selector:
+            self._begin_switch()
+        elif self._selection.orphans - before.orphans:
+            self._forget_listed()
+
+    def refresh(self) -> None:
+        """List everything once more under the present selector: what was dismissed may be wanted now."""
+        if self._selection is not None:
+            self._begin_switch()
+
+    def resume_lists(self) -> None:
+        """Something was done: perhaps another page of a list can be taken."""
+        is_little = self._backlog() < ENOUGH_TO_DO
+        for resource, room in self._room.items():
+            if is_little and not self._pending.is_full(resource.group_resource):
+                room.set()
+            else:
+                room.clear()
+
+    async def run(self) -> None:
+        """Run until cancelled; raises what makes the first list of a resource impossible (401, 404)."""
+        async with asyncio.TaskGroup() as tasks:
+            for place in self._places:
+                tasks.create_task(self._follow(place), name=f"unowned {place[0].group_resource}")
+            tasks.create_task(self._list_orphans(), name="orphans")
+
+    # ---- switches ---------------------------------------------------------------------------------------------
+
+    def _begin_switch(self) -> None:
+        self._switch += 1
+        self._forget_listed()
+        self._switched.set()
+        self._switched = asyncio.Event()
+
+    def _forget_listed(self) -> None:
+        self.listed_at = None
+        self._orphans_listed.clear()
+        self._orphans_due.set()
+        if self._controlled:
+            self._knows_controlled.clear()
+        else:
+            self._knows_controlled.set()
+
+    async def _wait_switched(self, seen: int) -> None:
+        while self._switch == seen:
+            await self._switched.wait()
+
+    async def _follow(self, place: Place) -> None:
+        """One picture after the other: the last one goes on until the next one shows everything."""
+        running: list[Running] = []
+        seen = 0
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._wait_switched(seen)
+                seen = self._switch
+                for old, _ in running:
+                    old.stop_listing()
+                    self._pending.overlap(old.area, True)
+                reflector = self._reflector(place, seen, partial(self._wait_for_turn, place[0]))
+                task = tasks.create_task(reflector.run(), name=f"unowned {place[0].group_resource}")
+                await reflector.begun.wait()
+                if running:
+                    await asyncio.sleep(OVERLAP_S)
+                for old, old_task in running:
+                    old_task.cancel()
+                    self._pending.overlap(old.area, False)
+                running = [(reflector, task)]
+
+    def _reflector(
+        self, place: Place, switch: int, may_list: Callable[[], Awaitable[None]]
+    ) -> UnownedReflector:
+        resource, namespace = place
+        return UnownedReflector(
+            self._client,
+            resource,
+            namespace=namespace,
+            label_selector=self._selection.selector if self._selection is not None else "",
+            labels=self._keys,
+            permissions=self._permissions,
+            pending=self._pending,
+            on_work=self._on_work,
+            on_listed=lambda: self._one_was_listed(place, switch),
+            may_list=may_list,
+            clock=self._clock,
+            rng=self._rng,
+        )
+
+    # ---- lists ------------------------------------------------------------------------------------------------
+
+    async def _wait_for_turn(self, resource: ApiResource) -> None:
+        """Return when *resource* may be listed, or its next page asked for: what is controlled comes first."""
+        if resource not in self._controlled:
+            await self._knows_controlled.wait()
+        await self._wait_for_room(resource)
+
+    async def _wait_for_room(self, resource: ApiResource) -> None:
+        self.resume_lists()
+        await self._room[resource].wait()
+
+    def _one_was_listed(self, place: Place, switch: int) -> None:
+        if switch != self._switch:
+            return  # a picture that is to be replaced
+        self._listed[place] = switch
+        self._orphans_due.set()
+        self._note_listed()
+
+    def _note_listed(self) -> None:
+        known = [place for place in self._places if self._is_listed(place)]
+        if not self.knows_controlled and all(
+            place in known for place in self._places if place[0] in self._controlled
+        ):
+            self._knows_controlled.set()
+            self._orphans_due.set()
+            self._on_listed()
+        if self.listed_at is None and len(known) == len(self._places):
+            self.listed_at = self._clock.now()
+            self._on_listed()
+            selector = self._selection.selector if self._selection is not None else ""
+            log.info("unowned watch switched", selector=selector, pending=len(self._pending))
+
+    def _is_listed(self, place: Place) -> bool:
+        if self._listed.get(place) != self._switch:
+            return False
+        return not self._orphans() or place in self._orphans_listed
+
+    def _orphans(self) -> frozenset[str]:
+        return self._selection.orphans if self._selection is not None else frozenset()
+
+    async def _list_orphans(self) -> None:
+        """Objects of dead names that the watch leaves out: after each death, and every so often.
+
+        Behind the watch's own list, which forgets whatever it does not show.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(LIST_ORPHANS_S if self._orphans() else None):
+                    await self._orphans_due.wait()
+            except TimeoutError:
+                self._orphans_listed.clear()
+            self._orphans_due.clear()
+            for place in self._places:
+                if self._may_list_orphans(place):
+                    await self._list_orphans_at(place)
+
+    def _may_list_orphans(self, place: Place) -> bool:
+        is_next = self.knows_controlled or place[0] in self._controlled
+        is_wanted = bool(self._orphans()) and place not in self._orphans_listed
+        return is_wanted and is_next and self._listed.get(place) == self._switch
+
+    async def _list_orphans_at(self, place: Place) -> None:
+        names = self._orphans()
+        try:
+            # it waits for no other list: this task makes all of them, in their order
+            reflector = self._reflector(place, self._switch, partial(self._wait_for_room, place[0]))
+            await reflector.list_orphans(selectors_of(self._keys, names))
+        except KubeError as error:
+            log.warning(
+                "objects of dead shards could not be listed",
+                resource=place[0].group_resource,
+                error=str(error),
+            )
+        if names >= self._orphans():
+            self._orphans_listed.add(place)
+            self._note_listed()

@@ -1,0 +1,255 @@
+"""Names that live once: fresh names, take-over of a released Lease, quick succession."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from kubeio.errors import InputError
+from kubeio.labels import RingKeys, is_shard_name
+from kubeio.models import Lease, LeaseSpec, Meta
+from shard_controller.shard import process_proof
+from shard_controller.shard.process_proof import (
+    MARK,
+    Identity,
+    LinuxProcesses,
+    decode,
+    proves_end,
+    this_pod,
+    this_process,
+)
+from shard_controller.shard.shard_lease import LeaseTemplate, check_member, fresh_name
+
+KEYS = RingKeys("websites")
+ME = Identity("boot-1", "ns-1", 200, 5000)
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+class NoProcesses:
+    """A machine on which nothing but us runs."""
+
+    def is_running(self, pid: int, started: int) -> bool:
+        return False
+
+    def has_children_of(self, life: str) -> bool:
+        return False
+
+    def hides_some(self) -> bool:
+        return False
+
+
+class SomeHidden(NoProcesses):
+    """Mounted with hidepid: what is not shown may run."""
+
+    def hides_some(self) -> bool:
+        return True
+
+
+class OneChild(NoProcesses):
+    def has_children_of(self, life: str) -> bool:
+        return True
+
+
+class OneProcess(NoProcesses):
+    def is_running(self, pid: int, started: int) -> bool:
+        return (pid, started) == (100, 4000)
+
+
+def template(identity: Identity = ME) -> LeaseTemplate:
+    return LeaseTemplate(keys=KEYS, member="web-0", duration_s=15, hold=True, identity=identity)
+
+
+def lease(holder: str = "web-0-0000000a", *, marks: dict[str, str] | None = None) -> Lease:
+    annotations = {**template().annotations(), **(marks or {})}
+    return Lease(
+        metadata=Meta(name="web-0-0000000a", namespace="ns", annotations=annotations),
+        spec=LeaseSpec(holder_identity=holder, lease_duration_seconds=15),
+    )
+
+
+@settings(deadline=None)
+@given(st.from_regex(r"\A[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?){0,3}\Z"))
+def test_a_fresh_name_is_a_lease_name_and_a_label_value(member: str) -> None:
+    name = fresh_name(check_member(member), random.Random(1))
+    assert is_shard_name(name)
+    assert not any(part.startswith("-") or part.endswith("-") for part in name.split("."))
+    assert len(name) <= 63
+
+
+@pytest.mark.parametrize("member", ["", "Web", "-a", "a-", "a_b", "a.-b", "ä", "x" * 254])
+def test_a_member_that_no_lease_can_be_named_after_is_refused(member: str) -> None:
+    with pytest.raises(InputError, match="--member"):
+        check_member(member)
+
+
+def test_every_life_has_another_name() -> None:
+    rng = random.Random(7)
+    assert len({fresh_name("web-0", rng) for _ in range(1000)}) == 1000
+
+
+def test_a_lease_says_under_which_name_its_shard_writes() -> None:
+    assert KEYS.field_manager not in template().annotations()
+    writes = LeaseTemplate(
+        keys=KEYS, member="web-0", duration_s=15, hold=True, identity=ME, field_manager="publisher"
+    )
+    assert writes.annotations()[KEYS.field_manager] == "publisher"
+
+
+def test_a_lease_says_in_which_pod_its_shard_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert KEYS.pod not in template().annotations()
+    monkeypatch.delenv("POD_NAMESPACE", raising=False)
+    monkeypatch.delenv("POD_NAME", raising=False)
+    assert this_pod("web-0") == ""
+    monkeypatch.setenv("POD_NAMESPACE", "shop")
+    assert this_pod("web-0") == "shop/web-0"
+    monkeypatch.setenv("POD_NAME", "shop-abc-1")
+    pod = this_pod("web-0")
+    marks = LeaseTemplate(
+        keys=KEYS, member="web-0", duration_s=15, hold=True, identity=ME, pod=pod
+    ).annotations()
+    assert marks[KEYS.pod] == "shop/shop-abc-1"
+
+
+def test_a_lease_says_what_its_shard_watches_with_its_name_and_for_how_long_it_is_held() -> None:
+    kinds = ("websites.example.com", "configmaps")
+    marks = LeaseTemplate(
+        keys=KEYS, member="web-0", duration_s=15, hold=False, identity=ME, resources=kinds
+    ).annotations()
+    assert marks[KEYS.resources] == "configmaps,websites.example.com"
+    assert marks[KEYS.duration] == "15"
+    assert KEYS.resources not in template().annotations()
+
+
+def test_only_a_lease_that_its_own_holder_released_is_worn_again() -> None:
+    assert template().is_free(lease(""))
+    assert not template().is_free(lease("web-0-0000000a"))
+    assert not template().is_free(lease("sharder-1"))
+    assert not template().is_free(lease("", marks={KEYS.contested: "true"}))
+    assert not template().is_free(lease("", marks={template().keys.released_by: "web-0-0000000b"}))
+    other = LeaseTemplate(keys=KEYS, member="web-1", duration_s=15, hold=True, identity=ME)
+    assert not other.is_free(lease(""))
+
+
+def test_another_pid_namespace_of_the_same_container_proves_the_end() -> None:
+    old = Identity("boot-0", "ns-0", 1, 10, pod="uid-1/main")
+    new = Identity("boot-1", "ns-1", 1, 10, pod="uid-1/main")
+    assert proves_end(old, life="x", mine=new, processes=OneChild())
+    assert not proves_end(
+        old, life="x", mine=Identity("boot-1", "ns-1", 1, 10, "uid-2/main"), processes=NoProcesses()
+    )
+    assert not proves_end(
+        old, life="x", mine=Identity("boot-1", "ns-0", 1, 10, "uid-1/main"), processes=NoProcesses()
+    )
+
+
+def test_two_containers_of_one_pod_prove_nothing_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_UID", "uid-1")
+    monkeypatch.delenv("CONTAINER_NAME", raising=False)
+    assert this_process().pod == ""
+    monkeypatch.setenv("CONTAINER_NAME", "main")
+    assert this_process().pod == "uid-1/main"
+
+
+@pytest.mark.parametrize("unknown", ["old", "mine", "both"])
+def test_a_pid_namespace_that_is_not_known_proves_nothing(unknown: str) -> None:
+    old = Identity("boot-1", "" if unknown != "mine" else "ns-0", 100, 4000, pod="uid-1/main")
+    mine = Identity("boot-1", "" if unknown != "old" else "ns-1", 200, 5000, pod="uid-1/main")
+    assert not proves_end(old, life="x", mine=mine, processes=NoProcesses())
+
+
+def test_where_processes_may_be_hidden_a_missing_one_proves_nothing() -> None:
+    old = Identity("boot-1", "ns-1", 100, 4000)
+    assert proves_end(old, life="x", mine=ME, processes=NoProcesses())
+    assert not proves_end(old, life="x", mine=ME, processes=SomeHidden())
+
+
+@pytest.mark.parametrize(
+    ("options", "hides"),
+    [
+        ("rw,nosuid", False),
+        ("rw,hidepid=0", False),
+        ("rw,hidepid=off", False),
+        ("rw,hidepid=1", True),
+        ("rw,hidepid=2,gid=4", True),
+        ("rw,hidepid=invisible", True),
+        ("rw,hidepid=ptraceable", True),
+    ],
+)
+def test_the_mount_of_proc_says_whether_processes_are_hidden(
+    options: str, hides: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "self").mkdir()
+    mounts = (
+        f"proc /proc proc rw 0 0\nproc {tmp_path} proc {options} 0 0\nsysfs /sys sysfs rw,hidepid=2 0 0\n"
+    )
+    (tmp_path / "self" / "mounts").write_text(mounts)
+    monkeypatch.setattr(process_proof, "PROC", tmp_path)
+    assert LinuxProcesses().hides_some() is hides
+
+
+def test_a_proc_that_cannot_be_judged_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(process_proof, "PROC", tmp_path)
+    assert LinuxProcesses().hides_some()
+
+
+def test_a_process_that_still_runs_has_not_ended() -> None:
+    old = Identity("boot-1", "ns-1", 100, 4000)
+    assert not proves_end(old, life="x", mine=ME, processes=OneProcess())
+
+
+def test_a_missing_process_of_the_same_boot_proves_the_end_unless_it_left_children() -> None:
+    old = Identity("boot-1", "ns-1", 100, 4000)
+    assert proves_end(old, life="x", mine=ME, processes=NoProcesses())
+    assert not proves_end(old, life="x", mine=ME, processes=OneChild())
+    assert not proves_end(old, life="x", mine=Identity("boot-2", "ns-1", 200, 1), processes=NoProcesses())
+
+
+def test_a_lease_that_the_sharder_holds_is_never_released_for_anyone() -> None:
+    assert template().is_proved_over(lease(), NoProcesses())
+    assert not template().is_proved_over(lease("sharder-1"), NoProcesses())
+    assert not template().is_proved_over(lease(""), NoProcesses())
+
+
+def test_the_annotation_of_a_process_can_be_read_back() -> None:
+    assert decode(ME.encode(), pod="") == ME
+    assert decode("something else", pod="") is None
+
+
+@linux_only
+def test_a_running_process_is_seen_and_a_zombie_has_ended() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    started = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    table = LinuxProcesses()
+    assert table.is_running(child.pid, started)
+    assert not table.is_running(child.pid, started + 1)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, not reaped
+    assert not table.is_running(child.pid, started)
+    child.wait()
+    assert child.stdin is not None
+    child.stdin.close()
+
+
+@linux_only
+def test_a_child_that_outlives_its_shard_is_found_by_its_environment() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={**os.environ, MARK: "web-0-feedbeef"}
+    )
+    assert LinuxProcesses().has_children_of("web-0-feedbeef")
+    assert child.stdin is not None
+    child.communicate(b"\n")
+    assert not LinuxProcesses().has_children_of("web-0-feedbeef")
+
+
+@linux_only
+def test_this_process_knows_itself() -> None:
+    me = this_process()
+    assert me.pid == os.getpid()
+    assert LinuxProcesses().is_running(me.pid, me.started)

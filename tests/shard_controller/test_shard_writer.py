@@ -1,0 +1,420 @@
+"""Writes and handoffs of one shard against a real API server: fences, creates without answers, the order of a drain."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+
+import shard_controller as sc
+from devcluster.embedded import Fault
+from kubeio.access.cluster import load_cluster
+from kubeio.clock import ManualClock, SystemClock, micro_time
+from kubeio.decoding import object_from
+from kubeio.errors import ApiError, InputError, NotFound, api_error
+from kubeio.labels import RingKeys
+from kubeio.leases.lease import Leases
+from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
+from kubeio.patch import JsonPatch, MergePatch
+from kubeio.resource import ApiResource
+from kubeio.rest.client import Client
+from kubeio.rest.events import EventRecorder
+from shard_controller.api.compute import ComputePool
+from shard_controller.api.context import Context, Surroundings
+from shard_controller.declare.errors import Elsewhere, Refused
+from shard_controller.objects.caches import Caches, ResourceCache
+from shard_controller.objects.fence import ShardFence
+from shard_controller.objects.writer import FencedWriter, Unanswered
+from shard_controller.observe.journal import NoJournal
+from shard_controller.observe.metrics import ControllerMetrics
+from shard_controller.shard.decisions import Directed, Plain
+from shard_controller.shard.drain import DrainAcknowledger, Evidence, NotAcknowledged
+from sharder.planning.decisions import Assign
+from sharder.planning.patches import patch_of
+
+WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+PAGES = sc.Resource("configmaps/v1", dict)
+KEYS = RingKeys("sites")
+NS = "default"
+OF_THIS_RING = {KEYS.ring_label: KEYS.ring}
+ME, OTHER = "web-0-0000000a", "web-1-0000000b"
+BLOG = ObjectKey(NS, "blog")
+Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+
+
+class Shard:
+    """The writing rooms of one shard with the name `ME`, under the account `web-0`; its cache is filled by the test."""
+
+    def __init__(self, bench: Bench, client: Client) -> None:
+        clock, metrics = SystemClock(), ControllerMetrics(CollectorRegistry(), controller="c", workers=1)
+        self.bench = bench
+        self.client = client
+        self.sites, self.pages = ResourceCache(WEBSITES, clock=clock), ResourceCache(CONFIGMAPS, clock=clock)
+        self.caches = Caches(self.sites, [self.pages])
+        leases = Leases(client, NS)
+        self.writer = FencedWriter(
+            client,
+            ShardFence(KEYS, ME),
+            leases=leases,
+            shard_label=KEYS.shard,
+            drain_label=KEYS.drain,
+            shard=ME,
+            field_manager="test",
+            journal=NoJournal(),
+            metrics=metrics,
+            may_create=lambda: True,
+            clock=clock,
+            rng=random.Random(1),
+        )
+        self.handover = DrainAcknowledger(
+            self.caches, self.writer, Evidence(leases, KEYS), keys=KEYS, shard=ME, metrics=metrics
+        )
+
+    async def knows(self, kind: ResourceCache, key: ObjectKey) -> Meta:
+        """Show *key* to the cache as a watch would; gives its metadata."""
+        raw = await self.client.get(kind.resource, key.name, namespace=key.namespace, type=bytes)
+        found = object_from(raw)
+        kind.store.put(found)
+        return found.meta
+
+    async def create_page(self, site: Meta, *, is_wanted: bool = True) -> Object:
+        """Have the page of *site*, as its reconcile would."""
+        body = page_of(site, label=ME)
+        return await self.writer.create(
+            self.pages, body, key=BLOG, owner_uid=site.uid, is_wanted=lambda: is_wanted
+        )
+
+    def context(self, tasks: asyncio.TaskGroup) -> Context[None]:
+        """The context of a reconcile of the site, which the cache knows."""
+        current = self.sites.get(BLOG)
+        assert current is not None
+        clock = SystemClock()
+        around = Surroundings(
+            caches=self.caches,
+            kinds={PAGES.text: self.pages},
+            writer=self.writer,
+            client=self.client,
+            events=EventRecorder(
+                self.client, reporter="test", instance=ME, clock=clock, rng=random.Random(1)
+            ),
+            compute=ComputePool(),
+            tasks=tasks,
+            ring=KEYS.ring,
+            shard=ME,
+            wall=clock.wall,
+            log=structlog.get_logger(),
+        )
+        return Context(None, current, around)
+
+    def writes(self, verb: str, *, code: int) -> int:
+        return len(self.bench.writes("web-0", resource="configmaps", verb=verb, code=code))
+
+
+def page_of(site: Meta, *, label: str) -> dict[str, object]:
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "Website",
+        "name": site.name,
+        "uid": site.uid,
+        "controller": True,
+    }
+    meta = {"name": "blog", "namespace": NS, "labels": {KEYS.shard: label}, "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"page": "old"}}
+
+
+@asynccontextmanager
+async def shard_on(bench: Bench) -> AsyncIterator[Shard]:
+    kubeconfig = await bench.plane.kubeconfig_for("web-0")
+    async with Client(load_cluster(kubeconfig=str(kubeconfig))) as client:
+        yield Shard(bench, client)
+
+
+@pytest.fixture
+async def shard(bench: Bench) -> AsyncIterator[Shard]:
+    async with shard_on(bench) as shard:
+        await bench.site("blog", "", owner=ME)
+        yield shard
+
+
+async def give(shard: Shard, owner: str) -> Meta:
+    """Give the site to *owner* as the sharder would."""
+    raw = await shard.client.get(WEBSITES, "blog", namespace=NS, type=bytes)
+    meta = object_from(raw).meta
+    patch = patch_of(Assign(owner, was=meta.labels.get(KEYS.shard, "")), meta, keys=KEYS)
+    answer = await shard.bench.client.patch(WEBSITES, "blog", patch, namespace=NS, type=bytes)
+    return object_from(answer).meta
+
+
+async def existing_page(shard: Shard, *, label: str = ME) -> Meta:
+    """A page of the site, made by somebody else; the cache does not show it."""
+    site = await shard.knows(shard.sites, BLOG)
+    raw = await shard.bench.client.create(CONFIGMAPS, page_of(site, label=label), namespace=NS, type=bytes)
+    return object_from(raw).meta
+
+
+async def test_a_refused_write_is_told_and_not_sent_again(shard: Shard) -> None:
+    page = await existing_page(shard)
+    await shard.bench.label(CONFIGMAPS, "blog", shard=OTHER)
+    with pytest.raises(Refused):
+        await shard.writer.patch(shard.pages, page, JsonPatch().add("/data/page", "mine"))
+    assert shard.writes("patch", code=422) == 1
+    assert shard.writes("patch", code=200) == 0
+
+
+async def test_a_write_of_an_earlier_turn_is_refused_although_the_object_came_back(shard: Shard) -> None:
+    first = await give(shard, ME)
+    late = JsonPatch().add("/spec/html", "of the first turn")
+    await give(shard, OTHER)
+    again = await give(shard, ME)
+    with pytest.raises(Refused):
+        await shard.writer.patch(shard.sites, first, late)
+    fence = shard.writer.fence
+    assert fence.token(first) < fence.token(again)
+    answer = await shard.writer.patch(shard.sites, again, JsonPatch().add("/spec/html", "now"))
+    assert fence.token(answer.meta) == fence.token(again), "a write of the owner is no change of the owner"
+
+
+async def test_an_object_that_got_its_owner_without_a_turn_is_written_by_name_and_uid(shard: Shard) -> None:
+    site = await shard.knows(shard.sites, BLOG)
+    assert KEYS.turn not in site.annotations
+    answer = await shard.writer.patch(shard.sites, site, JsonPatch().add("/spec/html", "now"))
+    assert (shard.writer.fence.token(site), answer.meta.uid) == (0, site.uid)
+
+
+async def test_who_takes_the_turn_off_his_object_gets_it_written_after_one_more_read(shard: Shard) -> None:
+    site = await give(shard, ME)
+    bare = MergePatch({"metadata": {"annotations": {KEYS.turn: None}}})
+    await shard.bench.client.patch(WEBSITES, "blog", bare, namespace=NS, type=bytes)
+    change = JsonPatch().add("/spec/html", "now")
+    with pytest.raises(Refused):
+        await shard.writer.patch(shard.sites, site, change)
+    found = await shard.writer.read(shard.sites, BLOG)
+    assert found is not None
+    await shard.writer.patch(shard.sites, found.meta, change)
+
+
+@pytest.mark.parametrize("turn", ["", "x7", "-1", "1.5", "٣", "9" * 5000])
+async def test_a_turn_that_is_no_version_is_tested_as_it_stands_and_is_no_token(
+    shard: Shard, turn: str
+) -> None:
+    forged = MergePatch({"metadata": {"annotations": {KEYS.turn: turn}}})
+    await shard.bench.client.patch(WEBSITES, "blog", forged, namespace=NS, type=bytes)
+    site = await shard.knows(shard.sites, BLOG)
+    assert shard.writer.fence.token(site) == 0
+    await shard.writer.patch(shard.sites, site, JsonPatch().add("/spec/html", "now"))
+
+
+@pytest.mark.parametrize("stale", ["version", "uid"])
+async def test_a_delete_names_the_uid_and_the_version_that_was_seen(shard: Shard, stale: str) -> None:
+    page = await existing_page(shard)
+    if stale == "version":
+        await shard.bench.label(CONFIGMAPS, "blog", shard=OTHER)
+    else:
+        page = msgspec.structs.replace(page, uid="of-an-earlier-one")
+    with pytest.raises(Refused):
+        await shard.writer.delete(shard.pages, page)
+    assert await shard.bench.find(CONFIGMAPS, "blog") is not None
+
+
+async def test_a_child_that_the_cache_does_not_show_yet_is_adopted(shard: Shard) -> None:
+    page = await existing_page(shard)
+    site = await shard.knows(shard.sites, BLOG)
+    found = await shard.create_page(site)
+    assert found.meta.uid == page.uid
+    assert shard.writes("delete", code=200) == 0
+
+
+async def test_a_create_without_an_answer_is_settled_by_a_read(shard: Shard) -> None:
+    await shard.bench.plane.faults.add(
+        Fault(what="lose_answer", user="web-0", verb="create", resource="configmaps", count=1)
+    )
+    site = await shard.knows(shard.sites, BLOG)
+    created = await shard.create_page(site, is_wanted=False)
+    assert created.meta.controller is not None
+    assert shard.writes("create", code=201) == 1
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_a_create_without_an_answer_that_a_read_does_not_find_is_repeated(
+    shard: Shard, is_wanted: bool
+) -> None:
+    """A GET that says 404 settles nothing: the CREATE may arrive after it."""
+    await shard.bench.plane.faults.add(
+        Fault(what="error", user="web-0", verb="create", resource="configmaps", count=2)
+    )
+    site = await shard.knows(shard.sites, BLOG)
+    created = await shard.create_page(site, is_wanted=is_wanted)
+    assert created.meta.controller is not None
+    assert shard.writes("create", code=201) == 1
+
+
+async def test_a_write_that_the_server_gave_up_on_is_unanswered_for_a_minute() -> None:
+    clock = ManualClock()
+    unanswered = Unanswered(clock)
+    for status, settled_in_s in ((504, 60.0), (422, 60.0)):
+        with pytest.raises(ApiError):
+            async with unanswered.request():
+                raise api_error("PATCH x", status=status, reason="", message="", retry_after_s=None)
+        assert unanswered.settled_in_s() == settled_in_s
+    clock.advance(60)
+    assert unanswered.settled_in_s() == 0
+    with pytest.raises(ApiError):
+        async with unanswered.request():
+            raise api_error("PATCH x", status=422, reason="", message="", retry_after_s=None)
+    assert unanswered.settled_in_s() == 0
+
+
+async def test_a_task_that_a_reconcile_left_behind_creates_nothing(shard: Shard) -> None:
+    await shard.knows(shard.sites, BLOG)
+    async with asyncio.TaskGroup() as tasks:
+        context = shard.context(tasks)
+        context.close()
+        with pytest.raises(RuntimeError, match="the reconcile is over"):
+            await context.create(PAGES, "blog", {"data": {}})
+    assert await shard.bench.find(CONFIGMAPS, "blog") is None
+
+
+@pytest.mark.parametrize("how", ["create", "apply"])
+async def test_a_child_in_another_namespace_is_refused(shard: Shard, how: str) -> None:
+    """Garbage collection would delete it, and the next reconcile create it, for ever."""
+    await shard.knows(shard.sites, BLOG)
+    async with asyncio.TaskGroup() as tasks:
+        context = shard.context(tasks)
+        with pytest.raises(
+            InputError, match=r"namespace: 'other' is not that of default/blog.*leave namespace= out"
+        ):
+            await getattr(context, how)(PAGES, "blog", {"data": {}}, namespace="other")
+    assert shard.writes("create", code=201) == 0
+
+
+async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shard: Shard) -> None:
+    await shard.bench.plane.faults.add(
+        Fault(what="latency", user="web-0", verb="create", resource="configmaps", count=1, delay_s=1.0)
+    )
+    await shard.knows(shard.sites, BLOG)
+    async with asyncio.TaskGroup() as tasks:
+        context = shard.context(tasks)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await context.create(PAGES, "blog", {"data": {"page": "new"}})
+        assert await shard.bench.find(CONFIGMAPS, "blog") is None
+        await context.settled()
+        assert await shard.bench.find(CONFIGMAPS, "blog") is not None
+
+
+async def test_our_child_under_another_live_name_is_asked_for_by_a_drain_label(shard: Shard) -> None:
+    now = micro_time(SystemClock().wall())
+    lease = Lease(Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING), LeaseSpec(OTHER, 15, now, now, 0))
+    await Leases(shard.bench.client, NS).create(lease)
+    await existing_page(shard, label=OTHER)
+    site = await shard.knows(shard.sites, BLOG)
+    with pytest.raises(Elsewhere):
+        await shard.create_page(site)
+    assert await shard.bench.labels(CONFIGMAPS, "blog") == {KEYS.shard: OTHER, KEYS.drain: ME}
+
+
+async def test_our_child_under_a_dead_name_is_left_to_the_sharder(shard: Shard) -> None:
+    await existing_page(shard, label=OTHER)
+    site = await shard.knows(shard.sites, BLOG)
+    with pytest.raises(Elsewhere):
+        await shard.create_page(site)
+    assert await shard.bench.labels(CONFIGMAPS, "blog") == {KEYS.shard: OTHER}
+
+
+# -- handoffs
+
+
+async def test_children_are_passed_on_before_their_parent(shard: Shard) -> None:
+    await existing_page(shard)
+    await shard.knows(shard.pages, BLOG)
+    await shard.bench.label(WEBSITES, "blog", drain="")
+    site = await shard.knows(shard.sites, BLOG)
+    await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
+    given_up = [write.resource for write in shard.bench.writes("web-0", verb="patch", code=200)]
+    assert given_up == ["configmaps", "websites.example.com"]
+
+
+@pytest.mark.parametrize("holder", [None, "", "sharder:s-1"])
+async def test_a_drain_towards_a_name_that_no_read_shows_held_is_plain(
+    shard: Shard, holder: str | None
+) -> None:
+    leases = Leases(shard.bench.client, NS)
+    if holder is not None:
+        await leases.create(Lease(Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING), LeaseSpec(holder, 15)))
+    else:
+        with pytest.raises(NotFound):
+            await leases.get(OTHER)
+    await shard.bench.label(WEBSITES, "blog", drain=OTHER)
+    site = await shard.knows(shard.sites, BLOG)
+    await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
+    assert await shard.bench.labels(WEBSITES, "blog") == {}
+
+
+async def test_a_directed_handoff_begins_a_turn_and_leaves_other_annotations_alone(shard: Shard) -> None:
+    now = micro_time(SystemClock().wall())
+    await Leases(shard.bench.client, NS).create(
+        Lease(Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING), LeaseSpec(OTHER, 15, now, now, 0))
+    )
+    own = MergePatch({"metadata": {"annotations": {"team": "shop"}, "labels": {KEYS.drain: OTHER}}})
+    await shard.bench.client.patch(WEBSITES, "blog", own, namespace=NS, type=bytes)
+    site = await shard.knows(shard.sites, BLOG)
+    cached = msgspec.structs.replace(site, annotations={})  # what a transform left of it
+    await shard.handover.hand_over(shard.sites, cached, Directed(OTHER))
+    found = await shard.bench.find(WEBSITES, "blog")
+    assert found["metadata"]["labels"] == {KEYS.shard: OTHER}
+    assert found["metadata"]["annotations"] == {"team": "shop", KEYS.turn: site.resource_version}
+
+
+async def test_an_object_that_somebody_keeps_writing_is_given_up_all_the_same(shard: Shard) -> None:
+    await shard.bench.label(WEBSITES, "blog", drain="")
+    site = await shard.knows(shard.sites, BLOG)
+
+    async def touch() -> None:
+        for number in range(10_000):
+            other = MergePatch({"metadata": {"annotations": {"touched": str(number)}}})
+            await shard.bench.client.patch(WEBSITES, "blog", other, namespace=NS, type=bytes)
+            await asyncio.sleep(0.005)
+
+    touching = asyncio.create_task(touch())
+    await asyncio.sleep(0.05)  # what the cache has is old by now
+    try:
+        await shard.handover.hand_over(shard.sites, site, Plain())
+    finally:
+        touching.cancel()
+        with suppress(asyncio.CancelledError):
+            await touching
+    assert await shard.bench.labels(WEBSITES, "blog") == {}
+
+
+async def test_an_object_that_no_patch_may_change_is_told_in_the_servers_words(shard: Shard) -> None:
+    await shard.bench.label(WEBSITES, "blog", drain="")
+    site = await shard.knows(shard.sites, BLOG)
+    refusal = Fault(
+        what="error", code=422, user="web-0", verb="patch", message="labels are frozen by policy x"
+    )
+    await shard.bench.plane.faults.add(refusal)
+    with pytest.raises(NotAcknowledged, match="refuses that: labels are frozen by policy x"):
+        await shard.handover.hand_over(shard.sites, site, Plain())
+
+
+async def test_an_object_that_is_gone_is_given_up(shard: Shard) -> None:
+    site = await shard.knows(shard.sites, BLOG)
+    await shard.bench.client.delete(WEBSITES, "blog", namespace=NS)
+    await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
+    assert shard.sites.get(BLOG) is None or not shard.sites.min_versions.is_unanswered(BLOG)
+
+
+async def test_an_object_that_changed_meanwhile_is_not_given_up_as_it_was(shard: Shard) -> None:
+    site = await shard.knows(shard.sites, BLOG)
+    await shard.bench.label(WEBSITES, "blog", drain=OTHER)
+    with pytest.raises(NotAcknowledged):
+        await shard.handover.hand_over(shard.sites, site, Plain())
+    assert await shard.bench.labels(WEBSITES, "blog") == {KEYS.shard: ME, KEYS.drain: OTHER}

@@ -1,0 +1,291 @@
+"""Who is labelled when it is created, and who is left to the ordinary way: every answer is the planner's, shown by
+a Lease that is read after the request came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from kubeio.clock import ManualClock
+from kubeio.errors import NotFound, Unreachable
+from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.resource import ApiResource
+from sharder.admission.handler import AdmissionHandler
+from sharder.admission.lease_reads import LeaseReads
+from sharder.admission.review import (
+    MAX_MANAGED,
+    MAX_TRACKED_BYTES,
+    AdmissionRequest,
+    Labelled,
+    Skipped,
+    read_review,
+)
+from sharder.membership.controller import MembershipController
+from sharder.membership.shards import ShardState
+from sharder.membership.view import AssignmentHold, View, WaitReason
+from sharder.planning.keys import ControllerName, RingKinds
+from sharder.planning.planner import ControllerSeen
+from sharder.ringspec.spec import GroupResource, KeyKind, LeaseRef, RingResource
+from sharder.unowned.namespaces import Namespaces
+from tests.sharder.admission.reviews import Doc, child, managed, review, website
+from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, make_view, name_for
+
+pytestmark = pytest.mark.looptime
+
+SPEC = make_spec(
+    resources=(RingResource(GroupResource("example.com", "websites"), (GroupResource("", "configmaps"),)),),
+    assign_at_admission=True,
+)
+BOTH = {"a-1": ShardState.READY, "b-1": ShardState.READY}
+PLACES = {"a": "a-1", "b": "b-1"}
+
+
+@dataclass
+class Leases:
+    """Leases by name: what stands in `holderIdentity`. *label* is the ring they are of."""
+
+    holders: dict[str, str]
+    ring: str = KEYS.ring
+
+    async def get(self, name: str) -> Lease:
+        if name not in self.holders:
+            raise NotFound("GET lease", status=404)
+        return Lease(Meta(name=name, labels={KEYS.ring_label: self.ring}), LeaseSpec(self.holders[name]))
+
+
+@dataclass
+class World:
+    """What one sharder sees, and what the API server says when it is asked."""
+
+    view: View = field(default_factory=lambda: make_view(BOTH, PLACES))
+    leases: Leases = field(default_factory=lambda: Leases({"a-1": "a-1", "b-1": "b-1"}))
+    former: Leases = field(default_factory=lambda: Leases({}))
+    controllers: dict[str, ControllerSeen] = field(default_factory=dict)
+    selected: bool = True
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    terms: dict[str, Any] = field(default_factory=dict)
+    releasing: bool = False
+
+    def selects(self, namespace: str) -> bool:
+        return self.selected and bool(namespace)
+
+    async def read_controller(self, controller: ControllerName) -> ControllerSeen:
+        if controller.name not in self.controllers:
+            raise Unreachable("GET website", "no answer in time", maybe_done=True)
+        return self.controllers[controller.name]
+
+    @asynccontextmanager
+    async def desk(self) -> AsyncIterator[AdmissionHandler]:
+        spec = make_spec(resources=SPEC.resources, assign_at_admission=True, **self.terms)
+        resolved: Mapping[GroupResource, ApiResource] = {
+            GroupResource("example.com", "websites"): WEBSITES,
+            GroupResource("", "configmaps"): CONFIGMAPS,
+        }
+        async with asyncio.TaskGroup() as tasks:
+            yield AdmissionHandler(
+                spec=spec,
+                kinds=RingKinds(spec, resolved),
+                membership=cast(MembershipController, self),
+                namespaces=cast(Namespaces, self),
+                read_controller=self.read_controller,
+                proofs=LeaseReads(self.leases, tasks=tasks),
+                former=LeaseReads(self.former, tasks=tasks),
+                clock=ManualClock(self.view.at),
+                releasing=self.releasing,
+            )
+
+    async def asked(self, asked: AdmissionRequest) -> object:
+        self.synced.set()
+        async with self.desk() as desk:
+            return await desk.verdict(asked)
+
+    async def created(self, obj: Doc, **request: Any) -> object:
+        return await self.asked(read_review(review(obj, **request)))
+
+    async def created_child(self, parent: str) -> object:
+        return await self.created(child(parent), resource="configmaps", group="")
+
+
+async def test_a_root_gets_the_owner_that_the_ring_gives_it() -> None:
+    world = World()
+    for member, shard in PLACES.items():
+        assert await world.created(website(name_for(world.view, member))) == Labelled(shard)
+
+
+async def test_a_dry_run_is_told_the_same() -> None:
+    world = World()
+    name = name_for(world.view, "a")
+    assert await world.created(website(name), dryRun=True) == Labelled("a-1")
+
+
+async def test_a_generated_name_is_not_known_yet_so_there_is_no_key() -> None:
+    assert await World().created(website("", generateName="blog-")) is Skipped.GENERATED_NAME
+
+
+async def test_a_label_that_is_there_is_left_as_it_is() -> None:
+    obj = website("blog", labels={KEYS.shard: "b-1"})
+    assert await World().created(obj) is Skipped.ALREADY_LABELLED
+
+
+def naming(kind: str, key: str) -> Doc:
+    return managed({"f:metadata": {f"f:{kind}": {f"f:{key}": {}}}})
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"managedFields": []},
+        {"managedFields": None},
+        {"managedFields": [managed({"f:spec": {}})] * (MAX_MANAGED + 1)},
+        {"managedFields": [managed({"f:spec": {}}), naming("labels", KEYS.shard)]},
+        {"managedFields": [naming("labels", KEYS.drain)]},
+        {"managedFields": [naming("annotations", KEYS.turn)]},
+        {"labels": {KEYS.drain: "a-1"}},
+        {"annotations": {KEYS.turn: "0", "large": "x"}},
+        {"annotations": {"large": "x" * MAX_TRACKED_BYTES}},
+    ],
+)
+async def test_what_may_have_come_with_keys_of_the_ring_is_left_to_the_watch(meta: Doc) -> None:
+    """The guard tells by managedFields who wrote the keys: the object's creator, or this webhook (ADR 35)."""
+    assert await World().created(website("blog", **meta)) is Skipped.MAY_BRING_KEYS
+
+
+async def test_managed_fields_tell_however_deep_the_object_is_nested() -> None:
+    world = World()
+    obj = website(name_for(world.view, "a"))
+    body = review(obj).replace(b'"html": "x"', b'"html": ' + b"[" * 5_000 + b"]" * 5_000)
+    assert await world.asked(read_review(body)) == Labelled("a-1")
+
+
+@pytest.mark.parametrize(
+    ("request_", "left"),
+    [
+        ({"operation": "UPDATE"}, Skipped.NOT_A_CREATE),
+        ({"subResource": "status"}, Skipped.NOT_A_CREATE),
+        ({"resource": "gadgets"}, Skipped.NOT_OURS),
+        ({"group": "other.example.com"}, Skipped.NOT_OURS),
+        ({"object": {"metadata": []}}, Skipped.NOT_OURS),
+    ],
+)
+async def test_what_the_ring_does_not_distribute_is_left(request_: dict[str, Any], left: Skipped) -> None:
+    assert await World().created(website("blog"), **request_) is left
+
+
+async def test_namespaces_that_are_not_selected_are_left() -> None:
+    assert await World(selected=False).created(website("blog")) is Skipped.NOT_SELECTED
+
+
+async def test_until_the_namespaces_have_been_listed_nothing_is_labelled() -> None:
+    world = World()
+    async with world.desk() as desk:
+        assert await desk.verdict(read_review(review(website("blog")))) is Skipped.NOT_SELECTED
+
+
+async def test_a_ring_that_is_being_deleted_takes_nothing_in() -> None:
+    assert await World(releasing=True).created(website("blog")) is Skipped.NOT_OURS
+
+
+@pytest.mark.parametrize("reason", [WaitReason.NOT_SYNCED, WaitReason.MIN_MEMBERS, WaitReason.START_DELAY])
+async def test_what_would_have_to_wait_is_left(reason: WaitReason) -> None:
+    world = World(view=make_view(BOTH, PLACES, hold=AssignmentHold(reason)))
+    assert await world.created(website("blog")) is Skipped.WAITS
+
+
+async def test_a_paused_ring_still_takes_new_objects_in() -> None:
+    world = World(terms={"paused": True})
+    assert await world.created(website(name_for(world.view, "b"))) == Labelled("b-1")
+
+
+@pytest.mark.parametrize("state", [ShardState.RELEASED, ShardState.CONTESTED, ShardState.DEAD])
+async def test_a_shard_that_does_not_hold_its_lease_is_given_nothing(state: ShardState) -> None:
+    world = World(view=make_view({**BOTH, "a-1": state}, PLACES))
+    assert await world.created(website(name_for(world.view, "a"))) is Skipped.WAITS
+
+
+async def test_a_place_that_waits_for_its_next_life_is_given_nothing() -> None:
+    world = World(view=make_view(BOTH, {"a": None, "b": "b-1"}))
+    assert await world.created(website(name_for(world.view, "a"))) is Skipped.WAITS
+
+
+@pytest.mark.parametrize("holder", ["", "sharder:x", "b-1"])
+async def test_a_name_whose_lease_is_not_shown_held_is_not_written(holder: str) -> None:
+    """The view may be old: what counts is the Lease, read after the request came."""
+    world = World(leases=Leases({"a-1": holder}))
+    assert await world.created(website(name_for(world.view, "a"))) is Skipped.NO_EVIDENCE
+
+
+async def test_a_lease_that_is_gone_or_of_another_ring_is_no_evidence() -> None:
+    world = World(leases=Leases({}))
+    name = name_for(world.view, "a")
+    assert await world.created(website(name)) is Skipped.NO_EVIDENCE
+    world.leases = Leases({"a-1": "a-1"}, ring="another")
+    assert await world.created(website(name)) is Skipped.NO_EVIDENCE
+
+
+async def test_before_activation_nothing_is_labelled_whatever_the_sharder_believes() -> None:
+    former = LeaseRef("shop", "shop-controller")
+    world = World(terms={"activation": former})
+    name = name_for(world.view, "a")
+    for holder in ("", "shop-controller-7", "ringleader:another"):
+        world.former = Leases({"shop-controller": holder})
+        assert await world.created(website(name)) is Skipped.NO_EVIDENCE
+    world.former = Leases({"shop-controller": f"ringleader:{KEYS.ring}"})
+    assert await world.created(website(name)) == Labelled("a-1")
+
+
+# -- other keys than the object's own
+
+
+async def test_under_key_namespace_everything_in_one_is_born_with_one_owner() -> None:
+    world = World(terms={"key": KeyKind.NAMESPACE})
+    verdicts = {await world.created(website(f"site-{number}")) for number in range(20)}
+    assert len(verdicts) == 1
+    assert verdicts <= {Labelled("a-1"), Labelled("b-1")}
+    spread = {await world.created(website("site"), namespace=f"ns-{number}") for number in range(20)}
+    assert spread == {Labelled("a-1"), Labelled("b-1")}
+
+
+async def test_under_key_label_the_label_that_it_is_born_with_decides() -> None:
+    world = World(terms={"key": KeyKind.LABEL, "key_label": "tenant"})
+    of_one = {await world.created(website(f"site-{n}", labels={"tenant": "x"})) for n in range(20)}
+    assert len(of_one) == 1
+    spread = {await world.created(website("site", labels={"tenant": f"t-{n}"})) for n in range(20)}
+    assert spread == {Labelled("a-1"), Labelled("b-1")}
+
+
+# -- controlled objects
+
+
+async def test_a_controlled_object_goes_where_its_controller_belongs() -> None:
+    world = World()
+    parent = name_for(world.view, "b")
+    world.controllers[parent] = ControllerSeen("b-1")
+    assert await world.created_child(parent) == Labelled("b-1")
+
+
+async def test_a_controlled_object_goes_to_its_controllers_owner_while_that_one_is_elsewhere() -> None:
+    world = World()
+    parent = name_for(world.view, "b")
+    world.controllers[parent] = ControllerSeen("a-1")
+    assert await world.created_child(parent) == Labelled("a-1")
+
+
+async def test_a_controlled_object_whose_controller_cannot_be_read_is_left() -> None:
+    assert await World().created_child("blog") is Skipped.NO_EVIDENCE
+
+
+async def test_a_controlled_object_of_an_unknown_owner_is_left() -> None:
+    world = World(controllers={"blog": ControllerSeen("nobody-1")})
+    assert await world.created_child("blog") is Skipped.WAITS
+
+
+async def test_an_object_of_a_controlled_kind_that_nobody_of_the_ring_controls_is_left() -> None:
+    obj = child("blog", ownerReferences=[])
+    assert await World().created(obj, resource="configmaps", group="") is Skipped.NOT_OURS

@@ -1,0 +1,204 @@
+"""What a sharder counts while it works: moves by reason, members, convergence; nothing stays of a ring that went."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from prometheus_client import CollectorRegistry
+
+from devcluster.embedded.faults import Fault
+from kubeio.access.cluster import load_cluster
+from kubeio.clock import SystemClock
+from kubeio.patch import MergePatch
+from kubeio.resource import CONTROLLER_RINGS
+from kubeio.rest.client import Client
+from kubeio.rest.discovery import Discovery
+from sharder.metrics import SharderMetrics
+from sharder.rings.manager import RingManager
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, wait_until
+from tests.sharder.io.owners import owners_that_pass_on
+
+
+@asynccontextmanager
+async def measured(ground: Ground) -> AsyncIterator[CollectorRegistry]:
+    """A sharder that leads, and its registry."""
+    registry = CollectorRegistry()
+    user = await ground.plane.kubeconfig_for("sharder-1")
+    async with Client(load_cluster(kubeconfig=str(user))) as client:
+        rings = RingManager(
+            client,
+            Discovery(client),
+            identity="sharder-1",
+            names=(),
+            metrics=SharderMetrics(registry),
+            clock=SystemClock(),
+            rng=random.Random(7),
+        )
+        rings.lead()
+        running = asyncio.create_task(rings.run(), name="sharder-1")
+        try:
+            yield registry
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
+    return registry.get_sample_value(f"ringleader_{name}", {"ring": RING, **labels}) or 0.0
+
+
+async def test_moves_are_counted_by_their_reason(ground: Ground) -> None:
+    await ground.ring()
+    a = await ground.shard("a")
+    await ground.sites(8)
+    async with measured(ground) as registry:
+        await wait_until(lambda: value(registry, "moves_total", reason="new") == 8)
+        await ground.shard("b")
+
+        async def passed_on() -> bool:
+            for name in await ground.drains():
+                await ground.acknowledge(name)
+            return await is_balanced(ground) and len(set((await ground.owners()).values())) == 2
+
+        await wait_until(passed_on)
+        drained = value(registry, "moves_total", reason="rebalance")
+        moved = list((await ground.owners()).values()).count("b-00000001")
+        assert drained == moved > 0
+        left = list((await ground.owners()).values()).count(a.name)
+        await a.release()
+        await wait_until(lambda: value(registry, "moves_total", reason="owner_dead") == left)
+        assert value(registry, "object_writes_total", kind="Drain", outcome="done") == drained
+        assert value(registry, "patch_seconds_count", kind="Assign") >= 8 + left
+        assert value(registry, "ring_changes_total", change="joined") == 2
+        await wait_until(lambda: value(registry, "ring_changes_total", change="left") == 1)
+        assert value(registry, "shard_state_changes_total", state="released") == 1
+        await wait_until(lambda: value(registry, "shards", state="dead") == 1)
+
+
+async def test_the_last_convergence_and_its_length_stand_in_status_and_metrics(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    await ground.sites(3)
+    async with measured(ground) as registry:
+        await wait_until(lambda: value(registry, "last_convergence_timestamp_seconds"))
+
+        async def told() -> object:
+            return (await ground.status()).get("lastConvergence")
+
+        await wait_until(told)
+        last = (await ground.status())["lastConvergence"]
+        assert isinstance(last, dict)
+        assert 0 <= last["durationSeconds"] < 10
+        assert last["durationSeconds"] == round(value(registry, "last_convergence_seconds"), 3)
+
+
+async def test_the_last_rebalance_tells_how_many_objects_moved_without_what_follows_them(
+    ground: Ground,
+) -> None:
+    await ground.ring()
+    a = await ground.shard("a")
+    for number in range(7):
+        await ground.page(await ground.site(f"site-{number}"))
+
+    async def passed_on(shard: str) -> bool:
+        for name in await ground.drains():
+            labels = {"metadata": {"labels": {KEYS.shard: shard}}}
+            await ground.client.patch(CONFIGMAPS, name, MergePatch(labels), namespace="default", type=bytes)
+            await ground.acknowledge(name)
+        passed = list((await ground.owners()).values()).count(shard)
+        return 0 < passed == await ground.last_moved()
+
+    async with measured(ground):
+        await wait_until(lambda: is_balanced(ground))
+        b = await ground.shard("b")
+        await wait_until(lambda: passed_on(b.name))
+        given = await ground.last_moved()
+        assert 0 < given < 7
+        await a.release()
+
+        async def taken_over() -> bool:
+            return await ground.last_moved() == 7 - given
+
+        await wait_until(taken_over)
+        assert set((await ground.owners(CONFIGMAPS)).values()) == {b.name}
+
+
+async def test_the_pace_of_a_rebalance_is_that_of_its_moves_not_of_the_pause_and_the_looks_around_them(
+    ground: Ground,
+) -> None:
+    await ground.ring(paused=True)
+    await ground.shard("a")
+    await ground.sites(12)
+    async with measured(ground), owners_that_pass_on(ground):
+
+        async def paused_with_b_on_the_ring() -> bool:
+            return (await ground.status()).get("availableShards") == 2
+
+        await wait_until(lambda: is_balanced(ground))
+        await ground.shard("b")
+        await wait_until(paused_with_b_on_the_ring)
+        slow = Fault(
+            what="latency", verb="list", resource="websites.example.com", user="sharder-1", delay_s=1.5
+        )
+        await ground.plane.faults.add(slow)
+        await ground.ring(paused=False)
+        await wait_until(ground.last_moved, within_s=20)
+    status = await ground.status()
+    converged, rebalanced = status["lastConvergence"], status["lastRebalance"]
+    assert isinstance(converged, dict)
+    assert isinstance(rebalanced, dict)
+    assert converged["time"] == rebalanced["time"]
+    assert 0 < rebalanced["durationSeconds"] < converged["durationSeconds"] - 2 * slow.delay_s
+
+
+async def test_a_ring_that_is_gone_leaves_no_series_behind(ground: Ground) -> None:
+    await ground.ring()
+    a = await ground.shard("a")
+    async with measured(ground) as registry:
+        await wait_until(lambda: value(registry, "ring_version"))
+        await a.release()
+        await ground.client.delete(CONTROLLER_RINGS, RING)
+
+        async def gone() -> bool:
+            return not await ground.exists(CONTROLLER_RINGS, RING)
+
+        await wait_until(gone)
+
+        def series() -> list[str]:
+            return [s.name for m in registry.collect() for s in m.samples if s.labels.get("ring") == RING]
+
+        await wait_until(lambda: not series())
+
+
+async def test_an_overdue_shard_s_series_goes_when_it_has_answered(ground: Ground) -> None:
+    await ground.ring(drainTimeoutSeconds=1)
+    a = await ground.shard("a")
+    await ground.sites(6)
+    async with measured(ground) as registry:
+        await wait_until(lambda: is_balanced(ground))
+        await ground.client.patch(
+            CONTROLLER_RINGS, RING, MergePatch({"spec": {"members": {"a": {"cordoned": True}}}}), type=bytes
+        )
+        await ground.shard("b")
+        await wait_until(lambda: value(registry, "handoffs_overdue", shard=a.name) == 6)
+
+        async def answered() -> bool:
+            for name in await ground.drains():
+                await ground.acknowledge(name)
+            return not await ground.drains()
+
+        await wait_until(answered)
+
+        def named() -> list[str]:
+            return [
+                s.labels["shard"]
+                for m in registry.collect()
+                for s in m.samples
+                if s.name == "ringleader_handoffs_overdue"
+            ]
+
+        await wait_until(lambda: not named())
