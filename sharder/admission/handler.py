@@ -6,7 +6,7 @@ has to know; what takes too long is cut off by `sharder.admission.dispatcher`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
@@ -27,18 +27,17 @@ from sharder.planning.decisions import (
     UpdateDrain,
     Wait,
 )
-from sharder.planning.planner import Subject, Terms, plan
+from sharder.planning.planner import Subject, plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kubeio.clock import Clock
     from kubeio.models import Meta
     from kubeio.resource import ApiResource
     from sharder.admission.lease_reads import LeaseReads
-    from sharder.membership.controller import MembershipController
     from sharder.planning.keys import ControllerName, RingKinds
     from sharder.planning.planner import ControllerSeen
+    from sharder.planning.state import RingStates
     from sharder.ringspec.spec import RingSpec
     from sharder.unowned.namespaces import Namespaces
 
@@ -52,13 +51,11 @@ class AdmissionHandler:
 
     spec: RingSpec
     kinds: RingKinds
-    membership: MembershipController
+    states: RingStates
     namespaces: Namespaces
     read_controller: Callable[[ControllerName], Awaitable[ControllerSeen]]
     proofs: LeaseReads
     former: LeaseReads
-    clock: Clock
-    releasing: bool = False
 
     async def verdict(self, asked: AdmissionRequest) -> Verdict:
         """Decide the owner of the object that is being created, or the reason to leave it to the unowned watch."""
@@ -73,7 +70,7 @@ class AdmissionHandler:
             return Skipped.ALREADY_LABELLED
         if asked.may_bring(self.spec.keys):
             return Skipped.MAY_BRING_KEYS
-        if not self.namespaces.synced.is_set() or not self.namespaces.selects(asked.meta.namespace):
+        if not self.namespaces.synced.is_set() or not self.states.current.selects(asked.meta.namespace):
             return Skipped.NOT_SELECTED
         try:
             return await self._decide(resource, asked.meta)
@@ -100,10 +97,8 @@ class AdmissionHandler:
         return Skipped.WAITS
 
     def _plan(self, subject: Subject) -> Decision:
-        view = replace(self.membership.view, at=self.clock.now())
-        # whether it is activated is shown by the former Lease itself
-        terms = Terms(paused=self.spec.paused, activated=True, releasing=self.releasing)
-        return plan(subject, view=view, terms=terms, keys=self.spec.keys)
+        state = self.states.current
+        return plan(subject, view=state.view, terms=state.terms, keys=self.spec.keys)
 
     async def _is_shown(self, to: str) -> bool:
         """Whether reads begun now show the Lease of *to* held, and the former one ours if there is one."""
@@ -116,4 +111,5 @@ class AdmissionHandler:
         return lease is not None and shows_held(lease, keys=self.spec.keys)
 
     def _resource(self, name: str) -> ApiResource | None:
-        return next((found for found in self.kinds.resources if found.group_resource == name), None)
+        found = self.kinds.by_name.get(name)
+        return found if found in self.kinds.resources else None

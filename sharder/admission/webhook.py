@@ -24,8 +24,10 @@ from sharder.admission.handler import AdmissionHandler
 from sharder.admission.lease_reads import LeaseReads
 from sharder.admission.settings import BIND_FLAG
 from sharder.planning.controllers import read_controller
+from sharder.planning.planner import Terms
+from sharder.planning.state import RingStates
 from sharder.ringspec.scope import EVERYWHERE
-from sharder.unowned.namespaces import Namespaces
+from sharder.unowned.namespaces import Namespaces, selected_at_first
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
@@ -115,8 +117,16 @@ class Webhook:
     async def _serve(
         self, spec: RingSpec, kinds: RingKinds, membership: MembershipController, *, releasing: bool
     ) -> None:
+        # the former Lease itself shows whether the ring is activated
+        terms = Terms(paused=spec.paused, activated=True, releasing=releasing)
+        states = RingStates(membership, terms, selected_at_first(spec, EVERYWHERE))
         namespaces = Namespaces(
-            self._client, spec, scope=EVERYWHERE, on_change=_nothing_to_do, clock=self._clock, rng=self._rng
+            self._client,
+            spec,
+            scope=EVERYWHERE,
+            on_change=states.set_selected,
+            clock=self._clock,
+            rng=self._rng,
         )
         former = spec.activation.namespace if spec.activation is not None else spec.lease_namespace
         async with asyncio.TaskGroup() as tasks:
@@ -124,20 +134,14 @@ class Webhook:
             desk = AdmissionHandler(
                 spec=spec,
                 kinds=kinds,
-                membership=membership,
+                states=states,
                 namespaces=namespaces,
                 read_controller=partial(read_controller, self._client, kinds=kinds, keys=spec.keys),
                 proofs=LeaseReads(self._leases(spec.lease_namespace), tasks=tasks),
                 former=LeaseReads(self._leases(former), tasks=tasks),
-                clock=self._clock,
-                releasing=releasing,
             )
             with self._front.open(spec.keys, desk):
                 await asyncio.Event().wait()
 
     def _leases(self, namespace: str) -> Leases:
         return Leases(self._client, namespace, timeout_s=DEADLINE_S)
-
-
-def _nothing_to_do() -> None:
-    """Do nothing: objects that were created without a label meanwhile are the unowned watch's."""

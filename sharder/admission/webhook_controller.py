@@ -8,7 +8,6 @@ every object that was answered before it must have been stored or given up.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from sharder.admission.webhook import Webhook
-    from sharder.membership.controller import MembershipController
     from sharder.moving.scan import Scan
+    from sharder.planning.state import RingStates
     from sharder.ringspec.spec import RingSpec
 
 log = structlog.get_logger("sharder")
@@ -44,10 +43,9 @@ class WebhookController:
         spec: RingSpec,
         resources: Sequence[ApiResource],
         *,
-        membership: MembershipController,
+        states: RingStates,
         scan: Scan,
         ring_uid: str,
-        releasing: bool,
         clock: Clock,
         landing_s: float = LANDING_S,
     ) -> None:
@@ -57,24 +55,18 @@ class WebhookController:
         self._webhook = webhook
         self._spec = spec
         self._resources = resources
-        self._membership = membership
+        self._states = states
         self._scan = scan
         self._ring_uid = ring_uid
-        self._releasing = releasing
         self._clock = clock
         self._landing_s = landing_s
-        self._noted = asyncio.Event()
-
-    def note(self) -> None:
-        """Record that the ring's set of objects changed in another way than by its members."""
-        self._noted.set()
 
     async def run(self) -> None:
         """Until cancelled."""
         if self._webhook is not None and self._spec.assign_at_admission and not self._releasing:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep(self._webhook), name="webhook configuration")
-                tasks.create_task(self._look_late(), name="late circles")
+                tasks.create_task(self._look_late(), name="late passes")
         else:
             await self._withdraw()
 
@@ -90,24 +82,19 @@ class WebhookController:
         )
 
     async def _look_late(self) -> None:
-        """A circle when what was answered under the former ring has landed; the first for the sharder before us."""
+        """A pass when what was answered under the former ring has landed; the first for the sharder before us."""
         while True:
-            version = self._membership.view.ring_version
-            self._noted.clear()
+            state = self._states.current
             await asyncio.sleep(self._landing_s)
-            if self._noted.is_set() or self._membership.view.ring_version != version:
+            if self._states.current.scan_version != state.scan_version:
                 continue
-            self._scan.look_again()
-            await self._wait_changed(version)
+            self._scan.request_pass(stays_converged=True)
+            while self._states.current.scan_version == state.scan_version:
+                await self._states.wait_newer(self._states.current)
 
-    async def _wait_changed(self, version: int) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            noted = tasks.create_task(self._noted.wait(), name="noted")
-            while not noted.done() and self._membership.view.ring_version == version:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(1.0):
-                        await self._membership.wait_newer(self._membership.view.version)
-            noted.cancel()
+    @property
+    def _releasing(self) -> bool:
+        return self._states.current.terms.releasing
 
     async def _withdraw(self) -> None:
         if self._webhook is None and self._spec.assign_at_admission and not self._releasing:
@@ -119,10 +106,7 @@ class WebhookController:
         is_in_cluster = bool(self._ring_uid)  # a ring in a file has no configuration
         if is_in_cluster and (await self._remove() or self._spec.assign_at_admission):
             await asyncio.sleep(self._landing_s)
-            if self._releasing:
-                self._scan.request_pass()
-            else:
-                self._scan.look_again()
+            self._scan.request_pass(stays_converged=not self._releasing)
         self.withdrawn.set()
 
     async def _remove(self) -> bool:

@@ -12,7 +12,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import structlog
 
 from kubeio.errors import Expired, KubeError
@@ -28,7 +27,6 @@ from sharder.planning.decisions import (
     UpdateDrain,
 )
 from sharder.planning.keys import Controlled
-from sharder.planning.planner import Subject, may_be_left_behind, plan
 from sharder.unowned.pending import ObjectRef
 
 if TYPE_CHECKING:
@@ -90,7 +88,6 @@ class Audit:
         self._ancestry = ControllerKeys(context.kinds, context.objects.read_controller, most=REMEMBERED)
 
     async def run(self) -> None:
-        await self._context.namespaces.synced.wait()
         while True:
             try:
                 await self._circle()
@@ -183,13 +180,11 @@ class Audit:
         ]
 
     def _is_suspect(self, resource: ApiResource, meta: Meta, role: Role) -> bool:
-        subject = self._subject(meta, role)
         context = self._context
-        if may_be_left_behind(
-            subject, view=context.membership.view, terms=context.terms(), keys=context.keys
-        ):
+        subject = context.subject(resource, meta, role=role)
+        if context.may_be_left_behind(subject):
             return self._scan.is_converged
-        what = finding(self._plan(subject))
+        what = finding(context.plan(subject))
         if what == MISPLACED:
             return self._scan.is_converged
         return what is not None and not self._scan.knows(ObjectRef(resource.group_resource, meta.key))
@@ -217,23 +212,14 @@ class Audit:
         meta = await self._context.objects.read(resource, suspect)
         if meta is None:
             return None
-        role = self._context.kinds.role(resource, meta)
-        subject = self._subject(meta, role)
+        role, seen = self._context.kinds.role(resource, meta), None
         if isinstance(role, Controlled):
             seen = await self._context.objects.read_controller(role.controller)
-            subject = msgspec.structs.replace(subject, controller=seen)
-        what = finding(self._plan(subject))
+        what = finding(self._context.plan(self._context.subject(resource, meta, role=role, controller=seen)))
         if what is None or what == MISPLACED:
             return what if self._scan.is_converged else None
         is_news = self._scan.bring(ObjectRef(resource.group_resource, meta.key), meta)
         return what if is_news else None
-
-    def _subject(self, meta: Meta, role: Role) -> Subject:
-        return Subject(meta, role, selected=self._context.namespaces.selects(meta.namespace))
-
-    def _plan(self, subject: Subject) -> Decision:
-        context = self._context
-        return plan(subject, view=context.membership.view, terms=context.terms(), keys=context.keys)
 
     @property
     def _ring(self) -> str:

@@ -20,7 +20,6 @@ from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed
 from sharder.moving.budget import DrainBudget, Handoff
 from sharder.planning.decisions import Decision, Nothing, ReleaseDrain, Strip, UpdateDrain, Wait
 from sharder.planning.keys import Controlled, Root, essential
-from sharder.planning.planner import Subject, plan
 from sharder.ringspec.spec import DrainPolicy
 from sharder.unowned.pending import ObjectRef
 from sharder.unowned.watching import watch_objects
@@ -67,7 +66,7 @@ class Handoffs:
         self._stirred = asyncio.Event()
         self._unlooked: set[ObjectRef] = set()
         """What came or changed since it was last planned."""
-        self._enqueue_all = True
+        self._is_everything_due = True
         self._reported: set[str] = set()
         self._forced: set[str] = set()
         self._unshown: set[ObjectRef] = set()
@@ -113,9 +112,9 @@ class Handoffs:
         if work in self.budget and work not in self._metas:
             self._unshown.add(work)
 
-    def look_again(self) -> None:
-        """Membership, namespaces or terms changed: what is in flight may be wanted elsewhere, or be kept."""
-        self._enqueue_all = True
+    def redirect_all(self) -> None:
+        """Plan everything in flight again: it may be wanted elsewhere, or be kept."""
+        self._is_everything_due = True
         self._stirred.set()
 
     async def wait_changed(self, *, at_most_s: float | None = None) -> None:
@@ -144,7 +143,7 @@ class Handoffs:
                     name = f"handoffs {resource.group_resource} {namespace}".rstrip()
                     tasks.create_task(self._watch_former(resource, namespace), name=name)
             tasks.create_task(self._sync_in_time(), name="handoffs synced")
-            tasks.create_task(self._follow_views(), name="look again on view")
+            tasks.create_task(self._follow_states(), name="redirect on state")
             tasks.create_task(self._redirect(), name="redirect handoffs")
             tasks.create_task(self.report(), name="report handoffs")
 
@@ -266,20 +265,19 @@ class Handoffs:
         role = self._context.kinds.role(self._context.resource(work), last)
         return last.labels.get(self._context.keys.drain) == "" and not isinstance(role, Controlled)
 
-    async def _follow_views(self) -> None:
-        version = self._context.membership.view.version
+    async def _follow_states(self) -> None:
+        state = self._context.states.current
         while True:
-            view = await self._context.membership.wait_newer(version)
-            version = view.version
-            self.look_again()
+            state = await self._context.states.wait_newer(state)
+            self.redirect_all()
 
     async def _redirect(self) -> None:
         """Whenever the ring or a request changed: point what is in flight to where it belongs now."""
         await self.synced.wait()
         while True:
             self._stirred.clear()
-            works = list(self._metas) if self._enqueue_all else list(self._unlooked)
-            self._enqueue_all = False
+            works = list(self._metas) if self._is_everything_due else list(self._unlooked)
+            self._is_everything_due = False
             self._unlooked.clear()
             for work in works:
                 meta = self._metas.get(work)
@@ -305,9 +303,7 @@ class Handoffs:
 
     def _plan(self, work: ObjectRef, meta: Meta) -> Decision:
         context = self._context
-        role = context.kinds.role(context.resource(work), meta)
-        subject = Subject(meta, role, selected=context.namespaces.selects(meta.namespace))
-        return plan(subject, view=context.membership.view, terms=context.terms(), keys=context.keys)
+        return context.plan(context.subject(context.resource(work), meta))
 
     async def report(self) -> None:
         """Name each owner that is late with handoffs once, and force it if the ring wants that; until cancelled.

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
 import structlog
 
 from kubeio.errors import Expired, Forbidden, KubeError, NotFound
@@ -34,7 +33,6 @@ from sharder.planning.decisions import (
     Wait,
 )
 from sharder.planning.keys import Controlled, ControllerName, Outsider, Role, essential
-from sharder.planning.planner import Subject, may_be_left_behind, plan
 from sharder.unowned.pending import ObjectRef
 from sharder.unowned.permissions import Permission
 from sharder.writing.objects import WriteOutcome
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
 
     from kubeio.resource import ApiResource
     from sharder.moving.handoffs import Handoffs
+    from sharder.planning.state import ScanVersion
     from sharder.unowned.pending import PendingObjects
     from sharder.writing.assigner import Assigner
     from sharder.writing.ring_context import RingContext
@@ -93,7 +92,7 @@ class Pass:
     objects that bear a dead shard's name and are not known to wait; *suspected* are the suspects of the pass before.
     """
 
-    ring_version: int
+    version: ScanVersion
     seen: int = 0
     asked: int = 0
     former: int = 0
@@ -128,16 +127,15 @@ class Scan:
         self._ancestry = ControllerKeys(context.kinds, context.objects.read_controller)
         self._deferred: dict[str, deque[Misplaced]] = {}
         self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
-        self._nudged = asyncio.Event()
+        self._requested = asyncio.Event()
         self._missent: set[ObjectRef] = set()
         self._suspects: dict[ObjectRef, str] = {}
         self._was_misled = asyncio.Event()
         self._touching = Touching(context)
-        context.namespaces.on_deselected = self._touching.deselected
         self._stalls = 0
         self._may_be_stopped = False
-        self.converged_version: int | None = None
-        """The ring version under which the last whole circle was clean."""
+        self.converged_version: ScanVersion | None = None
+        """The version under which the last whole pass was clean."""
         self.converged_at = 0.0
         """When that circle ended, on the sharder's clock."""
         self.last_seen: int | None = None
@@ -150,21 +148,18 @@ class Scan:
     @property
     def is_converged(self) -> bool:
         """Whether every object with a live owner was found at its place under the present ring."""
-        return self.converged_version == self._context.membership.view.ring_version
+        return self.converged_version == self._version
 
     @property
     def misplaced(self) -> int:
         """Objects that wait for room to be handed over."""
         return sum(map(len, self._deferred.values()))
 
-    def request_pass(self) -> None:
-        """Look again although the ring is the same: namespaces changed."""
-        self.converged_version = None
-        self._nudged.set()
-
-    def look_again(self) -> None:
-        """One more circle, without doubt about what the last one found."""
-        self._nudged.set()
+    def request_pass(self, *, stays_converged: bool = False) -> None:
+        """Make another pass. Unless the ring *stays_converged*, it is in doubt what the last one found."""
+        if not stays_converged:
+            self.converged_version = None
+        self._requested.set()
 
     def enqueue(self, work: ObjectRef) -> None:
         """Read one object and see to it: it may be where it does not belong. A circle would cost far more."""
@@ -174,7 +169,6 @@ class Scan:
 
     async def run(self) -> None:
         await self._handoffs.synced.wait()
-        await self._context.namespaces.synced.wait()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._correct(), name="misled objects")
             tasks.create_task(self._touching.run(), name="touch")
@@ -188,7 +182,7 @@ class Scan:
             self._was_misled.clear()
             works, self._missent = self._missent, set()
             async with asyncio.TaskGroup() as tasks:
-                circle = Pass(self._ring_version)
+                circle = Pass(self._version)
                 for work in works:
                     await self._look_at_one(work, circle)
                 self._send_what_has_room(circle, tasks)
@@ -213,12 +207,12 @@ class Scan:
             await self._look_at_page(resource, [meta], circle)
 
     async def _go_round(self) -> None:
-        idle, stripped, version = 0, 0, self._ring_version
+        idle, stripped, version = 0, 0, self._version
         while True:
-            self._nudged.clear()
-            if version != self._ring_version:
+            self._requested.clear()
+            if version != self._version:
                 # what nothing could be done for may be at its place soon
-                idle, version = 0, self._ring_version
+                idle, version = 0, self._version
             await self._give_way()
             try:
                 circle = await self._circle()
@@ -226,9 +220,9 @@ class Scan:
                 raise  # a resource is not served any more, or not in this version: `ringwork` asks which
             except* KubeError as group:
                 log.warning("pass interrupted", ring=self._context.spec.name, error=str(group.exceptions[0]))
-                circle = Pass(self._ring_version, clean=False, whole=False)
+                circle = Pass(self._version, clean=False, whole=False)
             self._note_former(circle)
-            if circle.ring_version != self._ring_version:
+            if circle.version != self._version:
                 await asyncio.sleep(ANEW_S)
             elif circle.clean and not len(self._handoffs):
                 self._converge(circle)
@@ -258,11 +252,11 @@ class Scan:
             self.former_free.set()
 
     def _converge(self, circle: Pass) -> None:
-        if self._nudged.is_set():
+        if self._requested.is_set():
             return  # while it went round: what it saw first may have changed since
-        is_formed = self._context.membership.view.ring is not None
-        if is_formed and self.converged_version != circle.ring_version:
-            members = ", ".join(sorted(self._context.membership.view.ring_members))
+        view = self._context.states.current.view
+        if view.ring is not None and self.converged_version != circle.version:
+            members = ", ".join(sorted(view.ring_members))
             self._context.events.record(
                 self._context.ring,
                 reason="Converged",
@@ -273,19 +267,23 @@ class Scan:
                 "ring converged",
                 ring=self._context.spec.name,
                 objects=circle.seen,
-                ring_version=circle.ring_version,
+                ring_version=circle.version.ring,
             )
             self.converged_at = self._context.clock.now()
             give_memory_back()  # 10 MB after a change among 1,000 members
-        self.converged_version = circle.ring_version
+        self.converged_version = circle.version
         self.last_seen = circle.seen if circle.whole else None
 
     @property
-    def _ring_version(self) -> int:
-        return self._context.membership.view.ring_version
+    def _version(self) -> ScanVersion:
+        return self._context.states.current.scan_version
+
+    def _is_outdated(self, circle: Pass) -> bool:
+        """Whether the ring changed. Namespaces alone do not end a pass: where many are made, none would end."""
+        return circle.version.ring != self._version.ring
 
     async def _circle(self) -> Pass:
-        circle = Pass(self._ring_version, suspected=self._suspects)
+        circle = Pass(self._version, suspected=self._suspects)
         self._ancestry.forget()
         async with asyncio.TaskGroup() as tasks:
             for resource in self._context.kinds.labelled:
@@ -293,11 +291,11 @@ class Scan:
                     await self._pass_former(resource, circle, tasks)
                 else:
                     await self._pass_allowed(resource, circle, tasks)
-            while self._deferred and circle.ring_version == self._ring_version:
+            while self._deferred and not self._is_outdated(circle):
                 self._send_what_has_room(circle, tasks)
                 if self._deferred:
                     await self._handoffs.wait_changed(at_most_s=RETRY_S)
-        circle.whole = circle.whole and circle.ring_version == self._ring_version
+        circle.whole = circle.whole and circle.version == self._version
         self._deferred.clear()
         self._suspects = circle.suspects
         return circle
@@ -351,10 +349,10 @@ class Scan:
                 metas = [item.meta for item in page.objects]
                 await self._look_at_page(resource, metas, circle)
                 self._send_what_has_room(circle, tasks)
-                while self.misplaced > MAX_DEFERRED and circle.ring_version == self._ring_version:
+                while self.misplaced > MAX_DEFERRED and not self._is_outdated(circle):
                     await self._handoffs.wait_changed(at_most_s=RETRY_S)
                     self._send_what_has_room(circle, tasks)
-                if circle.ring_version != self._ring_version:
+                if self._is_outdated(circle):
                     return
                 if self._must_give_way():
                     break  # what is left of this list would be old by the time we came back to it
@@ -389,16 +387,16 @@ class Scan:
     def _look(self, resource: ApiResource, meta: Meta, role: Role, circle: Pass) -> None:
         work = ObjectRef(resource.group_resource, meta.key)
         circle.seen += 1
-        subject = self._subject(meta, role)
+        subject = self._context.subject(resource, meta, role=role)
         if resource in self._context.kinds.former or (not isinstance(role, Outsider) and role.given_up):
             circle.former += 1
-        if isinstance(role, Controlled) and self._may_be_left_behind(subject):
+        if isinstance(role, Controlled) and self._context.may_be_left_behind(subject):
             self._look_at_left_behind(Misplaced(work, meta, role, self._owner(meta), role.controller), circle)
             return
-        if self._context.membership.view.is_stranger(self._owner(meta)):
+        if self._context.states.current.view.is_stranger(self._owner(meta)):
             self._look_at_stranger(work, meta, circle)
             return
-        match self._plan(subject):
+        match self._context.plan(subject):
             case Drain(owner=owner) | ReleaseDrain(owner=owner):
                 if work not in self._handoffs:
                     self._defer(Misplaced(work, meta, role, owner))
@@ -407,7 +405,7 @@ class Scan:
             case Assign() | Strip() | ReportUnknown() | NeedController():
                 self.bring(work, meta)
             case UpdateDrain():
-                self._handoffs.look_again()
+                self._handoffs.redirect_all()
             case Wait():
                 pass
             case _:
@@ -435,7 +433,7 @@ class Scan:
         self.bring(work, meta)
         context = self._context
         if (
-            context.terms().releasing
+            context.states.current.terms.releasing
             or context.kinds.former
             or context.scope.former
             or self._pending.is_full(work.resource)
@@ -452,25 +450,12 @@ class Scan:
             self._defer(misplaced)
         circle.displace(misplaced.meta.uid)
 
-    def _may_be_left_behind(self, subject: Subject) -> bool:
-        context = self._context
-        return may_be_left_behind(
-            subject, view=context.membership.view, terms=context.terms(), keys=context.keys
-        )
-
     def _owner(self, meta: Meta) -> str:
         return meta.labels.get(self._context.keys.shard, "")
 
     def _defer(self, misplaced: Misplaced) -> None:
         kept = misplaced._replace(meta=essential(misplaced.meta, self._context.spec.labels_read))
         self._deferred.setdefault(misplaced.owner, deque()).append(kept)
-
-    def _subject(self, meta: Meta, role: Role) -> Subject:
-        return Subject(meta, role, selected=self._context.namespaces.selects(meta.namespace))
-
-    def _plan(self, subject: Subject) -> Decision:
-        context = self._context
-        return plan(subject, view=context.membership.view, terms=context.terms(), keys=context.keys)
 
     def _send_what_has_room(self, circle: Pass, tasks: asyncio.TaskGroup) -> None:
         now = self._context.clock.now()
@@ -506,11 +491,11 @@ class Scan:
             self._handoffs.asked_to_give_up(misplaced.work)
 
     async def _decide(self, misplaced: Misplaced) -> Decision:
-        subject = self._subject(misplaced.meta, misplaced.role)
+        context, seen = self._context, None
         if misplaced.controller is not None:
-            seen = await self._context.objects.read_controller(misplaced.controller)
-            subject = msgspec.structs.replace(subject, controller=seen)
-        return self._plan(subject)
+            seen = await context.objects.read_controller(misplaced.controller)
+        resource = context.resource(misplaced.work)
+        return context.plan(context.subject(resource, misplaced.meta, role=misplaced.role, controller=seen))
 
     # ---- between two circles ----------------------------------------------------------------------------------
 
@@ -522,7 +507,7 @@ class Scan:
         in_flight, since = len(self._handoffs), self._context.clock.now()
         while self._handoffs.budget.is_moving(at=self._context.clock.now()):
             await self._handoffs.wait_changed(at_most_s=RETRY_S)
-            if self._ring_version != circle.ring_version:
+            if self._version != circle.version:
                 return
             if len(self._handoffs) != in_flight:
                 in_flight, since, self._stalls = len(self._handoffs), self._context.clock.now(), 0
@@ -532,21 +517,21 @@ class Scan:
         await self._wait_for_news(at_most_s=min(RETRY_S * 2 ** min(idle, 10), LONGEST_RETRY_S))
 
     async def _wait_for_work(self, *, at_most_s: float | None) -> None:
-        """Converged: until the ring changes or somebody nudges."""
+        """Converged: until the state of the ring changes, or a pass is requested."""
         until = self._context.clock.now() + at_most_s if at_most_s is not None else math.inf
-        while not self._nudged.is_set() and self.converged_version == self._ring_version:
+        while not self._requested.is_set() and self.is_converged:
             if self._context.clock.now() >= until:
                 return
             await self._wait_for_news(at_most_s=LONGEST_RETRY_S)
 
     async def _wait_for_news(self, *, at_most_s: float) -> None:
-        """Return when membership changed, somebody nudged, or after *at_most_s*."""
-        membership = self._context.membership
+        """Return at the next state of the ring, when a pass is requested, or after *at_most_s*."""
+        states = self._context.states
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s), asyncio.TaskGroup() as tasks:
                 waits = [
-                    tasks.create_task(self._nudged.wait(), name="nudge"),
-                    tasks.create_task(membership.wait_newer(membership.view.version), name="newer view"),
+                    tasks.create_task(self._requested.wait(), name="pass requested"),
+                    tasks.create_task(states.wait_newer(states.current), name="newer state"),
                 ]
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 for wait in waits:

@@ -37,25 +37,19 @@ class Touching:
 
     def __init__(self, context: RingContext) -> None:
         self._context = context
-        self._deselected: set[str] = set()
-        self._news = asyncio.Event()
         self.former_done = not context.kinds.former
         """Whether every object without an owner of a resource that the ring gave up was touched."""
 
-    def deselected(self, namespaces: Collection[str]) -> None:
-        """The ring does not select *namespaces* any more."""
-        self._deselected.update(namespaces)
-        self._news.set()
-
     async def run(self) -> None:
+        state = self._context.states.current
         if not self.former_done:
             await self._touch(self._context.kinds.former, self._context.scope.namespaces)
             self.former_done = True
         while True:
-            await self._news.wait()
-            self._news.clear()
-            namespaces, self._deselected = self._deselected, set()
-            await self._touch(self._context.kinds.resources, sorted(namespaces))
+            before, state = state, await self._context.states.wait_newer(state)
+            left = sorted((before.selected or frozenset()) - (state.selected or frozenset()))
+            if left:
+                await self._touch(self._context.kinds.resources, left)
 
     async def _touch(self, resources: Collection[ApiResource], namespaces: Collection[str]) -> None:
         for resource in resources:

@@ -131,6 +131,7 @@ class RingKinds:
             sorted((*self.resources, *self.former), key=lambda kind: levels.get(_named(kind), 0))
         )
         """Every resource whose objects may carry the ring's labels: what controls before what is controlled."""
+        self.by_name: Mapping[str, ApiResource] = {kind.group_resource: kind for kind in self.labelled}
 
     def _link(
         self, entry: RingResource, resolved: Mapping[GroupResource, ApiResource], *, given_up: bool

@@ -24,6 +24,8 @@ from sharder.moving.audit import Audit
 from sharder.moving.handoffs import Handoffs
 from sharder.moving.scan import Scan
 from sharder.planning.keys import RingKinds
+from sharder.planning.planner import Terms
+from sharder.planning.state import RingStates
 from sharder.rings.finalizer import (
     WORKED_AS,
     ensure_finalizer,
@@ -36,11 +38,11 @@ from sharder.rings.status_collector import StatusCollector
 from sharder.rings.status_writer import StatusWriter
 from sharder.ringspec.config import immutable_changes, parse_ring, worked_as
 from sharder.ringspec.worked import read_worked, united
-from sharder.unowned.namespaces import Namespaces
+from sharder.unowned.namespaces import Namespaces, selected_at_first
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions, try_again
 from sharder.unowned.reflectors import UnownedReflectors
-from sharder.unowned.selection import follow_membership
+from sharder.unowned.selection import follow_states
 from sharder.writing.assigner import Assigner
 from sharder.writing.client_set import ClientSet
 from sharder.writing.objects import ObjectWriter
@@ -272,13 +274,13 @@ class RingController:
         releasing = self._is_deleted()
         pending = PendingObjects(labels=spec.labels_read)
 
-        def look_again() -> None:
-            """Namespaces, activation or rights changed: what was left alone may be wanted now."""
-            unowned.refresh()
-            assigner.enqueue_all()
-            handoffs.look_again()
-            scan.request_pass()
-            webhook_controller.note()
+        def terms() -> Terms:
+            return Terms(
+                paused=spec.paused,
+                activated=activation.is_granted,
+                releasing=releasing,
+                yields=bool(activation.former_holder),
+            )
 
         def on_right(right: Permission, is_missing: bool) -> None:
             log.log(
@@ -296,13 +298,9 @@ class RingController:
                     type="Warning",
                 )
             if not is_missing and right.verb == "patch":
-                assigner.enqueue_all()
-                scan.request_pass()
+                states.revise()
 
         permissions = MissingPermissions(now=self._clock.now, on_change=on_right)
-        namespaces = Namespaces(
-            self._client, spec, scope=self._scope, on_change=look_again, clock=self._clock, rng=self._rng
-        )
         events = EventRecorder(
             self._client,
             reporter=IMPLEMENTATION,
@@ -312,17 +310,29 @@ class RingController:
             rng=self._rng,
         )
         activation = Activation(
-            self._client, self.name, spec.activation, on_change=look_again, clock=self._clock
+            self._client,
+            self.name,
+            spec.activation,
+            on_change=lambda: states.set_terms(terms()),
+            clock=self._clock,
+        )
+        states = RingStates(membership, terms(), selected_at_first(spec, self._scope))
+        namespaces = Namespaces(
+            self._client,
+            spec,
+            scope=self._scope,
+            on_change=states.set_selected,
+            clock=self._clock,
+            rng=self._rng,
         )
         context = RingContext(
             spec=spec,
             kinds=kinds,
-            by_name={resource.group_resource: resource for resource in kinds.labelled},
             client=self._client,
             scope=self._scope,
             permissions=permissions,
             membership=membership,
-            namespaces=namespaces,
+            states=states,
             activation=activation,
             objects=ObjectWriter(
                 self._client,
@@ -339,7 +349,6 @@ class RingController:
             ring=self._home.regarding,
             clock=self._clock,
             unserved=[unserved(kind, self._remedies[kind]) for kind in kinds.unserved],
-            releasing=releasing,
         )
 
         assigner = Assigner(context, pending, rng=self._rng, limiter=self._clients.limiter)
@@ -369,23 +378,20 @@ class RingController:
             self._webhook,
             spec,
             kinds.resources,
-            membership=membership,
+            states=states,
             scan=scan,
             ring_uid=str(_mapping(self._document, "metadata").get("uid", "")),
-            releasing=releasing,
             clock=self._clock,
         )
         tasks.create_task(webhook_controller.run(), name="admission")
+        tasks.create_task(states.run(), name="state")
         tasks.create_task(namespaces.run(), name="namespaces")
         tasks.create_task(activation.run(), name="activation")
         tasks.create_task(events.run(), name="events")
-        tasks.create_task(handoffs.run(), name="handoffs")
         tasks.create_task(unowned.run(), name="unowned")
         tasks.create_task(
-            follow_membership(membership, unowned, settle_s=spec.settle_s, clock=self._clock), name="selector"
+            follow_states(states, unowned, settle_s=spec.settle_s, clock=self._clock), name="selector"
         )
-        tasks.create_task(scan.run(), name="rebalance")
-        tasks.create_task(Audit(context, scan).run(), name="audit")
         tasks.create_task(collector.follow(), name="survey")
         tasks.create_task(
             status_writer.run(
@@ -405,8 +411,11 @@ class RingController:
                 self._home, self.name, scan, membership, activation, withdrawn=webhook_controller.withdrawn
             )
             tasks.create_task(ending, name="let go")
-        await namespaces.synced.wait()
-        tasks.create_task(assigner.run(), name="mover")
+        await namespaces.synced.wait()  # before, nothing seems to be selected
+        tasks.create_task(assigner.run(), name="assigner")
+        tasks.create_task(handoffs.run(), name="handoffs")
+        tasks.create_task(scan.run(), name="scan")
+        tasks.create_task(Audit(context, scan).run(), name="audit")
 
     def _refusals_to(self, events: EventRecorder) -> Callable[[ApiResource, Meta, str], None]:
         """Reports an object to which the ring's labels cannot be written, in the log and by an Event on it."""

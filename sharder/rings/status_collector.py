@@ -63,14 +63,14 @@ class StatusCollector:
 
     def status(self, status_writer: StatusWriter, *, generation: int) -> Mapping[str, object]:
         """The ring's status now; sets the gauges on the way."""
-        view, progress = self._context.membership.view, self._progress()
+        view, progress = self._context.states.current.view, self._progress()
         self._measure(view, progress)
         conditions = status_writer.dated(plan_conditions(view, progress), generation=generation)
         return plan_status(view, progress, generation=generation, conditions=conditions)
 
     async def follow(self) -> None:
         """Count what becomes of the members, until cancelled."""
-        view = self._context.membership.view
+        view = self._context.states.current.view
         self._count_states({}, view)
         while True:
             newer = await self._context.membership.wait_newer(view.version)
@@ -121,7 +121,9 @@ class StatusCollector:
 
     def _released(self) -> int | None:
         """Objects given up since this sharder began to; None unless the ring is being deleted."""
-        return self._handoffs.given_up + self._context.objects.stripped if self._context.releasing else None
+        if not self._context.states.current.terms.releasing:
+            return None
+        return self._handoffs.given_up + self._context.objects.stripped
 
     def _removed(self) -> list[str]:
         if self._scan.former_free.is_set():
@@ -130,11 +132,15 @@ class StatusCollector:
 
     def _note_convergence(self) -> None:
         scan = self._scan
-        if not scan.is_converged or scan.converged_version == self._told_version:
+        if (
+            not scan.is_converged
+            or scan.converged_version is None
+            or scan.converged_version.ring == self._told_version
+        ):
             return
-        if self._context.membership.view.ring is None:
+        if self._context.states.current.view.ring is None:
             return  # nobody is there who could own anything
-        self._told_version = scan.converged_version
+        self._told_version = scan.converged_version.ring
         took_s = max(0.0, scan.converged_at - self._disturbed_at)
         wall = self._context.clock.wall()
         at = wall.strftime("%Y-%m-%dT%H:%M:%SZ")

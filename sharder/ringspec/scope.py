@@ -31,10 +31,6 @@ class Scope:
         """Values of `namespace=`, one for each request; empty text means everywhere."""
         return (*self.names, *self.former) or ("",)
 
-    def wants(self, namespace: str) -> bool:
-        """Whether objects of *namespace* belong to the ring, as far as the command line says."""
-        return not self.names or namespace in self.names
-
     def check(self, ring: str, resources: Iterable[ApiResource]) -> None:
         """Raises RingRefused if one of *resources* has no namespaces, and only some are looked at."""
         problems = [

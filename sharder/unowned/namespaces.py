@@ -1,7 +1,4 @@
-"""Namespaces of a ring: one metadata-only watch, and only if the ring selects any.
-
-Without cluster permissions the command line names them, and nothing is watched.
-"""
+"""Namespaces of a ring: one metadata-only watch, and only if the ring selects any."""
 
 from __future__ import annotations
 
@@ -11,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from kubeio.resource import NAMESPACES
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
-from sharder.ringspec.scope import EVERYWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from kubeio.clock import Clock
     from kubeio.models import Object
@@ -24,41 +20,33 @@ if TYPE_CHECKING:
 
 
 class Namespaces:
-    """Answers whether a namespace is selected; tells *on_change* when an answer changed."""
+    """Follows the namespaces that the ring selects; *on_change* gets them whenever they changed."""
 
     def __init__(
         self,
         client: Client,
         spec: RingSpec,
         *,
-        scope: Scope = EVERYWHERE,
-        on_change: Callable[[], None],
+        scope: Scope,
+        on_change: Callable[[frozenset[str]], None],
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self._client = client
         self._spec = spec
-        self._scope = scope
         self._on_change = on_change
         self._clock = clock
         self._rng = rng
-        self._selected: set[str] = set()
+        self._selected: frozenset[str] = frozenset()
         self._listed: set[str] = set()
         self.synced = asyncio.Event()
-        self.on_deselected: Callable[[Collection[str]], None] | None = None
-        """Called with namespaces that were selected, before *on_change*."""
-        if spec.namespace_selector is None:
+        self._is_watched = spec.namespace_selector is not None and not scope.names
+        if not self._is_watched:
             self.synced.set()
-
-    def selects(self, namespace: str) -> bool:
-        """Whether objects of *namespace* belong to the ring; cluster-scoped ones (empty) always do."""
-        if self._scope.names:
-            return self._scope.wants(namespace)
-        return self._spec.namespace_selector is None or not namespace or namespace in self._selected
 
     async def run(self) -> None:
         """Follow the namespaces until cancelled; returns at once if the ring selects none."""
-        if self._spec.namespace_selector is None:
+        if not self._is_watched:
             return
         watch = ListWatch(self._client, NAMESPACES, metadata_only=True, clock=self._clock, rng=self._rng)
         async for event in watch.events():
@@ -85,11 +73,16 @@ class Namespaces:
                 selected.add(item.meta.name)
             else:
                 selected.discard(item.meta.name)
-        self._replace(selected)
+        self._replace(frozenset(selected))
 
-    def _replace(self, selected: set[str]) -> None:
+    def _replace(self, selected: frozenset[str]) -> None:
         if selected != self._selected:
-            left, self._selected = self._selected - selected, selected
-            if left and self.on_deselected is not None:
-                self.on_deselected(left)
-            self._on_change()
+            self._selected = selected
+            self._on_change(selected)
+
+
+def selected_at_first(spec: RingSpec, scope: Scope) -> frozenset[str] | None:
+    """Selected namespaces before any was seen; None: all. Without cluster permissions the command line names them."""
+    if scope.names:
+        return frozenset(scope.names)
+    return None if spec.namespace_selector is None else frozenset()

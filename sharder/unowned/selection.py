@@ -1,4 +1,4 @@
-"""Loop from the membership controller to the unowned watch: selects the names left out, and limits the switches."""
+"""Follows the ring's state for the unowned watch: selects the names it leaves out, and limits the switches."""
 
 from __future__ import annotations
 
@@ -9,33 +9,45 @@ from sharder.membership.view import WaitReason
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
-    from sharder.membership.controller import MembershipController
+    from sharder.planning.state import RingState, RingStates
     from sharder.unowned.reflectors import UnownedReflectors
 
 
-async def follow_membership(
-    membership: MembershipController, unowned: UnownedReflectors, *, settle_s: float, clock: Clock
+async def follow_states(
+    states: RingStates, unowned: UnownedReflectors, *, settle_s: float, clock: Clock
 ) -> None:
     """Keep the unowned watch on what is not dead, switched at most once per settle window.
 
-    A death switches it as soon as that allows; a join has time: the old selector shows a superset.
+    A death switches it as soon as that allows; a join has time: the old selector shows a superset. When namespaces or
+    terms change, everything is listed again at once: what was dismissed may be wanted now.
     """
-    view = membership.view
-    while view.hold is not None and view.hold.reason is WaitReason.NOT_SYNCED:
-        view = await membership.wait_newer(view.version)
-    selected: frozenset[str] = view.selector_names
-    unowned.select(selected, view.dead_names)
+    state = states.current
+    while state.view.hold is not None and state.view.hold.reason is WaitReason.NOT_SYNCED:
+        state = await states.wait_newer(state)
+    selected = state.view.selector_names
+    unowned.select(selected, state.view.dead_names)
     switched_at = clock.now()
+    differs_since: float | None = None
     while True:
-        view = await membership.wait_newer(view.version)
-        differs_since = clock.now()
-        while view.selector_names != selected:
-            has_died = not selected <= view.selector_names
-            due = max(switched_at + settle_s, differs_since) if has_died else differs_since + settle_s
-            try:
-                async with asyncio.timeout(max(0.0, due - clock.now())):
-                    view = await membership.wait_newer(view.version)
-            except TimeoutError:
-                selected = view.selector_names
-                unowned.select(selected, view.dead_names)
-                switched_at = clock.now()
+        due_at = None
+        if state.view.selector_names == selected:
+            differs_since = None
+        else:
+            differs_since = clock.now() if differs_since is None else differs_since
+            has_died = not selected <= state.view.selector_names
+            due_at = max(switched_at + settle_s, differs_since) if has_died else differs_since + settle_s
+        try:
+            async with asyncio.timeout(None if due_at is None else max(0.0, due_at - clock.now())):
+                before, state = state, await states.wait_newer(state)
+        except TimeoutError:
+            selected = state.view.selector_names
+            unowned.select(selected, state.view.dead_names)
+            switched_at = clock.now()
+        else:
+            if _is_other_work(before, state):
+                unowned.refresh()
+
+
+def _is_other_work(before: RingState, state: RingState) -> bool:
+    """Whether other objects may be wanted than before."""
+    return (before.selected, before.terms) != (state.selected, state.terms)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
@@ -32,7 +31,7 @@ from sharder.planning.decisions import (
     Wait,
 )
 from sharder.planning.keys import Controlled
-from sharder.planning.planner import ControllerSeen, Subject, plan
+from sharder.planning.planner import ControllerSeen
 from sharder.ringspec.spec import Pace
 from sharder.unowned.assignment_queue import AssignmentQueue
 from sharder.unowned.pending import Lane, ObjectRef, PendingObject
@@ -125,7 +124,7 @@ class Assigner:
         """
         owner = self._pending.label(name, self._keys.shard)
         if owner is not None:
-            view = self._context.membership.view
+            view = self._context.states.current.view
             owner_state = view.owner_state(owner)
             if owner_state is OwnerState.UNKNOWN and not (
                 view.hold and view.hold.reason is WaitReason.NOT_SYNCED
@@ -157,14 +156,14 @@ class Assigner:
             self.enqueue_name(name)
 
     def enqueue_all(self) -> None:
-        """Decide about everything that waits: membership, namespaces or terms changed."""
+        """Decide about everything that waits."""
         for name in tuple(self._pending.names()):
             self._add(name)
         self._proofs.wake()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow_views(), name="replan on view")
+            tasks.create_task(self._follow_states(), name="replan on state")
             tasks.create_task(self._proofs.run(), name="evidence")
             tasks.create_task(self._wake_when_due(), name="look again")
             tasks.create_task(self._assign(UNATTENDED, Pace.URGENT, tasks), name="unattended objects")
@@ -188,11 +187,10 @@ class Assigner:
             else:
                 tasks.create_task(self._work(work), name="assign")
 
-    async def _follow_views(self) -> None:
-        version = self._context.membership.view.version
+    async def _follow_states(self) -> None:
+        state = self._context.states.current
         while True:
-            view = await self._context.membership.wait_newer(version)
-            version = view.version
+            state = await self._context.states.wait_newer(state)
             began_at = self._context.clock.now()
             self.enqueue_all()
             await asyncio.sleep(REST * (self._context.clock.now() - began_at))
@@ -278,19 +276,13 @@ class Assigner:
 
     def _plan(self, pending: PendingObject, controller: ControllerSeen | None) -> Decision:
         context = self._context
-        view = context.membership.view
-        children_since = self._held_back_since(pending)
-        if children_since is not None:
-            view = replace(view, at=context.clock.now())  # it was published at its last change
-        role = context.kinds.role(context.resource(pending.work), pending.meta)
-        subject = Subject(
+        subject = context.subject(
+            context.resource(pending.work),
             pending.meta,
-            role,
-            selected=context.namespaces.selects(pending.meta.namespace),
             controller=controller,
-            children_since=children_since,
+            children_since=self._held_back_since(pending),
         )
-        return plan(subject, view=view, terms=context.terms(), keys=self._keys)
+        return context.plan(subject)
 
     def _few_owners(self) -> frozenset[str] | None:
         """Owners that all queue entries would get now; None if there are none or many, or if they are not known yet."""
@@ -310,7 +302,7 @@ class Assigner:
 
     def _held_back_since(self, pending: PendingObject) -> float | None:
         """Instant since which a dead shard's object waits for its controlled objects; None if none of them waits."""
-        keys, view = self._keys, self._context.membership.view
+        keys, view = self._keys, self._context.states.current.view
         name = pending.meta.labels.get(keys.shard)
         if name is None or view.owner_state(name) is not OwnerState.DEAD:
             return None
@@ -367,7 +359,7 @@ class Assigner:
             self._queue.done(name)
             return
         owner = meta.labels.get(self._keys.shard)
-        if owner is not None and self._context.membership.view.owner_state(owner) is OwnerState.LIVE:
+        if owner is not None and self._context.states.current.view.owner_state(owner) is OwnerState.LIVE:
             self._pending.drop_named_up_to(name, order(meta.resource_version))
             self._queue.done(name)
             return

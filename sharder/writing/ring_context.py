@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sharder.planning.planner import Terms
+from sharder.planning.planner import Subject, may_be_left_behind, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from kubeio.clock import Clock
     from kubeio.labels import RingKeys
+    from kubeio.models import Meta
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from kubeio.rest.events import EventRecorder, Regarding
     from sharder.membership.activation import Activation
     from sharder.membership.controller import MembershipController
     from sharder.metrics import SharderMetrics
-    from sharder.planning.keys import RingKinds
+    from sharder.planning.decisions import Decision
+    from sharder.planning.keys import RingKinds, Role
+    from sharder.planning.planner import ControllerSeen
+    from sharder.planning.state import RingStates
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import RingSpec
-    from sharder.unowned.namespaces import Namespaces
     from sharder.unowned.pending import ObjectRef
     from sharder.unowned.permissions import MissingPermissions
     from sharder.writing.objects import ObjectWriter
@@ -32,17 +35,15 @@ class RingContext:
     """Values and components that assigner, handoffs and passes of one ring share.
 
     *unserved*: a sentence for each resource that is not served.
-    *releasing*: the ring is being deleted, so every object is given up.
     """
 
     spec: RingSpec
     kinds: RingKinds
-    by_name: Mapping[str, ApiResource]
     client: Client
     scope: Scope
     permissions: MissingPermissions
     membership: MembershipController
-    namespaces: Namespaces
+    states: RingStates
     activation: Activation
     objects: ObjectWriter
     metrics: SharderMetrics
@@ -50,7 +51,6 @@ class RingContext:
     ring: Regarding
     clock: Clock
     unserved: Sequence[str] = ()
-    releasing: bool = False
 
     @property
     def keys(self) -> RingKeys:
@@ -58,13 +58,31 @@ class RingContext:
 
     def resource(self, work: ObjectRef) -> ApiResource:
         """The resource that *work* names."""
-        return self.by_name[work.resource]
+        return self.kinds.by_name[work.resource]
 
-    def terms(self) -> Terms:
-        """Terms of the ring at the moment: the writes that it allows."""
-        return Terms(
-            paused=self.spec.paused,
-            activated=self.activation.is_granted,
-            releasing=self.releasing,
-            yields=bool(self.activation.former_holder),
-        )
+    def subject(
+        self,
+        resource: ApiResource,
+        meta: Meta,
+        *,
+        role: Role | None = None,
+        controller: ControllerSeen | None = None,
+        children_since: float | None = None,
+    ) -> Subject:
+        """One object to plan for, in the present state of the ring."""
+        role = role or self.kinds.role(resource, meta)
+        selected = self.states.current.selects(meta.namespace)
+        return Subject(meta, role, selected, controller, children_since)
+
+    def plan(self, subject: Subject) -> Decision:
+        """Decide the write to *subject* in the present state of the ring."""
+        state = self.states.current
+        view = state.view
+        if subject.children_since is not None:
+            view = replace(view, at=self.clock.now())  # it was published at its last change
+        return plan(subject, view=view, terms=state.terms, keys=self.keys)
+
+    def may_be_left_behind(self, subject: Subject) -> bool:
+        """Whether only the controller of *subject* tells whether its owner keeps it wrongly."""
+        state = self.states.current
+        return may_be_left_behind(subject, view=state.view, terms=state.terms, keys=self.keys)

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import pytest
 
-from kubeio.clock import ManualClock
 from kubeio.errors import NotFound, Unreachable
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.resource import ApiResource
@@ -26,11 +25,11 @@ from sharder.admission.review import (
     Skipped,
     read_review,
 )
-from sharder.membership.controller import MembershipController
 from sharder.membership.shards import ShardState
 from sharder.membership.view import AssignmentHold, View, WaitReason
 from sharder.planning.keys import ControllerName, RingKinds
-from sharder.planning.planner import ControllerSeen
+from sharder.planning.planner import ControllerSeen, Terms
+from sharder.planning.state import RingStates
 from sharder.ringspec.spec import GroupResource, KeyKind, LeaseRef, RingResource
 from sharder.unowned.namespaces import Namespaces
 from tests.sharder.admission.reviews import Doc, child, managed, review, website
@@ -73,8 +72,8 @@ class World:
     terms: dict[str, Any] = field(default_factory=dict)
     releasing: bool = False
 
-    def selects(self, namespace: str) -> bool:
-        return self.selected and bool(namespace)
+    async def wait_newer(self, version: int) -> View:
+        raise AssertionError("an answer waits for no other view")
 
     async def read_controller(self, controller: ControllerName) -> ControllerSeen:
         if controller.name not in self.controllers:
@@ -92,13 +91,15 @@ class World:
             yield AdmissionHandler(
                 spec=spec,
                 kinds=RingKinds(spec, resolved),
-                membership=cast(MembershipController, self),
+                states=RingStates(
+                    self,
+                    Terms(paused=spec.paused, releasing=self.releasing),
+                    None if self.selected else frozenset(),
+                ),
                 namespaces=cast(Namespaces, self),
                 read_controller=self.read_controller,
                 proofs=LeaseReads(self.leases, tasks=tasks),
                 former=LeaseReads(self.former, tasks=tasks),
-                clock=ManualClock(self.view.at),
-                releasing=self.releasing,
             )
 
     async def asked(self, asked: AdmissionRequest) -> object:

@@ -24,10 +24,11 @@ from sharder.admission.settings import ServiceTarget
 from sharder.admission.webhook import Webhook
 from sharder.admission.webhook_configuration import REPEAT_S, RETRY_S, configuration_name
 from sharder.admission.webhook_controller import LANDING_S, WebhookController
-from sharder.membership.controller import MembershipController
 from sharder.membership.shards import ShardState
 from sharder.membership.view import View
 from sharder.moving.scan import Scan
+from sharder.planning.planner import Terms
+from sharder.planning.state import RingStates
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import WEBSITES, make_view
 
@@ -86,11 +87,9 @@ class Ring:
     def keeper(self) -> Ring:
         return self
 
-    def look_again(self) -> None:
-        self.circles.append(("again", asyncio.get_running_loop().time()))
-
-    def request_pass(self) -> None:
-        self.circles.append(("nudged", asyncio.get_running_loop().time()))
+    def request_pass(self, *, stays_converged: bool = False) -> None:
+        kind = "again" if stays_converged else "in doubt"
+        self.circles.append((kind, asyncio.get_running_loop().time()))
 
     async def wait_newer(self, version: int) -> View:
         async with self._changed:
@@ -114,26 +113,31 @@ class Ring:
 class World:
     server: Server = field(default_factory=Server)
     ring: Ring = field(default_factory=Ring)
+    states: RingStates = field(init=False)
 
     @asynccontextmanager
     async def published(
         self, *, serves: bool = True, wanted: bool = True, releasing: bool = False, uid: str = "uid-7"
     ) -> AsyncIterator[WebhookController]:
+        self.states = RingStates(self.ring, Terms(releasing=releasing))
         webhook_controller = WebhookController(
             cast(Client, self.server),
             cast(Webhook, self.ring) if serves else None,
             make_spec(assign_at_admission=wanted),
             (WEBSITES,),
-            membership=cast(MembershipController, self.ring),
+            states=self.states,
             scan=cast(Scan, self.ring),
             ring_uid=uid,
-            releasing=releasing,
             clock=ManualClock(),
         )
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(webhook_controller.run())
+            running = [
+                tasks.create_task(webhook_controller.run()),
+                tasks.create_task(self.states.run()),
+            ]
             yield webhook_controller
-            running.cancel()
+            for task in running:
+                task.cancel()
 
 
 async def settle() -> None:
@@ -215,9 +219,9 @@ async def test_a_change_while_it_waits_starts_the_wait_anew() -> None:
 
 async def test_a_change_of_namespaces_counts_as_one_of_the_ring() -> None:
     world = World()
-    async with world.published() as webhook_controller:
+    async with world.published():
         await asyncio.sleep(100)
-        webhook_controller.note()
+        world.states.set_selected({"blue"})
         await asyncio.sleep(LANDING_S + 2)
         assert len(world.ring.circles) == 2
 
@@ -270,7 +274,7 @@ async def test_a_ring_that_is_deleted_goes_only_when_nothing_can_be_labelled_any
         assert not webhook_controller.withdrawn.is_set()
         await asyncio.sleep(1)
         assert webhook_controller.withdrawn.is_set()
-        assert [kind for kind, _ in world.ring.circles] == ["nudged"], "what landed has to be given up"
+        assert [kind for kind, _ in world.ring.circles] == ["in doubt"], "what landed has to be given up"
 
 
 async def test_the_next_leader_waits_as_long_although_the_configuration_is_gone() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import cast
 
 from prometheus_client import CollectorRegistry
@@ -13,9 +15,12 @@ from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder, Regarding
 from sharder.metrics import SharderMetrics
 from sharder.planning.keys import RingKinds
+from sharder.planning.planner import Terms
+from sharder.planning.state import Membership, RingStates
 from sharder.ringspec.scope import EVERYWHERE
 from sharder.ringspec.spec import GroupResource, RingResource
 from sharder.unowned.pending import ObjectRef
+from sharder.writing.ring_context import RingContext
 from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
@@ -25,25 +30,18 @@ SPEC = make_spec(resources=(RingResource(SITES, (PAGES,)),))
 KINDS = RingKinds(SPEC, {SITES: WEBSITES, PAGES: CONFIGMAPS})
 
 
-class Everything:
-    """Namespaces of a ring that selects all."""
-
-    def __init__(self) -> None:
-        self.synced = asyncio.Event()
-        self.synced.set()
-
-    def selects(self, namespace: str) -> bool:
-        return True
-
-
 class SitesContext:
-    """`sharder.writing.ring_context.Duty` but for what a test is about: roster, objects, terms."""
+    """`RingContext` but for what a test is about: membership, objects."""
 
-    def __init__(self) -> None:
+    subject = RingContext.subject
+    plan = RingContext.plan
+    may_be_left_behind = RingContext.may_be_left_behind
+
+    def __init__(self, membership: Membership) -> None:
+        self.states = RingStates(membership, Terms())
         self.spec = SPEC
         self.keys = KEYS
         self.kinds = KINDS
-        self.namespaces = Everything()
         self.metrics = SharderMetrics(CollectorRegistry())
         self.clock = LoopClock()
         self.scope = EVERYWHERE
@@ -57,4 +55,16 @@ class SitesContext:
         )
 
     def resource(self, work: ObjectRef) -> ApiResource:
-        return WEBSITES if work.resource == WEBSITES.group_resource else CONFIGMAPS
+        return self.kinds.by_name[work.resource]
+
+
+@asynccontextmanager
+async def running(states: RingStates, work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """*work* on the ring runs beside what keeps its *states*."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(states.run())]
+    yield
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import random
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import cast
@@ -25,7 +25,7 @@ from sharder.membership.shards import ShardState
 from sharder.membership.view import AssignmentHold, View, WaitReason
 from sharder.planning.decisions import Assign
 from sharder.planning.keys import ControllerName
-from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen, Terms
+from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen
 from sharder.ringspec.spec import Pace
 from sharder.unowned.pending import Lane, ObjectRef, PendingObjects
 from sharder.unowned.reflectors import UnownedReflectors
@@ -34,7 +34,7 @@ from sharder.writing.evidence_reads import APART_S, HURRIED_S, VALID_S
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.objects import WriteOutcome
 from sharder.writing.ring_context import RingContext
-from tests.sharder.pure.contexts import SitesContext
+from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
 
 pytestmark = pytest.mark.looptime
@@ -130,7 +130,7 @@ class Ring(SitesContext):
     """What a mover knows of its ring: the part of `sharder.writing.ring_context.Duty` that it reads."""
 
     def __init__(self, membership: Roster) -> None:
-        super().__init__()
+        super().__init__(membership)
         self.membership = membership
         self.objects = Objects()
         self.pending = PendingObjects()
@@ -138,9 +138,6 @@ class Ring(SitesContext):
         self.assigner = Assigner(
             cast(RingContext, self), self.pending, rng=random.Random(1), limiter=self.limiter
         )
-
-    def terms(self) -> Terms:
-        return Terms()
 
     def shows(self, meta: Meta, resource: ApiResource = WEBSITES) -> None:
         """The unowned watch shows *meta*."""
@@ -157,11 +154,8 @@ class Ring(SitesContext):
 async def moving(membership: Roster, *, pace: Pace | None = None) -> AsyncIterator[Ring]:
     ring = Ring(membership)
     ring.spec = dataclasses.replace(ring.spec, pace=pace)
-    running = asyncio.create_task(ring.assigner.run())
-    yield ring
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    async with running(ring.states, ring.assigner.run()):
+        yield ring
 
 
 async def test_nothing_is_written_for_a_name_that_evidence_does_not_show_held() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -22,16 +22,14 @@ from sharder.metrics import SharderMetrics
 from sharder.moving.audit import PAGE, Audit, AuditPace
 from sharder.moving.scan import Scan
 from sharder.planning.keys import ControllerName, RingKinds
-from sharder.planning.planner import ControllerSeen, Terms
-from sharder.ringspec.scope import EVERYWHERE
+from sharder.planning.planner import ControllerSeen
 from sharder.ringspec.spec import GroupResource
 from sharder.unowned.pending import ObjectRef
 from sharder.writing.ring_context import RingContext
-from tests.kubeio.virtual import LoopClock
-from tests.sharder.pure.contexts import Everything
+from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.test_sharder_scan import Roster
-from tests.sharder.pure.views import KEYS, WEBSITES, make_meta, make_view, name_for
+from tests.sharder.pure.views import WEBSITES, make_meta, make_view, name_for
 
 pytestmark = pytest.mark.looptime
 
@@ -99,25 +97,19 @@ class Passes:
         self.nudges += 1
 
 
-class Ring:
-    """What an audit knows of its ring: the part of `sharder.writing.ring_context.Duty` that it reads."""
+class Ring(SitesContext):
+    """What an audit knows of its ring."""
 
     def __init__(self) -> None:
-        self.spec = SPEC
-        self.keys = KEYS
-        self.kinds = RingKinds(SPEC, {GroupResource("example.com", "websites"): WEBSITES})
-        self.scope = EVERYWHERE
         self.membership = Roster(VIEW)
-        self.namespaces = Everything()
+        super().__init__(self.membership)
+        self.spec = SPEC
+        self.kinds = RingKinds(SPEC, {GroupResource("example.com", "websites"): WEBSITES})
         self.server = self.client = self.objects = Server()
         self.registry = CollectorRegistry()
         self.metrics = SharderMetrics(self.registry)
-        self.clock = LoopClock()
         self.passes = Passes()
         self.audit = Audit(cast(RingContext, self), cast(Scan, self.passes))
-
-    def terms(self) -> Terms:
-        return Terms()
 
     def found(self, what: str) -> float:
         return (
@@ -133,11 +125,8 @@ class Ring:
 
 @asynccontextmanager
 async def auditing(ring: Ring) -> AsyncIterator[None]:
-    running = asyncio.create_task(ring.audit.run())
-    yield
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    async with running(ring.states, ring.audit.run()):
+        yield
 
 
 def test_pages_are_due_by_the_number_of_objects_and_never_faster_than_bearable() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import cast
@@ -30,7 +30,7 @@ from sharder.unowned.permissions import MissingPermissions
 from sharder.writing.assigner import Assigner
 from sharder.writing.objects import WriteOutcome
 from sharder.writing.ring_context import RingContext
-from tests.sharder.pure.contexts import SitesContext
+from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
 
 pytestmark = pytest.mark.looptime
@@ -144,12 +144,10 @@ class Ring(SitesContext):
     """What a pass knows of its ring: the part of `sharder.writing.ring_context.Duty` that it reads."""
 
     def __init__(self, view: View) -> None:
-        super().__init__()
         self.membership = Roster(view)
+        super().__init__(self.membership)
         self.server = self.client = self.objects = Server()
         self.permissions = MissingPermissions(now=self.clock.now, on_change=lambda _, __: None)
-        self.releasing = False
-        self.paused = False
         self.handoffs = InFlight()
         context, pending = cast(RingContext, self), PendingObjects()
         self.pending = pending
@@ -157,9 +155,6 @@ class Ring(SitesContext):
         assigner = Assigner(context, pending, rng=random.Random(1))
         assigner.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
         self.scan = Scan(context, cast(Handoffs, self.handoffs), pending, assigner)
-
-    def terms(self) -> Terms:
-        return Terms(paused=self.paused, releasing=self.releasing)
 
     def has_converged(self) -> bool:
         return self.scan.is_converged
@@ -173,11 +168,8 @@ class Ring(SitesContext):
 
 @asynccontextmanager
 async def passing(ring: Ring) -> AsyncIterator[None]:
-    running = asyncio.create_task(ring.scan.run())
-    yield
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    async with running(ring.states, ring.scan.run()):
+        yield
 
 
 async def test_circles_give_way_to_objects_without_an_owner() -> None:
@@ -317,7 +309,7 @@ async def test_a_name_that_lost_its_lease_keeps_a_ring_from_converging() -> None
 
 async def test_a_ring_that_is_given_up_is_not_done_while_a_forged_name_stands() -> None:
     ring = Ring(with_stranger(TWO))
-    ring.releasing = True
+    ring.states.set_terms(Terms(releasing=True))
     ring.server.own(OF_A, "forged")
     async with passing(ring):
         await asyncio.sleep(60)
@@ -326,13 +318,13 @@ async def test_a_ring_that_is_given_up_is_not_done_while_a_forged_name_stands() 
 
 async def test_a_circle_that_found_something_is_no_convergence() -> None:
     ring = Ring(TWO)
-    ring.paused = True
+    ring.states.set_terms(Terms(paused=True))
     ring.server.own(OF_B, "a-1")
     async with passing(ring):
         await asyncio.sleep(60)
         assert not ring.has_converged()
         assert ring.server.asked == []
-        ring.paused = False
+        ring.states.set_terms(Terms())
         await asyncio.sleep(60)
         assert ring.server.asked == [(OF_B, "b-1")]
         assert not ring.has_converged(), "it was asked for and is not there yet"
@@ -376,7 +368,7 @@ async def test_one_more_circle_casts_no_doubt_on_the_last_one() -> None:
     async with passing(ring):
         await asyncio.sleep(10)
         ring.server.own(OF_B, "a-1")
-        ring.scan.look_again()
+        ring.scan.request_pass(stays_converged=True)
         assert ring.has_converged()
         await asyncio.sleep(10)
         assert ring.server.asked == [(OF_B, "b-1")]

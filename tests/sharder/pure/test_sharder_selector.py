@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
@@ -11,12 +12,14 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from sharder.membership.controller import MembershipController
 from sharder.membership.shards import ShardState
 from sharder.membership.view import AssignmentHold, View, WaitReason
+from sharder.planning.planner import Terms
+from sharder.planning.state import RingStates
 from sharder.unowned.reflectors import UnownedReflectors
-from sharder.unowned.selection import follow_membership
+from sharder.unowned.selection import follow_states
 from sharder.unowned.selector import LONGEST_BYTES, plan_selection, selectors_of
+from tests.sharder.pure.contexts import running
 from tests.sharder.pure.views import KEYS, make_view
 
 SETTLE_S = 2.0
@@ -56,8 +59,18 @@ class Selected:
         self._began = began
         self.switches: list[tuple[float, set[str]]] = []
 
+        self.listed_again: list[float] = []
+
     def select(self, not_dead: Iterable[str], dead: Iterable[str] = ()) -> None:
         self.switches.append((round(asyncio.get_running_loop().time() - self._began, 3), set(not_dead)))
+
+    def refresh(self) -> None:
+        self.listed_again.append(round(asyncio.get_running_loop().time() - self._began, 3))
+
+
+def following(states: RingStates, unowned: Selected) -> AbstractAsyncContextManager[None]:
+    watch = cast(UnownedReflectors, unowned)
+    return running(states, follow_states(states, watch, settle_s=SETTLE_S, clock=LoopClock()))
 
 
 def test_the_selector_names_whoever_is_not_dead() -> None:
@@ -85,19 +98,11 @@ async def followed(
         Published(make_view(dict.fromkeys(("a", "b", "c"), ShardState.READY), {})),
         Selected(began),
     )
-    following = asyncio.create_task(
-        follow_membership(
-            cast(MembershipController, membership),
-            cast(UnownedReflectors, unowned),
-            settle_s=SETTLE_S,
-            clock=LoopClock(),
-        )
-    )
-    for at, live, dead in happenings:
-        await asyncio.sleep(began + at - asyncio.get_running_loop().time())
-        await membership.show(*live, dead=dead)
-    await asyncio.sleep(60)
-    following.cancel()
+    async with following(RingStates(membership, Terms()), unowned):
+        for at, live, dead in happenings:
+            await asyncio.sleep(began + at - asyncio.get_running_loop().time())
+            await membership.show(*live, dead=dead)
+        await asyncio.sleep(60)
     return unowned.switches
 
 
@@ -126,16 +131,8 @@ async def test_a_contested_name_stays_left_out() -> None:
         {"a": ShardState.READY, "b": ShardState.CONTESTED, "c": ShardState.MISSING, "d": ShardState.DEAD}, {}
     )
     membership, unowned = Published(view), Selected(began)
-    following = asyncio.create_task(
-        follow_membership(
-            cast(MembershipController, membership),
-            cast(UnownedReflectors, unowned),
-            settle_s=SETTLE_S,
-            clock=LoopClock(),
-        )
-    )
-    await asyncio.sleep(1)
-    following.cancel()
+    async with following(RingStates(membership, Terms()), unowned):
+        await asyncio.sleep(1)
     assert unowned.switches == [(0, {"a", "b", "c"})]
 
 
@@ -143,18 +140,27 @@ async def test_a_contested_name_stays_left_out() -> None:
 async def test_nothing_is_watched_before_the_leases_were_read() -> None:
     unread = make_view({}, {}, hold=AssignmentHold(WaitReason.NOT_SYNCED))
     membership, unowned = Published(unread), Selected(asyncio.get_running_loop().time())
-    following = asyncio.create_task(
-        follow_membership(
-            cast(MembershipController, membership),
-            cast(UnownedReflectors, unowned),
-            settle_s=SETTLE_S,
-            clock=LoopClock(),
-        )
-    )
-    await asyncio.sleep(5)
-    assert unowned.switches == []
-    await membership.show("a")
-    await asyncio.sleep(0)
-    await asyncio.sleep(0.001)
-    assert unowned.switches == [(5, {"a"})]
-    following.cancel()
+    async with following(RingStates(membership, Terms()), unowned):
+        await asyncio.sleep(5)
+        assert unowned.switches == []
+        await membership.show("a")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+        assert unowned.switches == [(5, {"a"})]
+
+
+@pytest.mark.looptime
+async def test_other_namespaces_or_terms_list_everything_again_and_a_granted_permission_does_not() -> None:
+    membership = Published(make_view({"a": ShardState.READY}, {}))
+    states, unowned = RingStates(membership, Terms()), Selected(asyncio.get_running_loop().time())
+    async with following(states, unowned):
+        await asyncio.sleep(1)
+        states.set_selected({"blue"})
+        await asyncio.sleep(1)
+        states.set_terms(Terms(paused=True))
+        await asyncio.sleep(1)
+        states.revise()
+        await membership.show("a")
+        await asyncio.sleep(1)
+    assert unowned.listed_again == [1, 2]
+    assert unowned.switches == [(0, {"a"})]
