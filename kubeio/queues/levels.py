@@ -39,7 +39,7 @@ class Level(Generic[K]):
 
     __slots__ = ("_left", "_order", "passed_over", "priority", "since")
 
-    def __init__(self, priority: Priority) -> None:
+    def __init__(self, priority: int) -> None:
         self.priority: Final = priority
         self.passed_over = 0
         """Hand-outs of other levels since the last one of this, while it had keys."""

@@ -14,10 +14,11 @@ Keys of a higher priority are handed out first, but none starves: see `Priority`
 from __future__ import annotations
 
 import asyncio
+import enum
 import heapq
 import random
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import chain, islice
 from operator import itemgetter
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -70,26 +71,25 @@ class WorkQueue(Generic[K]):
         base_delay_s: float = 0.005,
         max_delay_s: float = 1000.0,
         metrics: QueueMetrics | None = None,
+        priorities: Iterable[enum.IntEnum] = Priority,
     ) -> None:
+        """*priorities*: the levels; the greatest number is handed out first."""
         self._clock = clock
         self._rng = rng
         self._base_delay_s = base_delay_s
         self._max_delay_s = max_delay_s
         self._metrics = metrics
-        self._levels: dict[Priority, Level[K]] = {priority: Level(priority) for priority in Priority}
+        ranked = sorted(priorities, reverse=True)
+        self._levels: dict[int, Level[K]] = {priority: Level(priority) for priority in ranked}
         self._by_rank = tuple(self._levels.values())  # the highest priority first
-        self._again: dict[K, Priority] = {}
+        self._again: dict[K, int] = {}
         self._processing: dict[K, float] = {}  # since when, in order of hand-over
         self._failures: dict[K, int] = {}
-        self._due: dict[K, tuple[float, int, K, Priority]] = {}
-        self._heap: list[
-            tuple[float, int, K, Priority]
-        ] = []  # an entry counts only while it is the one in `_due`
+        self._due: dict[K, tuple[float, int, K, int]] = {}
+        self._heap: list[tuple[float, int, K, int]] = []  # an entry counts only while it is the one in `_due`
         self._sequence = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._getters: deque[asyncio.Future[tuple[K, Priority]]] = (
-            deque()
-        )  # non-empty only while nothing waits
+        self._getters: deque[asyncio.Future[tuple[K, int]]] = deque()  # non-empty only while nothing waits
         self._is_closed = False
         if metrics is not None:
             metrics.read_from(
@@ -101,6 +101,10 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         """Keys that wait to be handed out."""
         return sum(map(len, self._by_rank))
+
+    def is_processing(self, key: K) -> bool:
+        """Whether *key* was handed out and is not done."""
+        return key in self._processing
 
     @property
     def processing(self) -> frozenset[K]:
@@ -148,7 +152,7 @@ class WorkQueue(Generic[K]):
         """Number of rate-limited additions of *key* since it was last forgotten."""
         return self._failures.get(key, 0)
 
-    def add(self, key: K, *, priority: Priority = Priority.NORMAL) -> None:
+    def add(self, key: K, *, priority: int = Priority.NORMAL) -> None:
         """Have *key* handed out once more, starting not before now; a key that waits is raised to *priority*."""
         if self._is_closed:
             return
@@ -170,7 +174,7 @@ class WorkQueue(Generic[K]):
         else:
             level.push(key, self._clock.now())
 
-    def add_after(self, key: K, delay_s: float, *, priority: Priority = Priority.NORMAL) -> None:
+    def add_after(self, key: K, delay_s: float, *, priority: int = Priority.NORMAL) -> None:
         """Add *key* in *delay_s* seconds; of several such wishes the earliest time and the highest priority count."""
         if self._is_closed:
             return
@@ -192,7 +196,7 @@ class WorkQueue(Generic[K]):
         if self._heap[0] is entry:
             self._arm()
 
-    def add_rate_limited(self, key: K, *, priority: Priority = Priority.NORMAL) -> None:
+    def add_rate_limited(self, key: K, *, priority: int = Priority.NORMAL) -> None:
         """Add *key* after a delay that doubles with each call until `forget`."""
         if self._is_closed:
             return
@@ -223,7 +227,7 @@ class WorkQueue(Generic[K]):
             return key
         if self._is_closed:
             raise QueueClosed("the queue is closed and empty")
-        getter: asyncio.Future[tuple[K, Priority]] = asyncio.get_running_loop().create_future()
+        getter: asyncio.Future[tuple[K, int]] = asyncio.get_running_loop().create_future()
         self._getters.append(getter)
         try:
             return (await getter)[0]
@@ -268,7 +272,7 @@ class WorkQueue(Generic[K]):
                 getter.set_exception(QueueClosed("the queue is closed and empty"))
         self._getters.clear()
 
-    def _want_again(self, key: K, priority: Priority) -> None:
+    def _want_again(self, key: K, priority: int) -> None:
         """*key* is being processed: remember that it is to be handed out once more."""
         known = self._again.get(key)
         if known is None and self._metrics is not None:
@@ -276,12 +280,12 @@ class WorkQueue(Generic[K]):
         if known is None or known < priority:
             self._again[key] = priority
 
-    def _enqueue(self, key: K, waiting_since: float, priority: Priority) -> None:
+    def _enqueue(self, key: K, waiting_since: float, priority: int) -> None:
         """Give *key* to the getter that waits longest, else let it wait at the end of its level."""
         if not self._given(key, waiting_since, priority):
             self._levels[priority].push(key, waiting_since)
 
-    def _given(self, key: K, waiting_since: float, priority: Priority) -> bool:
+    def _given(self, key: K, waiting_since: float, priority: int) -> bool:
         """Whether a getter waited, and has *key* now."""
         while self._getters:
             getter = self._getters.popleft()
@@ -297,7 +301,7 @@ class WorkQueue(Generic[K]):
         if self._metrics is not None:
             self._metrics.queue_duration.observe(now - waiting_since)
 
-    def _take_back(self, key: K, priority: Priority) -> None:
+    def _take_back(self, key: K, priority: int) -> None:
         """A getter was cancelled after it had been given *key*: nobody worked on it, it goes first in its level."""
         handed_out_at = self._processing.pop(key)
         priority = max(priority, self._again.pop(key, priority))

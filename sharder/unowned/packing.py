@@ -1,10 +1,11 @@
-"""One pending object in 31 bytes; values that repeat among many are kept once. Pure.
+"""One pending object in 35 bytes; values that repeat among many are kept once. Pure.
 
 `kubeio.models.Meta` of an object takes 1 to 2 KB; of a pending object only identity, version, a few labels and the
 controller matter.
 
-A record: uid (16 bytes), resourceVersion (8), since (4, milliseconds), labels (2, a number in `SharedValues`),
-marks (1). An object with a controller, or with a uid that is no UUID, has a `Rest` besides.
+A record: uid (16 bytes), resourceVersion (8), since (4, milliseconds), reads of the Leases begun before (4: 13 years of
+them), labels (2, a number in `SharedValues`), marks (1). An object with a controller, or with a uid that is no UUID,
+has a `Rest` besides.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 
 from kubeio.models import OwnerReference, controller_of
 
-RECORD: Final = struct.Struct("<16sQIHB")
+RECORD: Final = struct.Struct("<16sQIIHB")
 LONGEST_MS: Final = 2**32 - 1
 _MOST_REPEATED: Final = 2**16 - 1
 UNPACKED: Final = _MOST_REPEATED
@@ -29,8 +30,7 @@ Labels = tuple[tuple[str, str], ...]
 class Marks:
     """The bits of a record's last byte."""
 
-    LANE: Final = 0b0011
-    IS_QUEUED: Final = 0b0100
+    PRIORITY: Final = 0b0011
     HAS_REST: Final = 0b1000
     IS_LISTED: Final = 0b0001_0000
     """The list under way, or the last one, showed it."""
@@ -61,6 +61,7 @@ class PackedRecord(NamedTuple):
     uid: bytes
     version: int
     since_ms: int
+    reads_before: int
     labels: int
     marks: int
 
@@ -75,16 +76,16 @@ def version_of(record: bytes) -> int:
 
 def labels_of(record: bytes) -> int:
     """The number of its labels; 0: none."""
-    return record[28] | record[29] << 8
+    return record[32] | record[33] << 8
 
 
 def marks_of(record: bytes) -> int:
-    return record[30]
+    return record[34]
 
 
 def marked(record: bytes, marks: int) -> bytes:
     """*record* with other *marks*."""
-    return record[:30] + bytes((marks,))
+    return record[:34] + bytes((marks,))
 
 
 def packed_uid(uid: str) -> bytes:

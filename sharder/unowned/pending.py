@@ -1,8 +1,8 @@
 """Objects that need an owner, as the unowned watches show them. Pure: one owner, sync methods.
 
-The reflectors fill it; the assigner empties it in the order of the assignment queue. It holds only what a decision
-needs, and only of pending objects: its size follows the work to be done, not the number of objects that exist. Less
-than 200 bytes each (a dict entry, the key, a record of `sharder.unowned.packing`); `Meta` is made when it is asked for.
+The reflectors fill it, the assigner empties it. It holds only what a decision needs, and only of pending objects: its
+size follows the work to be done, not the number of objects that exist. Each takes about 200 bytes: a dict entry, the
+key, a record of `sharder.unowned.packing`. `Meta` is made when it is asked for.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from sharder.unowned.packing import (
 
 ENOUGH: Final = 50_000
 """Objects of one resource that wait, 10 MB: nothing but watches adds more, since what they show is new."""
-_FIRST_PREFIX: Final = 33
+_FIRST_PREFIX: Final = 48
+"""Behind `/`, which ends the namespace."""
 
 
 class ObjectRef(msgspec.Struct, frozen=True, gc=False, order=True):
@@ -62,16 +63,18 @@ class PendingObject(msgspec.Struct, frozen=True, gc=False):
     work: ObjectRef
     meta: Meta
     since: float
+    reads_before: int = 0
+    """Reads of the Leases that had begun when this version came (`PendingObjects.begin_read`)."""
 
 
-class Lane(IntEnum):
+class AssignmentPriority(IntEnum):
     """Urgency of a pending object: an object whose delay people notice first comes first."""
 
-    NEW = 0
+    NEW = 2
     """Made just now, its owner's label was taken off, or written since its owner died: a user waits for it."""
     ORPHANED = 1
     """Its owner died: it was worked on, and nobody does now."""
-    BACKLOG = 2
+    BACKLOG = 0
     """Never had an owner and was found by a list: a first assignment."""
 
 
@@ -104,11 +107,7 @@ class PendingObjects:
         self._resources: dict[str, str] = {}
         self._interned: dict[PackedController, PackedController] = {}
         self._epoch: float | None = None
-        self._proofs = 0
-        self._renewed_at: dict[str, int] = {}
-        """Proofs begun before a newer version came of what is on the agenda."""
-        self._left_queued: dict[str, int] = {}
-        """Dropped, but not yet met by the agenda: the lane in which it will be."""
+        self._reads = 0
         self._lists: dict[str, ListProgress] = {}
         self._overlapping: set[str] = set()
 
@@ -131,9 +130,16 @@ class PendingObjects:
     def get(self, work: ObjectRef) -> PendingObject | None:
         return self.by_name(self.name(work))
 
-    def put(self, work: ObjectRef, meta: Meta, *, at: float, lane: Lane = Lane.ORPHANED) -> bool:
+    def put(
+        self,
+        work: ObjectRef,
+        meta: Meta,
+        *,
+        at: float,
+        priority: AssignmentPriority = AssignmentPriority.ORPHANED,
+    ) -> bool:
         """Remember *meta* unless a newer version is known; true if there is something new to decide."""
-        return self.put_named(self.name(work), meta, at=at, lane=lane)
+        return self.put_named(self.name(work), meta, at=at, priority=priority)
 
     def drop(self, work: ObjectRef) -> None:
         """Forget an object: it has an owner, or is gone."""
@@ -199,7 +205,9 @@ class PendingObjects:
         record = self._records.get(name)
         return self._made(name, record) if record is not None else None
 
-    def put_named(self, name: str, meta: Meta | ListedMeta, *, at: float, lane: Lane) -> bool:
+    def put_named(
+        self, name: str, meta: Meta | ListedMeta, *, at: float, priority: AssignmentPriority
+    ) -> bool:
         """`put` for an object whose name is known."""
         known = self._records.get(name)
         version = order(meta.resource_version)
@@ -207,15 +215,13 @@ class PendingObjects:
             self.drop_named(name)
             known = None
         if known is None:
-            marks, since = self._new_marks(name, lane), self._since_ms(at)
+            marks, since = int(priority), self._since_ms(at)
             self._counts[name[0]] += 1
         elif version <= version_of(known):
             return False
         else:
             marks, since = self._known_marks(known), unpacked(known).since_ms
             self._forget(name)
-        if marks & Marks.IS_QUEUED:
-            self._renewed_at[name] = self._proofs
         labels = self._kept_labels(meta)
         number = self._repeated.number(labels)
         uid = packed_uid(meta.uid)
@@ -225,7 +231,7 @@ class PendingObjects:
             marks |= Marks.HAS_REST
             if rest.controller is not None:
                 self._controlled.setdefault(rest.controller.uid, set()).add(name)
-        self._records[name] = RECORD.pack(uid, version, since, number, marks)
+        self._records[name] = RECORD.pack(uid, version, since, self._reads, number, marks)
         return True
 
     def drop_named(self, name: str) -> None:
@@ -234,9 +240,6 @@ class PendingObjects:
             return
         self._counts[name[0]] -= 1
         self._forget(name)
-        if marks_of(record) & Marks.IS_QUEUED:
-            self._left_queued[name] = marks_of(record) & Marks.LANE
-            self._renewed_at.pop(name, None)
         if not self._records:  # a dict that grew stays large: begin a new one
             self._records, self._rest, self._interned = {}, {}, {}
             self._repeated = SharedValues()
@@ -250,55 +253,27 @@ class PendingObjects:
         if listing is not None:
             listing.settle(name, version)
 
-    # ---- for the agenda ---------------------------------------------------------------------------------------
+    # ---- for the assigner -------------------------------------------------------------------------------------
 
-    def lane(self, name: str) -> Lane:
-        return Lane(marks_of(self._records[name]) & Marks.LANE)
-
-    def is_queued(self, name: str) -> bool:
-        """Whether *name*, which waits, is on the agenda."""
-        return bool(marks_of(self._records[name]) & Marks.IS_QUEUED)
+    def priority(self, name: str) -> AssignmentPriority:
+        return AssignmentPriority(marks_of(self._records[name]) & Marks.PRIORITY)
 
     def version(self, name: str) -> int:
         """The version of *name* that is known; 0 if it does not wait."""
         record = self._records.get(name)
         return version_of(record) if record is not None else 0
 
-    def raise_lane(self, name: str) -> None:
-        """Put *name* into the first lane. The agenda takes its turn in the old one away."""
+    def raise_priority(self, name: str) -> None:
+        """Give *name* the highest priority."""
         record = self._records.get(name)
-        if record is not None and record[30] & Marks.LANE != Lane.NEW:
-            self._records[name] = marked(
-                record, record[30] & ~(Marks.LANE | Marks.IS_QUEUED) | Lane.NEW.value
-            )
+        if record is not None:
+            marks = marks_of(record) & ~Marks.PRIORITY | AssignmentPriority.NEW
+            self._records[name] = marked(record, marks)
 
-    def queue(self, name: str) -> bool:
-        """Note that *name* is on the agenda from now on; false if it is already, or waits no more."""
-        record = self._records.get(name)
-        if record is None or record[30] & Marks.IS_QUEUED:
-            return False
-        self._records[name] = marked(record, record[30] | Marks.IS_QUEUED)
-        return True
-
-    def unqueue(self, name: str) -> bool:
-        """Note that the agenda gave *name* out; false if it waits no more."""
-        self._renewed_at.pop(name, None)
-        record = self._records.get(name)
-        if record is None:
-            self._left_queued.pop(name, None)
-            return False
-        self._records[name] = marked(record, record[30] & ~Marks.IS_QUEUED)
-        return True
-
-    def begin_proof(self) -> int:
-        """A read begins that will prove what was known before it; its number, for `is_proven`."""
-        self._proofs += 1
-        return self._proofs
-
-    def is_proven(self, name: str, proof: int) -> bool:
-        """Whether the version of *name*, which is on the agenda, did not come after read number *proof* began."""
-        renewed_at = self._renewed_at.get(name)
-        return renewed_at is None or renewed_at < proof
+    def begin_read(self) -> int:
+        """A read of the Leases begins: evidence for every version that is known. Its number, from 1."""
+        self._reads += 1
+        return self._reads
 
     # ---- for lists --------------------------------------------------------------------------------------------
 
@@ -308,32 +283,36 @@ class PendingObjects:
         """A new list of *area* is asked for; one that did not come to its end counts for nothing."""
         self._lists[area] = ListProgress(is_overlapping=area in self._overlapping)
         for name, record in self._records.items():
-            if record[30] & Marks.IS_LISTED and name.startswith(area):
-                self._records[name] = marked(record, record[30] & ~Marks.IS_LISTED)
+            if marks_of(record) & Marks.IS_LISTED and name.startswith(area):
+                self._records[name] = marked(record, marks_of(record) & ~Marks.IS_LISTED)
 
-    def put_listed(self, area: str, name: str, meta: Meta | ListedMeta, *, at: float, lane: Lane) -> bool:
+    def put_listed(
+        self, area: str, name: str, meta: Meta | ListedMeta, *, at: float, priority: AssignmentPriority
+    ) -> bool:
         """`put` of what the list under way shows: unless that version, or a later one, was settled since it began."""
         listing = self._lists[area]
         listing.position = max(listing.position, name)
         if listing.is_settled(name, order(meta.resource_version)):
             return False
-        is_news = self.put_named(name, meta, at=at, lane=lane)
+        is_news = self.put_named(name, meta, at=at, priority=priority)
         record = self._records[name]
-        self._records[name] = marked(record, record[30] | Marks.IS_LISTED)
+        self._records[name] = marked(record, marks_of(record) | Marks.IS_LISTED)
         return is_news
 
-    def put_seen(self, name: str, meta: Meta | ListedMeta, *, at: float, lane: Lane) -> bool:
+    def put_seen(
+        self, name: str, meta: Meta | ListedMeta, *, at: float, priority: AssignmentPriority
+    ) -> bool:
         """`put` of what a watch shows: two watches may show the same, and one of them late."""
         listing = self._listing(name)
         if listing is not None and listing.is_settled(name, order(meta.resource_version)):
             return False
-        return self.put_named(name, meta, at=at, lane=lane)
+        return self.put_named(name, meta, at=at, priority=priority)
 
     def end_list(self, area: str, version: int) -> None:
         """The list, of *version*, is complete: what it did not show no longer waits."""
         listing = self._lists[area]
         for name, record in tuple(self._records.items()):
-            if not record[30] & Marks.IS_LISTED and name.startswith(area):
+            if not marks_of(record) & Marks.IS_LISTED and name.startswith(area):
                 self.drop_named_up_to(name, version)
         listing.is_complete = True
         listing.prune()
@@ -377,7 +356,7 @@ class PendingObjects:
         return Rest(controller, text, labels) if controller or text or labels else None
 
     def _made(self, name: str, record: bytes) -> PendingObject:
-        uid, version, since, number, marks = unpacked(record)
+        uid, version, since, reads_before, number, marks = unpacked(record)
         rest = self._rest[name] if marks & Marks.HAS_REST else Rest()
         work = self.work(name)
         meta = Meta(
@@ -388,7 +367,7 @@ class PendingObjects:
             labels=dict(self._repeated.labels(number) if number != UNPACKED else rest.labels),
             owner_references=[reference_to(rest.controller)] if rest.controller is not None else [],
         )
-        return PendingObject(work, meta, self._since(since))
+        return PendingObject(work, meta, self._since(since), reads_before)
 
     def _since_ms(self, at: float) -> int:
         if self._epoch is None:
@@ -397,10 +376,6 @@ class PendingObjects:
 
     def _since(self, kept_ms: int) -> float:
         return (self._epoch or 0.0) + kept_ms / 1000
-
-    def _new_marks(self, name: str, lane: Lane) -> int:
-        queued_in = self._left_queued.pop(name, None)
-        return lane.value if queued_in is None else queued_in | Marks.IS_QUEUED  # it keeps its turn
 
     @staticmethod
     def _known_marks(record: bytes) -> int:

@@ -30,7 +30,7 @@ from kubeio.errors import (
 from kubeio.models import ListMeta
 from kubeio.watches.versions import UNKNOWN, is_older, newest, number, order
 from kubeio.watches.watch import Bookmark, Changed, Gap, ListWatch, Removed, WatchEvent
-from sharder.unowned.pending import Lane, ListedMeta
+from sharder.unowned.pending import AssignmentPriority, ListedMeta
 from sharder.unowned.permissions import TRY_AGAIN_S, Permission, refused_verb
 
 if TYPE_CHECKING:
@@ -148,7 +148,9 @@ class UnownedReflector:
                 page = await self._page(page.metadata.continue_, label_selector=selector)
                 for item in page.items or ():
                     name = self._name(item.metadata)
-                    if self._pending.put_named(name, item.metadata, at=self._clock.now(), lane=Lane.ORPHANED):
+                    if self._pending.put_named(
+                        name, item.metadata, at=self._clock.now(), priority=AssignmentPriority.ORPHANED
+                    ):
                         self._on_work(name)
                 if not page.metadata.continue_:
                     break
@@ -246,8 +248,8 @@ class UnownedReflector:
         for item in page.items or ():
             meta = item.metadata
             name = self._name(meta)
-            lane = Lane.ORPHANED if self._has_owner(meta) else Lane.BACKLOG
-            if self._pending.put_listed(self.area, name, meta, at=now, lane=lane):
+            priority = AssignmentPriority.ORPHANED if self._has_owner(meta) else AssignmentPriority.BACKLOG
+            if self._pending.put_listed(self.area, name, meta, at=now, priority=priority):
                 self._on_work(name)
 
     # -- watch
@@ -291,8 +293,8 @@ class UnownedReflector:
     def _saw(self, item: Object) -> None:
         self._version = newest(self._version, item.meta.resource_version)
         name = self._name(item.meta)
-        lane = Lane.ORPHANED if self._has_owner(item.meta) else Lane.NEW
-        if self._pending.put_seen(name, item.meta, at=self._clock.now(), lane=lane):
+        priority = AssignmentPriority.ORPHANED if self._has_owner(item.meta) else AssignmentPriority.NEW
+        if self._pending.put_seen(name, item.meta, at=self._clock.now(), priority=priority):
             self._on_work(name)
 
     # -- both

@@ -34,7 +34,7 @@ log = structlog.get_logger("sharder")
 OVERLAP_S: Final = 1.0
 """How long two watches of a resource run at a switch: what was created just before shows on the old one at once."""
 ENOUGH_TO_DO: Final = 4_000
-"""Objects on the agenda, seconds of work: no further page is asked for while there are more."""
+"""Objects in the work queue, seconds of work: no further page is asked for while there are more."""
 LIST_ORPHANS_S: Final = 30.0
 """Where the watch leaves dead names out, their objects are listed this often: writes may land late. A dead Lease
 stands for 60 s at least."""
@@ -49,8 +49,8 @@ class UnownedReflectors:
 
     *on_work* hears of each object (by its name in *pending*) that is new or changed. *controlled* are listed before
     the other resources, and *on_listed* is told when they were, and again when all were: only then is it known which
-    parents still have controlled objects that wait. *backlog* counts what is on the agenda of a first assignment: much
-    of it holds lists back, never watches. What nobody works on any more is listed whole: what changed is to go first.
+    parents still have controlled objects that wait. *backlog* counts what waits of a first assignment: much of it holds
+    lists back, never watches. What nobody works on any more is listed whole: what changed is to go first.
     """
 
     def __init__(

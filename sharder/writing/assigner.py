@@ -1,21 +1,24 @@
 """The assigner: gives each pending object its owner, by one conditional patch on fresh evidence.
 
-Owns an object from its turn in the queue to the server's answer. `sharder.planning.planner` decides what to write,
-`AssignmentQueue` the order, `WriteLimiter` how many at once, `EvidenceReads` on which read of the Leases. A write that
-met another version is decided anew on a fresh read and with fresh evidence.
+Work queue, plan, evidence, turn to write, patch: one object after the other passes through these. The planner decides
+what to write. `WriteLimiter` decides how many patches are under way, `EvidenceReads` on which read of the Leases. A
+write that met another version is decided anew on a fresh read and with fresh evidence.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import structlog
 
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey
+from kubeio.queues.workqueue import WorkQueue
 from kubeio.watches.versions import order
 from sharder.membership.view import OwnerState, WaitReason
 from sharder.planning.decisions import (
@@ -33,43 +36,75 @@ from sharder.planning.decisions import (
 from sharder.planning.keys import Controlled
 from sharder.planning.planner import ControllerSeen
 from sharder.ringspec.spec import Pace
-from sharder.unowned.assignment_queue import AssignmentQueue
-from sharder.unowned.pending import Lane, ObjectRef, PendingObject
-from sharder.writing.evidence_reads import EvidenceRead, EvidenceReads
+from sharder.unowned.pending import AssignmentPriority, ObjectRef, PendingObject
+from sharder.writing.evidence_reads import EvidenceReads, PendingWrite
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.objects import WriteOutcome
 
 if TYPE_CHECKING:
+    from kubeio.models import Meta
     from sharder.unowned.pending import PendingObjects
     from sharder.unowned.reflectors import UnownedReflectors
     from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
 
-UNATTENDED: Final = (Lane.NEW, Lane.ORPHANED)
-"""Objects without a worker that somebody misses; of the backlog of a first assignment none was ever worked."""
 LOOK_AGAIN_S: Final = 0.5
-FEW_OBJECTS: Final = 16
-FEW_OWNERS: Final = 4
-"""Up to so many objects for so many owners, these owners' Leases are read one by one: quicker than a list of all."""
 REST: Final = 4
 """So many times as long as a look at everything took, the next one waits: 10 us an object, and membership may change
 many times a second while names are forged."""
 SOME: Final = 8
 """Objects brought to try a resource again: one of them is written, some may wait for their owners."""
-_GRAIN_S: Final = 0.001
-"""Timers are no finer: what is due within this is due."""
+SPARE: Final = 4
+"""Objects in hand beyond the writes that may be under way: their plans and evidence are ready when a turn is free."""
+FIRST_RETRY_S: Final = 0.05
+LONGEST_RETRY_S: Final = 10.0
 MOST_AHEAD: Final = 10_000
 CHILDREN_AT_ONCE: Final = 100
-"""Controlled objects that go first because their controller is wanted: each costs a search of its lane."""
+"""Controlled objects that go first because their controller is wanted."""
 
 
-class Work(NamedTuple):
-    """An object in its turn, as it was when *proof* covered it; None if it waits no more."""
+class Lane:
+    """Objects of one pace: those that wait in *queue*, by their names, and those in hand.
 
-    name: str
-    pending: PendingObject | None
-    proof: EvidenceRead
+    *is_ahead*: they have no worker, so their writes go before those of others.
+    """
+
+    def __init__(self, queue: WorkQueue[str], pace: Pace, *, is_ahead: bool) -> None:
+        self.queue: Final = queue
+        self.pace: Final = pace
+        self.is_ahead: Final = is_ahead
+        self._in_hand = 0
+        self._freed = asyncio.Event()
+        self._idle: list[asyncio.Future[str]] = []
+
+    async def take(self, limiter: WriteLimiter) -> str:
+        """The next name, when there is room for it."""
+        while self._in_hand >= limiter.allowed(self.pace) + SPARE:
+            self._freed.clear()
+            await self._freed.wait()
+        name = await self.queue.get()
+        self._in_hand += 1
+        return name
+
+    def give_back(self, name: str) -> None:
+        """*name* was looked at: what came meanwhile has it handed out once more."""
+        self._in_hand -= 1
+        self._freed.set()
+        self.queue.done(name)
+
+    def give_to_idle(self, name: str) -> bool:
+        """Whether a worker had nothing to do, and has *name* now."""
+        if not self._idle:
+            return False
+        self._idle.pop().set_result(name)
+        return True
+
+    async def wait_idle(self) -> str:
+        """The name of the next `give_to_idle`."""
+        idle: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._idle.append(idle)
+        return await idle
 
 
 class Assigner:
@@ -87,25 +122,32 @@ class Assigner:
         self._keys = context.keys
         self._pending = pending
         self._rng = rng
-        self._queue = AssignmentQueue(pending, rng=rng)
         self._limiter = limiter or WriteLimiter(clock=context.clock, rng=rng)
-        self._proofs = EvidenceReads(
-            context, self._queue, self._limiter, few_owners=self._few_owners, rng=rng
+        self._evidence = EvidenceReads(
+            context.membership,
+            self._limiter,
+            begin_read=pending.begin_read,
+            ring=context.spec.name,
+            clock=context.clock,
+            rng=rng,
         )
-        self._due_changed = asyncio.Event()
+        pace = context.spec.pace
+        self._unattended = Lane(self._make_queue(), pace or Pace.URGENT, is_ahead=True)
+        """Objects without a worker that somebody misses."""
+        self._backlog = Lane(self._make_queue(), pace or Pace.BACKGROUND, is_ahead=False)
+        """A first assignment: none of these was ever worked."""
         self._waited_s = context.metrics.assign_s.labels(ring=context.spec.name)
-        self._idle: list[asyncio.Future[Work]] = []
         self._ahead: set[str] = set()
         """Uids of wanted controllers that went before their controlled objects were known."""
         self.unowned: UnownedReflectors | None = None
 
     def to_do(self) -> int:
-        """Number of queue entries to handle now."""
-        return len(self._queue)
+        """Number of names that wait in the queues."""
+        return len(self._unattended.queue) + len(self._backlog.queue)
 
     def backlog(self) -> int:
-        """Number of queue entries of a first assignment to handle now."""
-        return self._queue.count(Lane.BACKLOG)
+        """Number of names that wait in the queue of a first assignment."""
+        return len(self._backlog.queue)
 
     def enqueue(self, work: ObjectRef) -> None:
         """Decide about *work* soon."""
@@ -113,15 +155,16 @@ class Assigner:
 
     def enqueue_name(self, name: str) -> None:
         """`enqueue` by the object's name in *pending*."""
-        if self._add(name):
-            self._proofs.wake()
+        self._add(name)
 
-    def _add(self, name: str, *, is_wanted: bool = False) -> bool:
-        """Give *name* a turn, in the first lane if it *is_wanted* or was written since its owner was last heard of.
+    def _add(self, name: str, *, is_wanted: bool = False) -> None:
+        """Queue *name*; first if it *is_wanted* or was written since its owner was last heard of.
 
         Not if it names a shard whose Lease has to be judged first: nothing can be written before, and anybody may
         write such a name: it costs no turn and no evidence.
         """
+        if not self._pending.knows(name):
+            return
         owner = self._pending.label(name, self._keys.shard)
         if owner is not None:
             view = self._context.states.current.view
@@ -130,14 +173,29 @@ class Assigner:
                 view.hold and view.hold.reason is WaitReason.NOT_SYNCED
             ):
                 self._context.membership.unknown_name_seen(owner)
-            if owner_state in (OwnerState.UNKNOWN, OwnerState.CONTESTED) or not self._pending.knows(name):
-                return False
+            if owner_state in (OwnerState.UNKNOWN, OwnerState.CONTESTED):
+                return
             life = view.lives.get(owner)
             is_news = life is not None and 0 < life.heard < self._pending.version(name)
             if is_wanted or is_news or self._waits_for(name):
-                self._queue.hurry(name)
-        self._queue.add(name)
-        return True
+                self._pending.raise_priority(name)
+        priority = self._pending.priority(name)
+        lane, other = self._unattended, self._backlog
+        if priority is AssignmentPriority.BACKLOG:
+            lane, other = other, lane
+        if other.queue.is_processing(name):  # it was made anew meanwhile
+            lane, other = other, lane
+        other.queue.discard(name)
+        lane.queue.add(name, priority=priority)
+
+    def _make_queue(self) -> WorkQueue[str]:
+        return WorkQueue(
+            clock=self._context.clock,
+            rng=self._rng,
+            base_delay_s=FIRST_RETRY_S,
+            max_delay_s=LONGEST_RETRY_S,
+            priorities=AssignmentPriority,
+        )
 
     def _waits_for(self, name: str) -> bool:
         """Whether the controller of *name* was wanted, and went ahead before its controlled objects were known."""
@@ -159,33 +217,20 @@ class Assigner:
         """Decide about everything that waits."""
         for name in tuple(self._pending.names()):
             self._add(name)
-        self._proofs.wake()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_states(), name="replan on state")
-            tasks.create_task(self._proofs.run(), name="evidence")
-            tasks.create_task(self._wake_when_due(), name="look again")
-            tasks.create_task(self._assign(UNATTENDED, Pace.URGENT, tasks), name="unattended objects")
-            tasks.create_task(self._assign((Lane.BACKLOG,), Pace.BACKGROUND, tasks), name="backlog")
+            tasks.create_task(self._evidence.run(), name="evidence")
+            tasks.create_task(self._dispatch(self._unattended, tasks), name="unattended objects")
+            tasks.create_task(self._dispatch(self._backlog, tasks), name="backlog")
 
-    async def _assign(self, lanes: tuple[Lane, ...], pace: Pace, tasks: asyncio.TaskGroup) -> None:
-        """Take the objects of *lanes* one after the other, at the ring's own pace if it names one."""
-        pace, ahead = self._context.spec.pace or pace, lanes == UNATTENDED
+    async def _dispatch(self, lane: Lane, tasks: asyncio.TaskGroup) -> None:
+        """Hand the objects of *lane* to workers: a task for each object would cost more."""
         while True:
-            await self._proofs.next(lanes)
-            await self._limiter.enter(pace, ahead=ahead)
-            proof = self._proofs.current(lanes)  # the turn may have come late
-            name = self._queue.take(proof.covered, lanes) if proof is not None else None
-            if proof is None or name is None:
-                self._limiter.leave()
-                self._resume_lists()  # all that was on the agenda may have gone
-                continue
-            work = Work(name, self._pending.by_name(name), proof)  # a version that comes later is not covered
-            if self._idle:
-                self._idle.pop().set_result(work)
-            else:
-                tasks.create_task(self._work(work), name="assign")
+            name = await lane.take(self._limiter)
+            if not lane.give_to_idle(name):
+                tasks.create_task(self._work(lane, name), name="assign")
 
     async def _follow_states(self) -> None:
         state = self._context.states.current
@@ -195,83 +240,93 @@ class Assigner:
             self.enqueue_all()
             await asyncio.sleep(REST * (self._context.clock.now() - began_at))
 
-    async def _wake_when_due(self) -> None:
-        while True:
-            now = self._context.clock.now()
-            self._queue.wake(now + _GRAIN_S)
-            self._proofs.wake()
-            self._due_changed.clear()
-            due_at = self._queue.next_due_at
-            try:
-                async with asyncio.timeout(None if due_at is None else due_at - now):
-                    await self._due_changed.wait()
-            except TimeoutError:
-                pass
+    # ---- one object -------------------------------------------------------------------------------------------
 
-    # ---- one object, in its turn ------------------------------------------------------------------------------
-
-    async def _work(self, work: Work) -> None:
-        """Work one object after the other, each in a turn that `run` waited for: a task for each would cost more."""
+    async def _work(self, lane: Lane, name: str) -> None:
         while True:
             try:
-                await self._work_one(work)
+                await self._work_one(lane, name)
             finally:
-                self._limiter.leave()
-            idle: asyncio.Future[Work] = asyncio.get_running_loop().create_future()
-            self._idle.append(idle)
-            work = await idle
+                lane.give_back(name)
+            self._resume_lists()
+            name = await lane.wait_idle()
 
-    async def _work_one(self, work: Work) -> None:
-        name, pending, proof = work
+    async def _work_one(self, lane: Lane, name: str) -> None:
         try:
-            if pending is None:
-                self._queue.done(name)
-            else:
-                await self._decide_and_write(name, pending, proof)
+            while (pending := self._pending.by_name(name)) is not None:
+                if not await self._assign(lane, name, pending):
+                    return
+            lane.queue.forget(name)
         except KubeError as error:
             log.warning("object could not be read", object=str(self._pending.work(name)), error=str(error))
-            self._retry(name)
-        self._resume_lists()
+            self._retry(lane, name)
 
     def _resume_lists(self) -> None:
         if self.unowned is not None:
             self.unowned.resume_lists()
 
-    async def _decide_and_write(self, name: str, pending: PendingObject, proof: EvidenceRead) -> None:
-        decision = self._plan(pending, None)
+    async def _assign(self, lane: Lane, name: str, pending: PendingObject) -> bool:
+        """Decide and write; true if that has to begin anew, since something changed before the turn to write."""
+        seen = None
+        decision, state = self._plan(pending, seen), self._context.states.current
         if isinstance(decision, NeedController):
             seen = await self._context.objects.read_controller(decision.controller)
-            decision = self._plan(pending, seen)
+            decision, state = self._plan(pending, seen), self._context.states.current
         match decision:
-            case Assign(to=to) if to not in proof.evidence.held:
-                self._later(name, self._context.clock.now() + LOOK_AGAIN_S)
-            case Assign() if not proof.is_valid(self._context.clock.now()):
-                self._queue.done(name)
-                self.enqueue_name(name)
-            case Assign() | Strip():
-                self._raise_children(name, pending)  # those that it was not held back for
-                resource = self._context.resource(pending.work)
-                outcome = await self._context.objects.write_in_turn(resource, pending.meta, decision)
-                await self._settle(name, pending, decision, outcome)
+            case Assign(to=to):
+                write = PendingWrite(to, pending.reads_before)
+                with self._evidence.wanted(write):
+                    if to not in (await self._evidence.next(write)).held:
+                        self._later(lane, name, self._context.clock.now() + LOOK_AGAIN_S)
+                        return False
+                    async with self._turn(lane):
+                        evidence = self._evidence.current(write)
+                        is_shown = evidence is not None and to in evidence.held
+                        is_same = self._context.states.current is state
+                        is_same = is_same or self._plan(pending, seen) == decision
+                        if not (is_shown and is_same and self._is_newest(name, pending)):
+                            return True
+                        await self._write(lane, name, pending, decision)
+            case Strip():
+                async with self._turn(lane):
+                    await self._write(lane, name, pending, decision)
             case Wait(reason=WaitReason.CHILDREN_FIRST, until=until):
                 self._raise_children(name, pending)
-                self._later(name, until)
+                self._later(lane, name, until)
             case Wait(until=until):
-                self._later(name, until)
+                self._later(lane, name, until)
             case ReportUnknown(name=unknown):
                 self._context.membership.unknown_name_seen(unknown)
-                self._queue.done(name)
+                lane.queue.forget(name)
             case Drain() | UpdateDrain() | ReleaseDrain() | Nothing() | NeedController():
-                self._dismiss(name, pending)
+                self._drop(lane, name, pending.meta)
             case _:
                 assert_never(decision)
+        return False
+
+    @asynccontextmanager
+    async def _turn(self, lane: Lane) -> AsyncGenerator[None, None]:
+        await self._limiter.enter(lane.pace, ahead=lane.is_ahead)
+        try:
+            yield
+        finally:
+            self._limiter.leave()
+
+    def _is_newest(self, name: str, pending: PendingObject) -> bool:
+        return self._pending.version(name) == order(pending.meta.resource_version)
+
+    async def _write(self, lane: Lane, name: str, pending: PendingObject, decision: Assign | Strip) -> None:
+        self._raise_children(name, pending)  # those that it was not held back for
+        resource = self._context.resource(pending.work)
+        outcome = await self._context.objects.write_in_turn(resource, pending.meta, decision)
+        await self._settle(lane, name, pending, outcome)
 
     def _raise_children(self, name: str, pending: PendingObject) -> None:
         """If *name* is wanted: some at a time, since each that gets an owner gives its controller a turn again."""
         if not self._is_wanted(name):
             return
         for child in islice(self._pending.controlled_by(pending.meta.uid), CHILDREN_AT_ONCE):
-            if self._pending.lane(child) is not Lane.NEW:
+            if self._pending.priority(child) is not AssignmentPriority.NEW:
                 self._add(child, is_wanted=True)
 
     def _plan(self, pending: PendingObject, controller: ControllerSeen | None) -> Decision:
@@ -283,22 +338,6 @@ class Assigner:
             children_since=self._held_back_since(pending),
         )
         return context.plan(subject)
-
-    def _few_owners(self) -> frozenset[str] | None:
-        """Owners that all queue entries would get now; None if there are none or many, or if they are not known yet."""
-        if len(self._queue) > FEW_OBJECTS:
-            return None
-        owners = set()
-        for name in self._queue.names():
-            pending = self._pending.by_name(name)
-            match self._plan(pending, None) if pending is not None else None:
-                case NeedController():
-                    return None
-                case Assign(to=to):
-                    owners.add(to)
-                case _:
-                    pass
-        return frozenset(owners) if 0 < len(owners) <= FEW_OWNERS else None
 
     def _held_back_since(self, pending: PendingObject) -> float | None:
         """Instant since which a dead shard's object waits for its controlled objects; None if none of them waits."""
@@ -317,54 +356,48 @@ class Assigner:
 
     # ---- what came of it --------------------------------------------------------------------------------------
 
-    def _dismiss(self, name: str, pending: PendingObject) -> None:
-        """Forget an object that needs no new owner: a live owner has it, or it is no business of the ring's.
+    def _drop(self, lane: Lane, name: str, meta: Meta) -> None:
+        """Forget an object that has its owner, is gone, or is no business of the ring's.
 
         Every change that matters shows it again: an owner's death switches the watch or is met by a pass, a change
         of the object is an event, a change of the selected namespaces lists anew (`UnownedReflectors.refresh`).
         """
-        self._pending.drop_named_up_to(name, order(pending.meta.resource_version))
-        self._queue.done(name)
+        self._pending.drop_named_up_to(name, order(meta.resource_version))
+        lane.queue.forget(name)
 
-    async def _settle(
-        self, name: str, pending: PendingObject, decision: Assign | Strip, outcome: WriteOutcome
-    ) -> None:
+    async def _settle(self, lane: Lane, name: str, pending: PendingObject, outcome: WriteOutcome) -> None:
         match outcome:
             case WriteOutcome.DONE:
                 self._waited_s.observe(self._context.clock.now() - pending.since)
                 if self._is_ahead(name):
                     self._ahead.add(pending.meta.uid)
-                self._pending.drop_named_up_to(name, order(pending.meta.resource_version))
+                self._drop(lane, name, pending.meta)
                 self._look_at_controller(pending)
-                self._queue.done(name)
             case WriteOutcome.GONE:
-                self._pending.drop_named_up_to(name, order(pending.meta.resource_version))
-                self._queue.done(name)
+                self._drop(lane, name, pending.meta)
             case WriteOutcome.STALE:
-                await self._read_again(name, pending)
+                await self._read_again(lane, name, pending)
             case WriteOutcome.LATER:
-                self._retry(name)
+                self._retry(lane, name)
             case WriteOutcome.DENIED:
-                self._queue.done(name)  # `permissions.try_again` brings it back
+                lane.queue.forget(name)  # `permissions.try_again` brings it back
             case WriteOutcome.REFUSED:
                 again_at = self._context.objects.refusals.again_at(pending.work)
-                self._later(name, again_at or self._context.clock.now() + LOOK_AGAIN_S)
+                self._later(lane, name, again_at or self._context.clock.now() + LOOK_AGAIN_S)
             case _:
                 assert_never(outcome)
 
-    async def _read_again(self, name: str, pending: PendingObject) -> None:
+    async def _read_again(self, lane: Lane, name: str, pending: PendingObject) -> None:
         meta = await self._context.objects.read(self._context.resource(pending.work), pending.meta)
         if meta is None:
-            self._pending.drop_named_up_to(name, order(pending.meta.resource_version))
-            self._queue.done(name)
+            self._drop(lane, name, pending.meta)
             return
         owner = meta.labels.get(self._keys.shard)
         if owner is not None and self._context.states.current.view.owner_state(owner) is OwnerState.LIVE:
-            self._pending.drop_named_up_to(name, order(meta.resource_version))
-            self._queue.done(name)
+            self._drop(lane, name, meta)
             return
         self._pending.put(pending.work, meta, at=self._context.clock.now())
-        self._retry(name)
+        self._retry(lane, name)
 
     def _is_ahead(self, name: str) -> bool:
         """Whether *name*, which was wanted, may control objects that no list has shown yet."""
@@ -374,7 +407,7 @@ class Assigner:
 
     def _is_wanted(self, name: str) -> bool:
         """Whether *name* is new, or was written since its owner was last heard of."""
-        return self._pending.knows(name) and self._pending.lane(name) is Lane.NEW
+        return self._pending.knows(name) and self._pending.priority(name) is AssignmentPriority.NEW
 
     def _look_at_controller(self, pending: PendingObject) -> None:
         """A child was moved: its parent may have been held back for it."""
@@ -388,14 +421,16 @@ class Assigner:
             )
             self.enqueue(parent)
 
-    def _later(self, name: str, due_at: float | None) -> None:
+    def _later(self, lane: Lane, name: str, due_at: float | None) -> None:
         """Look again at *due_at*; None: when something changes."""
-        if due_at is None:
-            self._queue.done(name)
-        else:
-            self._queue.done_until(name, due_at)
-            self._due_changed.set()
+        lane.queue.forget(name)
+        if due_at is not None:
+            self._requeue(lane, name, due_at - self._context.clock.now())
 
-    def _retry(self, name: str) -> None:
-        self._queue.failed(name, now=self._context.clock.now())
-        self._due_changed.set()
+    def _requeue(self, lane: Lane, name: str, delay_s: float) -> None:
+        if self._pending.knows(name):
+            lane.queue.add_after(name, delay_s, priority=self._pending.priority(name))
+
+    def _retry(self, lane: Lane, name: str) -> None:
+        if self._pending.knows(name):
+            lane.queue.add_rate_limited(name, priority=self._pending.priority(name))

@@ -1,9 +1,9 @@
-"""Evidence in time: reads the Leases so that the assigner always has a read that is young enough (protocol, 6.3).
+"""Evidence that a Lease is held, as a question: reads of the Leases, shared by all writes that wait (protocol, 6.3).
 
-A read is evidence for the versions that were known when it began, and for writes that begin within 250 ms of its
-answer: a server that is slow to answer has slow writes, but has them. The next read begins while the writes of the last
-one go out, and on a slow server while the last one is still unanswered, so that writes never pause for it. With nothing
-to write, nothing is read. For a few objects only their owners' Leases are read, one by one: that is quicker.
+A write of a name needs a read that began after the version of its object was known, and that was answered less than
+250 ms ago: a server that is slow to answer has slow writes, but has them. While writes are in hand, reads follow each
+other closely enough that one is always young; on a slow server they overlap. With nothing to write, nothing is read.
+For few writes only their owners' Leases are read, one by one: quicker than a list of all.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
 
 from kubeio.backoff import Backoff
 from kubeio.errors import KubeError
-from sharder.unowned.pending import Lane
 
 if TYPE_CHECKING:
+    from kubeio.clock import Clock
     from sharder.membership.evidence import Evidence
-    from sharder.unowned.assignment_queue import AssignmentQueue, Covered
     from sharder.writing.limiter import WriteLimiter
-    from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
 
@@ -32,160 +31,167 @@ VALID_S: Final = 0.25
 """Writes begin at most this long after the read of the Leases that allows them was answered."""
 OLDEST_S: Final = 10.0
 """A read that began longer ago says nothing, whenever its answer was seen: this process may have been suspended."""
-HURRIED_S: Final = 0.1
-"""With new objects that no read covers yet, the next one begins after this long already."""
+NEXT_S: Final = 0.1
+"""The next read begins this long after the answer of the last one, or after its beginning if it is not answered."""
 APART_S: Final = 0.02
-"""Reads begin no closer together: objects that come one after the other share them."""
+"""This long after the beginning of the last one, if no write can use that: objects that come one by one share reads."""
+FEW_WRITES: Final = 4
+"""For so many writes in hand, their owners' Leases are read one by one."""
+MOST_READS: Final = 8
+"""Under way at the same time: enough for a server that takes a second to answer."""
 _GRAIN_S: Final = 0.001
 """Timers are no finer: what is due within this is due."""
-_MARGIN: Final = 1.5
-"""The next read begins so many times the longest of the last reads before the last one is void."""
-_FORGET: Final = 0.9
-_MOST_READS: Final = 8
-"""Under way at the same time: enough for a server that takes a second or two to answer."""
 
 
-FewOwners = Callable[[], frozenset[str] | None]
+class ReadsLeases(Protocol):
+    """`sharder.membership.controller.MembershipController`, as it is needed here."""
+
+    async def evidence(self) -> Evidence: ...
+
+    async def evidence_of(self, names: Collection[str]) -> Evidence: ...
 
 
-class EvidenceRead(NamedTuple):
-    """One read, and what it is evidence for."""
+class PendingWrite(NamedTuple):
+    """A write in hand: the owner that it names, and the number of reads that had begun when its version was known."""
 
-    evidence: Evidence
-    covered: Covered
-    came_at: float
-
-    def is_valid(self, now: float) -> bool:
-        """Whether a write may still begin on it."""
-        return now - self.came_at < VALID_S and now - self.evidence.begun_at < OLDEST_S
+    to: str
+    reads_before: int
 
 
 class _Read(NamedTuple):
-    """A read under way: when it began, what it will cover, and whose Leases it reads (None: all)."""
+    """A read: its number, its beginning, whose Leases it reads (None: all), and its answer (infinite: not yet)."""
 
+    number: int
     began_at: float
-    covered: Covered
-    owners: frozenset[str] | None
+    owners: frozenset[str] | None = None
+    came_at: float = math.inf
+
+    def is_for(self, write: PendingWrite) -> bool:
+        """Whether it is evidence for *write*, as far as its age allows."""
+        return self.number > write.reads_before and (self.owners is None or write.to in self.owners)
 
 
 class EvidenceReads:
-    """The newest `EvidenceRead`, kept young while the agenda has something to do; until cancelled.
-
-    *few_owners* tells whose Leases are enough for all that is on the agenda; None: all are to be read.
-    """
+    """Reads of one ring's Leases, as long as writes are in hand; until cancelled."""
 
     def __init__(
         self,
-        context: RingContext,
-        queue: AssignmentQueue,
+        leases: ReadsLeases,
         limiter: WriteLimiter,
         *,
-        few_owners: FewOwners,
+        begin_read: Callable[[], int],
+        ring: str,
+        clock: Clock,
         rng: random.Random,
     ) -> None:
-        self._context = context
-        self._queue = queue
+        """*begin_read* numbers the reads, from 1."""
+        self._leases = leases
         self._limiter = limiter
-        self._few_owners = few_owners
+        self._begin_read = begin_read
+        self._ring = ring
+        self._clock = clock
         self._backoff = Backoff(base_s=0.1, max_s=5.0, healthy_s=10.0, rng=rng)
-        self._read_s = 0.0
-        self._began_at = -math.inf
-        self._under_way: list[_Read] = []
         self._resumes_at = -math.inf
-        self._current: EvidenceRead | None = None
-        self._is_due_soon = False
-        self._stirred = asyncio.Event()
+        self._writes: dict[PendingWrite, int] = {}
+        """The writes in hand, with their number."""
+        self._last = _Read(0, -math.inf, came_at=-math.inf)
+        """The read that began last."""
+        self._under_way = 0
+        self._answered = self._last
+        self._evidence: Evidence | None = None
+        """The answer to the read that began last of those answered."""
+        self._woken = asyncio.Event()
         self._came = asyncio.Event()
 
-    def wake(self) -> None:
-        """There is more to do: costs nothing while a read is due soon anyway."""
-        if not self._is_due_soon:
-            self._stirred.set()
+    @contextmanager
+    def wanted(self, write: PendingWrite) -> Iterator[None]:
+        """Have evidence read for *write*, and for others that follow it, as long as it is in hand."""
+        if not self._writes:
+            self._woken.set()
+        self._writes[write] = self._writes.get(write, 0) + 1
+        try:
+            yield
+        finally:
+            self._writes[write] -= 1
+            if not self._writes[write]:
+                del self._writes[write]
 
-    def current(self, lanes: tuple[Lane, ...]) -> EvidenceRead | None:
-        """Evidence for a write of the next object of *lanes*; None if no valid read covers an object in them."""
-        proof = self._current
-        if (
-            proof is None
-            or not proof.is_valid(self._context.clock.now())
-            or not self._queue.covers(proof.covered, lanes)
-        ):
+    def current(self, write: PendingWrite) -> Evidence | None:
+        """Evidence on which *write* may begin now; None if there is none."""
+        now, evidence = self._clock.now(), self._evidence
+        if evidence is None or not self._answered.is_for(write):
             return None
-        return proof
+        is_valid = now - self._answered.came_at < VALID_S and now - evidence.begun_at < OLDEST_S
+        return evidence if is_valid else None
 
-    async def next(self, lanes: tuple[Lane, ...]) -> EvidenceRead:
-        """`current`, as soon as there is one."""
-        while (proof := self.current(lanes)) is None:
-            self._came.clear()
-            self._stirred.set()
+    async def next(self, write: PendingWrite) -> Evidence:
+        """`current`, as soon as there is some; *write* has to be `wanted`."""
+        while (evidence := self.current(write)) is None:
+            self._woken.set()
             await self._came.wait()
-        return proof
+        return evidence
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await self._wait_wanted()
-                self._began_at = self._context.clock.now()
-                read = _Read(self._began_at, self._queue.covered(), self._few_owners())
-                self._under_way.append(read)
-                tasks.create_task(self._carry_out(read), name="evidence")
+                await self._wait_due()
+                self._last = _Read(self._begin_read(), self._clock.now(), self._few_owners())
+                self._under_way += 1
+                tasks.create_task(self._read(self._last), name="evidence")
 
-    async def _carry_out(self, read: _Read) -> None:
-        membership = self._context.membership
+    async def _read(self, read: _Read) -> None:
         try:
             evidence = await (
-                membership.evidence() if read.owners is None else membership.evidence_of(read.owners)
+                self._leases.evidence() if read.owners is None else self._leases.evidence_of(read.owners)
             )
         except KubeError as error:
-            log.warning("no evidence about leases", ring=self._context.spec.name, error=str(error))
+            log.warning("no evidence about leases", ring=self._ring, error=str(error))
             if read.began_at >= self._resumes_at:  # one failure for all that were under way
-                now = self._context.clock.now()
+                now = self._clock.now()
                 self._resumes_at = now + self._backoff.failed(now)
             return
         finally:
-            self._under_way.remove(read)
-            self._stirred.set()
+            self._under_way -= 1
+            self._woken.set()
         self._backoff.reset()
-        now = self._context.clock.now()
-        self._read_s = max(now - read.began_at, self._read_s * _FORGET)
-        if self._current is None or self._current.evidence.begun_at <= evidence.begun_at:
-            self._current = EvidenceRead(evidence, read.covered, now)
+        read = read._replace(came_at=self._clock.now())
+        if self._last.number == read.number:
+            self._last = read
+        if read.number >= self._answered.number:
+            self._answered, self._evidence = read, evidence
             self._came.set()
+            self._came = asyncio.Event()
 
-    async def _wait_wanted(self) -> None:
-        """Return when another read would be of use."""
-        while (wait_s := self._wanted_in_s()) is None or wait_s > 0:
-            self._stirred.clear()
-            self._is_due_soon = wait_s is not None and wait_s <= HURRIED_S
+    def _few_owners(self) -> frozenset[str] | None:
+        """Owners of all writes in hand; None: all Leases are to be read."""
+        if sum(self._writes.values()) > FEW_WRITES:
+            return None
+        return frozenset(write.to for write in self._writes)
+
+    async def _wait_due(self) -> None:
+        """Return when another read is of use."""
+        while (wait_s := self._due_in_s()) is None or wait_s > 0:
+            self._woken.clear()
             try:
                 async with asyncio.timeout(wait_s):
-                    await self._stirred.wait()
+                    await self._woken.wait()
             except TimeoutError:
                 pass
-        self._is_due_soon = True
 
-    def _wanted_in_s(self) -> float | None:
-        """None: not before something stirs."""
-        if not len(self._queue) or len(self._under_way) >= _MOST_READS:
+    def _due_in_s(self) -> float | None:
+        """None: not before something happens."""
+        if not self._writes or self._under_way >= MOST_READS:
             return None
         if (paused_s := self._limiter.paused_s()) > 0:
-            return paused_s  # nobody may write: evidence would only grow old
-        left_s = max(self._wanted_at(), self._resumes_at) - self._context.clock.now()
+            return paused_s  # nothing may be written: evidence would only grow old
+        left_s = max(self._due_at(), self._resumes_at) - self._clock.now()
         return left_s if left_s > _GRAIN_S else 0.0
 
-    def _wanted_at(self) -> float:
-        if self._under_way:
-            covered = self._under_way[-1].covered
-            apart_s = (
-                VALID_S - (_MARGIN - 1) * self._read_s
-            )  # it will be valid for that long when the next one comes
-            return self._began_at + (HURRIED_S if self._lacks(covered) else max(HURRIED_S, apart_s))
-        if (proof := self._current) is None or not self._queue.covers(proof.covered):
-            return self._began_at + APART_S
-        lasts_s = VALID_S - _MARGIN * self._read_s
-        return proof.came_at + (HURRIED_S if self._lacks(proof.covered) else max(HURRIED_S, lasts_s))
-
-    def _lacks(self, covered: Covered) -> bool:
-        """Whether something waits for another read than the one that covers *covered*: a new object, or everything."""
-        is_new = self._queue.count(Lane.NEW) > 0 and not self._queue.covers(covered, (Lane.NEW,))
-        return is_new or not self._queue.covers(covered)
+    def _due_at(self) -> float:
+        last = self._last
+        if last.came_at == math.inf:
+            return last.began_at + NEXT_S
+        is_old = self._clock.now() - last.came_at >= VALID_S
+        if is_old or not any(last.is_for(write) for write in self._writes):
+            return last.began_at + APART_S
+        return last.came_at + NEXT_S

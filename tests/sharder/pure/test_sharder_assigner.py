@@ -27,10 +27,10 @@ from sharder.planning.decisions import Assign
 from sharder.planning.keys import ControllerName
 from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen
 from sharder.ringspec.spec import Pace
-from sharder.unowned.pending import Lane, ObjectRef, PendingObjects
+from sharder.unowned.pending import AssignmentPriority, ObjectRef, PendingObjects
 from sharder.unowned.reflectors import UnownedReflectors
-from sharder.writing.assigner import FEW_OBJECTS, SOME, Assigner
-from sharder.writing.evidence_reads import APART_S, HURRIED_S, VALID_S
+from sharder.writing.assigner import FIRST_RETRY_S, LONGEST_RETRY_S, SOME, SPARE, Assigner
+from sharder.writing.evidence_reads import APART_S, FEW_WRITES, NEXT_S, VALID_S
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.objects import WriteOutcome
 from sharder.writing.ring_context import RingContext
@@ -129,8 +129,9 @@ class Objects:
 class Ring(SitesContext):
     """What a mover knows of its ring: the part of `sharder.writing.ring_context.Duty` that it reads."""
 
-    def __init__(self, membership: Roster) -> None:
+    def __init__(self, membership: Roster, *, pace: Pace | None = None) -> None:
         super().__init__(membership)
+        self.spec = dataclasses.replace(self.spec, pace=pace)
         self.membership = membership
         self.objects = Objects()
         self.pending = PendingObjects()
@@ -142,8 +143,8 @@ class Ring(SitesContext):
     def shows(self, meta: Meta, resource: ApiResource = WEBSITES) -> None:
         """The unowned watch shows *meta*."""
         work = ObjectRef(resource.group_resource, ObjectKey(meta.namespace, meta.name))
-        lane = Lane.ORPHANED if KEYS.shard in meta.labels else Lane.NEW
-        self.pending.put(work, meta, at=self.clock.now(), lane=lane)
+        priority = AssignmentPriority.ORPHANED if KEYS.shard in meta.labels else AssignmentPriority.NEW
+        self.pending.put(work, meta, at=self.clock.now(), priority=priority)
         self.assigner.enqueue(work)
 
     def owner(self, name: str) -> str | None:
@@ -152,8 +153,7 @@ class Ring(SitesContext):
 
 @asynccontextmanager
 async def moving(membership: Roster, *, pace: Pace | None = None) -> AsyncIterator[Ring]:
-    ring = Ring(membership)
-    ring.spec = dataclasses.replace(ring.spec, pace=pace)
+    ring = Ring(membership, pace=pace)
     async with running(ring.states, ring.assigner.run()):
         yield ring
 
@@ -199,23 +199,21 @@ async def test_for_few_objects_only_their_owners_leases_are_read() -> None:
         await asyncio.sleep(1)
         assert ring.membership.asked == [{"a-1"}]
         assert ring.owner(OF_A) == "a-1"
-        for number in range(FEW_OBJECTS + 1):
+        for number in range(FEW_WRITES + 1):
             ring.shows(ring.objects.put(make_meta(f"site-{number}")))
         await asyncio.sleep(1)
         assert len(ring.membership.asked) == 1, "many: all Leases in a list"
-        assert len(ring.objects.sent) == FEW_OBJECTS + 2
+        assert len(ring.objects.sent) == FEW_WRITES + 2
 
 
-async def test_where_a_controller_tells_the_owner_all_leases_are_read() -> None:
-    """Nobody knows the name beforehand: a read of others would have the object wait for the next one."""
+async def test_where_a_controller_tells_the_owner_that_owners_lease_is_read() -> None:
     async with moving(Roster(TWO, "a-1", "b-1")) as ring:
         ring.objects.put(make_meta(OF_A, shard="b-1"))
         child = ring.objects.put(msgspec.structs.replace(child_of(OF_A).meta, uid="child"))
-        ring.shows(ring.objects.put(make_meta(OF_B, shard="c-dead")))
         ring.shows(child, CONFIGMAPS)
         await asyncio.sleep(0.1)
-        assert ring.membership.asked == []
-        assert {sent.name: sent.to for sent in ring.objects.sent}[child.name] == "b-1"
+        assert ring.membership.asked == [{"b-1"}]
+        assert [(sent.name, sent.to) for sent in ring.objects.sent] == [(child.name, "b-1")]
 
 
 async def test_objects_that_come_one_after_the_other_share_reads() -> None:
@@ -288,7 +286,7 @@ async def test_the_next_read_runs_while_the_writes_of_the_last_one_go_out() -> N
         instants = await busy(ring, 800)
         gaps = [later - earlier for earlier, later in pairwise(instants)]
         assert max(gaps) <= 0.021, "the writes never wait for evidence"
-        assert len(ring.membership.reads) <= 2 + (instants[-1] - instants[0]) / HURRIED_S
+        assert len(ring.membership.reads) <= 2 + (instants[-1] - instants[0]) / NEXT_S
 
 
 async def test_on_a_slow_server_reads_overlap_and_writes_do_not_pause() -> None:
@@ -298,7 +296,72 @@ async def test_on_a_slow_server_reads_overlap_and_writes_do_not_pause() -> None:
         instants = await busy(ring, 800)
         gaps = [later - earlier for earlier, later in pairwise(instants)]
         assert max(gaps) <= 0.05, "some read is always young enough"
-        assert len(ring.membership.reads) <= 10 + (instants[-1] - instants[0]) / HURRIED_S
+        assert len(ring.membership.reads) <= 10 + (instants[-1] - instants[0]) / NEXT_S
+
+
+@asynccontextmanager
+async def no_turns(ring: Ring) -> AsyncIterator[None]:
+    """Nothing is written meanwhile."""
+    turns = ring.limiter.allowed(Pace.URGENT)
+    for _ in range(turns):
+        await ring.limiter.enter(Pace.URGENT)
+    yield
+    for _ in range(turns):
+        ring.limiter.leave()
+
+
+async def test_new_objects_go_before_those_of_the_dead() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.objects.takes_s = 0.02
+        async with no_turns(ring):
+            for number in range(50):
+                ring.shows(ring.objects.put(make_meta(f"orphan-{number}", shard="c-dead")))
+            await asyncio.sleep(0.1)
+            for number in range(5):
+                ring.shows(ring.objects.put(make_meta(f"new-{number}")))
+        await asyncio.sleep(10)
+        order = [sent.name for sent in ring.objects.sent]
+        assert len(order) == 55
+        in_hand = ring.limiter.allowed(Pace.URGENT) + SPARE
+        assert max(order.index(f"new-{number}") for number in range(5)) < in_hand + 7
+
+
+async def test_an_object_made_anew_while_its_first_assignment_is_written_has_one_worker() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.objects.takes_s = 1.0
+        old = ring.objects.put(make_meta(OF_A))
+        named = ObjectRef(WEBSITES.group_resource, old.key)
+        ring.pending.put(named, old, at=ring.clock.now(), priority=AssignmentPriority.BACKLOG)
+        ring.assigner.enqueue(named)
+        await asyncio.sleep(0.5)
+        anew = ring.objects.put(msgspec.structs.replace(old, uid="anew", resource_version="9"))
+        ring.pending.drop(named)
+        ring.shows(anew)
+        await asyncio.sleep(5)
+        first, second = ring.objects.sent
+        assert (first.version, second.version) == ("7", "9")
+        assert second.at - first.at >= 1.0
+        assert ring.owner(OF_A) == "a-1"
+        assert len(ring.pending) == 0
+
+
+async def test_writes_that_fail_are_tried_ever_more_rarely_and_a_success_begins_anew() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        ring.objects.answers[OF_A] = WriteOutcome.LATER
+        meta = ring.objects.put(make_meta(OF_A))
+        ring.shows(meta)
+        await asyncio.sleep(60)
+        gaps = [later.at - one.at for one, later in pairwise(ring.objects.sent)]
+        assert gaps[0] <= FIRST_RETRY_S + 0.1
+        assert gaps[-1] == pytest.approx(LONGEST_RETRY_S, rel=0.25)
+        del ring.objects.answers[OF_A]
+        await asyncio.sleep(15)
+        assert ring.owner(OF_A) == "a-1"
+        ring.objects.answers[OF_A] = WriteOutcome.LATER
+        ring.objects.sent.clear()
+        ring.shows(ring.objects.put(at_version(500, meta)))
+        await asyncio.sleep(1)
+        assert ring.objects.sent[1].at - ring.objects.sent[0].at <= FIRST_RETRY_S + 0.1
 
 
 async def test_a_new_object_goes_before_a_backlog() -> None:
@@ -307,35 +370,35 @@ async def test_a_new_object_goes_before_a_backlog() -> None:
         for number in range(800):
             meta = ring.objects.put(make_meta(f"site-{number}"))
             work = ObjectRef(WEBSITES.group_resource, meta.key)
-            ring.pending.put(work, meta, at=ring.clock.now(), lane=Lane.BACKLOG)
+            ring.pending.put(work, meta, at=ring.clock.now(), priority=AssignmentPriority.BACKLOG)
             ring.assigner.enqueue(work)
         await asyncio.sleep(0.5)
         asked_at = ring.clock.now()
         ring.shows(ring.objects.put(make_meta("new")))
         await asyncio.sleep(0.5)
         [sent] = [sent for sent in ring.objects.sent if sent.name == "new"]
-        assert sent.at - asked_at <= HURRIED_S + READ_S + 0.021
+        assert sent.at - asked_at <= NEXT_S + READ_S + 0.021
 
 
 @pytest.mark.parametrize(
-    ("lane", "asked", "pace"),
+    ("priority", "asked", "pace"),
     [
-        (Lane.NEW, None, Pace.URGENT),
-        (Lane.ORPHANED, None, Pace.URGENT),
-        (Lane.BACKLOG, None, Pace.BACKGROUND),
-        (Lane.NEW, Pace.NORMAL, Pace.NORMAL),
-        (Lane.BACKLOG, Pace.URGENT, Pace.URGENT),
+        (AssignmentPriority.NEW, None, Pace.URGENT),
+        (AssignmentPriority.ORPHANED, None, Pace.URGENT),
+        (AssignmentPriority.BACKLOG, None, Pace.BACKGROUND),
+        (AssignmentPriority.NEW, Pace.NORMAL, Pace.NORMAL),
+        (AssignmentPriority.BACKLOG, Pace.URGENT, Pace.URGENT),
     ],
 )
 async def test_objects_without_a_worker_are_urgent_a_backlog_is_polite_unless_the_ring_says_otherwise(
-    lane: Lane, asked: Pace | None, pace: Pace
+    priority: AssignmentPriority, asked: Pace | None, pace: Pace
 ) -> None:
     async with moving(Roster(TWO, "a-1", "b-1"), pace=asked) as ring:
         ring.objects.takes_s = 0.1
         for number in range(20):
             meta = ring.objects.put(make_meta(f"site-{number}"))
             work = ObjectRef(WEBSITES.group_resource, meta.key)
-            ring.pending.put(work, meta, at=ring.clock.now(), lane=lane)
+            ring.pending.put(work, meta, at=ring.clock.now(), priority=priority)
             ring.assigner.enqueue(work)
         await asyncio.sleep(0.1)
         assert ring.limiter.in_flight == ring.limiter.allowed(pace)
@@ -402,22 +465,53 @@ async def test_a_write_that_met_another_version_is_decided_anew_with_new_evidenc
         assert ring.membership.reads[1] >= ring.objects.sent[0].at
 
 
-async def test_a_version_that_comes_between_its_turn_and_its_write_needs_evidence_of_its_own() -> None:
+async def test_a_version_that_comes_while_the_leases_are_read_needs_another_read() -> None:
     async with moving(Roster(TWO, "a-1", "b-1")) as ring:
         meta = ring.objects.put(make_meta(OF_A))
         ring.shows(meta)
-        give_out = ring.pending.unqueue
-
-        def changed_at_once(name: str) -> bool:
-            ring.pending.unqueue = give_out  # type: ignore[method-assign]
-            changed = ring.objects.put(at_version(9, meta))
-            asyncio.get_running_loop().call_soon(ring.shows, changed)
-            return give_out(name)
-
-        ring.pending.unqueue = changed_at_once  # type: ignore[method-assign]
+        await asyncio.sleep(READ_S / 2)
+        changed_at = ring.clock.now()
+        ring.shows(ring.objects.put(at_version(9, meta)))
         await asyncio.sleep(5)
-        assert [sent.version for sent in ring.objects.sent] == ["7", "9"]
-        assert ring.membership.reads[-1] >= ring.objects.sent[0].at
+        assert [sent.version for sent in ring.objects.sent] == ["9"]
+        assert ring.membership.reads[-1] >= changed_at
+
+
+async def test_a_version_that_comes_before_its_turn_to_write_needs_another_read() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        turns = ring.limiter.allowed(Pace.URGENT)
+        for _ in range(turns):
+            await ring.limiter.enter(Pace.URGENT)
+        meta = ring.objects.put(make_meta(OF_A))
+        ring.shows(meta)
+        await asyncio.sleep(READ_S * 2)
+        changed_at = ring.clock.now()
+        ring.shows(ring.objects.put(at_version(9, meta)))
+        for _ in range(turns):
+            ring.limiter.leave()
+        await asyncio.sleep(5)
+        assert [sent.version for sent in ring.objects.sent] == ["9"]
+        assert ring.membership.reads[-1] >= changed_at
+
+
+async def test_a_turn_that_comes_late_needs_a_younger_read_and_so_does_another_ring() -> None:
+    async with moving(Roster(TWO, "a-1", "b-1")) as ring:
+        turns = ring.limiter.allowed(Pace.URGENT)
+        for _ in range(turns):
+            await ring.limiter.enter(Pace.URGENT)
+        ring.shows(ring.objects.put(make_meta(OF_A)))
+        await asyncio.sleep(3)
+        ring.membership.held.clear()
+        ring.membership.held.add("b-1")
+        await asyncio.sleep(1)
+        only_b = make_view({"b-1": ShardState.READY}, {"b": "b-1"})
+        ring.membership.view = replace(only_b, version=TWO.version + 1)
+        let_in_at = ring.clock.now()
+        for _ in range(turns):
+            ring.limiter.leave()
+        await asyncio.sleep(1)
+        assert [sent.to for sent in ring.objects.sent] == ["b-1"]
+        assert ring.objects.sent[0].at - let_in_at <= 1
 
 
 async def test_an_object_made_anew_while_its_name_was_read_is_not_forgotten() -> None:
@@ -592,7 +686,7 @@ async def test_objects_of_a_dead_owner_hold_no_list_back() -> None:
             ObjectRef(WEBSITES.group_resource, ObjectKey("ns", never_owned.name)),
             never_owned,
             at=0.0,
-            lane=Lane.BACKLOG,
+            priority=AssignmentPriority.BACKLOG,
         )
         ring.assigner.enqueue(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", never_owned.name)))
         assert (ring.assigner.to_do(), ring.assigner.backlog()) == (4, 1)

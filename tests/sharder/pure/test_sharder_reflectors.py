@@ -17,7 +17,7 @@ from kubeio.errors import BadRequest, Forbidden, HistoryWentBack, KubeError, Ser
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from sharder.unowned import reflector
-from sharder.unowned.pending import ENOUGH, Lane, PendingObjects
+from sharder.unowned.pending import ENOUGH, AssignmentPriority, PendingObjects
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions
 from sharder.unowned.reflectors import ENOUGH_TO_DO, LIST_ORPHANS_S, OVERLAP_S, UnownedReflectors
 from tests.kubeio.virtual import LoopClock, rng
@@ -180,7 +180,7 @@ async def test_what_is_made_while_a_list_is_held_back_is_seen_at_once() -> None:
         await asyncio.sleep(0.001)
         assert watched.news == ["default/new"]
         [name] = [name for name in watched.pending.names() if name.endswith("/new")]
-        assert watched.pending.lane(name) is Lane.NEW
+        assert watched.pending.priority(name) is AssignmentPriority.NEW
 
 
 async def test_what_a_list_finds_is_backlog() -> None:
@@ -188,7 +188,9 @@ async def test_what_a_list_finds_is_backlog() -> None:
         watched.fill(3)
         watched.unowned.select({"a"})
         await asyncio.sleep(1)
-        assert {watched.pending.lane(name) for name in watched.pending.names()} == {Lane.BACKLOG}
+        assert {watched.pending.priority(name) for name in watched.pending.names()} == {
+            AssignmentPriority.BACKLOG
+        }
 
 
 async def test_nothing_is_shown_twice_at_the_same_version_when_the_watch_switches() -> None:
