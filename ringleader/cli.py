@@ -6,6 +6,8 @@ quick; `ringleader.__main__` turns what they raise into one message.
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -120,28 +122,17 @@ _PASSED_ON = {
 
 
 @app.command(add_help_option=False, context_settings=_PASSED_ON)
-def sharder(context: typer.Context) -> int:
+def sharder(context: typer.Context) -> None:
     """Run a sharder, as `python -m sharder` does."""
-    from sharder.__main__ import sharder as run_sharder
-
-    inner = typer.Typer(
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        add_completion=False,
-        context_settings=_SETTINGS,
-    )
-    inner.command()(run_sharder)
-    return _pass_on(inner, context)
+    # In this process's place, without what the command line imported. A script finds no packages in the current folder
+    # (-P), and neither does the sharder.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "sharder", *context.args])  # noqa: S606 - no shell is wanted
 
 
 @app.command(add_help_option=False, context_settings=_PASSED_ON)
 def loadtest(context: typer.Context) -> int:
     """Load a fleet and judge it. While replicas join, roll and die; with an own fleet or in a cluster."""
-    return _pass_on(load_app(LOADTEST), context)
-
-
-def _pass_on(inner: typer.Typer, context: typer.Context) -> int:
-    command = typer.main.get_command(inner)
+    command = typer.main.get_command(load_app(LOADTEST))
     code = command.main(args=context.args, prog_name=context.command_path, standalone_mode=False)
     return code if isinstance(code, int) else 0
 

@@ -9,8 +9,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -27,8 +25,7 @@ from kubeio.rest.discovery import Discovery
 from kubeio.rest.metrics import ClientMetrics
 from sharder.metrics import LimiterMetrics, SharderMetrics
 from sharder.rings.manager import RingManager
-from sharder.rings.ring_file import FileRing, RingFile
-from sharder.ringspec.scope import EVERYWHERE, Scope
+from sharder.rings.ring_file import FileRing
 from sharder.writing.client_set import ClientSet
 from sharder.writing.limit import MOST
 
@@ -37,45 +34,14 @@ if TYPE_CHECKING:
     from sharder.admission.settings import WebhookSettings
     from sharder.admission.webhook import Webhook
     from sharder.page.stage import Stage
+    from sharder.settings import Settings
 
 log = structlog.get_logger("sharder")
 
-ELECTION_LEASE: Final = "ringleader-sharder"
 READS: Final = 16
 """Connections beside those that patches may use: lists never queue behind them."""
 LOOK_PERIOD_S: Final = 0.4
 """A standby looks at the election's Lease this often: nobody shards from a leader's goodbye to the next look."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The process's own settings; what is distributed, and how, stands in the rings."""
-
-    identity: str
-    kubeconfig: str | None = None
-    context: str | None = None
-    election_namespace: str = "ringleader-system"
-    lease_duration_s: float = 15.0
-    probes_host: str = "127.0.0.1"
-    probes_port: int = 0
-    probes_port_file: Path | None = None
-    rings: tuple[str, ...] = ()
-    ring_file: RingFile | None = None
-    """A ring that stands in a file, instead of the cluster's."""
-    scope: Scope = EVERYWHERE
-    release: bool = False
-    """Give the file's ring up and end."""
-    webhook: WebhookSettings | None = None
-    """Serve the webhook by which rings may have objects assigned at admission."""
-    page_host: str = ""
-    """Serve the live page here; empty: no."""
-    page_port: int = 0
-    page_port_file: Path | None = None
-
-    @property
-    def election_lease(self) -> str:
-        """Sharders of different files do not compete."""
-        return f"{ELECTION_LEASE}-{self.ring_file.spec.name}" if self.ring_file else ELECTION_LEASE
 
 
 async def run(settings: Settings) -> None:

@@ -10,16 +10,18 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Final
-
-import typer
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from kubeio.errors import KubeError
 from kubeio.program.failures import BAD_INPUT, FAILED, Failure, failure
 from kubeio.program.import_check import check_packages
 
+if TYPE_CHECKING:
+    import typer
+
 INTERRUPTED: Final = 128 + signal.SIGINT
+_INTERRUPTED: Final = Failure("interrupted", INTERRUPTED)
 
 _WORDLESS: Final = ("Value error, ",)
 """What the parser of values puts before our own words."""
@@ -38,22 +40,19 @@ _PLACES: Final = {
 
 def run_command(app: typer.Typer, *, name: str, arguments: Sequence[str] | None = None) -> int:
     """Run *app*, called *name* in its messages, with *arguments* (None: the process's own); the exit code."""
+    return run_guarded(lambda: _run_typer(app, name, sys.argv[1:] if arguments is None else arguments))
+
+
+def run_guarded(run: Callable[[], int | None]) -> int:
+    """Run a command; the exit code. Mistakes of the person become one line on stderr. Imports no typer."""
     _open_standard_streams()
     try:
         check_packages()
-        command = typer.main.get_command(app)
-        code = command.main(
-            args=None if arguments is None else list(arguments), prog_name=name, standalone_mode=False
-        )
+        code = run()
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output went away: `ringleader status | head`
         _discard_output()
         return FAILED
-    except typer.TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help page: lines, not one line
-            sys.stderr.write(error.format_message() + "\n")
-            return BAD_INPUT
-        return _tell(usage_failure(error, name, given=sys.argv[1:] if arguments is None else arguments))
     except KubeError as error:
         return _tell(failure(error))
     except OSError as error:
@@ -65,10 +64,25 @@ def run_command(app: typer.Typer, *, name: str, arguments: Sequence[str] | None 
                 f"{error.filename or 'standard output'}: {os.strerror(error.errno or 0)}; {remedy}", FAILED
             )
         )
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
+        return _tell(_INTERRUPTED)
+    return code or 0
+
+
+def _run_typer(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
+    import typer
+
+    try:
+        code = typer.main.get_command(app).main(args=list(arguments), prog_name=name, standalone_mode=False)
+    except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help page: lines, not one line
+            sys.stderr.write(error.format_message() + "\n")
+            return BAD_INPUT
+        return _tell(usage_failure(error, name, given=arguments))
+    except typer.Abort:
         code = INTERRUPTED
     if code == INTERRUPTED:  # what typer makes of Ctrl-C
-        return _tell(Failure("interrupted", INTERRUPTED))
+        return _tell(_INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 

@@ -15,7 +15,7 @@ from loadtest.sharder_bench.ground import Ground
 from loadtest.sharder_bench.latency import create, delete
 from loadtest.sharder_bench.rows import Options, Peaks
 from loadtest.sharder_bench.throughput import own_by_stand_ins
-from sharder.app import ELECTION_LEASE
+from sharder.settings import ELECTION_LEASE
 
 _SETTLE_S: Final = 3.0
 """A standby has read what it needs by then."""

@@ -18,7 +18,7 @@ from loadtest.sharder_bench.ground import Ground
 from loadtest.sharder_bench.rows import Peaks
 from ring import HashRing, object_key
 from ringleader.testing.commands import Mode, shard_command, sharder_command
-from sharder.app import ELECTION_LEASE
+from sharder.settings import ELECTION_LEASE
 
 _CONVERGED: Final = "ringleader_ring_converged"
 _RING_VERSION: Final = "ringleader_ring_version"
