@@ -26,8 +26,9 @@ from kubeio.rest.metrics import ClientMetrics
 from sharder.metrics import LimiterMetrics, SharderMetrics
 from sharder.rings.manager import RingManager
 from sharder.rings.ring_file import FileRing
-from sharder.writing.client_set import ClientSet
+from sharder.sharder_context import SharderContext
 from sharder.writing.limit import MOST
+from sharder.writing.limiter import WriteLimiter
 
 if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
@@ -65,19 +66,25 @@ async def run(settings: Settings) -> None:
         _webhook(settings.webhook, cluster, registry, clock, rng) as webhook,
         _page(settings, cluster, clock) as stage,
     ):
-        clients = ClientSet.of(client, clock=clock, rng=rng, leases=leases)
-        watch_dropped(registry)
-        LimiterMetrics(registry, clients.limiter)
-        rings = _rings(
-            settings,
-            client,
+        context = SharderContext(
+            identity=settings.identity,
+            client=client,
+            lease_client=leases,
+            discovery=Discovery(client),
+            limiter=WriteLimiter(clock=clock, rng=rng),
             metrics=SharderMetrics(registry),
             clock=clock,
             rng=rng,
             webhook=webhook,
-            clients=clients,
             stage=stage,
         )
+        watch_dropped(registry)
+        LimiterMetrics(registry, context.limiter)
+        rings: RingManager | FileRing
+        if settings.ring_file is not None:
+            rings = FileRing(context, settings.ring_file, release=settings.release)
+        else:
+            rings = RingManager(context, names=settings.rings)
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         alive = {"leases": rings.why_not_alive}
         server = ProbeServer(settings.probes_host, settings.probes_port, registry, alive, ready_checks=ready)
@@ -160,42 +167,3 @@ async def _page(settings: Settings, cluster: Cluster, clock: Clock) -> AsyncIter
             yield Stage(board, client, clock=clock)
         finally:
             running.cancel()
-
-
-def _rings(
-    settings: Settings,
-    client: Client,
-    *,
-    metrics: SharderMetrics,
-    clock: Clock,
-    rng: random.Random,
-    webhook: Webhook | None,
-    clients: ClientSet,
-    stage: Stage | None,
-) -> RingManager | FileRing:
-    if settings.ring_file is not None:
-        return FileRing(
-            client,
-            Discovery(client),
-            settings.ring_file,
-            identity=settings.identity,
-            scope=settings.scope,
-            release=settings.release,
-            metrics=metrics,
-            clock=clock,
-            rng=rng,
-            clients=clients,
-            stage=stage,
-        )
-    return RingManager(
-        client,
-        Discovery(client),
-        identity=settings.identity,
-        names=settings.rings,
-        metrics=metrics,
-        clock=clock,
-        rng=rng,
-        webhook=webhook,
-        clients=clients,
-        stage=stage,
-    )

@@ -20,7 +20,7 @@ from kubeio.program.failures import BAD_INPUT
 from kubeio.program.server import parse_bind
 from sharder.admission.settings import read_flags
 from sharder.rings.ring_file import RingFile
-from sharder.ringspec.scope import EVERYWHERE, Scope
+from sharder.ringspec.scope import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,6 @@ class Settings:
     """Only these rings; empty: all."""
     ring_file: RingFile | None = None
     """A ring that stands in a file, instead of the cluster's."""
-    scope: Scope = EVERYWHERE
     release: bool = False
     """Give the file's ring up and end."""
     webhook: WebhookSettings | None = None
@@ -94,7 +93,6 @@ def read_settings(words: Sequence[str]) -> Settings:
         probes_port_file=flags.probes_port_file,
         rings=tuple(flags.ring),
         ring_file=file,
-        scope=scope,
         release=flags.release,
         webhook=read_flags(
             bind=flags.webhook_bind,

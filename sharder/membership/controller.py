@@ -83,6 +83,7 @@ class MembershipController:
     def __init__(
         self,
         client: Client,
+        objects: Client,
         spec: RingSpec,
         resources: Sequence[ApiResource],
         *,
@@ -90,16 +91,15 @@ class MembershipController:
         scope: Scope,
         clock: Clock,
         rng: random.Random,
-        objects: Client | None = None,
     ) -> None:
-        """*client* reads and writes Leases only; *objects*, or the same without it, lists objects."""
+        """*client* reads and writes Leases only; *objects* lists objects."""
         self.membership = Membership(spec, builds_elsewhere=True)
         self._client = client
         self._leases = Leases(client, spec.lease_namespace)
         self._spec = spec
         self._keys = spec.keys
         self._orphans = OrphanChecks(
-            objects or client,
+            objects,
             self.membership,
             resources,
             label=spec.keys.shard,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -44,7 +43,6 @@ from sharder.unowned.permissions import MissingPermissions, try_again
 from sharder.unowned.reflectors import UnownedReflectors
 from sharder.unowned.selection import follow_states
 from sharder.writing.assigner import Assigner
-from sharder.writing.client_set import ClientSet
 from sharder.writing.objects import ObjectWriter
 from sharder.writing.refusals import Refusals
 from sharder.writing.ring_context import RingContext
@@ -52,18 +50,13 @@ from sharder.writing.ring_context import RingContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kubeio.clock import Clock
     from kubeio.models import Meta
     from kubeio.resource import ApiResource
-    from kubeio.rest.client import Client
-    from kubeio.rest.discovery import Discovery
-    from sharder.admission.webhook import Webhook
-    from sharder.metrics import SharderMetrics
     from sharder.page.rooms import RingRoom
-    from sharder.page.stage import Stage
     from sharder.rings.store import RingStore
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
+    from sharder.sharder_context import SharderContext
     from sharder.unowned.permissions import Permission
 
 log = structlog.get_logger("sharder")
@@ -80,32 +73,22 @@ class RingController:
 
     def __init__(
         self,
-        client: Client,
-        discovery: Discovery,
+        context: SharderContext,
         document: Mapping[str, object],
         *,
-        identity: str,
         home: RingStore,
         scope: Scope,
-        metrics: SharderMetrics,
-        clock: Clock,
-        rng: random.Random,
-        webhook: Webhook | None = None,
-        clients: ClientSet | None = None,
-        stage: Stage | None = None,
     ) -> None:
-        self._client = client
-        self._discovery = discovery
+        self._context = context
         self._document = document
-        self._identity = identity
         self._home = home
         self._scope = scope
-        self._metrics = metrics
-        self._clock = clock
-        self._rng = rng
-        self._webhook = webhook
-        self._stage = stage
-        self._clients = clients or ClientSet.of(client, clock=clock, rng=rng)
+        self._client = context.client
+        self._clock = context.clock
+        self._rng = context.rng
+        self._metrics = context.metrics
+        self._webhook = context.webhook
+        self._stage = context.stage
         self._changed = asyncio.Event()
         self._remedies: dict[GroupResource, str] = {}
         """What may have been meant by the resources that were not served."""
@@ -157,7 +140,7 @@ class RingController:
                     continue
                 if isinstance(error, NotFound):  # a resource, in this version: is another one served?
                     log.warning("looking again at what is served", ring=self.name, error=str(error))
-                    self._discovery.forget()
+                    self._context.discovery.forget()
                     await asyncio.sleep(NOT_FOUND_RETRY_S)
                     continue
                 told = failure(error).message
@@ -169,7 +152,9 @@ class RingController:
         spec = self._parse()
         resolved = await self._resolve(spec.resources)
         if not self._is_deleted() and not any(entry.main in resolved for entry in spec.resources):
-            await self._discovery.resolve(str(spec.resources[0].main))  # raises what it may have meant
+            await self._context.discovery.resolve(
+                str(spec.resources[0].main)
+            )  # raises what it may have meant
         is_acting = self._is_leading and self._is_ours()
         if is_acting:
             worked = await ensure_finalizer(self._home, spec)
@@ -198,7 +183,7 @@ class RingController:
         found = {}
         for kind in dict.fromkeys(kind for entry in entries for kind in (entry.main, *entry.controlled)):
             try:
-                found[kind] = await self._discovery.resolve(str(kind))
+                found[kind] = await self._context.discovery.resolve(str(kind))
             except InputError as error:
                 log.warning("resource is not served", ring=self.name, resource=str(kind))
                 self._remedies[kind] = error.remedy
@@ -206,7 +191,7 @@ class RingController:
 
     async def _served(self, kind: GroupResource) -> ApiResource | None:
         try:
-            return await self._discovery.resolve(str(kind))
+            return await self._context.discovery.resolve(str(kind))
         except InputError:
             return None
 
@@ -241,14 +226,14 @@ class RingController:
         """The ring's one roster: what it saw outlives changes of the spec and the change from standby to leader."""
         if self._membership is None:
             self._membership = MembershipController(
-                self._clients.leases,
+                self._context.lease_client,
+                self._client,
                 spec,
                 kinds.labelled,
-                identity=self._identity,
+                identity=self._context.identity,
                 scope=self._scope,
                 clock=self._clock,
                 rng=self._rng,
-                objects=self._client,
             )
         self._membership.configure(spec, kinds.labelled, releasing=self._is_deleted())
         self._membership.act(self._is_leading and self._is_ours())
@@ -304,7 +289,7 @@ class RingController:
         events = EventRecorder(
             self._client,
             reporter=IMPLEMENTATION,
-            instance=self._identity,
+            instance=self._context.identity,
             on_dropped=self._metrics.events_dropped.labels(ring=self.name).inc,
             clock=self._clock,
             rng=self._rng,
@@ -342,7 +327,7 @@ class RingController:
                 refusals=Refusals(now=self._clock.now, rng=self._rng, on_refused=self._refusals_to(events)),
                 metrics=self._metrics,
                 clock=self._clock,
-                limiter=self._clients.limiter,
+                limiter=self._context.limiter,
             ),
             metrics=self._metrics,
             events=events,
@@ -351,7 +336,7 @@ class RingController:
             unserved=[unserved(kind, self._remedies[kind]) for kind in kinds.unserved],
         )
 
-        assigner = Assigner(context, pending, rng=self._rng, limiter=self._clients.limiter)
+        assigner = Assigner(context, pending, rng=self._rng, limiter=self._context.limiter)
         unowned = UnownedReflectors(
             self._client,
             kinds.resources,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,14 +20,8 @@ from sharder.ringspec.scope import EVERYWHERE
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kubeio.clock import Clock
     from kubeio.models import Object
-    from kubeio.rest.client import Client
-    from kubeio.rest.discovery import Discovery
-    from sharder.admission.webhook import Webhook
-    from sharder.metrics import SharderMetrics
-    from sharder.page.stage import Stage
-    from sharder.writing.client_set import ClientSet
+    from sharder.sharder_context import SharderContext
 
 log = structlog.get_logger("sharder")
 
@@ -38,30 +31,9 @@ CRD_RETRY_S = 5.0
 class RingManager:
     """Follows the ControllerRings until cancelled. *names*: only these; empty: all."""
 
-    def __init__(
-        self,
-        client: Client,
-        discovery: Discovery,
-        *,
-        identity: str,
-        names: Collection[str],
-        metrics: SharderMetrics,
-        clock: Clock,
-        rng: random.Random,
-        webhook: Webhook | None = None,
-        clients: ClientSet | None = None,
-        stage: Stage | None = None,
-    ) -> None:
-        self._client = client
-        self._discovery = discovery
-        self._identity = identity
+    def __init__(self, context: SharderContext, *, names: Collection[str]) -> None:
+        self._context = context
         self._names = frozenset(names)
-        self._clients = clients
-        self._stage = stage
-        self._metrics = metrics
-        self._clock = clock
-        self._rng = rng
-        self._webhook = webhook
         self._works: dict[str, tuple[RingController, asyncio.Task[None]]] = {}
         self._listing: set[str] = set()
         self._is_leading = False
@@ -93,7 +65,8 @@ class RingManager:
                     await asyncio.sleep(CRD_RETRY_S)
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        watch = ListWatch(self._client, CONTROLLER_RINGS, clock=self._clock, rng=self._rng)
+        context = self._context
+        watch = ListWatch(context.client, CONTROLLER_RINGS, clock=context.clock, rng=context.rng)
         async for event in watch.events():
             self._handle(event, tasks)
 
@@ -129,18 +102,10 @@ class RingManager:
             self._works[name][0].change(document)
             return
         work = RingController(
-            self._client,
-            self._discovery,
+            self._context,
             document,
-            identity=self._identity,
-            home=ClusterRingStore(self._client, name, uid=item.meta.uid),
+            home=ClusterRingStore(self._context.client, name, uid=item.meta.uid),
             scope=EVERYWHERE,
-            metrics=self._metrics,
-            clock=self._clock,
-            rng=self._rng,
-            webhook=self._webhook,
-            clients=self._clients,
-            stage=self._stage,
         )
         if self._is_leading:
             work.lead()
@@ -151,9 +116,10 @@ class RingManager:
         found = self._works.pop(name, None)
         if found is not None:
             found[1].cancel()
-            self._metrics.forget(name)
-            if self._webhook is not None:
-                self._webhook.forget(name)
-            if self._stage is not None:
-                self._stage.forget(name)
+            context = self._context
+            context.metrics.forget(name)
+            if context.webhook is not None:
+                context.webhook.forget(name)
+            if context.stage is not None:
+                context.stage.forget(name)
             log.info("ring gone", ring=name)

@@ -7,7 +7,6 @@ What a person breaks by an edit is told, and the last good version goes on. Wher
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -26,13 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from kubeio.clock import Clock
-    from kubeio.rest.client import Client
-    from kubeio.rest.discovery import Discovery
-    from sharder.metrics import SharderMetrics
-    from sharder.page.stage import Stage
     from sharder.ringspec.spec import RingSpec
-    from sharder.writing.client_set import ClientSet
+    from sharder.sharder_context import SharderContext
 
 log = structlog.get_logger("sharder")
 
@@ -45,8 +39,8 @@ class RingFile:
 
     def __init__(self, path: Path, *, scope: Scope) -> None:
         """Raises InputError if the file cannot be read or its ring cannot be worked."""
+        self.scope: Final = scope
         self._path = path
-        self._scope = scope
         self._content: bytes | None = read_file(FLAG, path)
         self.document, self.spec = self._parse(self._content)
 
@@ -83,7 +77,7 @@ class RingFile:
             spec = parse_ring(document)
         except RingRefused as refused:
             raise self._error(*refused.problems) from None
-        if self._scope.names and spec.namespace_selector is not None:
+        if self.scope.names and spec.namespace_selector is not None:
             raise self._error(
                 FieldProblem(
                     "spec.namespaceSelector",
@@ -105,35 +99,14 @@ class RingFile:
 class FileRing:
     """Works the one ring of *file* until cancelled, or with *release* until all of it is given up."""
 
-    def __init__(
-        self,
-        client: Client,
-        discovery: Discovery,
-        file: RingFile,
-        *,
-        identity: str,
-        scope: Scope,
-        release: bool,
-        metrics: SharderMetrics,
-        clock: Clock,
-        rng: random.Random,
-        clients: ClientSet | None = None,
-        stage: Stage | None = None,
-    ) -> None:
-        self._client = client
-        self._clients = clients
-        self._stage = stage
-        self._discovery = discovery
+    def __init__(self, context: SharderContext, file: RingFile, *, release: bool) -> None:
+        self._context = context
         self._file = file
-        self._identity = identity
-        self._names = scope.names
-        self._deleted_at = micro_time(clock.wall()) if release else None
-        self._metrics = metrics
-        self._clock = clock
-        self._rng = rng
+        self._names = file.scope.names
+        self._deleted_at = micro_time(context.clock.wall()) if release else None
         self._generation = 1
         self._home = FileRingStore(
-            client, self._document(), ring=file.spec.name, namespace=file.spec.lease_namespace
+            context.client, self._document(), ring=file.spec.name, namespace=file.spec.lease_namespace
         )
         self._work: RingController | None = None
         self._led = asyncio.Event()
@@ -153,19 +126,7 @@ class FileRing:
         document = await self._remembered()
         scope = Scope(self._names, former=self._former(document))
         async with asyncio.TaskGroup() as tasks:
-            work = self._work = RingController(
-                self._client,
-                self._discovery,
-                document,
-                identity=self._identity,
-                home=self._home,
-                scope=scope,
-                metrics=self._metrics,
-                clock=self._clock,
-                rng=self._rng,
-                clients=self._clients,
-                stage=self._stage,
-            )
+            work = self._work = RingController(self._context, document, home=self._home, scope=scope)
             running = tasks.create_task(work.run(), name=f"ring {self._file.spec.name}")
             self.synced.set()
             while not self._home.is_left:
@@ -190,7 +151,7 @@ class FileRing:
             return
 
     def _has_changed(self) -> bool:
-        refused = self._metrics.ring_file_refused.labels(ring=self._file.spec.name)
+        refused = self._context.metrics.ring_file_refused.labels(ring=self._file.spec.name)
         try:
             changed = self._file.look()
         except InputError as error:

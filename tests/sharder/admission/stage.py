@@ -25,7 +25,6 @@ from kubeio.models import HasMeta, Meta
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS, LEASES
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
 from sharder.admission.certificate_manager import SECRETS
 from sharder.admission.metrics import AdmissionMetrics
 from sharder.admission.settings import UrlTarget, WebhookSettings
@@ -33,7 +32,7 @@ from sharder.admission.webhook import Webhook
 from sharder.admission.webhook_configuration import CONFIGURATIONS, configuration_name
 from sharder.metrics import SharderMetrics
 from sharder.rings.manager import RingManager
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, wait_until
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, sharder_context, wait_until
 
 NAME = configuration_name(RING)
 HOST = "127.0.0.1"
@@ -90,16 +89,10 @@ class Stage(Ground):
             Client(cluster) as own,
             Webhook(own, settings, metrics=metrics, clock=clock, rng=rng) as webhook,
         ):
-            rings = RingManager(
-                client,
-                Discovery(client),
-                identity=identity,
-                names=(),
-                metrics=SharderMetrics(registry),
-                clock=clock,
-                rng=rng,
-                webhook=webhook,
+            context = sharder_context(
+                client, identity=identity, metrics=SharderMetrics(registry), webhook=webhook
             )
+            rings = RingManager(context, names=())
             if leads:
                 rings.lead()
                 webhook.lead()

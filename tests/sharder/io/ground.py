@@ -24,8 +24,12 @@ from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
+from sharder.admission.webhook import Webhook
 from sharder.metrics import SharderMetrics
+from sharder.page.stage import Stage
 from sharder.rings.manager import RingManager
+from sharder.sharder_context import SharderContext
+from sharder.writing.limiter import WriteLimiter
 
 ROOT = Path(__file__).resolve().parents[3]
 RING = "websites"
@@ -248,15 +252,7 @@ class Ground:
         """The real rooms of a sharder, with or without leadership, until the block ends."""
         user = await self.plane.kubeconfig_for(identity)
         async with Client(load_cluster(kubeconfig=str(user))) as client:
-            rings = RingManager(
-                client,
-                Discovery(client),
-                identity=identity,
-                names=(),
-                metrics=SharderMetrics(CollectorRegistry()),
-                clock=SystemClock(),
-                rng=random.Random(7),
-            )
+            rings = RingManager(sharder_context(client, identity=identity), names=())
             if leads:
                 rings.lead()
             running = asyncio.create_task(rings.run(), name=identity)
@@ -286,6 +282,31 @@ class Ground:
     async def close(self) -> None:
         for shard in self.shards:
             await shard.fall_silent()
+
+
+def sharder_context(
+    client: Client,
+    *,
+    identity: str = "sharder-1",
+    lease_client: Client | None = None,
+    metrics: SharderMetrics | None = None,
+    webhook: Webhook | None = None,
+    stage: Stage | None = None,
+) -> SharderContext:
+    """Context of a sharder with one *client* for everything, or another one for Leases."""
+    clock, rng = SystemClock(), random.Random(7)
+    return SharderContext(
+        identity=identity,
+        client=client,
+        lease_client=lease_client or client,
+        discovery=Discovery(client),
+        limiter=WriteLimiter(clock=clock, rng=rng),
+        metrics=metrics or SharderMetrics(CollectorRegistry()),
+        clock=clock,
+        rng=rng,
+        webhook=webhook,
+        stage=stage,
+    )
 
 
 async def wait_until(holds: Callable[[], object], *, within_s: float = 10.0) -> None:

@@ -29,6 +29,7 @@ async def make_roster(ground: Ground) -> MembershipController:
         await ground.leases.create(Lease(meta, LeaseSpec(holder, 15)))
     return MembershipController(
         ground.client,
+        ground.client,
         make_spec(name=RING, lease_namespace="default"),
         [WEBSITES],
         identity="sharder",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,17 +14,15 @@ from prometheus_client import CollectorRegistry
 
 from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
-from kubeio.clock import SystemClock
 from kubeio.errors import InputError, NotFound
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
 from sharder.rings.ring_file import FileRing, RingFile
 from sharder.rings.store import RECORD, record_name
 from sharder.ringspec.scope import Scope
-from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, wait_until
+from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, sharder_context, wait_until
 
 SPEC = {
     "leaseNamespace": "default",
@@ -60,23 +57,13 @@ class Place:
         self, *namespaces: str, identity: str = "sharder-1", release: bool = False
     ) -> AsyncIterator[FileRing]:
         """A sharder that leads the ring of the file, under an account that may not touch ControllerRings."""
-        scope = Scope(namespaces)
         user = await self.ground.plane.kubeconfig_for(identity)
         await self.ground.plane.faults.add(
             Fault(what="error", code=403, user=identity, resource=CONTROLLER_RINGS.group_resource)
         )
         async with Client(load_cluster(kubeconfig=str(user))) as client:
-            work = FileRing(
-                client,
-                Discovery(client),
-                RingFile(self.path, scope=scope),
-                identity=identity,
-                scope=scope,
-                release=release,
-                metrics=self.metrics,
-                clock=SystemClock(),
-                rng=random.Random(7),
-            )
+            context = sharder_context(client, identity=identity, metrics=self.metrics)
+            work = FileRing(context, RingFile(self.path, scope=Scope(namespaces)), release=release)
             work.lead()
             running = asyncio.create_task(work.run(), name=identity)
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -11,14 +10,12 @@ from prometheus_client import CollectorRegistry
 
 from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
-from kubeio.clock import SystemClock
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics
 from sharder.rings.manager import RingManager
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, sharder_context, wait_until
 from tests.sharder.io.owners import owners_that_pass_on
 
 
@@ -28,15 +25,8 @@ async def measured(ground: Ground) -> AsyncIterator[CollectorRegistry]:
     registry = CollectorRegistry()
     user = await ground.plane.kubeconfig_for("sharder-1")
     async with Client(load_cluster(kubeconfig=str(user))) as client:
-        rings = RingManager(
-            client,
-            Discovery(client),
-            identity="sharder-1",
-            names=(),
-            metrics=SharderMetrics(registry),
-            clock=SystemClock(),
-            rng=random.Random(7),
-        )
+        context = sharder_context(client, metrics=SharderMetrics(registry))
+        rings = RingManager(context, names=())
         rings.lead()
         running = asyncio.create_task(rings.run(), name="sharder-1")
         try:

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
 from kubeio.rest.reviews import Reviews
-from sharder.metrics import SharderMetrics
 from sharder.page.board import Board
 from sharder.page.service import LivePage
 from sharder.page.stage import Stage
 from sharder.rings.manager import RingManager
-from tests.sharder.io.ground import KEYS, RING, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import KEYS, RING, Ground, is_balanced, sharder_context, wait_until
 from tests.sharder.page.streams import Events, ask, listening
 
 MAINS = [{"group": "example.com", "resource": "websites"}, {"group": "", "resource": "secrets"}]
@@ -40,16 +36,8 @@ async def served(ground: Ground, *, leads: bool = True) -> AsyncIterator[LivePag
         Client(load_cluster(kubeconfig=str(user))) as client,
         LivePage(board, Reviews(client), bind="127.0.0.1", port=0, flag="--page-bind", clock=clock) as page,
     ):
-        rings = RingManager(
-            client,
-            Discovery(client),
-            identity="sharder-1",
-            names=(),
-            metrics=SharderMetrics(CollectorRegistry()),
-            clock=clock,
-            rng=random.Random(7),
-            stage=Stage(board, client, clock=clock),
-        )
+        context = sharder_context(client, stage=Stage(board, client, clock=clock))
+        rings = RingManager(context, names=())
         if leads:
             rings.lead()
         running = [asyncio.create_task(rings.run()), asyncio.create_task(page.run())]

@@ -62,6 +62,7 @@ async def acting(server: LeaseServer) -> AsyncIterator[MembershipController]:
 def make_roster(server: LeaseServer) -> MembershipController:
     membership = MembershipController(
         server.client,
+        server.client,
         SPEC,
         [WEBSITES],
         identity="sharder-1",

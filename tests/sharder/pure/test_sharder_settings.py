@@ -86,7 +86,7 @@ def test_every_flag_of_the_help_reaches_the_settings(
     assert settings.ring_file is not None
     assert (settings.ring_file.spec.name, settings.election_namespace) == ("websites", "sites")
     assert settings.election_lease == "ringleader-sharder-websites"
-    assert (settings.scope.names, settings.release) == (("team",), True)
+    assert (settings.ring_file.scope.names, settings.release) == (("team",), True)
 
 
 def _words(flags: dict[str, str | None]) -> list[str]:

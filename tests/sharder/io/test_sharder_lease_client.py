@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import suppress
 
-from prometheus_client import CollectorRegistry
-
 from kubeio.access.cluster import load_cluster
-from kubeio.clock import SystemClock
 from kubeio.errors import TooManyRequests
 from kubeio.labels import RingKeys
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
-from sharder.metrics import SharderMetrics
 from sharder.rings.manager import RingManager
-from sharder.writing.client_set import ClientSet
-from tests.sharder.io.ground import RING, Ground, wait_until
+from tests.sharder.io.ground import RING, Ground, sharder_context, wait_until
 
 KEYS = RingKeys(RING)
 
@@ -29,18 +22,8 @@ async def test_a_lease_is_taken_while_every_patch_has_to_pause(ground: Ground) -
         Client(load_cluster(kubeconfig=str(accounts[0])), max_connections=1) as client,
         Client(load_cluster(kubeconfig=str(accounts[1]))) as leases,
     ):
-        clock, rng = SystemClock(), random.Random(7)
-        clients = ClientSet.of(client, clock=clock, rng=rng, leases=leases)
-        rings = RingManager(
-            client,
-            Discovery(client),
-            identity="sharder-1",
-            names=(),
-            metrics=SharderMetrics(CollectorRegistry()),
-            clock=clock,
-            rng=rng,
-            clients=clients,
-        )
+        context = sharder_context(client, lease_client=leases)
+        rings = RingManager(context, names=())
         rings.lead()
         running = asyncio.create_task(rings.run(), name="sharder")
         try:
@@ -48,7 +31,7 @@ async def test_a_lease_is_taken_while_every_patch_has_to_pause(ground: Ground) -
             dying = await ground.shard("a")
             await ground.site("before")
             await wait_until(lambda: _owner(ground, "before"))
-            clients.limiter.failed(0.01, TooManyRequests("PATCH", status=429, retry_after_s=60.0))
+            context.limiter.failed(0.01, TooManyRequests("PATCH", status=429, retry_after_s=60.0))
             await ground.site("meanwhile")
             await dying.fall_silent()
             await wait_until(lambda: _taken(ground, dying.name))
