@@ -35,8 +35,8 @@ from sharder.rings.finalizer import (
 from sharder.rings.status import IMPLEMENTATION, refused_conditions, unserved
 from sharder.rings.status_collector import StatusCollector
 from sharder.rings.status_writer import StatusWriter
-from sharder.ringspec.config import immutable_changes, parse_ring, worked_as
-from sharder.ringspec.worked import read_worked, united
+from sharder.ringspec.config import immutable_changes, parse_spec, worked_as
+from sharder.ringspec.worked import united
 from sharder.unowned.namespaces import Namespaces, selected_at_first
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions, try_again
@@ -48,12 +48,12 @@ from sharder.writing.refusals import Refusals
 from sharder.writing.ring_context import RingContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from kubeio.models import Meta
     from kubeio.resource import ApiResource
     from sharder.page.rooms import RingRoom
-    from sharder.rings.store import RingStore
+    from sharder.rings.store import Ring, RingStore
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
     from sharder.sharder_context import SharderContext
@@ -74,13 +74,13 @@ class RingController:
     def __init__(
         self,
         context: SharderContext,
-        document: Mapping[str, object],
+        ring: Ring,
         *,
         home: RingStore,
         scope: Scope,
     ) -> None:
         self._context = context
-        self._document = document
+        self._ring = ring
         self._home = home
         self._scope = scope
         self._client = context.client
@@ -95,12 +95,12 @@ class RingController:
         self._is_leading = False
         self._worked_as = ""
         self._membership: MembershipController | None = None
-        self.name = str(_mapping(document, "metadata").get("name", ""))
+        self.name = ring.name
 
-    def change(self, document: Mapping[str, object]) -> None:
+    def change(self, ring: Ring) -> None:
         """A newer version of the ring was seen."""
-        old, self._document = self._document, document
-        if _substance(old) != _substance(document):
+        old, self._ring = self._ring, ring
+        if _substance(old) != _substance(ring):
             self._changed.set()
 
     def why_not_alive(self) -> str | None:
@@ -151,7 +151,7 @@ class RingController:
     async def _work_once(self) -> None:
         spec = self._parse()
         resolved = await self._resolve(spec.resources)
-        if not self._is_deleted() and not any(entry.main in resolved for entry in spec.resources):
+        if not self._ring.is_deleted and not any(entry.main in resolved for entry in spec.resources):
             await self._context.discovery.resolve(
                 str(spec.resources[0].main)
             )  # raises what it may have meant
@@ -159,9 +159,9 @@ class RingController:
         if is_acting:
             worked = await ensure_finalizer(self._home, spec)
         else:
-            worked = united(read_worked(_mapping(self._document, "status")), spec.resources)
+            worked = united(self._ring.worked, spec.resources)
         resolved |= await self._resolve(worked)
-        kinds = RingKinds(spec, resolved, worked=worked, releasing=self._is_deleted())
+        kinds = RingKinds(spec, resolved, worked=worked, releasing=self._ring.is_deleted)
         self._scope.check(self.name, kinds.labelled)
         membership = self._take_roster(spec, kinds)
         async with asyncio.TaskGroup() as tasks:
@@ -169,7 +169,7 @@ class RingController:
             if kinds.unserved:
                 tasks.create_task(self._watch_unserved(kinds.unserved), name=f"unserved {self.name}")
             if self._webhook is not None and spec.assign_at_admission and self._is_ours():
-                serve = self._webhook.serve(spec, kinds, membership, releasing=self._is_deleted())
+                serve = self._webhook.serve(spec, kinds, membership, releasing=self._ring.is_deleted)
                 tasks.create_task(serve, name=f"admission {self.name}")
             room = self._stage.open(spec, kinds, membership) if self._stage is not None else None
             if room is not None:
@@ -209,13 +209,9 @@ class RingController:
                 self._changed.set()
                 return
 
-    def _is_deleted(self) -> bool:
-        return _mapping(self._document, "metadata").get("deletionTimestamp") is not None
-
     def _parse(self) -> RingSpec:
-        spec = parse_ring(self._document)
-        annotations = _mapping(_mapping(self._document, "metadata"), "annotations")
-        before = str(annotations.get(WORKED_AS) or self._worked_as)
+        spec = parse_spec(self.name, self._ring.spec)
+        before = self._ring.metadata.annotations.get(WORKED_AS) or self._worked_as
         problems = immutable_changes(before, spec)
         if problems:
             raise RingRefused(self.name, problems)
@@ -235,13 +231,13 @@ class RingController:
                 clock=self._clock,
                 rng=self._rng,
             )
-        self._membership.configure(spec, kinds.labelled, releasing=self._is_deleted())
+        self._membership.configure(spec, kinds.labelled, releasing=self._ring.is_deleted)
         self._membership.act(self._is_leading and self._is_ours())
         return self._membership
 
     def _is_ours(self) -> bool:
         """Another implementation's ring is left alone (protocol, section 2)."""
-        worked_by = str(_mapping(self._document, "status").get("sharder") or IMPLEMENTATION)
+        worked_by = self._ring.sharder or IMPLEMENTATION
         if worked_by != IMPLEMENTATION:
             log.warning("ring is worked by another sharder", ring=self.name, sharder=worked_by)
         return worked_by == IMPLEMENTATION
@@ -256,7 +252,7 @@ class RingController:
         has_former: bool,
         room: RingRoom | None,
     ) -> None:
-        releasing = self._is_deleted()
+        releasing = self._ring.is_deleted
         pending = PendingObjects(labels=spec.labels_read)
 
         def terms() -> Terms:
@@ -354,9 +350,7 @@ class RingController:
         assigner.unowned = unowned
         handoffs = Handoffs(context, rng=self._rng)
         scan = Scan(context, handoffs, pending, assigner)
-        status_writer = StatusWriter(
-            self._home, self.name, _mapping(self._document, "status"), clock=self._clock
-        )
+        status_writer = StatusWriter(self._home, self.name, self._ring.status, clock=self._clock)
         collector = StatusCollector(context, pending, handoffs, scan, room=room)
         webhook_controller = WebhookController(
             self._client,
@@ -365,7 +359,7 @@ class RingController:
             kinds.resources,
             states=states,
             scan=scan,
-            ring_uid=str(_mapping(self._document, "metadata").get("uid", "")),
+            ring_uid=self._ring.metadata.uid,
             clock=self._clock,
         )
         tasks.create_task(webhook_controller.run(), name="admission")
@@ -380,7 +374,7 @@ class RingController:
         tasks.create_task(collector.follow(), name="survey")
         tasks.create_task(
             status_writer.run(
-                lambda: collector.status(status_writer, generation=_generation(self._document))
+                lambda: collector.status(status_writer, generation=self._ring.metadata.generation)
             ),
             name="status",
         )
@@ -423,30 +417,17 @@ class RingController:
             self._stage.refuse(self.name, message)
         if not self._is_leading or not self._is_ours():
             return
-        status_writer = StatusWriter(
-            self._home, self.name, _mapping(self._document, "status"), clock=self._clock
-        )
-        generation = _generation(self._document)
+        status_writer = StatusWriter(self._home, self.name, self._ring.status, clock=self._clock)
+        generation = self._ring.metadata.generation
         conditions = status_writer.dated(refused_conditions(reason, message), generation=generation)
         await status_writer.write(
             {"observedGeneration": generation, "sharder": IMPLEMENTATION, "conditions": conditions}
         )
 
 
-def _generation(document: Mapping[str, object]) -> int:
-    generation = _mapping(document, "metadata").get("generation", 0)
-    return generation if isinstance(generation, int) else 0
-
-
-def _substance(document: Mapping[str, object]) -> object:
-    """Parts of a ring's document that change the work: not its status, not its versions."""
-    meta = _mapping(document, "metadata")
-    return document.get("spec"), meta.get("uid"), meta.get("deletionTimestamp") is not None
-
-
-def _mapping(document: Mapping[str, object], name: str) -> Mapping[str, object]:
-    value = document.get(name)
-    return value if isinstance(value, dict) else {}
+def _substance(ring: Ring) -> object:
+    """Parts of a ring that change the work: not its status, not its versions."""
+    return ring.spec, ring.metadata.uid, ring.is_deleted
 
 
 def _first(raised: Exception) -> Exception:

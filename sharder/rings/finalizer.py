@@ -13,7 +13,7 @@ import structlog
 from kubeio.errors import KubeError, NotFound
 from sharder.rings.store import FINALIZER
 from sharder.ringspec.config import worked_as
-from sharder.ringspec.worked import limited, read_worked, united, written
+from sharder.ringspec.worked import limited, united, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sharder.membership.activation import Activation
     from sharder.membership.controller import MembershipController
     from sharder.moving.scan import Scan
-    from sharder.rings.store import RingRecord, RingStore
+    from sharder.rings.store import Ring, RingStore
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import RingResource, RingSpec
 
@@ -39,14 +39,14 @@ async def ensure_finalizer(home: RingStore, spec: RingSpec) -> tuple[RingResourc
     and what is distributed, are written down before the first label is, so that they outlive fail-overs.
     """
     found = await home.read()
-    worked = united(read_worked(found.status), spec.resources)
-    if found.metadata.deletion_timestamp is not None:
+    worked = united(found.worked, spec.resources)
+    if found.is_deleted:
         return worked
     if FINALIZER not in found.metadata.finalizers or WORKED_AS not in found.metadata.annotations:
         finalizers = [*(f for f in found.metadata.finalizers if f != FINALIZER), FINALIZER]
         changes = {"finalizers": finalizers, "annotations": {WORKED_AS: worked_as(spec)}}
         found = await home.merge(changes, version=found.metadata.resource_version)
-    if worked != read_worked(found.status):
+    if worked != found.worked:
         await _write_worked(home, found, worked)
     return worked
 
@@ -57,14 +57,12 @@ async def forget_former(home: RingStore, spec: RingSpec) -> None:
     What another version of the ring names is left: it was edited meanwhile, and that has yet to be worked.
     """
     found = await home.read()
-    newest = [entry.value for entry in found.spec.resources]
-    before = read_worked(found.status)
-    now = limited(before, united(spec.resources, newest))
-    if now != before:
+    now = limited(found.worked, united(spec.resources, found.resources))
+    if now != found.worked:
         await _write_worked(home, found, now)
 
 
-async def _write_worked(home: RingStore, found: RingRecord, worked: Sequence[RingResource]) -> None:
+async def _write_worked(home: RingStore, found: Ring, worked: Sequence[RingResource]) -> None:
     """Only on the version that was read: nobody's addition is lost."""
     await home.merge_status({"worked": written(worked)}, version=found.metadata.resource_version)
 

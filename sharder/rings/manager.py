@@ -14,7 +14,7 @@ from kubeio.program.failures import failure
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
 from sharder.rings.controller import RingController
-from sharder.rings.store import ClusterRingStore
+from sharder.rings.store import ClusterRingStore, Ring
 from sharder.ringspec.scope import EVERYWHERE
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ class RingManager:
         name = item.meta.name
         if self._names and name not in self._names:
             return
-        document = msgspec.json.decode(item.raw, type=dict[str, object])
+        ring = msgspec.json.decode(item.raw, type=Ring)
         if name in self._works:
-            self._works[name][0].change(document)
+            self._works[name][0].change(ring)
             return
         work = RingController(
             self._context,
-            document,
+            ring,
             home=ClusterRingStore(self._context.client, name, uid=item.meta.uid),
             scope=EVERYWHERE,
         )

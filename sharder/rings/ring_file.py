@@ -13,16 +13,16 @@ import structlog
 
 from kubeio.clock import micro_time
 from kubeio.errors import Forbidden, InputError, KubeError, Unauthorized
+from kubeio.models import Meta
 from kubeio.program.failures import failure
 from kubeio.program.yaml_file import parse_document, read_file
 from sharder.errors import FieldProblem, RingRefused
 from sharder.rings.controller import RingController
-from sharder.rings.store import FileRingStore, merged
+from sharder.rings.store import FileRingStore, Ring
 from sharder.ringspec.config import immutable_changes, parse_ring, worked_as
 from sharder.ringspec.scope import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from sharder.ringspec.spec import RingSpec
@@ -105,9 +105,7 @@ class FileRing:
         self._names = file.scope.names
         self._deleted_at = micro_time(context.clock.wall()) if release else None
         self._generation = 1
-        self._home = FileRingStore(
-            context.client, self._document(), ring=file.spec.name, namespace=file.spec.lease_namespace
-        )
+        self._home = FileRingStore(context.client, self._ring(), namespace=file.spec.lease_namespace)
         self._work: RingController | None = None
         self._led = asyncio.Event()
         self.synced = asyncio.Event()
@@ -123,10 +121,10 @@ class FileRing:
         return self._work.why_not_alive() if self._work is not None else None
 
     async def run(self) -> None:
-        document = await self._remembered()
-        scope = Scope(self._names, former=self._former(document))
+        ring = await self._remembered()
+        scope = Scope(self._names, former=self._former(ring))
         async with asyncio.TaskGroup() as tasks:
-            work = self._work = RingController(self._context, document, home=self._home, scope=scope)
+            work = self._work = RingController(self._context, ring, home=self._home, scope=scope)
             running = tasks.create_task(work.run(), name=f"ring {self._file.spec.name}")
             self.synced.set()
             while not self._home.is_left:
@@ -138,7 +136,7 @@ class FileRing:
                     work.lead()
                 if self._has_changed():
                     self._generation += 1
-                    self._home.document = self._document()
+                    self._home.ring = self._ring()
                     work.change(await self._remembered())
             running.cancel()
         self.ended.set()
@@ -163,18 +161,15 @@ class FileRing:
             log.info("ring file changed", ring=self._file.spec.name)
         return changed
 
-    def _document(self) -> dict[str, object]:
+    def _ring(self) -> Ring:
         """Spec of the ring in the file, with metadata of our own: a file from `kubectl get -o yaml` holds more."""
-        metadata: dict[str, object] = {"name": self._file.spec.name, "generation": self._generation}
-        if self._deleted_at is not None:
-            metadata["deletionTimestamp"] = self._deleted_at
-        kept = {field: self._file.document.get(field) for field in ("apiVersion", "kind", "spec")}
-        return {**kept, "metadata": metadata}
+        spec = self._file.spec
+        metadata = Meta(name=spec.name, generation=self._generation, deletion_timestamp=self._deleted_at)
+        return Ring(metadata, self._file.document.get("spec"))
 
-    def _former(self, document: Mapping[str, object]) -> tuple[str, ...]:
+    def _former(self, ring: Ring) -> tuple[str, ...]:
         """Namespaces that were worked once and are not named any more."""
-        status = document.get("status")
-        before = status.get("namespaces") if isinstance(status, dict) else None
+        before = ring.status.get("namespaces")
         if not self._names or not isinstance(before, list):
             return ()
         return tuple(sorted({str(name) for name in before} - {*self._names}))
@@ -190,21 +185,13 @@ class FileRing:
             else:
                 return
 
-    async def _remembered(self) -> Mapping[str, object]:
-        """The file's ring with what is remembered of it, as the API server would give it.
-
-        Raises: Forbidden, Unauthorized at the start.
-        """
+    async def _remembered(self) -> Ring:
+        """The file's ring with what is remembered of it. Raises: Forbidden, Unauthorized at the start."""
         while True:
             try:
-                record = await self._home.read()
+                return await self._home.read()
             except KubeError as error:
                 if isinstance(error, Forbidden | Unauthorized) and not self.synced.is_set():
                     raise  # the right has to be there from the beginning
                 log.warning("ring's record could not be read", error=failure(error).message)
                 await asyncio.sleep(LOOK_S)
-                continue
-            annotations = dict(record.metadata.annotations)
-            return merged(
-                self._document(), {"metadata": {"annotations": annotations}, "status": record.status}
-            )

@@ -17,12 +17,13 @@ from kubeio.models import Lease, Meta
 from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import CONTROLLER_RINGS, LEASES
 from kubeio.rest.events import Regarding
-from sharder.ringspec.worked import WorkedResource
+from sharder.ringspec.worked import read_resources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kubeio.rest.client import Client
+    from sharder.ringspec.spec import RingResource
 
 FINALIZER: Final = "ringleader.dev/ring"
 RECORD: Final = "ringleader.dev/ring-record"
@@ -30,18 +31,35 @@ RECORD: Final = "ringleader.dev/ring-record"
 _ATTEMPTS: Final = 5
 
 
-class RawSpec(msgspec.Struct):
-    """The resources that the newest version of a ring names."""
-
-    resources: list[WorkedResource] = []
-
-
-class RingRecord(msgspec.Struct):
-    """Record of a ring: its metadata, the resources of its newest spec, and its status."""
+class Ring(msgspec.Struct, frozen=True):
+    """A ring as it is stored. *spec* is what a person wrote: `parse_spec` checks it."""
 
     metadata: Meta
-    spec: RawSpec = msgspec.field(default_factory=RawSpec)
+    spec: object = None
     status: dict[str, object] = {}
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def resources(self) -> tuple[RingResource, ...]:
+        """Resources that the spec names, unchecked."""
+        return read_resources(self.spec.get("resources") if isinstance(self.spec, dict) else None)
+
+    @property
+    def worked(self) -> tuple[RingResource, ...]:
+        """Resources that are distributed, or once were."""
+        return read_resources(self.status.get("worked"))
+
+    @property
+    def sharder(self) -> str:
+        """Implementation that works the ring; empty before one does."""
+        return str(self.status.get("sharder") or "")
 
 
 class RingStore(Protocol):
@@ -51,10 +69,10 @@ class RingStore(Protocol):
     def regarding(self) -> Regarding:
         """The ring as what an Event is about."""
 
-    async def read(self) -> RingRecord:
+    async def read(self) -> Ring:
         """The newest state, by a consistent read."""
 
-    async def merge(self, metadata: Mapping[str, object], *, version: str) -> RingRecord:
+    async def merge(self, metadata: Mapping[str, object], *, version: str) -> Ring:
         """Merge *metadata* into the version that was read. Raises Conflict if there is a newer one."""
 
     async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> None:
@@ -76,12 +94,12 @@ class ClusterRingStore:
     def regarding(self) -> Regarding:
         return Regarding(CONTROLLER_RINGS.api_version, CONTROLLER_RINGS.kind, self._name, "", self._uid)
 
-    async def read(self) -> RingRecord:
-        return await self._client.get(CONTROLLER_RINGS, self._name, type=RingRecord)
+    async def read(self) -> Ring:
+        return await self._client.get(CONTROLLER_RINGS, self._name, type=Ring)
 
-    async def merge(self, metadata: Mapping[str, object], *, version: str) -> RingRecord:
+    async def merge(self, metadata: Mapping[str, object], *, version: str) -> Ring:
         patch = MergePatch({"metadata": {**metadata, "resourceVersion": version}})
-        return await self._client.patch(CONTROLLER_RINGS, self._name, patch, type=RingRecord)
+        return await self._client.patch(CONTROLLER_RINGS, self._name, patch, type=Ring)
 
     async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> None:
         change: dict[str, object] = {"status": status}
@@ -111,24 +129,24 @@ def record_name(ring: str) -> str:
 
 
 class FileRingStore:
-    """A ring that stands in a file, remembered in a Lease of *namespace*. *document* is what the file says now."""
+    """A ring that stands in a file, remembered in a Lease of *namespace*. *ring* is what the file says now."""
 
-    def __init__(self, client: Client, document: Mapping[str, object], *, ring: str, namespace: str) -> None:
-        self.document = document
+    def __init__(self, client: Client, ring: Ring, *, namespace: str) -> None:
+        self.ring = ring
         self.is_left = False
         self._is_leaving = False
         self._leases = Leases(client, namespace)
-        self._name = record_name(ring)
+        self._name = record_name(ring.name)
         self._uid = ""
 
     @property
     def regarding(self) -> Regarding:
         return Regarding(LEASES.api_version, LEASES.kind, self._name, self._leases.namespace, self._uid)
 
-    async def read(self) -> RingRecord:
-        return self._record(await self._read())
+    async def read(self) -> Ring:
+        return self._merged(await self._read())
 
-    async def merge(self, metadata: Mapping[str, object], *, version: str) -> RingRecord:
+    async def merge(self, metadata: Mapping[str, object], *, version: str) -> Ring:
         return await self._write({"metadata": metadata}, version=version)
 
     async def merge_status(self, status: Mapping[str, object], *, version: str = "") -> None:
@@ -154,7 +172,7 @@ class FileRingStore:
         except NotFound:
             return Lease(Meta(name=self._name, namespace=self._leases.namespace))
 
-    async def _write(self, change: Mapping[str, object], *, version: str) -> RingRecord:
+    async def _write(self, change: Mapping[str, object], *, version: str) -> Ring:
         lease = await self._read()
         if version and version != lease.metadata.resource_version:
             raise Conflict(
@@ -165,7 +183,7 @@ class FileRingStore:
             **lease.metadata.annotations,
             RECORD: msgspec.json.encode(record).decode(),
         }
-        return self._record(await self._put(lease))
+        return self._merged(await self._put(lease))
 
     async def _put(self, lease: Lease) -> Lease:
         if lease.metadata.resource_version:
@@ -179,15 +197,13 @@ class FileRingStore:
                 error.attempted, status=error.status, reason=error.reason, message=error.message
             ) from error
 
-    def _record(self, lease: Lease) -> RingRecord:
+    def _merged(self, lease: Lease) -> Ring:
         """The file's own words, with what is remembered over them."""
         self._uid = lease.metadata.uid
-        whole = merged(self.document, _remembered(lease))
-        record = msgspec.convert(
-            {"spec": {}, **whole, "metadata": whole.get("metadata", {})}, RingRecord, strict=False
-        )
-        record.metadata.resource_version = lease.metadata.resource_version
-        return record
+        whole = merged(msgspec.to_builtins(self.ring), _remembered(lease))
+        ring = msgspec.convert(whole, Ring, strict=False)
+        ring.metadata.resource_version = lease.metadata.resource_version
+        return ring
 
 
 def _remembered(lease: Lease) -> dict[str, object]:

@@ -46,15 +46,25 @@ _KEYS: Final = dict.fromkeys((kind.value for kind in KeyKind), "")
 
 
 def parse_ring(document: Mapping[str, object]) -> RingSpec:
-    """The ring that *document* (a whole ControllerRing) describes.
+    """The ring that *document* (a whole ControllerRing, as a person wrote it) describes.
 
     Raises: RingRefused with every problem found, not only the first.
     """
     problems = Problems()
     top = Fields(document, "", problems)
-    name = _name(top, problems)
-    spec = top.mapping("spec")
-    if "spec" not in top:
+    _check_kind(top)
+    return _parse(top.mapping("metadata").text("name"), top.raw("spec"), problems)
+
+
+def parse_spec(name: str, spec: object) -> RingSpec:
+    """Ring *name* with this *spec*. Raises: RingRefused as `parse_ring` does."""
+    return _parse(name, spec, Problems())
+
+
+def _parse(name: str, written: object, problems: Problems) -> RingSpec:
+    _check_name(name, problems)
+    spec = Fields(written, "spec", problems)
+    if written is None:
         problems.add("spec", None, "is missing", "name at least resources and leaseNamespace")
     ring = _ring(name, spec, problems)
     spec.refuse_unknown()
@@ -87,13 +97,15 @@ def immutable_changes(old: str, new: RingSpec) -> list[FieldProblem]:
     ]
 
 
-def _name(top: Fields, problems: Problems) -> str:
+def _check_kind(top: Fields) -> None:
     version, kind = top.text("apiVersion", API_VERSION), top.text("kind", KIND)
     if version != API_VERSION:
         top.problem("apiVersion", "is not worked by this sharder", f"use {API_VERSION}")
     if kind != KIND:
         top.problem("kind", "is not a ring", f"use {KIND}")
-    name = top.mapping("metadata").text("name")
+
+
+def _check_name(name: str, problems: Problems) -> None:
     if not is_dns_subdomain(name, longest=MAX_NAME):
         problems.add(
             "metadata.name",
@@ -101,7 +113,6 @@ def _name(top: Fields, problems: Problems) -> str:
             "cannot be the name of a ring: it becomes part of label keys",
             f"use at most {MAX_NAME} lower-case letters, digits, '-' and '.'",
         )
-    return name
 
 
 def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:

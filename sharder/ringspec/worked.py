@@ -14,7 +14,7 @@ import msgspec
 from sharder.ringspec.spec import GroupResource, RingResource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 class WorkedKind(msgspec.Struct, frozen=True):
@@ -42,13 +42,13 @@ class WorkedResource(msgspec.Struct, frozen=True, rename="camel"):
         )
 
 
-def read_worked(status: Mapping[str, object]) -> tuple[RingResource, ...]:
-    """The list as a status carries it; nothing if it has none, or one that is not ours."""
+def read_resources(entries: object) -> tuple[RingResource, ...]:
+    """Resources in *entries*, a list as `spec.resources` and `status.worked` are; none if it is no such list."""
     try:
-        entries = msgspec.convert(status.get("worked") or [], list[WorkedResource])
+        found = msgspec.convert(entries or [], list[WorkedResource])
     except msgspec.ValidationError:
         return ()
-    return tuple(entry.value for entry in entries)
+    return tuple(entry.value for entry in found)
 
 
 def written(worked: Sequence[RingResource]) -> list[dict[str, object]]:

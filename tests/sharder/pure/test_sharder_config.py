@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from sharder.errors import FieldProblem, RingRefused
-from sharder.ringspec.config import immutable_changes, parse_ring, worked_as
+from sharder.ringspec.config import immutable_changes, parse_ring, parse_spec, worked_as
 from sharder.ringspec.spec import (
     DrainPolicy,
     GroupResource,
@@ -48,6 +48,27 @@ def problems_of(document: dict[str, Any]) -> list[FieldProblem]:
     with pytest.raises(RingRefused) as refused:
         parse_ring(document)
     return list(refused.value.problems)
+
+
+@pytest.mark.parametrize("changes", [{}, {"eps": "much", "zzz": 1}, {"resources": []}], ids=str)
+@pytest.mark.parametrize("name", ["websites", "Web_Sites", ""])
+def test_the_spec_of_a_ring_in_the_cluster_is_read_and_refused_like_a_file(
+    changes: dict[str, Any], name: str
+) -> None:
+    document = {**ring(**changes), "metadata": {"name": name}}
+    if not changes and name == "websites":
+        assert parse_spec(name, document["spec"]) == parse_ring(document)
+        return
+    with pytest.raises(RingRefused) as refused:
+        parse_spec(name, document["spec"])
+    assert list(refused.value.problems) == problems_of(document)
+
+
+@pytest.mark.parametrize("spec", [None, [], "text", 3], ids=str)
+def test_a_spec_of_another_type_is_refused_in_the_same_words(spec: object) -> None:
+    with pytest.raises(RingRefused) as refused:
+        parse_spec("websites", spec)
+    assert list(refused.value.problems) == problems_of({"metadata": {"name": "websites"}, "spec": spec})
 
 
 def the_problem_of(document: dict[str, Any]) -> FieldProblem:
