@@ -107,7 +107,7 @@ class CertificateManager:
         self._expires_at = expires_at
         self._certificate_set: CertificateSet | None = None
         self._is_leading = False
-        self._told = ""
+        self._logged = ""
         self._stirred = asyncio.Event()
         self._changed = asyncio.Condition()
 
@@ -148,19 +148,19 @@ class CertificateManager:
         except (Conflict, AlreadyExists):
             return 0.0  # another sharder was faster: read what it wrote
         except KubeError as error:
-            self._tell(failure(error).message)
+            self._log(failure(error).message)
             return FIRST_LOOK_S if self._certificate_set is None else LOOK_S
-        self._told = ""
+        self._logged = ""
         if certificate_set is not None:
             await self._use(certificate_set)
         is_busy = self._certificate_set is None or step is not Step.NONE
         return min(FIRST_LOOK_S if is_busy else LOOK_S, self._lifetimes.serving_s / 20)
 
-    def _tell(self, problem: str) -> None:
-        """Once, while it lasts."""
-        if problem != self._told:
+    def _log(self, problem: str) -> None:
+        """Log *problem* once, while it lasts."""
+        if problem != self._logged:
             log.warning("webhook keys could not be read or written", error=problem)
-        self._told = problem
+        self._logged = problem
 
     def _plan(self, certificate_set: CertificateSet | None) -> Step:
         is_trusted = certificate_set is not None and self.trust.is_everywhere(

@@ -1,4 +1,4 @@
-"""The webhook's keys over time: what the shared Secret holds, and what has to change in it now. Pure.
+"""The webhook's keys over time: the content of the shared Secret, and the change that is due. Pure.
 
 A rotation takes three writes, each safe to stop after: a new authority joins the bundle and signs nothing; once every
 configuration that the API server reads has had the new bundle for `spread_s`, it signs a new serving certificate;
@@ -37,7 +37,7 @@ SERVING_KEY: Final = "tls.key"
 DUE: Final = 1 / 3
 """Renewed when this part of its life is left."""
 URGENT: Final = 1 / 9
-"""With this little left, a serving certificate is renewed although the new bundle is not everywhere."""
+"""A serving certificate with less left is renewed although the new bundle is not everywhere."""
 
 
 @dataclass(frozen=True, slots=True)

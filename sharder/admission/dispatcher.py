@@ -28,7 +28,7 @@ _JSON: Final = "application/json"
 
 
 class Decides(Protocol):
-    """A desk, as the front needs it."""
+    """Decides about creates of one ring."""
 
     async def verdict(self, asked: AdmissionRequest) -> Verdict: ...
 
@@ -36,23 +36,22 @@ class Decides(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Open:
     keys: RingKeys
-    desk: Decides
+    handler: Decides
 
 
 class Dispatcher:
-    """Answers for the rings that have a desk open."""
+    """Answers for the rings that have a handler open."""
 
-    def __init__(self, *, metrics: AdmissionMetrics, clock: Clock, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(self, *, metrics: AdmissionMetrics, clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._deadline_s = deadline_s
         self._open: dict[str, _Open] = {}
 
     @contextmanager
-    def open(self, keys: RingKeys, desk: Decides) -> Iterator[None]:
-        """Ask *desk* about the ring of *keys* while the block lasts."""
+    def open(self, keys: RingKeys, handler: Decides) -> Iterator[None]:
+        """Ask *handler* about the ring of *keys* while the block lasts."""
         path = assign_path(keys.ring)
-        mine = self._open[path] = _Open(keys, desk)
+        mine = self._open[path] = _Open(keys, handler)
         try:
             yield
         finally:
@@ -75,8 +74,8 @@ class Dispatcher:
 
     async def _verdict(self, found: _Open, asked: AdmissionRequest) -> Verdict:
         try:
-            async with asyncio.timeout(self._deadline_s):
-                return await found.desk.verdict(asked)
+            async with asyncio.timeout(DEADLINE_S):
+                return await found.handler.verdict(asked)
         except TimeoutError:
             return Skipped.LATE
         except Exception:

@@ -1,4 +1,4 @@
-"""One ring's answers to what is created: the planner's decision, and evidence for the name it wants.
+"""One ring's answers to creates: the planner's decision, and evidence for the name it wants.
 
 Leader and standbys answer alike, from what each of them sees: nothing here writes. Raises nothing that a caller
 has to know; what takes too long is cut off by `sharder.admission.dispatcher`.

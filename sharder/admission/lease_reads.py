@@ -46,7 +46,7 @@ class LeaseReads:
         return await asyncio.shield(answer)  # one who gives up does not take it from the others
 
     async def _read_on(self, name: str) -> None:
-        """Read as long as somebody waits who came after the last read had begun."""
+        """Read while there are questions that came after the last read had begun."""
         try:
             while (answer := self._next.pop(name, None)) is not None:
                 lease = None

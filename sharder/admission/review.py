@@ -1,4 +1,4 @@
-"""AdmissionReview as bytes: what was asked, and the one answer there is. Pure.
+"""AdmissionReview as bytes: the request, and the one answer there is. Pure.
 
 The answer allows, always. An API server that cannot apply the patch of an answer refuses the object whatever the
 failure policy says, so a patch holds only what fits the very object that was sent.

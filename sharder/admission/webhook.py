@@ -44,7 +44,7 @@ RETRY_S: Final = 10.0
 
 
 class Webhook:
-    """Serves while the scope lasts. *client* is its own: proofs never queue behind patches."""
+    """Serves while the scope lasts. *client* is its own: evidence never queues behind patches."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class Webhook:
         self._clock = clock
         self._rng = rng
         self._metrics = metrics
-        self._front = Dispatcher(metrics=metrics, clock=clock)
+        self._dispatcher = Dispatcher(metrics=metrics, clock=clock)
         tls = server_context()
-        self._server = PostServer(settings.host, settings.port, self._front.answer, tls, flag=BIND_FLAG)
-        self.keeper: Final = CertificateManager(
+        self._server = PostServer(settings.host, settings.port, self._dispatcher.answer, tls, flag=BIND_FLAG)
+        self.certificates: Final = CertificateManager(
             client,
             namespace=settings.namespace,
             name=settings.secret,
@@ -92,20 +92,20 @@ class Webhook:
 
     async def run(self) -> None:
         """Keep the keys until cancelled."""
-        await self.keeper.run()
+        await self.certificates.run()
 
     def lead(self) -> None:
         """This sharder writes from now on."""
-        self.keeper.lead()
+        self.certificates.lead()
 
     def forget(self, ring: str) -> None:
-        """*ring* is gone, and with it what was counted."""
+        """Drop the metrics of *ring*: it is gone."""
         self._metrics.forget(ring)
 
     async def serve(
         self, spec: RingSpec, kinds: RingKinds, membership: MembershipController, *, releasing: bool
     ) -> None:
-        """Answer for one ring until cancelled. What stands in the way is told: the ring is worked all the same."""
+        """Answer for one ring until cancelled. An obstacle is logged; the ring is worked all the same."""
         while True:
             try:
                 await self._serve(spec, kinds, membership, releasing=releasing)
@@ -131,7 +131,7 @@ class Webhook:
         former = spec.activation.namespace if spec.activation is not None else spec.lease_namespace
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(namespaces.run(), name=f"admission namespaces {spec.name}")
-            desk = AdmissionHandler(
+            handler = AdmissionHandler(
                 spec=spec,
                 kinds=kinds,
                 states=states,
@@ -140,7 +140,7 @@ class Webhook:
                 proofs=LeaseReads(self._leases(spec.lease_namespace), tasks=tasks),
                 former=LeaseReads(self._leases(former), tasks=tasks),
             )
-            with self._front.open(spec.keys, desk):
+            with self._dispatcher.open(spec.keys, handler):
                 await asyncio.Event().wait()
 
     def _leases(self, namespace: str) -> Leases:

@@ -119,7 +119,7 @@ def _selector(selector: LabelSelector | None) -> Mapping[str, object]:
 
 async def keep_configuration(
     client: Client,
-    keeper: CertificateManager,
+    certificates: CertificateManager,
     spec: RingSpec,
     resources: Sequence[ApiResource],
     *,
@@ -128,13 +128,13 @@ async def keep_configuration(
     clock: Clock,
 ) -> None:
     """Have the API server ask, as soon as there is a certificate to answer with; until cancelled."""
-    keeper.trust.expect(spec.name)
+    certificates.trust.expect(spec.name)
     bundle, told = b"", ""
     try:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(REPEAT_S if bundle else None):
-                    bundle = await keeper.wait_bundle(bundle)
+                    bundle = await certificates.wait_bundle(bundle)
             wanted = configuration(spec, resources, ring_uid=ring_uid, target=target, bundle=bundle)
             problem = await _apply(client, configuration_name(spec.name), wanted)
             if problem:
@@ -143,12 +143,12 @@ async def keep_configuration(
                 bundle, told = b"", problem
                 await asyncio.sleep(RETRY_S)
                 continue
-            if told or not keeper.trust.has(spec.name, bundle):
+            if told or not certificates.trust.has(spec.name, bundle):
                 log.info("objects are assigned at admission", ring=spec.name)
-            keeper.trust.confirm(spec.name, bundle, at=clock.now())
+            certificates.trust.confirm(spec.name, bundle, at=clock.now())
             told = ""
     finally:
-        keeper.trust.forget(spec.name)
+        certificates.trust.forget(spec.name)
 
 
 async def _apply(client: Client, name: str, wanted: Mapping[str, object]) -> str:

@@ -34,7 +34,7 @@ LANDING_S: Final = 40.0
 
 
 class WebhookController:
-    """Runs beside the other rooms of a ring that is acted on. *webhook* is None in a sharder that serves none."""
+    """Controller of one ring's webhook configuration. *webhook* is None in a sharder that serves none."""
 
     def __init__(
         self,
@@ -47,7 +47,6 @@ class WebhookController:
         scan: Scan,
         ring_uid: str,
         clock: Clock,
-        landing_s: float = LANDING_S,
     ) -> None:
         self.withdrawn = asyncio.Event()
         """Set once nothing can be labelled at admission any more, however late it is stored."""
@@ -59,21 +58,20 @@ class WebhookController:
         self._scan = scan
         self._ring_uid = ring_uid
         self._clock = clock
-        self._landing_s = landing_s
 
     async def run(self) -> None:
         """Until cancelled."""
         if self._webhook is not None and self._spec.assign_at_admission and not self._releasing:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep(self._webhook), name="webhook configuration")
-                tasks.create_task(self._look_late(), name="late passes")
+                tasks.create_task(self._scan_late(), name="late passes")
         else:
             await self._withdraw()
 
     async def _keep(self, webhook: Webhook) -> None:
         await keep_configuration(
             self._client,
-            webhook.keeper,
+            webhook.certificates,
             self._spec,
             self._resources,
             ring_uid=self._ring_uid,
@@ -81,11 +79,11 @@ class WebhookController:
             clock=self._clock,
         )
 
-    async def _look_late(self) -> None:
-        """A pass when what was answered under the former ring has landed; the first for the sharder before us."""
+    async def _scan_late(self) -> None:
+        """Request a pass once the answers under the former ring are stored; the first one for the sharder before us."""
         while True:
             state = self._states.current
-            await asyncio.sleep(self._landing_s)
+            await asyncio.sleep(LANDING_S)
             if self._states.current.scan_version != state.scan_version:
                 continue
             self._scan.request_pass(stays_converged=True)
@@ -105,7 +103,7 @@ class WebhookController:
             )
         is_in_cluster = bool(self._ring_uid)  # a ring in a file has no configuration
         if is_in_cluster and (await self._remove() or self._spec.assign_at_admission):
-            await asyncio.sleep(self._landing_s)
+            await asyncio.sleep(LANDING_S)
             self._scan.request_pass(stays_converged=not self._releasing)
         self.withdrawn.set()
 

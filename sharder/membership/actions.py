@@ -72,5 +72,5 @@ class MarkState:
 
 
 Write = Take | CreateTombstone | ClearContested | DeleteOrphan | MarkState
-"""What one request carries out."""
+"""Actions that are one request each."""
 Intent = Write | NeedOrphanCheck

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 DURATION_S: Final = 15
-"""Of a former Lease that names no duration."""
+"""Duration of a former Lease that names none."""
 HELD_S: Final = 86_400
 """The duration that the Lease names while the ring holds it."""
 FORMER_DURATION: Final = "ringleader.dev/former-duration-seconds"
@@ -40,9 +40,9 @@ LOOK_S: Final = 1.0
 
 
 class Activation:
-    """Whether the ring may assign. Without *former* it always may. *on_change* hears when the answer changes.
+    """Permission of a ring to assign. Without *former* it always has it. *on_change* is called when it changes.
 
-    `former_holder`: who holds the Lease instead of the ring, by the last look; empty if nobody does.
+    `former_holder`: holder of the Lease in the place of the ring, by the last read; empty if there is none.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ def holder_of(ring: str) -> str:
 
 
 def former_duration_s(lease: Lease) -> int:
-    """The duration that a Lease which the ring holds had before; the usual one if its annotation tells none."""
+    """The duration that a Lease which the ring holds had before; the usual one if its annotation names none."""
     told = lease.metadata.annotations.get(FORMER_DURATION, "")
     is_number = len(told) <= len(str(HELD_S)) and told.isascii() and told.isdecimal()
     return max(1, int(told)) if is_number else DURATION_S

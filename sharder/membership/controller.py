@@ -65,16 +65,16 @@ TURNS_AT_ONCE: Final = 5
 """A turn looks at every member (10 ms for 1,000). A goodbye, a join or a death takes two or three of them."""
 TOMBSTONES_PER_S: Final = 5.0
 TOMBSTONES_AT_ONCE: Final = 20
-"""Whoever may label objects decides how many are wanted."""
+"""Anyone with the right to label objects decides how many are wanted."""
 WRITES_AT_ONCE: Final = 4
 """And one that is for people only: reads of the Leases have the other connections."""
 PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
-"""After a write of a Lease that failed, longer each time."""
+"""Longest pause after a write of a Lease that failed; each one is longer than the last."""
 STILL_S: Final = 60.0
 """Reads of the Leases that end neither well nor badly for so long stand still."""
 _TOLD = 200
-"""Of what a server says about a refusal: enough for a policy's name and reason."""
+"""Characters of a refusal that are logged: enough for a policy's name and reason."""
 
 
 class MembershipController:
@@ -246,7 +246,7 @@ class MembershipController:
                     log.warning("lease watch interrupted", ring=self._spec.name, error=str(error))
 
     async def _look_again(self, name: str) -> None:
-        """A Lease left the watch: deleted, or its ring label was edited away. A GET tells which."""
+        """Read a Lease that left the watch: it was deleted, or its ring label was edited away."""
         try:
             await self._observe_now(name)
         except KubeError as error:
@@ -314,7 +314,7 @@ class MembershipController:
             pass
 
     async def _make_rings(self, wanted: RingInputs) -> None:
-        """On another thread, so that leadership and reads go on meanwhile."""
+        """Build rings on another thread, so that leadership and reads go on meanwhile."""
         self.membership.rings_made(wanted, await asyncio.to_thread(wanted.make))
         self._stirred.set()
 

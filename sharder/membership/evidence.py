@@ -1,4 +1,4 @@
-"""A consistent read of the ring's Leases: what has to be shown before a name is written (protocol, 6.3)."""
+"""Evidence: a consistent read of the ring's Leases, required before a name is written (protocol, 6.3)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SHORT_DURATIONS: Final = 4
 FREE: Final = 1
 """This many short lives in a row cost nothing: every process may crash once while it starts."""
 LONGEST_WAIT_S: Final = 300.0
-"""As long as a kubelet waits at most before it starts a crashing container again."""
+"""The longest wait of a kubelet before it starts a crashing container again."""
 FORGOTTEN_AFTER_S: Final = 2 * LONGEST_WAIT_S
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NEVER: Final = float("-inf")
 DURATIONS: Final = 2
-"""After how many durations of silence a Lease is taken."""
+"""Durations of silence after which a Lease is taken."""
 
 
 class ReadFreshness:

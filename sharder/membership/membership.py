@@ -67,14 +67,14 @@ DEFERRED_S: Final = 60.0
 MOST_TOMBSTONES: Final = 1000
 """The same names with the dead ones, whose Leases stay while objects carry them."""
 FORGET_AFTER_S: Final = 600.0
-"""How long deletions and foreign names are remembered; both are found again if they matter."""
+"""Memory of deletions and foreign names; both are found again if they matter."""
 
 
 class Membership:
     """The members of one ring. All methods are sync, cheap, and take the instant as `at`, which never goes back."""
 
     def __init__(self, spec: RingSpec, *, builds_elsewhere: bool = False) -> None:
-        """*builds_elsewhere*: large rings are built by whoever turns this, off the event loop: `rings_wanted`."""
+        """*builds_elsewhere*: the caller builds large rings off the event loop: `rings_wanted`."""
         self._spec = spec
         self._builds_elsewhere = builds_elsewhere
         self._rings_wanted: RingInputs | None = None
@@ -144,7 +144,7 @@ class Membership:
     def observe_one(self, lease: Lease, *, at: float) -> bool:
         """One version of a Lease: watch event, GET, or the answer to a write of ours. Older ones are ignored.
 
-        False if nothing but its renewal was new, and its shard was ready before: nobody need decide anything anew.
+        False if nothing but its renewal was new, and its shard was ready before: no decision changes.
         """
         name = lease.metadata.name
         life = self._lives.get(name)
@@ -390,7 +390,7 @@ class Membership:
             self._silent_takes[life.member] = at
 
     def _note_end(self, life: Shard, *, at: float) -> None:
-        """*life* lost its Lease, or gave it back. Of one that was there before us nobody knows how long it lived."""
+        """*life* lost its Lease, or gave it back. The age of one that was there before this sharder is not known."""
         if life.is_held and not life.founder:
             lived_s = life.changed_at - life.born_at
             self._flapping.note_end(life.member, lived_s=lived_s, duration_s=life.patience_s, at=at)
@@ -533,7 +533,7 @@ class Membership:
 
     @property
     def _every_life_seen_at(self) -> float:
-        """From then on a name that is not known has no process: one whose Lease went before has stopped.
+        """The instant after which an unknown name has no process: one whose Lease went before has stopped.
 
         By then each sharder that still acts knows of the deletion too, and gives no object that a late birth may have
         found under its name to another shard.

@@ -32,7 +32,7 @@ BATCH: Final = 50
 PAGE: Final = 500
 """Objects that are read of one list: dead names have none, or a take-over goes on and everything is asked later."""
 APART_S: Final = 1.0
-"""From one batch to the next."""
+"""Pause from one batch to the next."""
 
 
 class OrphanChecks:

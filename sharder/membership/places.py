@@ -59,7 +59,7 @@ def plan_filler(lives: Iterable[Candidate]) -> Candidate:
 class Places:
     """The places of one ring.
 
-    `turn` is told what is wanted now and lets time pass; between two calls nothing moves. Repeating a call
+    `turn` takes the wanted state and the time; between two calls nothing moves. Repeating a call
     changes nothing.
     """
 

@@ -301,11 +301,11 @@ class Shard:
 
     @property
     def has_known_duration(self) -> bool:
-        """Whether two durations of silence are two durations of its process, not of somebody who edited the Lease."""
+        """Whether two durations of silence are two durations of its process, not of an edit of the Lease."""
         return not self.doubted and (self.facts.vouched or self.renewed)
 
     def is_pure_renewal(self, before: Shard) -> bool:
-        """Whether *before* differs from this only by a renewal: nothing that anybody decides by has changed."""
+        """Whether *before* differs from this only by a renewal: no decision changes."""
         return before == replace(
             self,
             lease=before.lease,
@@ -346,7 +346,7 @@ class Shard:
         )
 
     def _is_same_process(self, lease: Lease) -> bool:
-        """As far as a Lease can tell: it was held, and it is the same Lease."""
+        """Whether it is the same Lease and was held, as far as a Lease shows."""
         return self.is_held and self.lease is not None and self.lease.metadata.uid == lease.metadata.uid
 
 

@@ -95,7 +95,7 @@ class ShardView:
     had_lease: bool = True
     unplaced: Unplaced | None = None
     resources: frozenset[str] | None = None
-    """What it watches with its name, as `resource.group`; None: all that the ring has."""
+    """Resources that it watches with its name, as `resource.group`; None: all that the ring has."""
     heard: int = field(default=0, compare=False)
     """resourceVersion of its Lease's last renewal but one; 0 if none was seen. A renewal is no other view."""
 
@@ -125,18 +125,18 @@ class View:
     problems: tuple[FieldProblem, ...]
     mains: tuple[str, ...] = ()
     rings: Mapping[str, HashRing | None] = field(default_factory=dict)
-    """The ring of each main resource that not every member works; None: nobody does. For all others it is `ring`."""
+    """The ring of each main resource that not every member works; None: none does. For all others it is `ring`."""
     unknown_are_dead: bool = False
     """The ring is being deleted, and no process works under a name that `lives` lacks (protocol, section 7)."""
 
     @property
     def unworked(self) -> tuple[str, ...]:
-        """Main resources that nobody on the ring works."""
+        """Main resources that no member of the ring works."""
         return tuple(main for main in self.mains if main in self.rings and self.rings[main] is None)
 
     @property
     def by_main(self) -> Mapping[str, HashRing | None]:
-        """The ring of each main resource, in their order; None: nobody on the ring works it."""
+        """The ring of each main resource, in their order; None: no member works it."""
         return {main: self.rings.get(main, self.ring) for main in self.mains or ("",)}
 
     def shares(self) -> Mapping[str, float]:
@@ -144,7 +144,7 @@ class View:
         return mean_shares(self.by_main)
 
     def works(self, name: str, kind: str) -> bool:
-        """Whether the shard *name* watches objects of *kind*; of one without a Lease nobody can tell."""
+        """Whether the shard *name* watches objects of *kind*; not known of one without a Lease."""
         life = self.lives.get(name)
         return life is None or life.resources is None or not kind or kind in life.resources
 

@@ -17,7 +17,7 @@ ROWS: Final = 24
 
 
 class MemberFacts(msgspec.Struct, frozen=True, rename="camel"):
-    """One member: its place, the life that fills it, and its part. *objects* is None where nobody counts them."""
+    """One member: its place, the life that fills it, and its part. *objects* is None where they are not counted."""
 
     place: str
     shard: str = ""
@@ -108,7 +108,7 @@ class RingSource(Protocol):
 
     def facts(self) -> RingFacts: ...
     def by_main(self) -> Mapping[str, HashRing | None]:
-        """The ring of each main resource, in their order; None: nobody works it."""
+        """The ring of each main resource, in their order; None: no member works it."""
 
     async def find(self, resource: str, namespace: str, name: str) -> FoundObject:
         """Raises NotFoundHere, InputError, KubeError."""
@@ -144,7 +144,7 @@ def _circle(mains: list[str], ring: HashRing | None) -> RingCircle:
 
 
 def sectors_of(ring: HashRing) -> list[int]:
-    """For each sector the number of the member, among `ring.members`, that owns its middle."""
+    """Number of the member, among `ring.members`, that owns the middle of each sector."""
     index = {name: number for number, name in enumerate(ring.members)}
     width = 2**64 // SECTORS
     return [index[ring.owner_of_hash(sector * width + width // 2)] for sector in range(SECTORS)]

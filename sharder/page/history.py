@@ -1,4 +1,4 @@
-"""The last hour of one ring: who came and went, and how much moved. Pure; time is passed in.
+"""The last hour of one ring: members that came and went, and the number of moves. Pure; time is passed in.
 
 Owns a fixed amount of memory whatever happens: counts in buckets, and the last few of what has a name.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BUCKET_S: Final = 30
 BUCKETS: Final = 120
-"""Of BUCKET_S each: an hour."""
+"""Buckets of BUCKET_S each: an hour."""
 KINDS: Final = ("assigned", "takenOver", "handedOver")
 _EVENTS: Final = 250
 _NAMED: Final = 20
@@ -96,7 +96,7 @@ class History:
 
 
 def _what(old: MemberFacts | None, new: MemberFacts | None) -> str:
-    """In a word or two; empty if nothing that people care about."""
+    """The change in a word or two; empty if it concerns no person."""
     had, has = _has_place(old), _has_place(new)
     if new is None:
         return "left" if had else ""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PERIOD_S: Final = 0.1
 """Ten frames a second at most."""
 BEAT_S: Final = 2.0
-"""How long a page hears nothing at most; three of them, and it says that it lost us."""
+"""Longest silence of a stream; after three of them a page says that it lost the server."""
 VIEWERS: Final = 16
 _EVENTS: Final = "text/event-stream; charset=utf-8"
 

@@ -85,13 +85,13 @@ class RingRoom:
         """When the last whole circle ended, and how many new objects got an owner since."""
 
     def enter(self, objects: ObjectWriter, pending: PendingObjects, handoffs: Handoffs, scan: Scan) -> None:
-        """This sharder acts: show what it does."""
+        """Show the components of the acting sharder."""
         self._rooms = Rooms(pending, handoffs, scan)
         objects.on_done = self.wrote
         handoffs.on_ended = self.handed_over
 
     async def follow(self) -> None:
-        """Remember what becomes of the members, until cancelled."""
+        """Record changes of the members, until cancelled."""
         view = self._membership.view
         try:
             while True:
@@ -261,7 +261,7 @@ class RingRoom:
 
 
 def member_name(view: View, shard: str) -> str:
-    """The member whose life *shard* is; the shard itself if nobody knows."""
+    """The member whose life *shard* is; the shard itself if that is not known."""
     life = view.lives.get(shard)
     return life.member if life is not None else shard
 
@@ -289,6 +289,6 @@ def members_of(view: View, in_flight: Mapping[str, int]) -> dict[str, MemberFact
 
 
 def _shown(view: View) -> dict[str, ShardView]:
-    """Of each member one life that is not dead: a live one if there is any, then by name."""
+    """One life of each member that is not dead: a live one if there is any, then by name."""
     lives = [life for life in view.lives.values() if life.state is not ShardState.DEAD]
     return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}

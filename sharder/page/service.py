@@ -78,7 +78,7 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """For a browser on this machine."""
+        """URL for a browser on this machine."""
         host = self._site.bind
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
         return f"http://{shown}:{self.port}/"
@@ -134,13 +134,13 @@ def _problem(status: int, text: str) -> Reply:
 
 
 def home() -> Reply:
-    """The page itself: the same for everybody, with nothing of the cluster in it."""
+    """The page itself, without any data of the cluster."""
     text = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     return Reply(200, "text/html; charset=utf-8", text.encode(), headers=policy(text))
 
 
 def policy(text: str) -> tuple[tuple[str, str], ...]:
-    """Headers that let a browser run what stands in *text* and nothing else, and talk to nobody else."""
+    """Headers that let a browser run the scripts of *text* and no other, and connect to this server alone."""
     hashes: dict[str, list[str]] = {"script": [], "style": []}
     for kind, inline in _INLINE.findall(text):
         hashes[kind].append(f"'sha256-{b64encode(sha256(inline.encode()).digest()).decode()}'")

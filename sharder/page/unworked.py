@@ -1,4 +1,4 @@
-"""A ring that cannot be worked, on the page: what was last seen of it, and why."""
+"""A ring that cannot be worked, on the page: its last facts, and the reason."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def in_order(names: tuple[str, ...]) -> list[str]:
 
 
 def new_names(names: list[str], count: int) -> list[str]:
-    """*count* names that nobody has: numbered on, if *names* are numbered."""
+    """*count* names that are free: numbered on, if *names* are numbered."""
     if count <= 0:
         return []
     match = _NUMBERED.match(names[-1]) if names else None

@@ -69,19 +69,19 @@ UNSERVED_RETRY_S: Final = 10.0
 
 
 class RingController:
-    """The work on one ring. `run` lasts until cancelled; `change` and `lead` tell it what happens around it."""
+    """The work on one ring. `run` lasts until cancelled; `change` and `lead` report a newer ring and leadership."""
 
     def __init__(
         self,
         context: SharderContext,
         ring: Ring,
         *,
-        home: RingStore,
+        store: RingStore,
         scope: Scope,
     ) -> None:
         self._context = context
         self._ring = ring
-        self._home = home
+        self._store = store
         self._scope = scope
         self._client = context.client
         self._clock = context.clock
@@ -91,7 +91,7 @@ class RingController:
         self._stage = context.stage
         self._changed = asyncio.Event()
         self._remedies: dict[GroupResource, str] = {}
-        """What may have been meant by the resources that were not served."""
+        """Suggestions for the resources that were not served."""
         self._is_leading = False
         self._worked_as = ""
         self._membership: MembershipController | None = None
@@ -123,7 +123,7 @@ class RingController:
                 await _end(work, news)
 
     async def _work(self) -> None:
-        """Work under the present spec; what stands in the way is reported and tried again."""
+        """Work under the present spec; an obstacle is reported, and the work tried again."""
         while True:
             try:
                 await self._work_once()
@@ -157,7 +157,7 @@ class RingController:
             )  # raises what it may have meant
         is_acting = self._is_leading and self._is_ours()
         if is_acting:
-            worked = await ensure_finalizer(self._home, spec)
+            worked = await ensure_finalizer(self._store, spec)
         else:
             worked = united(self._ring.worked, spec.resources)
         resolved |= await self._resolve(worked)
@@ -219,7 +219,7 @@ class RingController:
         return spec
 
     def _take_roster(self, spec: RingSpec, kinds: RingKinds) -> MembershipController:
-        """The ring's one roster: what it saw outlives changes of the spec and the change from standby to leader."""
+        """The ring's one membership controller: its memory outlives changes of the spec and of leadership."""
         if self._membership is None:
             self._membership = MembershipController(
                 self._context.lease_client,
@@ -272,7 +272,7 @@ class RingController:
             )
             if is_missing:
                 events.record(
-                    self._home.regarding,
+                    self._store.regarding,
                     reason="MissingRight",
                     action="Work",
                     note=f"the API server refuses: {right}; the other resources go on",
@@ -327,7 +327,7 @@ class RingController:
             ),
             metrics=self._metrics,
             events=events,
-            ring=self._home.regarding,
+            ring=self._store.regarding,
             clock=self._clock,
             unserved=[unserved(kind, self._remedies[kind]) for kind in kinds.unserved],
         )
@@ -350,7 +350,7 @@ class RingController:
         assigner.unowned = unowned
         handoffs = Handoffs(context, rng=self._rng)
         scan = Scan(context, handoffs, pending, assigner)
-        status_writer = StatusWriter(self._home, self.name, self._ring.status, clock=self._clock)
+        status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._clock)
         collector = StatusCollector(context, pending, handoffs, scan, room=room)
         webhook_controller = WebhookController(
             self._client,
@@ -380,14 +380,14 @@ class RingController:
         )
         tasks.create_task(try_again(permissions, assigner.enqueue_some), name="missing rights")
         if has_former and not releasing:
-            tasks.create_task(watch_former(self._home, spec, scan), name="former resources")
+            tasks.create_task(watch_former(self._store, spec, scan), name="former resources")
         if self._scope.former and not releasing:
             tasks.create_task(
-                watch_former_namespaces(self._home, spec, self._scope, scan), name="former namespaces"
+                watch_former_namespaces(self._store, spec, self._scope, scan), name="former namespaces"
             )
         if releasing:
             ending = finalize(
-                self._home, self.name, scan, membership, activation, withdrawn=webhook_controller.withdrawn
+                self._store, self.name, scan, membership, activation, withdrawn=webhook_controller.withdrawn
             )
             tasks.create_task(ending, name="let go")
         await namespaces.synced.wait()  # before, nothing seems to be selected
@@ -417,7 +417,7 @@ class RingController:
             self._stage.refuse(self.name, message)
         if not self._is_leading or not self._is_ours():
             return
-        status_writer = StatusWriter(self._home, self.name, self._ring.status, clock=self._clock)
+        status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._clock)
         generation = self._ring.metadata.generation
         conditions = status_writer.dated(refused_conditions(reason, message), generation=generation)
         await status_writer.write(

@@ -32,47 +32,47 @@ WORKED_AS: Final = "ringleader.dev/worked-as"
 LOOK_S: Final = 1.0
 
 
-async def ensure_finalizer(home: RingStore, spec: RingSpec) -> tuple[RingResource, ...]:
-    """Make the ring fit to be worked, and give what it distributed so far, *spec* included. Raises KubeError.
+async def ensure_finalizer(store: RingStore, spec: RingSpec) -> tuple[RingResource, ...]:
+    """Prepare the ring for work; the resources that it has distributed so far, *spec* included. Raises KubeError.
 
-    The finalizer: without it a deletion would leave labels that nobody answers for. What may not change any more,
-    and what is distributed, are written down before the first label is, so that they outlive fail-overs.
+    Without the finalizer a deletion would leave labels behind. The immutable fields and the distributed resources are
+    written before the first label, so that they outlive fail-overs.
     """
-    found = await home.read()
+    found = await store.read()
     worked = united(found.worked, spec.resources)
     if found.is_deleted:
         return worked
     if FINALIZER not in found.metadata.finalizers or WORKED_AS not in found.metadata.annotations:
         finalizers = [*(f for f in found.metadata.finalizers if f != FINALIZER), FINALIZER]
         changes = {"finalizers": finalizers, "annotations": {WORKED_AS: worked_as(spec)}}
-        found = await home.merge(changes, version=found.metadata.resource_version)
+        found = await store.merge(changes, version=found.metadata.resource_version)
     if worked != found.worked:
-        await _write_worked(home, found, worked)
+        await _write_worked(store, found, worked)
     return worked
 
 
-async def forget_former(home: RingStore, spec: RingSpec) -> None:
-    """No object of what *spec* does not name carries a label any more. Raises KubeError.
+async def forget_former(store: RingStore, spec: RingSpec) -> None:
+    """Forget resources that *spec* does not name: no object of them carries a label any more. Raises KubeError.
 
-    What another version of the ring names is left: it was edited meanwhile, and that has yet to be worked.
+    Resources that a newer version of the ring names stay: that version has yet to be worked.
     """
-    found = await home.read()
+    found = await store.read()
     now = limited(found.worked, united(spec.resources, found.resources))
     if now != found.worked:
-        await _write_worked(home, found, now)
+        await _write_worked(store, found, now)
 
 
-async def _write_worked(home: RingStore, found: Ring, worked: Sequence[RingResource]) -> None:
-    """Only on the version that was read: nobody's addition is lost."""
-    await home.merge_status({"worked": written(worked)}, version=found.metadata.resource_version)
+async def _write_worked(store: RingStore, found: Ring, worked: Sequence[RingResource]) -> None:
+    """Write *worked* to the version that was read, so that no concurrent addition is lost."""
+    await store.merge_status({"worked": written(worked)}, version=found.metadata.resource_version)
 
 
-async def watch_former(home: RingStore, spec: RingSpec, scan: Scan) -> None:
-    """Once the resources that the ring gave up are free of labels: forget them. Returns then."""
+async def watch_former(store: RingStore, spec: RingSpec, scan: Scan) -> None:
+    """Forget the resources that the ring gave up, as soon as they are free of labels. Returns then."""
     await scan.former_free.wait()
     while True:
         try:
-            await forget_former(home, spec)
+            await forget_former(store, spec)
         except NotFound:
             return
         except KubeError as error:
@@ -83,12 +83,12 @@ async def watch_former(home: RingStore, spec: RingSpec, scan: Scan) -> None:
             return
 
 
-async def watch_former_namespaces(home: RingStore, spec: RingSpec, scope: Scope, scan: Scan) -> None:
-    """Once the namespaces that the ring gave up are free of labels: forget them. Returns then."""
+async def watch_former_namespaces(store: RingStore, spec: RingSpec, scope: Scope, scan: Scan) -> None:
+    """Forget the namespaces that the ring gave up, as soon as they are free of labels. Returns then."""
     while True:
         if scan.is_converged:
             try:
-                await home.merge_status({"namespaces": list(scope.names)})
+                await store.merge_status({"namespaces": list(scope.names)})
             except KubeError as error:
                 log.warning("what was released could not be forgotten", ring=spec.name, error=str(error))
             else:
@@ -98,7 +98,7 @@ async def watch_former_namespaces(home: RingStore, spec: RingSpec, scope: Scope,
 
 
 async def finalize(
-    home: RingStore,
+    store: RingStore,
     name: str,
     scan: Scan,
     membership: MembershipController,
@@ -121,7 +121,7 @@ async def finalize(
             break
         await asyncio.sleep(LOOK_S)
     await activation.give_back()
-    await home.leave()
+    await store.leave()
     log.info("ring let go", ring=name)
 
 

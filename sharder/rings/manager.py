@@ -104,7 +104,7 @@ class RingManager:
         work = RingController(
             self._context,
             ring,
-            home=ClusterRingStore(self._context.client, name, uid=item.meta.uid),
+            store=ClusterRingStore(self._context.client, name, uid=item.meta.uid),
             scope=EVERYWHERE,
         )
         if self._is_leading:

@@ -1,7 +1,7 @@
 """A ring that stands in a file: read, read again when it changes, and worked; no ControllerRing, no cluster rights.
 
-What a person breaks by an edit is told, and the last good version goes on. Where the ring's memory is kept is
-`sharder.rings.store`'s; the work itself is `sharder.rings.controller`'s. Started by `sharder.app` for `--ring-file`.
+An edit that cannot be worked is logged, and the last good version goes on. `sharder.rings.store` keeps the ring's
+memory, `sharder.rings.controller` does the work.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class FileRing:
         self._names = file.scope.names
         self._deleted_at = micro_time(context.clock.wall()) if release else None
         self._generation = 1
-        self._home = FileRingStore(context.client, self._ring(), namespace=file.spec.lease_namespace)
+        self._store = FileRingStore(context.client, self._ring(), namespace=file.spec.lease_namespace)
         self._work: RingController | None = None
         self._led = asyncio.Event()
         self.synced = asyncio.Event()
@@ -124,10 +124,10 @@ class FileRing:
         ring = await self._remembered()
         scope = Scope(self._names, former=self._former(ring))
         async with asyncio.TaskGroup() as tasks:
-            work = self._work = RingController(self._context, ring, home=self._home, scope=scope)
+            work = self._work = RingController(self._context, ring, store=self._store, scope=scope)
             running = tasks.create_task(work.run(), name=f"ring {self._file.spec.name}")
             self.synced.set()
-            while not self._home.is_left:
+            while not self._store.is_left:
                 await self._wait()
                 if self._led.is_set():
                     self._led.clear()
@@ -136,7 +136,7 @@ class FileRing:
                     work.lead()
                 if self._has_changed():
                     self._generation += 1
-                    self._home.ring = self._ring()
+                    self._store.ring = self._ring()
                     work.change(await self._remembered())
             running.cancel()
         self.ended.set()
@@ -178,7 +178,7 @@ class FileRing:
         """Write down where labels may be before the first one is written."""
         while True:
             try:
-                await self._home.merge_status({"namespaces": [*scope.names, *scope.former]})
+                await self._store.merge_status({"namespaces": [*scope.names, *scope.former]})
             except KubeError as error:
                 log.warning("ring's record could not be written", error=failure(error).message)
                 await asyncio.sleep(LOOK_S)
@@ -186,10 +186,10 @@ class FileRing:
                 return
 
     async def _remembered(self) -> Ring:
-        """The file's ring with what is remembered of it. Raises: Forbidden, Unauthorized at the start."""
+        """The file's ring with its record. Raises: Forbidden, Unauthorized at the start."""
         while True:
             try:
-                return await self._home.read()
+                return await self._store.read()
             except KubeError as error:
                 if isinstance(error, Forbidden | Unauthorized) and not self.synced.is_set():
                     raise  # the right has to be there from the beginning

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sharder.ringspec.spec import GroupResource
 
 IMPLEMENTATION: Final = "ringleader.dev/sharder"
-"""Which sharder works a ring stands in its status; another implementation leaves such a ring alone."""
+"""Name of this sharder in the status of a ring; another implementation leaves such a ring alone."""
 _SHOWN: Final = 3
 MOST_ROWS: Final = 5000
 """Rows of `members`: 130 bytes each. etcd takes 1.5 MB, and a status that is refused says nothing at all."""
@@ -62,7 +62,7 @@ class Progress:
     """Names on objects that no shard ever had, and that wait until fewer such names are under care."""
     former_holder: str = ""
     strangers: int = 0
-    """Of *unassigned*: objects whose labels name what no shard's Lease ever bore. They wait, and stop no other."""
+    """Objects of *unassigned* whose labels name no shard that ever had a Lease. They wait, and stop no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class Convergence:
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """The last convergence for which something had to move: when, and what moved within which time.
+    """The last convergence for which something had to move: its time, duration and number of moves.
 
-    *took_s* is from the first move to the last: what was waited for before, and the look at everything after, say
-    nothing of how quickly objects move. *moved* counts objects without what they control.
+    *took_s* is from the first move to the last: the wait before and the pass after say nothing of how quickly objects
+    move. *moved* counts objects without those that they control.
     """
 
     at: str
@@ -310,6 +310,6 @@ def most_telling(rows: list[dict[str, object]], *, most: int = MOST_ROWS) -> lis
 
 
 def _shown_lives(view: View) -> dict[str, ShardView]:
-    """Of each member one life that is not dead: a live one if there is any, then by name."""
+    """One life of each member that is not dead: a live one if there is any, then by name."""
     lives = [life for life in view.lives.values() if life.state is not ShardState.DEAD]
     return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}

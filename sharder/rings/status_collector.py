@@ -36,7 +36,7 @@ LATE_NAMED: Final = 3
 
 
 class StatusCollector:
-    """The rooms of one ring, seen from outside."""
+    """Collects the progress of one ring from its components."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class StatusCollector:
         handoffs: Handoffs,
         scan: Scan,
         *,
-        room: RingRoom | None = None,
+        room: RingRoom | None,
     ) -> None:
         if room is not None:
             room.enter(context.objects, pending, handoffs, scan)
@@ -69,7 +69,7 @@ class StatusCollector:
         return plan_status(view, progress, generation=generation, conditions=conditions)
 
     async def follow(self) -> None:
-        """Count what becomes of the members, until cancelled."""
+        """Count state changes of shards and members, until cancelled."""
         view = self._context.states.current.view
         self._count_states({}, view)
         while True:

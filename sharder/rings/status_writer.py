@@ -24,8 +24,8 @@ INTERVAL_S: Final = 1.0
 class StatusWriter:
     """The one writer of the status of *ring*. *before* is the status as it was found."""
 
-    def __init__(self, home: RingStore, ring: str, before: Mapping[str, object], *, clock: Clock) -> None:
-        self._home = home
+    def __init__(self, store: RingStore, ring: str, before: Mapping[str, object], *, clock: Clock) -> None:
+        self._store = store
         self._ring = ring
         self._clock = clock
         self._written: Mapping[str, object] = before
@@ -42,7 +42,7 @@ class StatusWriter:
         if status == self._written:
             return
         try:
-            await self._home.merge_status(status)
+            await self._store.merge_status(status)
         except NotFound:
             return
         except KubeError as error:

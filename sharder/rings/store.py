@@ -1,7 +1,7 @@
-"""The ring's own record, and what the sharder writes there: finalizer, terms, status.
+"""The ring's own object, and the writes to it: finalizer, immutable fields, status.
 
 `ClusterRingStore` is the ControllerRing. `FileRingStore` serves a ring that is defined in a file: one Lease beside the
-shards' Leases keeps what has to outlive the process. A Lease takes no further right, and no ring can distribute Leases.
+shards' Leases keeps the state that outlives the process. That takes no further right, and no ring distributes Leases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FINALIZER: Final = "ringleader.dev/ring"
 RECORD: Final = "ringleader.dev/ring-record"
-"""Annotation of the Lease that remembers a ring from a file: what a ControllerRing's metadata and status would say."""
+"""Annotation of the Lease that keeps the metadata and status of a ring from a file."""
 _ATTEMPTS: Final = 5
 
 
@@ -129,7 +129,7 @@ def record_name(ring: str) -> str:
 
 
 class FileRingStore:
-    """A ring that stands in a file, remembered in a Lease of *namespace*. *ring* is what the file says now."""
+    """A ring that stands in a file, with its record in a Lease of *namespace*. *ring* is the file's present content."""
 
     def __init__(self, client: Client, ring: Ring, *, namespace: str) -> None:
         self.ring = ring
@@ -198,7 +198,7 @@ class FileRingStore:
             ) from error
 
     def _merged(self, lease: Lease) -> Ring:
-        """The file's own words, with what is remembered over them."""
+        """The ring of the file with the record in *lease* over it."""
         self._uid = lease.metadata.uid
         whole = merged(msgspec.to_builtins(self.ring), _remembered(lease))
         ring = msgspec.convert(whole, Ring, strict=False)

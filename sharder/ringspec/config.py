@@ -1,4 +1,4 @@
-"""From a ControllerRing as a person wrote it to `RingSpec`, or to the list of all that is wrong with it. Pure.
+"""Parser of a ControllerRing as a person wrote it: a `RingSpec`, or the list of all its problems. Pure.
 
 The CRD's schema refuses much of this at the API server already; it is checked again, because a schema may be older
 than the sharder and because some rules span fields. Fields that are not worked yet are refused, never ignored.

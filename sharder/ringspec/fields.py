@@ -1,4 +1,4 @@
-"""Reading what a person wrote, field by field: every problem is collected, none is raised. Pure.
+"""Reader of a document that a person wrote, field by field: every problem is collected, none is raised. Pure.
 
 Owns paths, types, ranges and unknown names; what a ControllerRing's fields mean stands in `sharder.ringspec.config`.
 """
@@ -188,7 +188,7 @@ class Fields:
         return {key: inner.text(key) for key in inner._document}
 
     def refuse_unknown(self) -> None:
-        """Report every field that nobody asked for, with the nearest name that exists."""
+        """Report every field that was not read, with the nearest name that exists."""
         for name, value in self._document.items():
             if name in self._asked:
                 continue

@@ -1,6 +1,6 @@
-"""A ControllerRing as frozen values: what the rest of the sharder reads.
+"""A ControllerRing as frozen values.
 
-Owns the shapes and their defaults; `sharder.ringspec.config` makes them from what a person wrote and refuses the rest.
+Owns the shapes and their defaults; `sharder.ringspec.config` parses a person's document into them.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class RingSpec:
     audit_interval_s: float = 3600.0
     paused: bool = False
     pace: Pace | None = None
-    """Of every label patch of the ring; None: urgent for objects that nobody works, background for all others."""
+    """Pace of every label patch of the ring; None: urgent for objects without a worker, background for all others."""
     assign_at_admission: bool = False
     activation: LeaseRef | None = None
 

@@ -63,7 +63,7 @@ def written(worked: Sequence[RingResource]) -> list[dict[str, object]]:
 
 
 def united(before: Sequence[RingResource], now: Sequence[RingResource]) -> tuple[RingResource, ...]:
-    """Everything in *before* and *now*, in an order that does not depend on how often it was united."""
+    """Union of *before* and *now*, in an order that does not depend on the number of unions."""
     controlled: dict[GroupResource, set[GroupResource]] = {}
     for entry in (*before, *now):
         controlled.setdefault(entry.main, set()).update(entry.controlled)

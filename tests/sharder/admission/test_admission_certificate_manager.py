@@ -32,7 +32,7 @@ class Sharder:
     def __init__(self, client: Client, namespace: str, *, lifetimes: Lifetimes | None = None) -> None:
         self.tls = server_context()
         self.registry = CollectorRegistry()
-        self.keeper = CertificateManager(
+        self.certificates = CertificateManager(
             client,
             namespace=namespace,
             name="keys",
@@ -55,13 +55,13 @@ class Sharder:
         ):
             self.port = server.port
             if leads:
-                self.keeper.lead()
-            running = tasks.create_task(self.keeper.run())
+                self.certificates.lead()
+            running = tasks.create_task(self.certificates.run())
             yield self
             running.cancel()
 
     async def bundle(self, other_than: bytes = b"") -> bytes:
-        return await asyncio.wait_for(self.keeper.wait_bundle(other_than), 10)
+        return await asyncio.wait_for(self.certificates.wait_bundle(other_than), 10)
 
     async def is_trusted(self, bundle: bytes) -> bool:
         """Whether somebody who trusts *bundle* alone would talk to this server."""
@@ -98,7 +98,7 @@ async def test_a_standby_alone_writes_nothing_and_serves_nothing(client: Client,
     standby = Sharder(client, namespace)
     async with standby.running(leads=False):
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(standby.keeper.wait_bundle(b""), 0.5)
+            await asyncio.wait_for(standby.certificates.wait_bundle(b""), 0.5)
         with pytest.raises(KubeError):
             await secret(client, namespace)
 
@@ -175,7 +175,7 @@ async def test_keys_that_cannot_be_read_are_tried_again(
     try:
         async with leader.running(leads=True):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(leader.keeper.wait_bundle(b""), 0.5)
+                await asyncio.wait_for(leader.certificates.wait_bundle(b""), 0.5)
             await embedded.faults.clear(fault)
             assert await leader.is_trusted(await leader.bundle())
     finally:
@@ -192,10 +192,10 @@ async def test_rotations_are_never_seen_by_those_who_call(client: Client, namesp
     async def publish() -> None:
         """As the leader does: confirmed when it is written, known half a second later."""
         bundle = b""
-        leader.keeper.trust.expect("r")
+        leader.certificates.trust.expect("r")
         while True:
-            bundle = await leader.keeper.wait_bundle(bundle)
-            leader.keeper.trust.confirm("r", bundle, at=SystemClock().now())
+            bundle = await leader.certificates.wait_bundle(bundle)
+            leader.certificates.trust.confirm("r", bundle, at=SystemClock().now())
             await asyncio.sleep(0.5)
             seen.append(bundle)
 

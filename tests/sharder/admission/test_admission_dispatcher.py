@@ -20,7 +20,7 @@ PATH = f"/assign/{KEYS.ring}"
 
 
 class Clerk:
-    """A desk that takes its time, and then says or raises what it was told to."""
+    """A handler that takes its time, and then says or raises what it was told to."""
 
     def __init__(self, verdict: Verdict | Exception, *, takes_s: float = 0.0) -> None:
         self._verdict = verdict
@@ -39,7 +39,7 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def front(registry: CollectorRegistry) -> Dispatcher:
+def dispatcher(registry: CollectorRegistry) -> Dispatcher:
     return Dispatcher(metrics=AdmissionMetrics(registry), clock=ManualClock())
 
 
@@ -52,10 +52,12 @@ def counted(registry: CollectorRegistry) -> Callable[[str], float]:
     return value
 
 
-async def test_the_desks_verdict_is_the_answer(front: Dispatcher, counted: Callable[[str], float]) -> None:
+async def test_the_handlers_verdict_is_the_answer(
+    dispatcher: Dispatcher, counted: Callable[[str], float]
+) -> None:
     obj = website("blog")
-    with front.open(KEYS, Clerk(Labelled("shard-a"))):
-        reply = await front.answer(PATH, review(obj))
+    with dispatcher.open(KEYS, Clerk(Labelled("shard-a"))):
+        reply = await dispatcher.answer(PATH, review(obj))
     assert reply.status == 200
     assert reply.content_type == "application/json"
     assert stored(obj, reply.body)["metadata"]["labels"] == {KEYS.shard: "shard-a"}
@@ -63,19 +65,19 @@ async def test_the_desks_verdict_is_the_answer(front: Dispatcher, counted: Calla
 
 
 async def test_what_takes_too_long_is_allowed_before_the_api_server_gives_up(
-    front: Dispatcher, counted: Callable[[str], float]
+    dispatcher: Dispatcher, counted: Callable[[str], float]
 ) -> None:
-    with front.open(KEYS, Clerk(Labelled("shard-a"), takes_s=60)):
+    with dispatcher.open(KEYS, Clerk(Labelled("shard-a"), takes_s=60)):
         began = asyncio.get_running_loop().time()
-        reply = await front.answer(PATH, review(website("blog")))
+        reply = await dispatcher.answer(PATH, review(website("blog")))
         assert asyncio.get_running_loop().time() - began == DEADLINE_S < 1.0
     assert "patch" not in answered(reply.body)
     assert counted("late") == 1
 
 
-async def test_a_fault_of_ours_is_allowed(front: Dispatcher, counted: Callable[[str], float]) -> None:
-    with front.open(KEYS, Clerk(ZeroDivisionError("ours"))):
-        reply = await front.answer(PATH, review(website("blog")))
+async def test_a_fault_of_ours_is_allowed(dispatcher: Dispatcher, counted: Callable[[str], float]) -> None:
+    with dispatcher.open(KEYS, Clerk(ZeroDivisionError("ours"))):
+        reply = await dispatcher.answer(PATH, review(website("blog")))
     assert reply.status == 200
     assert "patch" not in answered(reply.body)
     assert counted("fault") == 1
@@ -83,41 +85,41 @@ async def test_a_fault_of_ours_is_allowed(front: Dispatcher, counted: Callable[[
 
 @pytest.mark.parametrize("left", list(Skipped))
 async def test_every_reason_is_counted_under_a_name_of_its_own(
-    front: Dispatcher, counted: Callable[[str], float], left: Skipped
+    dispatcher: Dispatcher, counted: Callable[[str], float], left: Skipped
 ) -> None:
-    with front.open(KEYS, Clerk(left)):
-        await front.answer(PATH, review(website("blog")))
+    with dispatcher.open(KEYS, Clerk(left)):
+        await dispatcher.answer(PATH, review(website("blog")))
     assert counted(left.name.lower()) == 1
 
 
 @pytest.mark.parametrize("path", ["/", "/assign", "/assign/", "/assign/other", f"{PATH}/x", "/metrics"])
-async def test_another_path_is_not_found(front: Dispatcher, path: str) -> None:
-    with front.open(KEYS, Clerk(Labelled("shard-a"))):
-        assert (await front.answer(path, review(website("blog")))).status == 404
+async def test_another_path_is_not_found(dispatcher: Dispatcher, path: str) -> None:
+    with dispatcher.open(KEYS, Clerk(Labelled("shard-a"))):
+        assert (await dispatcher.answer(path, review(website("blog")))).status == 404
 
 
-async def test_a_closed_desk_answers_no_more(front: Dispatcher) -> None:
-    with front.open(KEYS, Clerk(Labelled("shard-a"))):
+async def test_a_closed_handler_answers_no_more(dispatcher: Dispatcher) -> None:
+    with dispatcher.open(KEYS, Clerk(Labelled("shard-a"))):
         pass
-    assert (await front.answer(PATH, review(website("blog")))).status == 404
+    assert (await dispatcher.answer(PATH, review(website("blog")))).status == 404
 
 
-async def test_the_next_desk_of_a_ring_is_not_closed_with_the_one_before(front: Dispatcher) -> None:
-    with front.open(KEYS, Clerk(Labelled("shard-b"))):
-        before = front.open(KEYS, Clerk(Labelled("shard-a")))
-        after = front.open(KEYS, Clerk(Labelled("shard-c")))
+async def test_the_next_handler_of_a_ring_is_not_closed_with_the_one_before(dispatcher: Dispatcher) -> None:
+    with dispatcher.open(KEYS, Clerk(Labelled("shard-b"))):
+        before = dispatcher.open(KEYS, Clerk(Labelled("shard-a")))
+        after = dispatcher.open(KEYS, Clerk(Labelled("shard-c")))
         before.__enter__()
         after.__enter__()
         before.__exit__(None, None, None)
         obj = website("blog")
-        reply = await front.answer(PATH, review(obj))
+        reply = await dispatcher.answer(PATH, review(obj))
         assert stored(obj, reply.body)["metadata"]["labels"] == {KEYS.shard: "shard-c"}
         after.__exit__(None, None, None)
 
 
-async def test_what_is_no_review_is_a_bad_request(front: Dispatcher) -> None:
-    with front.open(KEYS, Clerk(Labelled("shard-a"))):
-        assert (await front.answer(PATH, b"{}")).status == 400
+async def test_what_is_no_review_is_a_bad_request(dispatcher: Dispatcher) -> None:
+    with dispatcher.open(KEYS, Clerk(Labelled("shard-a"))):
+        assert (await dispatcher.answer(PATH, b"{}")).status == 400
 
 
 async def test_the_series_of_a_ring_that_is_gone_are_dropped() -> None:

@@ -81,7 +81,7 @@ class World:
         return self.controllers[controller.name]
 
     @asynccontextmanager
-    async def desk(self) -> AsyncIterator[AdmissionHandler]:
+    async def handler(self) -> AsyncIterator[AdmissionHandler]:
         spec = make_spec(resources=SPEC.resources, assign_at_admission=True, **self.terms)
         resolved: Mapping[GroupResource, ApiResource] = {
             GroupResource("example.com", "websites"): WEBSITES,
@@ -104,8 +104,8 @@ class World:
 
     async def asked(self, asked: AdmissionRequest) -> object:
         self.synced.set()
-        async with self.desk() as desk:
-            return await desk.verdict(asked)
+        async with self.handler() as handler:
+            return await handler.verdict(asked)
 
     async def created(self, obj: Doc, **request: Any) -> object:
         return await self.asked(read_review(review(obj, **request)))
@@ -185,8 +185,8 @@ async def test_namespaces_that_are_not_selected_are_left() -> None:
 
 async def test_until_the_namespaces_have_been_listed_nothing_is_labelled() -> None:
     world = World()
-    async with world.desk() as desk:
-        assert await desk.verdict(read_review(review(website("blog")))) is Skipped.NOT_SELECTED
+    async with world.handler() as handler:
+        assert await handler.verdict(read_review(review(website("blog")))) is Skipped.NOT_SELECTED
 
 
 async def test_a_ring_that_is_being_deleted_takes_nothing_in() -> None:

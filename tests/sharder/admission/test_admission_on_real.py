@@ -120,7 +120,7 @@ async def test_a_standby_answers_as_the_leader_does(stage: Stage) -> None:
     await stage.ask_at_admission()
     async with stage.serving() as leader, stage.serving("sharder-2", leads=False) as standby:
         await stage.wait_asked(leader)
-        bundle = await standby.webhook.keeper.wait_bundle(b"")
+        bundle = await standby.webhook.certificates.wait_bundle(b"")
         born = await stage.born(10)
         for name, owner in born.items():
             patch = answered_patch(await standby.ask(review(website(name), namespace="default"), bundle))

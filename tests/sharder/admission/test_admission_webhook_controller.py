@@ -73,7 +73,7 @@ class Server:
 
 
 class Ring:
-    """What roster, rebalance and keeper are to a publication."""
+    """What roster, rebalance and certificates are to a publication."""
 
     def __init__(self) -> None:
         self.view: View = make_view({"a-1": ShardState.READY}, {"a": "a-1"})
@@ -84,7 +84,7 @@ class Ring:
         self._changed = asyncio.Condition()
 
     @property
-    def keeper(self) -> Ring:
+    def certificates(self) -> Ring:
         return self
 
     def request_pass(self, *, stays_converged: bool = False) -> None:
