@@ -33,7 +33,57 @@ DEFAULT_NAMESPACE: Final = "ringleader-system"
 ELECTION_LEASE: Final = "ringleader-sharder"
 MIN_LEASE_S: Final = 1.0
 MAX_LEASE_S: Final = 3600.0
-_COMMAND: Final = "python -m sharder"
+_FLAGS: Final = (
+    ("kubeconfig", "PATH", "", "Path to a kubeconfig."),
+    ("context", "NAME", "", "Context of the kubeconfig."),
+    ("identity", "NAME", "", "Name of this sharder; the pod's name by default."),
+    (
+        "lease-namespace",
+        "NAMESPACE",
+        "",
+        "Namespace of the sharders' own election Lease. Default: ringleader-system; with --ring-file the ring's "
+        "leaseNamespace.",
+    ),
+    ("lease-duration-s", "SECONDS", "15", "Seconds without a renewal after which a standby takes over."),
+    ("probes-bind", "HOST:PORT", "127.0.0.1:0", "Address of /healthz, /readyz and /metrics."),
+    ("probes-port-file", "PATH", "", "File that the probes' port is written to."),
+    (
+        "ring-file",
+        "PATH",
+        "",
+        "Work the ring in this file: needs neither ControllerRings nor the right to read them.",
+    ),
+    ("namespaces", "A,B,C", "", "With --ring-file: only objects in these namespaces. Default: all."),
+    (
+        "webhook-bind",
+        "HOST:PORT",
+        "",
+        "Serve the webhook for rings with assignAtAdmission here, such as :9443. Default: no.",
+    ),
+    (
+        "webhook-service",
+        "SERVICE",
+        "",
+        "The Service by which the API server finds it: NAMESPACE/NAME[:PORT].",
+    ),
+    ("webhook-url", "URL", "", "Or, outside the cluster, its address: https://HOST:PORT."),
+    (
+        "webhook-secret",
+        "NAME",
+        "",
+        "Secret in --lease-namespace with its keys, made if missing. Default: ringleader-webhook.",
+    ),
+    (
+        "page-bind",
+        "HOST:PORT",
+        "",
+        "Serve the live page here, such as 127.0.0.1:8085; read-only. Default: no.",
+    ),
+    ("page-port-file", "PATH", "", "File that the live page's port is written to."),
+    ("log-format", "auto|json|console", "auto", "Form of the log."),
+    ("log-level", "debug|info|warning|error", "info", "Least level that is logged."),
+)
+"""Flags that take a value: name, form of the value, default, help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +128,19 @@ def read_settings(words: Sequence[str]) -> Settings:
     probes_host, probes_port = parse_bind("--probes-bind", flags.probes_bind)
     scope = Scope(split_namespaces(flags.namespaces))
     _check_combinations(flags)
-    file = RingFile(flags.ring_file, scope=scope) if flags.ring_file else None
+    file = RingFile(Path(flags.ring_file), scope=scope) if flags.ring_file else None
     page_host, page_port = parse_bind("--page-bind", flags.page_bind) if flags.page_bind else ("", 0)
     own = file.spec.lease_namespace if file is not None else DEFAULT_NAMESPACE
     namespace = check_namespace("--lease-namespace", flags.lease_namespace or own)
     return Settings(
         identity=flags.identity or default_identity(),
-        kubeconfig=flags.kubeconfig,
-        context=flags.context,
+        kubeconfig=flags.kubeconfig or None,
+        context=flags.context or None,
         election_namespace=namespace,
-        lease_duration_s=flags.lease_duration_s,
+        lease_duration_s=read_duration(flags.lease_duration_s),
         probes_host=probes_host,
         probes_port=probes_port,
-        probes_port_file=flags.probes_port_file,
+        probes_port_file=Path(flags.probes_port_file) if flags.probes_port_file else None,
         rings=tuple(flags.ring),
         ring_file=file,
         release=flags.release,
@@ -103,7 +153,7 @@ def read_settings(words: Sequence[str]) -> Settings:
         ),
         page_host=page_host,
         page_port=page_port,
-        page_port_file=flags.page_port_file,
+        page_port_file=Path(flags.page_port_file) if flags.page_port_file else None,
         log_format=flags.log_format,
         log_level=flags.log_level,
     )
@@ -144,12 +194,20 @@ class _Parser(argparse.ArgumentParser):
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Values of all flags as they were written."""
     parser = _Parser(
-        prog=_COMMAND,
+        prog="python -m sharder",
         usage="%(prog)s [OPTIONS]",
         description="Put every object of the rings' resources onto their replicas, and keep it so.",
         allow_abbrev=False,
     )
-    _add_flags(parser)
+    for name, metavar, default, text in _FLAGS:
+        shown = f"{text} [default: {default}]" if default else text
+        parser.add_argument(f"--{name}", metavar=metavar, default=default, help=shown)
+    parser.add_argument(
+        "--ring", metavar="NAME", action="append", default=[], help="Work only this ring; may be repeated."
+    )
+    parser.add_argument(
+        "--release", action="store_true", help="With --ring-file: have every object given up, then end."
+    )
     flags, unknown = parser.parse_known_args(words)
     option = next((word for word in unknown if word.startswith("-")), None)
     if option is not None:
@@ -161,91 +219,6 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     if unknown:
         parser.error(f"Got unexpected extra argument(s) ({' '.join(unknown)})")
     return flags
-
-
-def _add_flags(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--kubeconfig", metavar="PATH", help="Path to a kubeconfig.")
-    add("--context", metavar="NAME", help="Context of the kubeconfig.")
-    add("--identity", metavar="NAME", default="", help="Name of this sharder; the pod's name by default.")
-    add(
-        "--lease-namespace",
-        metavar="NAMESPACE",
-        default="",
-        help="Namespace of the sharders' own election Lease. Default: ringleader-system; with --ring-file the ring's "
-        "leaseNamespace.",
-    )
-    add(
-        "--lease-duration-s",
-        metavar="SECONDS",
-        type=read_duration,
-        default=15.0,
-        help="Seconds without a renewal after which a standby takes over. [default: 15.0]",
-    )
-    add(
-        "--probes-bind",
-        metavar="HOST:PORT",
-        default="127.0.0.1:0",
-        help="Address of /healthz, /readyz and /metrics. [default: 127.0.0.1:0]",
-    )
-    add("--probes-port-file", metavar="PATH", type=Path, help="File that the probes' port is written to.")
-    add("--ring", metavar="NAME", action="append", default=[], help="Work only this ring; may be repeated.")
-    add(
-        "--ring-file",
-        metavar="PATH",
-        type=Path,
-        help="Work the ring in this file: needs neither ControllerRings nor the right to read them.",
-    )
-    add(
-        "--namespaces",
-        metavar="A,B,C",
-        default="",
-        help="With --ring-file: only objects in these namespaces, a,b,c. Default: all.",
-    )
-    add("--release", action="store_true", help="With --ring-file: have every object given up, then end.")
-    add(
-        "--webhook-bind",
-        metavar="HOST:PORT",
-        default="",
-        help="Serve the webhook for rings with assignAtAdmission here, such as :9443. Default: no.",
-    )
-    add(
-        "--webhook-service",
-        metavar="SERVICE",
-        default="",
-        help="The Service by which the API server finds it: NAMESPACE/NAME[:PORT].",
-    )
-    add(
-        "--webhook-url",
-        metavar="URL",
-        default="",
-        help="Or, outside the cluster, its address: https://HOST:PORT.",
-    )
-    add(
-        "--webhook-secret",
-        metavar="NAME",
-        default="",
-        help="Secret in --lease-namespace with its keys, made if missing. Default: ringleader-webhook.",
-    )
-    add(
-        "--page-bind",
-        metavar="HOST:PORT",
-        default="",
-        help="Serve the live page here, such as 127.0.0.1:8085; read-only. Default: no.",
-    )
-    add("--page-port-file", metavar="PATH", type=Path, help="File that the live page's port is written to.")
-    add(
-        "--log-format",
-        metavar="auto|json|console",
-        default="auto",
-        help="Form of the log. [default: auto]",
-    )
-    add(
-        "--log-level",
-        metavar="debug|info|warning|error",
-        default="info",
-        help="Least level that is logged. [default: info]",
-    )
 
 
 def _check_combinations(flags: argparse.Namespace) -> None:
@@ -271,7 +244,7 @@ def _check_combinations(flags: argparse.Namespace) -> None:
     if flags.page_port_file and not flags.page_bind:
         raise InputError(
             "--page-port-file",
-            str(flags.page_port_file),
+            flags.page_port_file,
             "does nothing without --page-bind",
             "add --page-bind 127.0.0.1:0",
         )
