@@ -48,8 +48,8 @@ def keep_out() -> None:
 
 def read_settings(flags: Flags) -> Settings:
     """Settings of the process, and its log set up. Raises InputError."""
+    from kubeio.program.http_server import parse_bind
     from kubeio.program.runtime import configure_logging
-    from kubeio.program.server import parse_bind
     from sharder.admission.settings import read_flags
     from sharder.app import Settings
     from sharder.rings.ring_file import RingFile

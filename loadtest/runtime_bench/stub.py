@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from kubeio.program.http_server import write_port
 from kubeio.program.runtime import run as run_process
-from kubeio.program.server import write_port
 
 _BOOKMARK_EVERY_S: Final = 20.0
 _FILLING: Final = "x" * 600

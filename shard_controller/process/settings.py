@@ -16,7 +16,7 @@ from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys, split_namespaces
 from kubeio.models import HasMeta, Meta
 from kubeio.program.failures import names_an_object
-from kubeio.program.server import parse_bind
+from kubeio.program.http_server import parse_bind
 from kubeio.program.yaml_file import read_document
 from kubeio.resource import CONTROLLER_RINGS, ApiResource
 from kubeio.rest.client import Client

@@ -126,9 +126,7 @@ def test_a_sharder_without_its_page_imports_nothing_of_it() -> None:
     code = "import sys, sharder.app, sharder.rings.controller, sharder.rings.ring_file; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     named = {
-        name
-        for name in done.stdout.split()
-        if name.startswith(("sharder.page", "kubeio.program.page_server"))
+        name for name in done.stdout.split() if name.startswith(("sharder.page", "kubeio.program.pages"))
     }
     assert named == set()
 
