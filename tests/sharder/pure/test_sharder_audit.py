@@ -227,8 +227,8 @@ async def test_a_list_that_is_refused_is_tried_again_in_the_next_circle() -> Non
 
 
 def test_a_410_carries_the_token_that_goes_on() -> None:
+    from kubeio.http.messages import Answer
     from kubeio.rest.answers import failure
-    from kubeio.rest.messages import Answer
 
     body = {
         "kind": "Status",
