@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kubeio.clock import Clock
-    from kubeio.models import Meta
+    from kubeio.models import GroupResource, Meta
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from sharder.page.stage import Stage
     from sharder.rings.store import RingStore
     from sharder.ringspec.scope import Scope
-    from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
+    from sharder.ringspec.spec import RingResource, RingSpec
     from sharder.unowned.permissions import Permission
 
 log = structlog.get_logger("sharder")

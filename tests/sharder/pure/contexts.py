@@ -8,13 +8,14 @@ from typing import cast
 
 from prometheus_client import CollectorRegistry
 
+from kubeio.models import GroupResource
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder, Regarding
 from sharder.metrics import SharderMetrics
 from sharder.planning.keys import RingKinds
 from sharder.ringspec.scope import EVERYWHERE
-from sharder.ringspec.spec import GroupResource, RingResource
+from sharder.ringspec.spec import RingResource
 from sharder.unowned.pending import ObjectRef
 from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.story import make_spec

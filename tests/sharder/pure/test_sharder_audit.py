@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeio.errors import Expired, Forbidden
-from kubeio.models import Meta, Object
+from kubeio.models import GroupResource, Meta, Object
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Page
 from sharder.membership.shards import ShardState
@@ -24,7 +24,6 @@ from sharder.moving.scan import Scan
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen, Terms
 from sharder.ringspec.scope import EVERYWHERE
-from sharder.ringspec.spec import GroupResource
 from sharder.unowned.pending import ObjectRef
 from sharder.writing.ring_context import RingContext
 from tests.kubeio.virtual import LoopClock
