@@ -84,6 +84,29 @@ class ObjectKey(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=Tr
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class ObjectRef(msgspec.Struct, frozen=True, gc=False, order=True):
+    """One object of one resource (`websites.example.com`)."""
+
+    resource: str
+    key: ObjectKey
+
+    def __str__(self) -> str:
+        return f"{self.resource}/{self.key}"
+
+
+class GroupResource(msgspec.Struct, frozen=True, gc=False, order=True, cache_hash=True):
+    """API group (empty for core) and plural name: `websites.example.com`, `secrets`.
+
+    A document may leave the group out, so both have a default; an empty *resource* names nothing.
+    """
+
+    group: str = ""
+    resource: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
 class HasMeta(msgspec.Struct, gc=False):
     """Any object, read for its metadata only."""
 

@@ -26,18 +26,18 @@ import uvloop
 import yaml
 
 from kubeio.access.cluster import load_cluster
+from kubeio.http.dialer import Dialer
+from kubeio.http.messages import BrokenMessage
 from kubeio.labels import json_pointer
 from kubeio.models import HasMeta
 from kubeio.patch import JsonPatch
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from kubeio.rest.dialer import Dialer
-from kubeio.rest.messages import BrokenMessage
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 CANDIDATES = ("connection", "client", "client-decoded", "aiohttp")
 MEANING = {
-    "connection": "kubeio.rest.connection alone",
+    "connection": "kubeio.http.connection alone",
     "client": "kubeio.Client.patch, raw answer",
     "client-decoded": "kubeio.Client.patch, metadata decoded",
     "aiohttp": "aiohttp",
@@ -111,7 +111,7 @@ async def _client(candidate: str, directory: Path, requests: int, concurrency: i
 
 async def _connection(candidate: str, directory: Path, requests: int, concurrency: int) -> dict[str, Any]:
     cluster = load_cluster(kubeconfig=str(directory / "kubeconfig"))
-    dialer = Dialer(cluster)
+    dialer = Dialer(cluster.endpoint, cluster.trust)
     loop = asyncio.get_running_loop()
     free = [await dialer.dial(None) for _ in range(concurrency)]
     fixed = (

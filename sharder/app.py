@@ -18,8 +18,9 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import Clock, SystemClock
 from kubeio.leases.election import leader_gauge, leadership
 from kubeio.leases.lease import Leases
+from kubeio.program import probes
+from kubeio.program.http_server import HttpServer, write_port
 from kubeio.program.logs import watch_dropped
-from kubeio.program.server import ProbeServer, write_port
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from kubeio.rest.metrics import ClientMetrics
@@ -87,7 +88,8 @@ async def run(settings: Settings) -> None:
             rings = RingManager(context, names=settings.rings)
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         alive = {"leases": rings.why_not_alive}
-        server = ProbeServer(settings.probes_host, settings.probes_port, registry, alive, ready_checks=ready)
+        pages = probes.Probes(registry, alive, ready_checks=ready)
+        server = HttpServer(settings.probes_host, settings.probes_port, pages.answer, flag=probes.FLAG)
         async with server, asyncio.TaskGroup() as tasks:
             write_port(settings.probes_port_file, server.port)
             tasks.create_task(rings.run(), name="rings")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from kubeio.errors import InputError
 from kubeio.labels import check_namespace, split_namespaces
 from kubeio.program.failures import BAD_INPUT
-from kubeio.program.server import parse_bind
+from kubeio.program.http_server import parse_bind
 from sharder.admission.settings import read_flags
 from sharder.rings.ring_file import RingFile
 from sharder.ringspec.scope import Scope

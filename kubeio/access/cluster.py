@@ -1,7 +1,7 @@
 """Address of an API server and identity towards it: a `Cluster`, from a kubeconfig or from inside a pod.
 
 Owns the choice of the source and every check of its entries (`user` entries: `kubeio.access.identity`). Opens no
-connection and runs no plugin: `kubeio.rest.client` and `kubeio.access.credentials` do, at the first request.
+connection and runs no plugin: that happens at the first request.
 """
 
 from __future__ import annotations
@@ -14,48 +14,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from kubeio.access.credentials import ANONYMOUS, Credentials, FixedCredentials
+from kubeio.access.credentials import ANONYMOUS, FixedCredentials
 from kubeio.access.identity import credentials_of, impersonation_of, token_file
 from kubeio.access.kubeconfig import Entry, Kubeconfig, abbreviated, nearest, read_kubeconfig
-from kubeio.access.proxies import Proxy, parse_proxy, proxy_from_environment
+from kubeio.access.proxies import parse_proxy, proxy_from_environment
 from kubeio.clock import Clock, SystemClock
 from kubeio.errors import InputError
+from kubeio.http.target import Credentials, Endpoint, Proxy, Trust
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A server's URL, taken apart."""
-
-    scheme: str
-    host: str
-    port: int
-    base_path: str
-    """Prefix of every path, without a slash at its end."""
-
-    @property
-    def authority(self) -> str:
-        """Value of the Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
-
-    @property
-    def is_tls(self) -> bool:
-        return self.scheme == "https"
-
-
-@dataclass(frozen=True, slots=True)
-class Trust:
-    """By what the server is recognised."""
-
-    ca: bytes = b""
-    """PEM certificates; empty: the system's."""
-    ca_file: Path | None = None
-    """Where *ca* was read and may be renewed."""
-    server_name: str = ""
-    """Name that the certificate must carry; empty: the host."""
-    is_insecure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

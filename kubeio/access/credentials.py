@@ -11,7 +11,6 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,6 +18,7 @@ import structlog
 
 from kubeio.clock import Clock
 from kubeio.errors import InputError, KubeError, Unreachable
+from kubeio.http.target import Credential
 
 FILE_CHECK_S: Final = 1.0
 """How long a file is trusted before its status is looked at."""
@@ -38,45 +38,7 @@ _MIN_BETWEEN_S: Final = 1.0
 _log = structlog.get_logger("kubeio")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPair:
-    """A client certificate (chain) and its key, both PEM."""
-
-    certificate: bytes
-    key: bytes
-
-    def __repr__(self) -> str:
-        return "KeyPair(...)"
-
-
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """Credentials of one request. *authorization* is the value of the Authorization header; empty: none."""
-
-    authorization: str = ""
-    certificate: KeyPair | None = None
-
-    def __repr__(self) -> str:
-        return f"Credential({self.authorization.partition(' ')[0] or 'no header'}, {self.certificate!r})"
-
-
 ANONYMOUS: Final = Credential()
-
-
-class Credentials(Protocol):
-    """A source of credentials for one server."""
-
-    def current(self) -> Credential | None:
-        """The credential to use now, without waiting. None: `renewed` must be awaited."""
-
-    async def renewed(self) -> Credential:
-        """A usable credential; waits for the renewal that is under way, or starts one.
-
-        Raises: InputError if none was ever to be had; Unreachable if it ran out and cannot be had now.
-        """
-
-    def reject(self, credential: Credential) -> None:
-        """The server refused *credential*: look for another one if this is still the current one."""
 
 
 class FixedCredentials:

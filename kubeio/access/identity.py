@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import base64
 
-from kubeio.access.credentials import (
-    Credential,
-    Credentials,
-    FileCredentials,
-    FixedCredentials,
-    KeyPair,
-    PluginCredentials,
-)
+from kubeio.access.credentials import FileCredentials, FixedCredentials, PluginCredentials
 from kubeio.access.kubeconfig import Entry
 from kubeio.access.plugins import ExecPlugin, OidcProvider
 from kubeio.clock import Clock
+from kubeio.http.target import Credential, Credentials, KeyPair
 
 
 def impersonation_of(user: Entry) -> tuple[tuple[str, str], ...]:

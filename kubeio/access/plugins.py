@@ -22,10 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kubeio.access.credentials import Credential, KeyPair
 from kubeio.access.kubeconfig import Entry
 from kubeio.clock import Clock
 from kubeio.errors import InputError
+from kubeio.http.target import Credential, KeyPair
 
 PLUGIN_TIMEOUT_S: Final = 60.0
 INTERACTIVE_TIMEOUT_S: Final = 300.0

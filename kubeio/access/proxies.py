@@ -9,23 +9,10 @@ from __future__ import annotations
 import base64
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from kubeio.errors import InputError
-
-
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """An HTTP proxy that takes CONNECT."""
-
-    host: str
-    port: int
-    authorization: str = ""
-    """Value of Proxy-Authorization; empty: none."""
-
-    def __repr__(self) -> str:
-        return f"Proxy({self.host}:{self.port})"
+from kubeio.http.target import Proxy
 
 
 def parse_proxy(url: str, *, field: str) -> Proxy:

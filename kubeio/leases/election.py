@@ -1,7 +1,6 @@
 """Leader election over one Lease, as a scope: `async with leadership(...)` is entered by one at a time.
 
-Owns the Lease's fields while it leads, and the rule when to take it; does not know what the leader does.
-Entered by `sharder.app` and by controllers in leader-elected mode.
+Owns the rule when to take the Lease and when to give it up; does not know what the leader does.
 
 No two machines' clocks are ever compared: a candidate takes the Lease when *it* has seen it unchanged for the
 whole lease duration on its own clock; the leader gives up *renew_deadline_s* after it sent the last renewal
@@ -22,7 +21,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
-from kubeio.clock import Clock, micro_time
+from kubeio.clock import Clock
 from kubeio.errors import (
     AlreadyExists,
     ApiError,
@@ -36,6 +35,7 @@ from kubeio.errors import (
     Unauthorized,
 )
 from kubeio.leases.lease import Leases
+from kubeio.leases.record import claimed, heartbeat_of, released, renewed
 from kubeio.models import Lease, LeaseSpec, Meta
 
 _log = structlog.get_logger("kubeio")
@@ -221,12 +221,12 @@ class _Candidate:
                 self._tell_holder(lease.spec.holder_identity)
                 return False
         sent_at = self._clock.now()
-        claimed = self._renewed(lease) if self._is_mine(lease) else self._claimed(lease)
+        wanted = self._renewed(lease) if self._is_mine(lease) else self._claimed(lease)
         try:
             if lease.metadata.resource_version:
-                self._lease = await self._leases.swap(claimed)
+                self._lease = await self._leases.swap(wanted)
             else:
-                self._lease = await self._leases.create(claimed)
+                self._lease = await self._leases.create(wanted)
         except (AlreadyExists, Conflict):
             self._claim = None  # it was not written; without an answer it may have been
             raise
@@ -235,7 +235,7 @@ class _Candidate:
 
     def _see(self, spec: LeaseSpec) -> None:
         """Note when the Lease last changed, as seen from here."""
-        if self._seen is None or _fingerprint(spec) != _fingerprint(self._seen):
+        if self._seen is None or heartbeat_of(spec) != heartbeat_of(self._seen):
             self._seen_at = self._clock.now()
         self._seen = spec
 
@@ -322,9 +322,9 @@ class _Candidate:
         try:
             async with asyncio.timeout(_RELEASE_S):
                 try:
-                    await self._leases.swap(self._released(self._lease or await self._read_own()))
+                    await self._leases.swap(_released(self._lease or await self._read_own()))
                 except Conflict:
-                    await self._leases.swap(self._released(await self._read_own()))
+                    await self._leases.swap(_released(await self._read_own()))
         except (KubeError, TimeoutError) as error:
             _log.warning("lease not released", lease=self.held.name, error=str(error) or "timed out")
         else:
@@ -343,30 +343,20 @@ class _Candidate:
         )
 
     def _claimed(self, lease: Lease) -> Lease:
-        now = micro_time(self._clock.wall())
-        is_new = not lease.metadata.resource_version
-        self._claim = LeaseSpec(
-            holder_identity=self.held.identity,
-            lease_duration_seconds=math.ceil(self._lease_duration_s),
-            acquire_time=now,
-            renew_time=now,
-            lease_transitions=0 if is_new else (lease.spec.lease_transitions or 0) + 1,
+        self._claim = claimed(
+            lease.spec if lease.metadata.resource_version else None,
+            self.held.identity,
+            wall=self._clock.wall(),
+            duration_s=math.ceil(self._lease_duration_s),
         )
         return msgspec.structs.replace(lease, spec=self._claim)
 
     def _renewed(self, lease: Lease) -> Lease:
-        renew_time = micro_time(self._clock.wall())
-        return msgspec.structs.replace(lease, spec=msgspec.structs.replace(lease.spec, renew_time=renew_time))
-
-    def _released(self, lease: Lease) -> Lease:
-        renew_time = micro_time(self._clock.wall())
-        return msgspec.structs.replace(
-            lease, spec=msgspec.structs.replace(lease.spec, holder_identity=None, renew_time=renew_time)
-        )
+        return msgspec.structs.replace(lease, spec=renewed(lease.spec, wall=self._clock.wall()))
 
 
-def _fingerprint(spec: LeaseSpec) -> tuple[object, ...]:
-    return (spec.holder_identity, spec.renew_time, spec.lease_transitions)
+def _released(lease: Lease) -> Lease:
+    return msgspec.structs.replace(lease, spec=released(lease.spec))
 
 
 def _check(

@@ -1,7 +1,7 @@
 """Access control of a process's internal pages: local requests at once, others with an authorized token.
 
 Owns the definition of a local request and the time for which an answer of the API server holds. Knows neither
-sockets nor pages. `kubeio.rest.reviews` asks the API server about tokens.
+sockets nor pages.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import structlog
 
 from kubeio.clock import Clock
 from kubeio.errors import KubeError
+from kubeio.program.http_server import Reply, Request
 from kubeio.rest.reviews import User
 
 _log = structlog.get_logger("kubeio")
@@ -35,6 +36,14 @@ class Access(Enum):
     UNDECIDED = 503
 
 
+_REFUSED: Final = {
+    Access.UNKNOWN: b"only from this machine, or with a bearer token that the API server accepts\n",
+    Access.DENIED: b"the account has no right to get this nonResourceURL\n",
+    Access.UNDECIDED: b"the API server could not be asked about the token; see the log\n",
+}
+_FORWARDED: Final = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
+
+
 class RequestOrigin(NamedTuple):
     """Origin of a request: the peer's address, and the headers that identify the caller."""
 
@@ -44,7 +53,19 @@ class RequestOrigin(NamedTuple):
     is_forwarded: bool = False
     fetch_site: str = ""
     fetch_mode: str = ""
-    """What a browser says of the page that sends the request, and of how; empty from everybody else."""
+    """The browser's description of the page that sends the request, and of how; other clients send none."""
+
+    @classmethod
+    def of(cls, request: Request) -> RequestOrigin:
+        headers = request.headers
+        return cls(
+            request.peer,
+            headers.get("host", ""),
+            headers.get("authorization", ""),
+            not _FORWARDED.isdisjoint(headers),
+            headers.get("sec-fetch-site", ""),
+            headers.get("sec-fetch-mode", ""),
+        )
 
     @property
     def is_local(self) -> bool:
@@ -89,6 +110,14 @@ class AccessGate:
         self._refused: OrderedDict[bytes, tuple[float, Access]] = OrderedDict()
         self._of_strangers = asyncio.Semaphore(_AT_ONCE)
         self._of_others = asyncio.Semaphore(_AT_ONCE)
+
+    async def refusal(self, request: Request) -> Reply | None:
+        """The answer to a request that is not admitted; None for one that is."""
+        origin = RequestOrigin.of(request)
+        access = self.at_once(origin)  # first: strangers under review delay nobody who is known
+        if access is None:
+            access = await self.admit(origin)
+        return None if access is Access.ADMITTED else Reply(access.value, _REFUSED[access])
 
     def at_once(self, visitor: RequestOrigin) -> Access | None:
         """The answer where nobody needs to be asked; None where `admit` must ask."""

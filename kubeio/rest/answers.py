@@ -1,6 +1,6 @@
 """Interpretation of an API server's answers: failures as typed errors, bodies as objects and pages. Pure.
 
-Owns the meaning of status codes. `kubeio.rest.transport` only tests for 401 and for failure.
+Owns the meaning of status codes; the transport only tests for 401.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import msgspec
 
 from kubeio.decoding import UNREADABLE, Unfit, decode_pruned, members, object_from, pruned, unfit
 from kubeio.errors import ApiError, Expired, api_error
+from kubeio.http.messages import Answer
 from kubeio.models import ListMeta, Object
-from kubeio.rest.messages import Answer
 
 T = TypeVar("T")
 

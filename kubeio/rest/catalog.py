@@ -1,4 +1,4 @@
-"""The resources that one server serves, and how people name them. Pure; loaded by `kubeio.rest.discovery`."""
+"""Catalog of the resources that one server serves, by the names that people use. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import msgspec
 from kubeio.errors import InputError
 from kubeio.resource import ApiResource
 
-AGGREGATED = "APIGroupDiscoveryList"
 _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?").fullmatch
 
 
@@ -165,94 +164,16 @@ class _AggregatedGroup(msgspec.Struct, gc=False):
     versions: list[_AggregatedVersion] | None = None
 
 
-class _VersionName(msgspec.Struct, gc=False, rename="camel"):
-    version: str
-    group_version: str = ""
-
-
-class _Group(msgspec.Struct, gc=False, rename="camel"):
-    name: str
-    versions: list[_VersionName] | None = None
-    preferred_version: _VersionName | None = None
-
-
-class _Root(msgspec.Struct, gc=False):
-    """The answer of /api or /apis, in any of its three forms."""
-
-    kind: str = ""
+class _Discovered(msgspec.Struct, gc=False, tag_field="kind", tag="APIGroupDiscoveryList"):
     items: list[_AggregatedGroup] | None = None
-    groups: list[_Group] | None = None
-    versions: list[str] | None = None
 
 
-class _ListedResource(msgspec.Struct, gc=False, rename="camel"):
-    name: str
-    kind: str = ""
-    namespaced: bool = True
-    singular_name: str = ""
-    verbs: list[str] | None = None
-    short_names: list[str] | None = None
+_decode = msgspec.json.Decoder(_Discovered).decode
 
 
-class _ResourceList(msgspec.Struct, gc=False):
-    resources: list[_ListedResource] | None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupVersion:
-    group: str
-    version: str
-
-    @property
-    def path(self) -> str:
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-
-
-def read_root(body: bytes) -> tuple[list[Served], list[GroupVersion]]:
-    """The content of /api or /apis: resources (aggregated discovery), or the documents that list them.
-
-    Raises msgspec.DecodeError.
-    """
-    root = msgspec.json.decode(body, type=_Root)
-    if root.kind == AGGREGATED:
-        return list(_aggregated(root.items or ())), []
-    core = [GroupVersion("", version) for version in root.versions or ()]
-    return [], core + [
-        GroupVersion(group.name, name) for group in root.groups or () for name in _ordered(group)
-    ]
-
-
-def read_resources(at: GroupVersion, body: bytes) -> list[Served]:
-    """The resources (without subresources) in the document of one group and version. Raises DecodeError."""
-    listed = msgspec.json.decode(body, type=_ResourceList).resources or ()
-    below: dict[str, list[str]] = {}
-    for one in listed:
-        name, slash, subresource = one.name.partition("/")
-        if slash:
-            below.setdefault(name, []).append(subresource)
-    return [
-        Served(
-            ApiResource(at.group, at.version, one.name, one.kind, one.namespaced),
-            one.singular_name.lower(),
-            tuple(one.short_names or ()),
-            tuple(one.verbs or ()),
-            tuple(below.get(one.name, ())),
-        )
-        for one in listed
-        if "/" not in one.name
-    ]
-
-
-def _ordered(group: _Group) -> list[str]:
-    versions = [name.version for name in group.versions or ()]
-    if group.preferred_version is not None and group.preferred_version.version in versions:
-        versions.remove(group.preferred_version.version)
-        versions.insert(0, group.preferred_version.version)
-    return versions
-
-
-def _aggregated(groups: Iterable[_AggregatedGroup]) -> Iterator[Served]:
-    for group in groups:
+def read_discovery(body: bytes) -> Iterator[Served]:
+    """The resources in aggregated discovery of /api or /apis. Raises msgspec.DecodeError."""
+    for group in _decode(body).items or ():
         for version in group.versions or ():
             for one in version.resources or ():
                 kind = one.response_kind.kind if one.response_kind else ""

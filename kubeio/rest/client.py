@@ -1,15 +1,15 @@
 """The only HTTP towards API servers: requests, streams, and the verbs on objects.
 
-Owns what is sent for each verb and how its answer is decoded. Connections, credentials and deadlines are
-`kubeio.rest.transport`'s. Decides no retries: callers know what may be repeated. Not for use from several event
-loops.
+Owns what is sent for each verb, how its answer is decoded, and the translation of every failure into
+`kubeio.errors`. Connections, credentials and deadlines are the transport's. Decides no retries: callers know what may
+be repeated. Not for use from several event loops.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote
@@ -18,14 +18,15 @@ import msgspec
 
 from kubeio.access.cluster import Cluster
 from kubeio.clock import Clock, SystemClock
-from kubeio.errors import InputError, ServerFailure
+from kubeio.errors import InputError, KubeError, ServerFailure, Unreachable
+from kubeio.http.lines import Lines
+from kubeio.http.messages import Answer, BrokenMessage, Call
+from kubeio.http.tls import UnusableKeyPair
+from kubeio.http.transport import SocketTransport, Transport
 from kubeio.patch import ApplyPatch, Patch
 from kubeio.resource import ApiResource
 from kubeio.rest import answers
 from kubeio.rest.answers import Page
-from kubeio.rest.line_stream import Lines
-from kubeio.rest.messages import Answer
-from kubeio.rest.transport import Call, Transport
 
 if TYPE_CHECKING:
     from kubeio.rest.metrics import ClientMetrics
@@ -54,6 +55,8 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 class Client:
     """Requests to one cluster over at most *max_connections* kept connections; streams have their own.
 
+    With *transport*, calls go over that instead.
+
     Raises: a leaf of ApiError for an answer of 300 or above (redirects are not followed), Unreachable for
     none, InputError when the credentials that the kubeconfig describes cannot be had at all.
     """
@@ -66,14 +69,18 @@ class Client:
         user_agent: str = "ringleader",
         clock: Clock | None = None,
         metrics: ClientMetrics | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self.cluster = cluster
-        self._transport = Transport(
-            cluster,
+        self._clock = clock or SystemClock()
+        self._transport = transport or SocketTransport(
+            cluster.endpoint,
+            trust=cluster.trust,
+            proxy=cluster.proxy,
+            credentials=cluster.credentials,
+            headers=(("User-Agent", user_agent), *cluster.impersonation),
             max_connections=max_connections,
-            user_agent=user_agent,
-            clock=clock or SystemClock(),
-            metrics=metrics,
+            observe=None if metrics is None else metrics.observe,
         )
 
     async def __aenter__(self) -> Client:
@@ -110,23 +117,30 @@ class Client:
         request after 401, once, if other credentials were found.
         """
         call = Call(method, _quoted(path), query, accept, body, content_type)
-        answer = await self._transport.answer(call, timeout_s)
+        answer = await self._answer(call, timeout_s)
         return Response(answer.status, answer.headers(), answer.body)
 
-    def stream(
+    @asynccontextmanager
+    async def stream(
         self,
         path: str,
         *,
         query: Mapping[str, str] = _NOTHING,
         accept: str = _JSON,
         connect_timeout_s: float = 30.0,
-    ) -> AbstractAsyncContextManager[Lines]:
+    ) -> AsyncIterator[Lines]:
         """The lines of a watch, on a connection of its own; *connect_timeout_s* lasts until the answer begins.
 
-        The iterator ends when the server ends the answer, and raises Unreachable when it is cut off.
+        The iterator ends when the server ends the answer. Leaving the block raises Unreachable if it was cut off.
         """
         call = Call("GET", _quoted(path), query, accept, is_stream=True)
-        return self._transport.stream(call, connect_timeout_s)
+        try:
+            async with self._transport.stream(call, connect_timeout_s) as lines:
+                if isinstance(lines, Answer):
+                    raise self._failure(call, lines)
+                yield lines
+        except (BrokenMessage, UnusableKeyPair) as error:
+            raise self._translated(call, error) from error.__cause__
 
     # -- objects -----------------------------------------------------------------------------------------
 
@@ -213,7 +227,7 @@ class Client:
         """Delete, with *uid* and *resource_version* as preconditions. Raises NotFound, Conflict."""
         path = _object_path(resource, namespace, name)
         body = _encode(_delete_options(uid, resource_version, propagation))
-        await self._transport.answer(Call("DELETE", path, _NOTHING, _JSON, body), timeout_s)
+        await self._answer(Call("DELETE", path, _NOTHING, _JSON, body), timeout_s)
 
     async def list_page(
         self,
@@ -243,7 +257,7 @@ class Client:
                 "resourceVersionMatch": resource_version_match,
             },
         )
-        answer = await self._transport.answer(call, timeout_s)
+        answer = await self._answer(call, timeout_s)
         try:
             return answers.decode_page(answer.body)
         except answers.Unexpected as error:
@@ -306,15 +320,41 @@ class Client:
 
     # -- inside ------------------------------------------------------------------------------------------
 
+    async def _answer(self, call: Call, timeout_s: float) -> Answer:
+        try:
+            answer = await self._transport.answer(call, timeout_s)
+        except (BrokenMessage, UnusableKeyPair) as error:
+            raise self._translated(call, error) from error.__cause__
+        if answer.status >= 300:
+            raise self._failure(call, answer)
+        return answer
+
     async def _object(self, call: Call, kind: type[T], timeout_s: float) -> T:
-        answer = await self._transport.answer(call, timeout_s)
+        answer = await self._answer(call, timeout_s)
         try:
             return answers.decode(answer.body, kind)
         except answers.Unexpected as error:
             raise self._unexpected(call, answer, error) from error
 
+    def _attempted(self, call: Call) -> str:
+        """Verb, path and server, for messages."""
+        return f"{call.method} {call.path} on {self.cluster.server}"
+
+    def _failure(self, call: Call, answer: Answer) -> KubeError:
+        return answers.failure(self._attempted(call), answer, now=self._clock.wall())
+
+    def _translated(self, call: Call, error: BrokenMessage | UnusableKeyPair) -> KubeError:
+        if isinstance(error, BrokenMessage):
+            return Unreachable(self._attempted(call), error.reason, maybe_done=error.sent)
+        return InputError(
+            "client-certificate",
+            "<pair>",
+            f"cannot be used ({error})",
+            "give a PEM certificate and its plain key",
+        )
+
     def _unexpected(self, call: Call, answer: Answer, error: answers.Unexpected) -> ServerFailure:
-        attempted = self._transport.attempted(call)
+        attempted = self._attempted(call)
         return ServerFailure(attempted, status=answer.status, reason="UnexpectedAnswer", message=str(error))
 
 

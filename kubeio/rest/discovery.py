@@ -12,14 +12,10 @@ import msgspec
 
 from kubeio.errors import NotFound, ServerFailure
 from kubeio.resource import ApiResource
-from kubeio.rest.catalog import Catalog, GroupVersion, Served, read_resources, read_root
+from kubeio.rest.catalog import Catalog, Served, read_discovery
 from kubeio.rest.client import Client
 
-_ACCEPT: Final = (
-    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
-    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
-    "application/json"
-)
+_ACCEPT: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 class Discovery:
@@ -60,15 +56,6 @@ class Discovery:
         """Drop the catalog: a resolved resource turned out to be gone. The next `resolve` asks the server anew."""
         self._catalog = None
 
-    async def served(self, resource: ApiResource) -> bool:
-        """Whether the server serves *resource* now, in its version."""
-        at = GroupVersion(resource.group, resource.version)
-        try:
-            listed = await self._resources(at)
-        except NotFound:
-            return False
-        return any(served.resource.plural == resource.plural for served in listed)
-
     async def refresh(self) -> Catalog:
         """Ask the server anew."""
         core, named = await asyncio.gather(self._root("/api"), self._root("/apis"))
@@ -80,34 +67,9 @@ class Discovery:
             answer = await self._client.request("GET", path, accept=_ACCEPT)
         except NotFound:
             return []
-        served, documents = self._read(path, answer.body)
-        if documents:
-            lists = await asyncio.gather(*map(self._resources_if_any, documents))
-            served.extend(one for listed in lists for one in listed)
-        return served
-
-    def _read(self, path: str, body: bytes) -> tuple[list[Served], list[GroupVersion]]:
         try:
-            return read_root(body)
+            return list(read_discovery(answer.body))
         except msgspec.DecodeError as error:
             attempted = f"GET {path} on {self._client.cluster.server}"
-            raise ServerFailure(
-                attempted, status=200, reason="UnexpectedAnswer", message=str(error)
-            ) from error
-
-    async def _resources_if_any(self, at: GroupVersion) -> list[Served]:
-        """One extension server that is down must not hide everything else."""
-        try:
-            return await self._resources(at)
-        except (NotFound, ServerFailure):
-            return []
-
-    async def _resources(self, at: GroupVersion) -> list[Served]:
-        answer = await self._client.request("GET", at.path)
-        try:
-            return read_resources(at, answer.body)
-        except msgspec.DecodeError as error:
-            attempted = f"GET {at.path} on {self._client.cluster.server}"
-            raise ServerFailure(
-                attempted, status=200, reason="UnexpectedAnswer", message=str(error)
-            ) from error
+            message = f"no aggregated discovery, which servers have since Kubernetes 1.30 ({error})"
+            raise ServerFailure(attempted, status=200, reason="UnexpectedAnswer", message=message) from error

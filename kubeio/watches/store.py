@@ -141,12 +141,6 @@ class Store:
             self._on_fault(key, f"index {name}", error)
             return frozenset()
 
-    def put(self, obj: Object) -> Object | None:
-        """Take *obj* in unless a newer version is known; returns what was known before."""
-        old = self.get(obj.meta.key)
-        self.learn(obj)
-        return old
-
     def learn(self, obj: Object) -> Change | None:
         """Take *obj* in; None if that tells nothing new (same bytes, or an older version than the known one)."""
         key = obj.meta.key

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Final
 
@@ -36,11 +36,10 @@ from kubeio.errors import (
     Unauthorized,
     Unreachable,
 )
+from kubeio.http.lines import Lines
 from kubeio.models import Meta, Object
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from kubeio.rest.line_stream import Lines
-from kubeio.rest.patience import Patience
 from kubeio.watches.events import (
     Bookmark,
     Changed,
@@ -235,19 +234,21 @@ class ListWatch:
         try:
             async with self._stream(_INITIAL_EVENTS) as lines:
                 yield ListStarted()
-                with Patience(min(self._silence_s, _INITIAL_SILENCE_S)) as patience:
-                    while not self._has_picture:
-                        part = iter(await self._initial_lines(lines, patience))
-                        self._is_alive()
-                        batch, version = self._listed(part)
-                        yield Listed(batch)
-                        if version is not None:
-                            yield self._picture_complete(version)
-                for line in part:  # came in one piece with the end of the list
-                    yield self._seen(decode_line(line, self._attempted))
-                with Patience(self._silence_s) as patience:
-                    while (next_line := await self._next_line(lines, patience)) is not None:
-                        yield self._seen(decode_line(next_line, self._attempted))
+                while not self._has_picture:
+                    part = await self._next_lines(lines, min(self._silence_s, _INITIAL_SILENCE_S))
+                    if not part:  # a server does so to a slow reader
+                        raise _NoStreamedList("the server ended the stream amid the list")
+                    self._is_alive()
+                    rest = iter(part)
+                    batch, version = self._listed(rest)
+                    yield Listed(batch)
+                    if version is not None:
+                        yield self._picture_complete(version)
+                part = list(rest)  # came in one piece with the end of the list
+                while part or (part := await self._next_lines(lines, self._silence_s)):
+                    for line in part:
+                        yield self._seen(decode_line(line, self._attempted))
+                    part = []
         except (BadRequest, Invalid, _Silent) as error:
             if self._has_picture:
                 raise
@@ -267,16 +268,6 @@ class ListWatch:
                 case _:
                     raise _NoStreamedList("the list is followed by no end mark")
         return batch, None
-
-    async def _initial_lines(self, lines: Lines, patience: Patience) -> list[bytes]:
-        """Some of the lines of a streamed list: those that have come, a part of them at most."""
-        try:
-            part = await patience.wait_for(lines.take(self._part))
-        except TimeoutError as error:
-            raise _Silent(self._attempted, patience.limit_s) from error
-        if not part:
-            raise _NoStreamedList("the server ended the stream amid the list")  # it does so to a slow reader
-        return part
 
     def _refuse_older(self, version: str) -> None:
         if is_older(version, self.resource_version):
@@ -301,9 +292,9 @@ class ListWatch:
         said_nothing = True
         async with self._stream({"resourceVersion": self.resource_version}) as lines:
             self.watching_since = self._clock.now()
-            with Patience(self._silence_s) as patience:
-                while (line := await self._next_line(lines, patience)) is not None:
-                    said_nothing = False
+            while part := await self._next_lines(lines, self._silence_s):
+                said_nothing = False
+                for line in part:
                     yield self._seen(decode_line(line, self._attempted))
         if said_nothing and self._clock.now() - started_at < _EMPTY_WATCH_S:
             raise Unreachable(self._attempted, "the watch ended as soon as it began", maybe_done=False)
@@ -348,12 +339,15 @@ class ListWatch:
             accept=_METADATA_ONLY if self._metadata_only else "application/json",
         )
 
-    async def _next_line(self, lines: AsyncIterator[bytes], patience: Patience) -> bytes | None:
-        """The next line; None when the server ended the stream. Raises _Silent when none came for too long."""
+    async def _next_lines(self, lines: Lines, limit_s: float) -> list[bytes]:
+        """Lines that have come, a part of a list at most; none if the server ended the stream.
+
+        Raises _Silent when none came for *limit_s*.
+        """
         try:
-            return await patience.next(lines)
+            return await lines.take(self._part, timeout_s=limit_s)
         except TimeoutError as error:
-            raise _Silent(self._attempted, patience.limit_s) from error
+            raise _Silent(self._attempted, limit_s) from error
 
 
 class _Silent(Unreachable):

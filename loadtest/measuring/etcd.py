@@ -14,7 +14,8 @@ from typing import Final, Self
 
 import msgspec
 
-from kubeio.access.cluster import Cluster, Trust, parse_server
+from kubeio.access.cluster import Cluster, parse_server
+from kubeio.http.target import Trust
 from kubeio.rest.client import Client
 
 _AT_ONCE: Final = 32

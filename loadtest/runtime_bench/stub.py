@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from kubeio.program.http_server import write_port
 from kubeio.program.runtime import run as run_process
-from kubeio.program.server import write_port
 
 _BOOKMARK_EVERY_S: Final = 20.0
 _FILLING: Final = "x" * 600
@@ -59,10 +59,14 @@ class Stub:
         app.router.add_get(collection, self._read)
         return app
 
-    async def _core(self, _: web.Request) -> web.Response:
+    async def _core(self, request: web.Request) -> web.Response:
+        if "," not in request.headers.get("Accept", ","):
+            return web.json_response(_aggregated(""))
         return web.json_response({"kind": "APIVersions", "versions": []})
 
-    async def _groups(self, _: web.Request) -> web.Response:
+    async def _groups(self, request: web.Request) -> web.Response:
+        if "," not in request.headers.get("Accept", ","):  # our client takes aggregated discovery only
+            return web.json_response(_aggregated(_GROUP))
         version = {"groupVersion": f"{_GROUP}/{_VERSION}", "version": _VERSION}
         group = {"name": _GROUP, "versions": [version], "preferredVersion": version}
         return web.json_response({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]})
@@ -133,6 +137,19 @@ class Stub:
         meta = {"resourceVersion": str(self._version), "annotations": annotations}
         kind = {"kind": "Website", "apiVersion": f"{_GROUP}/{_VERSION}", "metadata": meta}
         return _event("BOOKMARK", kind)
+
+
+def _aggregated(group: str) -> dict[str, Any]:
+    """Aggregated discovery of *group*; the core group (empty) has nothing here."""
+    one = {
+        "resource": "websites",
+        "responseKind": {"kind": "Website"},
+        "scope": "Namespaced",
+        "singularResource": "website",
+        "verbs": ["get", "list", "watch"],
+    }
+    items = [{"metadata": {"name": group}, "versions": [{"version": _VERSION, "resources": [one]}]}]
+    return {"kind": "APIGroupDiscoveryList", "items": items if group else []}
 
 
 def _event(kind: str, document: dict[str, Any]) -> bytes:

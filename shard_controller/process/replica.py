@@ -22,7 +22,8 @@ from kubeio.leases.counts import write_counts
 from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.program.access_gate import AccessGate
-from kubeio.program.server import Guarded, ProbeServer, write_port
+from kubeio.program.http_server import HttpServer, write_port
+from kubeio.program.probes import FLAG, Guarded, Probes
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.reviews import Reviews
@@ -111,8 +112,8 @@ class Replica:
             metrics=self._metrics,
             clock=self._clock,
         )
-        probes = ProbeServer(host, port, self._registry, {}, ready_checks=ready, guarded=self._guarded())
-        async with watch, probes as server:
+        probes = Probes(self._registry, {}, ready_checks=ready, guarded=self._guarded())
+        async with watch, HttpServer(host, port, probes.answer, flag=FLAG) as server:
             write_port(self._settings.probes_port_file, server.port)
             match mode:
                 case Sharded(ring=ring):

@@ -14,9 +14,9 @@ import msgspec
 from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys, split_namespaces
-from kubeio.models import HasMeta, Meta
+from kubeio.models import GroupResource, HasMeta, Meta
 from kubeio.program.failures import names_an_object
-from kubeio.program.server import parse_bind
+from kubeio.program.http_server import parse_bind
 from kubeio.program.yaml_file import read_document
 from kubeio.resource import CONTROLLER_RINGS, ApiResource
 from kubeio.rest.client import Client
@@ -93,15 +93,9 @@ class Settings:
         return parse_bind("--probes-bind", self.probes_bind)
 
 
-class GroupResource(msgspec.Struct, frozen=True, gc=False):
-    resource: str
-    group: str = ""
+class RingEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """Entry of a ring's `spec.resources`, as the API writes it."""
 
-    def __str__(self) -> str:
-        return f"{self.resource}.{self.group}" if self.group else self.resource
-
-
-class RingResource(msgspec.Struct, frozen=True, rename="camel"):
     resource: str
     group: str = ""
     controlled_resources: list[GroupResource] = []
@@ -110,9 +104,11 @@ class RingResource(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
-class RingSpec(msgspec.Struct, frozen=True, rename="camel"):
+class RingViewSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Fields of a ring's spec that a replica reads."""
+
     lease_namespace: str
-    resources: list[RingResource] = []
+    resources: list[RingEntry] = []
     label_domain: str = DEFAULT_DOMAIN
     max_lease_duration_seconds: int = 60
 
@@ -121,14 +117,14 @@ class RingView(msgspec.Struct, frozen=True):
     """The part of a ring that a replica reads."""
 
     metadata: Meta
-    spec: RingSpec
+    spec: RingViewSpec
 
     @property
     def keys(self) -> RingKeys:
         """Every label and annotation of the ring."""
         return RingKeys(self.metadata.name, self.spec.label_domain)
 
-    def entry(self, resource: ApiResource) -> RingResource:
+    def entry(self, resource: ApiResource) -> RingEntry:
         """The ring's entry for *resource*. Raises: InputError."""
         for entry in self.spec.resources:
             if str(entry) == resource.group_resource:
@@ -141,7 +137,7 @@ class RingView(msgspec.Struct, frozen=True):
             f"add {{group: {resource.group!r}, resource: {resource.plural}}} to its spec.resources",
         )
 
-    def _below(self, entry: RingResource) -> list[GroupResource]:
+    def _below(self, entry: RingEntry) -> list[GroupResource]:
         """Resources that follow objects of *entry*, at any depth: a tree moves as a whole (key Owner)."""
         below = list(entry.controlled_resources)
         for kind in below:  # grows meanwhile
@@ -197,7 +193,7 @@ async def _other_ring(client: Client, name: str) -> str:
 
 
 async def controlled_resources(
-    discovery: Discovery, entry: RingResource, owned: dict[str, ApiResource]
+    discovery: Discovery, entry: RingEntry, owned: dict[str, ApiResource]
 ) -> list[ApiResource]:
     """Every resource that the ring says is controlled by *entry*, in the version that *owned* declares.
 

@@ -19,8 +19,9 @@ import msgspec
 import structlog
 
 from kubeio.access.cluster import Cluster
-from kubeio.clock import Clock, micro_time
+from kubeio.clock import Clock
 from kubeio.errors import Conflict, KubeError, NotFound
+from kubeio.leases import record
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease
 from kubeio.program.logs import AT_EXIT_S, drain, write_text
@@ -106,7 +107,7 @@ class Heartbeat:
         """Renew once; the delay until the next attempt. Never while work has outlived the Lease."""
         self._watch()
         sent_at = self._clock.now()
-        wanted = msgspec.structs.replace(self.lease.spec, renew_time=micro_time(self._clock.wall()))
+        wanted = record.renewed(self.lease.spec, wall=self._clock.wall())
         self._sent.append(wanted.renew_time)
         marked = {**self.lease.metadata.annotations, **self._marks()}
         meta = msgspec.structs.replace(self.lease.metadata, annotations=marked)

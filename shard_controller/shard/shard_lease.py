@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from kubeio.clock import Clock, micro_time
+from kubeio.clock import Clock
 from kubeio.errors import AlreadyExists, Conflict, InputError, KubeError, NotFound, Unreachable
 from kubeio.labels import PROTOCOL_VERSION, RingKeys, is_shard_name
+from kubeio.leases import record
 from kubeio.leases.lease import Leases
-from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.models import Lease, Meta
 from shard_controller.shard import process_proof
 from shard_controller.shard.process_proof import Identity, ProcessTable
 
@@ -99,7 +100,6 @@ class LeaseTemplate:
         return marks
 
     def lease(self, name: str, namespace: str, clock: Clock) -> Lease:
-        now = micro_time(clock.wall())
         return Lease(
             metadata=Meta(
                 name=name,
@@ -112,13 +112,7 @@ class LeaseTemplate:
                 },
                 annotations=self.annotations(),
             ),
-            spec=LeaseSpec(
-                holder_identity=name,
-                lease_duration_seconds=self.duration_s,
-                acquire_time=now,
-                renew_time=now,
-                lease_transitions=0,
-            ),
+            spec=record.claimed(None, name, wall=clock.wall(), duration_s=self.duration_s),
         )
 
     def is_ours(self, lease: Lease) -> bool:
@@ -178,7 +172,7 @@ async def begin_life(
 
 async def release(leases: Leases, lease: Lease) -> None:
     """Give *lease* back as its own holder. Raises what the swap raises: nobody else may have written it."""
-    await leases.swap(msgspec.structs.replace(lease, spec=_without_holder(lease.spec)))
+    await leases.swap(msgspec.structs.replace(lease, spec=record.released(lease.spec)))
 
 
 async def _take_over(
@@ -208,7 +202,7 @@ def _worn_again(lease: Lease, template: LeaseTemplate, clock: Clock) -> Lease:
     )
     kept = {k: v for k, v in lease.metadata.annotations.items() if k not in former}
     meta = msgspec.structs.replace(lease.metadata, annotations=kept | fresh.metadata.annotations)
-    spec = msgspec.structs.replace(fresh.spec, lease_transitions=(lease.spec.lease_transitions or 0) + 1)
+    spec = record.claimed(lease.spec, lease.metadata.name, wall=clock.wall(), duration_s=template.duration_s)
     return msgspec.structs.replace(lease, metadata=meta, spec=spec)
 
 
@@ -241,12 +235,8 @@ async def _release_for(leases: Leases, template: LeaseTemplate, lease: Lease, *,
     marks = {k: v for k, v in lease.metadata.annotations.items() if k != template.keys.hold}
     meta = msgspec.structs.replace(lease.metadata, annotations=marks | {template.keys.released_by: by})
     try:
-        await leases.swap(msgspec.structs.replace(lease, metadata=meta, spec=_without_holder(lease.spec)))
+        await leases.swap(msgspec.structs.replace(lease, metadata=meta, spec=record.released(lease.spec)))
     except KubeError as error:
         log.warning("lease of an ended life not released", lease=lease.metadata.name, error=str(error))
         return
     log.info("lease of an ended life released", lease=lease.metadata.name, member=template.member)
-
-
-def _without_holder(spec: LeaseSpec) -> LeaseSpec:
-    return msgspec.structs.replace(spec, holder_identity="")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,8 @@ import msgspec
 import structlog
 
 from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
+from kubeio.http.target import KeyPair
+from kubeio.http.tls import load_key_pair
 from kubeio.models import Meta
 from kubeio.patch import MergePatch
 from kubeio.program.failures import failure
@@ -220,8 +221,5 @@ def server_context() -> ssl.SSLContext:
 
 
 def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
-    """Let *context* serve *pair* from the next handshake on. The ssl module reads files only."""
-    with tempfile.NamedTemporaryFile() as file:  # readable by its owner only, gone at once
-        file.write(pair.key + pair.certificate)
-        file.flush()
-        context.load_cert_chain(file.name)
+    """Let *context* serve *pair* from the next handshake on."""
+    load_key_pair(context, KeyPair(pair.certificate, pair.key))

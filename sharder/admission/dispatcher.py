@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from kubeio.program.https import Reply
+from kubeio.program.http_server import Reply
 from sharder.admission.review import AdmissionRequest, BadReview, Skipped, Verdict, read_review, write_answer
 from sharder.admission.webhook_configuration import assign_path
 

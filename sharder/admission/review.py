@@ -15,7 +15,7 @@ import msgspec
 
 from kubeio.decoding import UNREADABLE, decode_pruned, meta_of
 from kubeio.labels import FIRST_TURN, json_pointer
-from kubeio.models import Meta
+from kubeio.models import GroupResource, Meta
 from kubeio.patch import JsonPatch
 from sharder.errors import SharderError
 
@@ -79,15 +79,10 @@ class AdmissionRequest:
         return managed is None or any(f'"f:{key}"'.encode() in managed for key in ours)
 
 
-class _GroupResource(msgspec.Struct, gc=False):
-    resource: str
-    group: str = ""
-
-
 class _Request(msgspec.Struct, gc=False, rename="camel"):
     uid: str
     operation: str
-    resource: _GroupResource
+    resource: GroupResource
     sub_resource: str = ""
     namespace: str = ""
     object: msgspec.Raw = msgspec.Raw(b"null")
@@ -126,8 +121,7 @@ def read_review(body: bytes) -> AdmissionRequest:
     if (review.api_version, review.kind) != (VERSION, KIND):
         raise BadReview(f"{review.api_version} {review.kind} is not spoken here; {VERSION} {KIND} is")
     request = review.request
-    kind = request.resource
-    name = f"{kind.resource}.{kind.group}" if kind.group else kind.resource
+    name = str(request.resource)
     subresource = request.sub_resource
     return AdmissionRequest(
         request.uid, request.operation, name, subresource, _meta(request), _managed(request)

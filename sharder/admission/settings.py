@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kubeio.errors import InputError
 from kubeio.labels import check_namespace
-from kubeio.program.server import parse_bind
+from kubeio.program.http_server import parse_bind
 
 BIND_FLAG: Final = "--webhook-bind"
 DEFAULT_SECRET: Final = "ringleader-webhook"  # noqa: S105 - the name of a Secret

@@ -17,7 +17,7 @@ import structlog
 from kubeio.errors import KubeError
 from kubeio.leases.lease import Leases
 from kubeio.program.failures import failure
-from kubeio.program.https import PostServer
+from kubeio.program.http_server import HttpServer, Limits, Reply, Request
 from sharder.admission.certificate_manager import CertificateManager, server_context
 from sharder.admission.dispatcher import DEADLINE_S, Dispatcher
 from sharder.admission.handler import AdmissionHandler
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 RETRY_S: Final = 10.0
+_LIMITS: Final = Limits(connections=256, body_bytes=4 * 1024 * 1024, held_bytes=32 * 1024 * 1024)
 
 
 class Webhook:
@@ -62,7 +63,15 @@ class Webhook:
         self._metrics = metrics
         self._dispatcher = Dispatcher(metrics=metrics, clock=clock)
         tls = server_context()
-        self._server = PostServer(settings.host, settings.port, self._dispatcher.answer, tls, flag=BIND_FLAG)
+        self._server = HttpServer(
+            settings.host,
+            settings.port,
+            self._answer,
+            flag=BIND_FLAG,
+            tls=tls,
+            methods=("POST",),
+            limits=_LIMITS,
+        )
         self.certificates: Final = CertificateManager(
             client,
             namespace=settings.namespace,
@@ -89,6 +98,9 @@ class Webhook:
     @property
     def port(self) -> int:
         return self._server.port
+
+    async def _answer(self, request: Request) -> Reply:
+        return await self._dispatcher.answer(request.path, request.body)
 
     async def run(self) -> None:
         """Keep the keys until cancelled."""

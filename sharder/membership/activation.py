@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from kubeio.clock import micro_time
 from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
+from kubeio.leases import record
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta
 
@@ -86,11 +86,9 @@ class Activation:
             return
         lease = await self._leases.get(self._former.name)
         if lease.spec.holder_identity == self._holder:
-            spec = msgspec.structs.replace(
-                lease.spec, holder_identity="", lease_duration_seconds=former_duration_s(lease)
-            )
+            spec = msgspec.structs.replace(lease.spec, lease_duration_seconds=former_duration_s(lease))
             lease.metadata.annotations.pop(FORMER_DURATION, None)
-            await self._leases.swap(msgspec.structs.replace(lease, spec=spec))
+            await self._leases.swap(msgspec.structs.replace(lease, spec=record.released(spec)))
         self._note(False, "")
 
     async def _step(self, leases: Leases, former: LeaseRef) -> Lease:
@@ -102,32 +100,26 @@ class Activation:
         if lease.spec.holder_identity != self._holder and not self._is_free(lease):
             return lease
         try:
-            return await leases.swap(self._held(lease))
+            return await leases.swap(self._held(lease, former=lease.spec))
         except Conflict:
             return await leases.get(former.name)
 
     async def _create(self, leases: Leases, former: LeaseRef) -> Lease:
         fresh = Lease(Meta(name=former.name, namespace=former.namespace), LeaseSpec())
         try:
-            return await leases.create(self._held(fresh))
+            return await leases.create(self._held(fresh, former=None))
         except AlreadyExists:
             return await leases.get(former.name)
 
-    def _held(self, lease: Lease) -> Lease:
-        now = micro_time(self._clock.wall())
-        was = lease.spec.holder_identity
-        changed = was != self._holder
+    def _held(self, lease: Lease, *, former: LeaseSpec | None) -> Lease:
+        """*lease* held by the ring; *former* is None for a Lease that is new."""
+        wall = self._clock.wall()
+        changed = lease.spec.holder_identity != self._holder
         annotations = dict(lease.metadata.annotations)
         if changed or FORMER_DURATION not in annotations:
             annotations[FORMER_DURATION] = str(duration_s(lease))
-        spec = msgspec.structs.replace(
-            lease.spec,
-            holder_identity=self._holder,
-            lease_duration_seconds=HELD_S,
-            acquire_time=now if changed else lease.spec.acquire_time,
-            renew_time=now,
-            lease_transitions=(lease.spec.lease_transitions or 0) + bool(changed and was is not None),
-        )
+        mine = lease.spec if not changed else record.claimed(former, self._holder, wall=wall)
+        spec = msgspec.structs.replace(record.renewed(mine, wall=wall), lease_duration_seconds=HELD_S)
         metadata = msgspec.structs.replace(lease.metadata, annotations=annotations)
         return msgspec.structs.replace(lease, metadata=metadata, spec=spec)
 
@@ -135,7 +127,7 @@ class Activation:
         """Released, or seen unchanged by this sharder's own clock for the whole duration."""
         if not lease.spec.holder_identity:
             return True
-        mark = (lease.spec.renew_time, lease.spec.holder_identity, lease.spec.lease_transitions)
+        mark = record.heartbeat_of(lease.spec)
         now = self._clock.now()
         if self._seen is None or self._seen[0] != mark:
             self._seen = (mark, now)

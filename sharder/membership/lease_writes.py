@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubeio.clock import micro_time
+from kubeio.leases import record
 from kubeio.models import Lease, LeaseSpec, Meta
 from sharder.membership.shards import ShardState
 
@@ -29,13 +30,7 @@ def taken(lease: Lease, *, identity: str, contested: bool, keys: RingKeys, wall:
     annotations = dict(lease.metadata.annotations)
     if contested:
         annotations[keys.contested] = micro_time(wall)
-    spec = msgspec.structs.replace(
-        lease.spec,
-        holder_identity=sharder_holder(identity),
-        acquire_time=micro_time(wall),
-        renew_time=micro_time(wall),
-        lease_transitions=(lease.spec.lease_transitions or 0) + 1,
-    )
+    spec = record.claimed(lease.spec, sharder_holder(identity), wall=wall)
     labels = {**lease.metadata.labels, keys.ring_label: keys.ring, keys.state: state.value}
     return _with(lease, labels=labels, annotations=annotations, spec=spec)
 
@@ -60,14 +55,8 @@ def tombstone(
         labels={keys.ring_label: keys.ring, keys.state: ShardState.CONTESTED.value},
         annotations={keys.member: member, keys.contested: micro_time(wall)},
     )
-    spec = LeaseSpec(
-        holder_identity=sharder_holder(identity),
-        lease_duration_seconds=max(1, math.ceil(duration_s)),
-        acquire_time=micro_time(wall),
-        renew_time=micro_time(wall),
-        lease_transitions=0,
-    )
-    return Lease(meta, spec)
+    whole_s = max(1, math.ceil(duration_s))
+    return Lease(meta, record.claimed(None, sharder_holder(identity), wall=wall, duration_s=whole_s))
 
 
 def cleared(lease: Lease, *, keys: RingKeys) -> Lease:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from kubeio.program.listening import TEXT, Reply, ServerConnection
+from kubeio.program.http_server import Reply, ServerConnection, Stream
 from sharder.page.frames import Document, changes, event
 
 if TYPE_CHECKING:
@@ -33,13 +33,14 @@ class Live:
         self._came = asyncio.Event()
         self._last: dict[str, Document] = {}
 
-    async def serve(self, connection: ServerConnection) -> None:
-        """Send to one visitor until cancelled."""
+    def open(self) -> Reply | Stream:
+        """A stream for one more viewer."""
         if len(self._viewers) >= VIEWERS:
-            connection.answer(Reply(503, TEXT, b"too many look at this page\n"))
-            return
-        if not connection.begin_stream(_EVENTS):
-            return
+            return Reply(503, b"too many look at this page\n")
+        return Stream(_EVENTS, self.serve)
+
+    async def serve(self, connection: ServerConnection) -> None:
+        """Send to one viewer until cancelled."""
         if not self._viewers:
             self._last = self._board.now()
             self._board.fresh()  # what nobody was there to see

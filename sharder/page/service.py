@@ -18,8 +18,8 @@ import msgspec
 from kubeio.errors import InputError, KubeError
 from kubeio.program.access_gate import AccessGate, Asks
 from kubeio.program.failures import failure
-from kubeio.program.listening import Reply
-from kubeio.program.page_server import PageServer
+from kubeio.program.http_server import HttpServer, Limits, Reply
+from kubeio.program.pages import Pages
 from sharder.page.board import Board
 from sharder.page.facts import NotFoundHere
 from sharder.page.live import Live
@@ -49,16 +49,13 @@ class LivePage:
         self._live = Live(board)
         self._turn = asyncio.Semaphore(1)
         self._known: tuple[HashRing | None, dict[int, WhatIf]] = (None, {})
-        self._site = PageServer(
-            bind,
-            port,
-            flag=flag,
+        pages = Pages(
             door=AccessGate(reviews, path=RIGHT, clock=clock),
             home=home(),
             computed={"where": self._where, "whatif": self._what_if},
-            streams={"events": self._live.serve},
-            max_connections=CONNECTIONS,
+            streams={"events": self._live.open},
         )
+        self._site = HttpServer(bind, port, pages.answer, flag=flag, limits=Limits(connections=CONNECTIONS))
 
     async def __aenter__(self) -> LivePage:
         await self._site.__aenter__()
@@ -102,7 +99,7 @@ class LivePage:
             return _problem(400, str(error))
         except KubeError as error:
             return _problem(502, failure(error).message)
-        return Reply(200, _JSON, msgspec.json.encode(found))
+        return Reply(200, msgspec.json.encode(found), _JSON)
 
     async def _what_if(self, parts: list[str]) -> Reply:
         """`RING/MEMBERS`, `RING/MEMBERS/RESOURCE`: of that main resource; of the first one without."""
@@ -116,7 +113,7 @@ class LivePage:
         if ring is None or not len(ring):
             of = f" that works {parts[2]}" if len(parts) == 3 else ""
             return _problem(404, f"ring {parts[0]} has no member{of}, or is not shown here")
-        return Reply(200, _JSON, msgspec.json.encode(await self._answer(ring, int(parts[1]))))
+        return Reply(200, msgspec.json.encode(await self._answer(ring, int(parts[1]))), _JSON)
 
     async def _answer(self, ring: HashRing, members: int) -> WhatIf:
         """Computed beside the event loop, one at a time, and remembered for as long as the ring is the same."""
@@ -130,13 +127,13 @@ class LivePage:
 
 
 def _problem(status: int, text: str) -> Reply:
-    return Reply(status, _JSON, msgspec.json.encode({"problem": text}))
+    return Reply(status, msgspec.json.encode({"problem": text}), _JSON)
 
 
 def home() -> Reply:
     """The page itself, without any data of the cluster."""
     text = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-    return Reply(200, "text/html; charset=utf-8", text.encode(), headers=policy(text))
+    return Reply(200, text.encode(), "text/html; charset=utf-8", policy(text))
 
 
 def policy(text: str) -> tuple[tuple[str, str], ...]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubeio.models import Meta
+from kubeio.models import GroupResource, Meta
 from ring.key import object_key
-from sharder.ringspec.spec import GroupResource, KeyKind
+from sharder.ringspec.spec import KeyKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

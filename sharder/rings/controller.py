@@ -50,12 +50,12 @@ from sharder.writing.ring_context import RingContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kubeio.models import Meta
+    from kubeio.models import GroupResource, Meta
     from kubeio.resource import ApiResource
     from sharder.page.rooms import RingRoom
     from sharder.rings.store import Ring, RingStore
     from sharder.ringspec.scope import Scope
-    from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
+    from sharder.ringspec.spec import RingResource, RingSpec
     from sharder.sharder_context import SharderContext
     from sharder.unowned.permissions import Permission
 

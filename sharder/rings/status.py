@@ -10,8 +10,8 @@ from sharder.membership.shards import ShardState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kubeio.models import GroupResource
     from sharder.membership.view import ShardView, View
-    from sharder.ringspec.spec import GroupResource
 
 IMPLEMENTATION: Final = "ringleader.dev/sharder"
 """Name of this sharder in the status of a ring; another implementation leaves such a ring alone."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kubeio.labels import DEFAULT_DOMAIN, MAX_NAME
+from kubeio.models import GroupResource
 from ring.errors import InvalidRing
 from ring.ring import HashRing
 from sharder.errors import FieldProblem, RingRefused
@@ -16,7 +17,6 @@ from sharder.ringspec.fields import Fields, Problems, is_dns_label, is_dns_subdo
 from sharder.ringspec.spec import (
     LONGEST_LEASE_S,
     DrainPolicy,
-    GroupResource,
     KeyKind,
     LabelSelector,
     LeaseRef,

@@ -10,19 +10,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.labels import DEFAULT_DOMAIN, RingKeys, ring_keys
+from kubeio.models import GroupResource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-class GroupResource(NamedTuple):
-    """API group (empty for core) and plural name: `websites.example.com`, `secrets`."""
-
-    group: str
-    resource: str
-
-    def __str__(self) -> str:
-        return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
 class RingResource(NamedTuple):

@@ -11,21 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sharder.ringspec.spec import GroupResource, RingResource
+from kubeio.models import GroupResource
+from sharder.ringspec.spec import RingResource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-class WorkedKind(msgspec.Struct, frozen=True):
-    """A group (empty for core) and a plural name, as the ring's status has them."""
-
-    resource: str
-    group: str = ""
-
-    @property
-    def name(self) -> GroupResource:
-        return GroupResource(self.group, self.resource)
 
 
 class WorkedResource(msgspec.Struct, frozen=True, rename="camel"):
@@ -33,13 +23,12 @@ class WorkedResource(msgspec.Struct, frozen=True, rename="camel"):
 
     resource: str
     group: str = ""
-    controlled_resources: list[WorkedKind] = []
+    controlled_resources: list[GroupResource] = []
 
     @property
     def value(self) -> RingResource:
-        return RingResource(
-            GroupResource(self.group, self.resource), tuple(kind.name for kind in self.controlled_resources)
-        )
+        controlled = tuple(kind for kind in self.controlled_resources if kind.resource)
+        return RingResource(GroupResource(self.group, self.resource), controlled)
 
 
 def read_resources(entries: object) -> tuple[RingResource, ...]:

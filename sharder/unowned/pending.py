@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from kubeio.models import Meta, ObjectKey, OwnerReference
+from kubeio.models import ObjectRef as ObjectRef  # noqa: PLC0414  # importers of this module name it
 from kubeio.watches.versions import order
 from sharder.unowned.list_progress import ListProgress
 from sharder.unowned.packing import (
@@ -42,16 +43,6 @@ ENOUGH: Final = 50_000
 """Objects of one resource that wait, 10 MB: nothing but watches adds more, since what they show is new."""
 _FIRST_PREFIX: Final = 48
 """Behind `/`, which ends the namespace."""
-
-
-class ObjectRef(msgspec.Struct, frozen=True, gc=False, order=True):
-    """One object of one resource (`websites.example.com`)."""
-
-    resource: str
-    key: ObjectKey
-
-    def __str__(self) -> str:
-        return f"{self.resource}/{self.key}"
 
 
 class PendingObject(msgspec.Struct, frozen=True, gc=False):

@@ -19,10 +19,9 @@ import pytest_asyncio
 import yaml
 
 from kubeio.access.cluster import load_cluster
-from kubeio.errors import Invalid
+from kubeio.errors import Invalid, NotFound
 from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
 from ringleader.testing.held import held
 
 ROOT = Path(__file__).parents[2]
@@ -87,8 +86,16 @@ async def _allow_everything(client: Client) -> None:
     await client.create(CRDS, yaml.safe_load((ROOT / "examples/website/crd.yaml").read_text()), type=dict)
     await client.create(NAMESPACES, {"metadata": {"name": "sites"}}, type=dict)
     for resource in (CONTROLLER_RINGS, WEBSITES):
-        while not await Discovery(client).served(resource):  # noqa: ASYNC110 - another process's readiness
+        while await _is_unknown(client, resource):  # noqa: ASYNC110 - another process's readiness
             await asyncio.sleep(0.05)
+
+
+async def _is_unknown(client: Client, resource: ApiResource) -> bool:
+    try:
+        await client.list_page(resource, limit=1)
+    except NotFound:
+        return True
+    return False
 
 
 async def _all_conditions(client: Client) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ from kubeio.decoding import UNREADABLE, object_from
 from kubeio.errors import ApiError, NotFound, Unreachable
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import decode_lease
-from kubeio.models import HasMeta, Lease, LeaseSpec, Meta, OwnerReference
+from kubeio.models import GroupResource, HasMeta, Lease, LeaseSpec, Meta, OwnerReference
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Unexpected, decode, decode_page
 from kubeio.rest.client import Client
@@ -39,7 +39,7 @@ from sharder.planning.decisions import Assign, Drain, NeedController, Nothing, R
 from sharder.planning.keys import Controlled, RingKinds
 from sharder.planning.patches import patch_of
 from sharder.planning.planner import Subject, Terms, may_be_left_behind, plan
-from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
+from sharder.ringspec.spec import KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import make_view
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeio.decoding import UNREADABLE, members, meta_of, object_from, pruned
+from kubeio.http.messages import Answer
 from kubeio.models import HasMeta
 from kubeio.rest.answers import Unexpected, decode, decode_page, failure
-from kubeio.rest.messages import Answer
 from kubeio.watches.events import Changed, Removed, decode_line
 from kubeio.watches.storage import COMPRESSED, PLAIN, RAW, StoredForm
 from kubeio.watches.store import Store

@@ -64,7 +64,7 @@ def put(
             }
         ]
     found = object_from(json.dumps({"metadata": metadata}).encode())
-    kind.store.put(found)
+    kind.store.learn(found)
     return found.meta
 
 

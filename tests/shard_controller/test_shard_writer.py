@@ -82,7 +82,7 @@ class Shard:
         """Show *key* to the cache as a watch would; gives its metadata."""
         raw = await self.client.get(kind.resource, key.name, namespace=key.namespace, type=bytes)
         found = object_from(raw)
-        kind.store.put(found)
+        kind.store.learn(found)
         return found.meta
 
     async def create_page(self, site: Meta, *, is_wanted: bool = True) -> Object:

@@ -69,8 +69,9 @@ async def read_key(client: Client, discovery: Discovery, ring: Ring, target: Tar
 
 async def ring_kinds(discovery: Discovery, ring: Ring) -> RingKinds:
     """The kinds of *ring*, as the sharder sees them."""
+    from kubeio.models import GroupResource
     from sharder.planning.keys import RingKinds
-    from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
+    from sharder.ringspec.spec import RingResource, RingSpec
 
     def named(kind: Kind) -> GroupResource:
         return GroupResource(kind.group, kind.resource)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.program.failures import failure
-from kubeio.program.server import parse_bind
+from kubeio.program.http_server import parse_bind
 from ringleader.inspect.cluster.following import Watches
 from ringleader.inspect.cluster.reading import named_ring, read_rings
 from ringleader.inspect.page.shown import ShownRing

@@ -21,10 +21,11 @@ import pytest
 import trustme
 
 from kubeio.access.cluster import Cluster, load_cluster
-from kubeio.access.credentials import Credential, Credentials, FileCredentials, KeyPair, PluginCredentials
+from kubeio.access.credentials import FileCredentials, PluginCredentials
 from kubeio.access.plugins import PluginFailed, run_child
 from kubeio.clock import ManualClock, SystemClock
 from kubeio.errors import InputError, Unreachable
+from kubeio.http.target import Credential, Credentials, KeyPair
 from tests.kubeio.access.conftest import Write
 from tests.kubeio.access.kubeconfigs import Ca, b64
 

@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 from kubeio.access.cluster import Cluster, in_cluster, is_in_cluster, load_cluster
-from kubeio.access.credentials import Credential, KeyPair
-from kubeio.access.proxies import Proxy
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
+from kubeio.http.target import Credential, KeyPair, Proxy
 from tests.kubeio.access.conftest import Write
 from tests.kubeio.access.kubeconfigs import Ca, b64
 

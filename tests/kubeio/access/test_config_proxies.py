@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kubeio.access.proxies import Proxy, is_exempt, parse_proxy, proxy_from_environment, without_password
+from kubeio.access.proxies import is_exempt, parse_proxy, proxy_from_environment, without_password
 from kubeio.errors import InputError
+from kubeio.http.target import Proxy
 
 
 @pytest.mark.parametrize(

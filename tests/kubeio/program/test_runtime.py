@@ -12,8 +12,8 @@ import time
 import pytest
 
 from kubeio.errors import InputError
+from kubeio.program.http_server import parse_bind
 from kubeio.program.logs import configure_logging
-from kubeio.program.server import parse_bind
 
 PROLOGUE = """
 import asyncio, sys

@@ -1,4 +1,4 @@
-"""Resources by the names that people use, from servers with and without aggregated discovery."""
+"""Resources by the names that people use, from a server's aggregated discovery."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kubeio.errors import Forbidden, InputError, ServerFailure
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.discovery import Discovery
-from tests.kubeio.rest.wire_server import Conversation, Script, WireServer, failure_status
+from tests.kubeio.rest.wire_server import Conversation, WireServer, failure_status
 
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
@@ -72,63 +72,15 @@ def aggregated(
     }
 
 
-def resource_list(resources: list[tuple[str, str, str, bool, list[str]]]) -> dict[str, object]:
-    listed = [
-        {"name": plural, "singularName": s, "namespaced": n, "kind": k, "verbs": ["get"], "shortNames": short}
-        for plural, s, k, n, short in resources
-    ]
-    status = [
-        {"name": f"{r[0]}/status", "singularName": "", "namespaced": True, "kind": r[2], "verbs": ["get"]}
-        for r in resources
-    ]
-    return {"kind": "APIResourceList", "groupVersion": "x", "resources": [*listed, *status]}
+async def discovered(conversation: Conversation) -> None:
+    answers = {"/api": aggregated({"": {"v1": CORE}}), "/apis": aggregated(GROUPS)}
+    while True:
+        await conversation.answer(answers[(await conversation.request()).path])
 
 
-def documents() -> dict[str, object]:
-    """What a server without aggregated discovery answers, by path."""
-    groups = []
-    answers: dict[str, object] = {
-        "/api": {"kind": "APIVersions", "versions": ["v1"]},
-        "/api/v1": resource_list(CORE),
-    }
-    for name, versions in GROUPS.items():
-        listed = [{"groupVersion": f"{name}/{v}", "version": v} for v in sorted(versions)]
-        preferred = next(iter(versions))
-        groups.append(
-            {
-                "name": name,
-                "versions": listed,
-                "preferredVersion": {"groupVersion": f"{name}/{preferred}", "version": preferred},
-            }
-        )
-        for version, resources in versions.items():
-            answers[f"/apis/{name}/{version}"] = resource_list(resources)
-    answers["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-    return answers
-
-
-def serving(*, is_aggregated: bool, broken: str = "") -> Script:
-    answers = documents()
-    if is_aggregated:
-        answers["/api"] = aggregated({"": {"v1": CORE}})
-        answers["/apis"] = aggregated(GROUPS)
-
-    async def script(conversation: Conversation) -> None:
-        while True:
-            request = await conversation.request()
-            if request.path == broken:
-                await conversation.answer(failure_status(503, "ServiceUnavailable"), status=503)
-            elif request.path in answers:
-                await conversation.answer(answers[request.path])
-            else:
-                await conversation.answer(failure_status(404, "NotFound"), status=404)
-
-    return script
-
-
-@pytest.fixture(params=["aggregated", "documents"])
-def serve(request: pytest.FixtureRequest, server: WireServer) -> WireServer:
-    server.script = serving(is_aggregated=request.param == "aggregated")
+@pytest.fixture
+def serve(server: WireServer) -> WireServer:
+    server.script = discovered
     return server
 
 
@@ -213,35 +165,6 @@ async def test_catalog_is_asked_for_once_and_again_when_a_name_is_unknown(server
         assert len(server.requests) == 4
 
 
-async def test_aggregated_discovery_is_asked_for_and_old_servers_understand_the_header(
-    serve: WireServer,
-) -> None:
-    async with serve.client() as client:
-        await Discovery(client).refresh()
-    accept = serve.requests[0].headers["accept"]
-    assert accept.split(",")[0] == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    assert accept.split(",")[-1] == "application/json"
-
-
-async def test_extension_server_that_is_down_hides_only_its_own_resources(server: WireServer) -> None:
-    server.script = serving(is_aggregated=False, broken="/apis/example.com/v1")
-    async with server.client() as client:
-        discovery = Discovery(client)
-        assert await discovery.resolve("deploy") == DEPLOYMENTS
-        with pytest.raises(InputError):
-            await discovery.resolve("web")
-
-
-async def test_served_looks_at_the_server_and_not_at_the_catalog(serve: WireServer) -> None:
-    async with serve.client() as client:
-        discovery = Discovery(client)
-        assert await discovery.served(DEPLOYMENTS)
-        assert not await discovery.served(ApiResource("apps", "v2", "deployments", "Deployment"))
-        assert not await discovery.served(ApiResource("apps", "v1", "flowers", "Flower"))
-        assert not await discovery.served(ApiResource("garden.io", "v1", "flowers", "Flower"))
-        assert await discovery.served(ApiResource("", "v1", "configmaps", "ConfigMap"))
-
-
 async def test_forbidden_discovery_is_told_as_such(server: WireServer) -> None:
     async def script(conversation: Conversation) -> None:
         while True:
@@ -256,7 +179,13 @@ async def test_forbidden_discovery_is_told_as_such(server: WireServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"<html>", b"[]", b'{"kind":"APIGroupDiscoveryList","items":[{"versions":5}]}']
+    "body",
+    [
+        b"<html>",
+        b"[]",
+        b'{"kind":"APIGroupDiscoveryList","items":[{"versions":5}]}',
+        b'{"kind":"APIVersions","versions":["v1"]}',
+    ],
 )
 async def test_discovery_that_is_nonsense_is_a_failure_of_the_server(server: WireServer, body: bytes) -> None:
     async def script(conversation: Conversation) -> None:
@@ -266,7 +195,5 @@ async def test_discovery_that_is_nonsense_is_a_failure_of_the_server(server: Wir
 
     server.script = script
     async with server.client() as client:
-        with pytest.raises(ServerFailure, match="GET /api"):
+        with pytest.raises(ServerFailure, match=r"GET /api.*aggregated discovery"):
             await Discovery(client).resolve("deploy")
-        with pytest.raises(ServerFailure, match="GET /apis/apps/v1"):
-            await Discovery(client).served(DEPLOYMENTS)

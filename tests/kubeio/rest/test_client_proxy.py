@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kubeio.access.proxies import Proxy
 from kubeio.errors import Unreachable
+from kubeio.http.target import Proxy
 from tests.kubeio.rest.wire_server import CHUNKED_HEAD, Conversation, WireServer, basic, chunked
 
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeio.errors import Expired, Forbidden, Unreachable
-from kubeio.rest.line_stream import MAX_LAG_BYTES
-from kubeio.rest.lines import LineSplitter, LineTooLong
+from kubeio.http.lines import MAX_LAG_BYTES, LineSplitter, LineTooLong
 from tests.kubeio.rest.wire_server import (
     CHUNKED_HEAD,
     Conversation,
@@ -216,12 +215,16 @@ async def test_streams_take_no_place_in_the_pool(server: WireServer) -> None:
 async def test_closing_the_client_ends_its_streams(server: WireServer) -> None:
     server.script = streaming(b"a\n", end=False)
     client = server.client()
-    async with client.stream("/w") as lines:
-        iterator = aiter(lines)
-        assert await anext(iterator) == b"a"
-        await client.close()
-        with pytest.raises(Unreachable):
+
+    async def read() -> None:
+        async with client.stream("/w") as lines:
+            iterator = aiter(lines)
+            assert await anext(iterator) == b"a"
+            await client.close()
             await asyncio.wait_for(anext(iterator), 2)
+
+    with pytest.raises(Unreachable):
+        await read()
 
 
 async def test_slow_consumer_holds_the_sender_and_loses_nothing(server: WireServer) -> None:

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kubeio.access.cluster import Trust
-from kubeio.access.credentials import Credential, FixedCredentials, KeyPair
+from kubeio.access.credentials import FixedCredentials
 from kubeio.errors import InputError, Unreachable
+from kubeio.http.target import Credential, KeyPair, Trust
 from tests.kubeio.rest.wire_server import Conversation, Tls, WireServer
 
 

@@ -9,8 +9,8 @@ import json
 import pytest
 
 from kubeio.errors import BadRequest, Unreachable
+from kubeio.http.connection import MAX_HEADER_BYTES
 from kubeio.rest.client import Response
-from kubeio.rest.connection import MAX_HEADER_BYTES
 from tests.kubeio.rest.wire_server import (
     CHUNKED_HEAD,
     Conversation,

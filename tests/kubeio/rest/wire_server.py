@@ -21,9 +21,9 @@ from typing import Self
 
 import trustme
 
-from kubeio.access.cluster import Cluster, Endpoint, Trust, parse_server
-from kubeio.access.credentials import Credential, Credentials, FixedCredentials
-from kubeio.access.proxies import Proxy
+from kubeio.access.cluster import Cluster, parse_server
+from kubeio.access.credentials import FixedCredentials
+from kubeio.http.target import Credential, Credentials, Endpoint, Proxy, Trust
 from kubeio.rest.client import Client
 
 TOKEN = Credential("Bearer secret")

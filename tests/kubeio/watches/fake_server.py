@@ -14,11 +14,11 @@ from typing import Any, cast
 
 from kubeio.decoding import object_from
 from kubeio.errors import BadRequest, Expired, KubeError, ServerFailure, Unreachable
+from kubeio.http.lines import Lines
+from kubeio.http.messages import BrokenMessage
 from kubeio.models import ObjectKey
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client, Page
-from kubeio.rest.line_stream import Lines
-from kubeio.rest.messages import BrokenMessage
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 BOOKMARK_S = 60.0
@@ -156,6 +156,8 @@ class FakeServer:
         )
         try:
             yield lines
+        except BrokenMessage as broken:
+            raise Unreachable("WATCH", broken.reason, maybe_done=True) from broken
         finally:
             self.open_streams -= 1
             sender.cancel()
@@ -172,9 +174,7 @@ class FakeServer:
                 if sent == self.ends_streams_after:
                     break
         except KubeError as error:
-            reset = error
-            lines.translate = lambda broken: reset
-            lines.fail(BrokenMessage("reset", sent=True, answered=True))
+            lines.fail(BrokenMessage(str(error), sent=True, answered=True))
         else:
             lines.end()
 

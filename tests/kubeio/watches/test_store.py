@@ -36,18 +36,25 @@ def website(name: str, version: int | str, *, owner: str = "", filler: int = 0) 
 KEY = ObjectKey("default", "a")
 
 
+def put(store: Store, obj: Object) -> Object | None:
+    """Let *store* learn *obj*; the version known before."""
+    old = store.get(obj.meta.key)
+    store.learn(obj)
+    return old
+
+
 def test_older_version_is_ignored_and_versions_compare_as_numbers() -> None:
     store = Store()
     newer, older = website("a", 10), website("a", 9)
-    assert store.put(newer) is None
-    assert store.put(older) == newer
+    assert put(store, newer) is None
+    assert put(store, older) == newer
     assert store.get(KEY) == newer
 
 
 def test_newer_version_replaces_and_the_old_one_is_returned() -> None:
     store = Store()
-    store.put(website("a", 9))
-    old = store.put(website("a", 10))
+    put(store, website("a", 9))
+    old = put(store, website("a", 10))
     assert old is not None
     assert old.meta.resource_version == "9"
     meta = store.meta(KEY)
@@ -64,7 +71,7 @@ def test_learning_the_same_version_again_is_no_change() -> None:
 
 def test_removal_that_is_older_than_what_is_known_removes_nothing() -> None:
     store = Store()
-    store.put(website("a", 20))
+    put(store, website("a", 20))
     assert store.remove(KEY, as_of="19") is None
     assert KEY in store
     assert store.remove(KEY, as_of="20") == website("a", 20)
@@ -74,8 +81,8 @@ def test_removal_that_is_older_than_what_is_known_removes_nothing() -> None:
 
 def test_versions_that_are_no_numbers_are_never_judged_older() -> None:
     store = Store()
-    store.put(website("a", "opaque-2"))
-    store.put(website("a", "opaque-1"))
+    put(store, website("a", "opaque-2"))
+    put(store, website("a", "opaque-1"))
     meta = store.meta(KEY)
     assert meta is not None
     assert meta.resource_version == "opaque-1"
@@ -105,10 +112,10 @@ def test_newest_of_two_versions() -> None:
 def test_children_follow_the_controller_reference() -> None:
     store = Store()
     for name in ("a", "b", "c"):
-        store.put(website(name, 1, owner="uid-parent"))
+        put(store, website(name, 1, owner="uid-parent"))
     assert store.children("uid-parent") == {ObjectKey("default", name) for name in "abc"}
-    store.put(website("b", 2, owner="uid-step"))
-    store.put(website("c", 2))
+    put(store, website("b", 2, owner="uid-step"))
+    put(store, website("c", 2))
     store.remove(KEY)
     assert store.children("uid-parent") == set()
     assert store.children("uid-step") == {ObjectKey("default", "b")}
@@ -118,8 +125,8 @@ def test_children_follow_the_controller_reference() -> None:
 
 def test_children_given_out_may_be_changed_by_the_reader() -> None:
     store = Store()
-    store.put(website("a", 1, owner="p"))
-    store.put(website("b", 1, owner="p"))
+    put(store, website("a", 1, owner="p"))
+    put(store, website("b", 1, owner="p"))
     store.children("p").clear()
     assert len(store.children("p")) == 2
 
@@ -131,13 +138,12 @@ COMPRESSED = StoredForm(strips=True, compress_from_objects=10, compress_from_byt
 def test_an_object_kept_compressed_is_read_in_its_newest_version_however_large(filler: int) -> None:
     store = Store(COMPRESSED)
     for number in range(20):
-        store.put(website(f"site-{number}", 1))
-    assert store.is_packing
-    store.put(website("a", 2))
+        put(store, website(f"site-{number}", 1))
+    put(store, website("a", 2))
     assert store.get(KEY) == website("a", 2)
-    store.put(website("a", 3, filler=filler))
+    put(store, website("a", 3, filler=filler))
     assert store.get(KEY) == website("a", 3, filler=filler)
-    assert store.put(website("a", 4)) == website("a", 3, filler=filler)
+    assert put(store, website("a", 4)) == website("a", 3, filler=filler)
     assert store.remove(KEY) == website("a", 4)
     assert store.raw(KEY) is None
 
@@ -146,8 +152,8 @@ def test_metadata_given_out_is_the_readers_own() -> None:
     for form in (RAW, COMPRESSED):
         store = Store(form)
         for number in range(20):
-            store.put(website(f"site-{number}", 1))
-        store.put(website("a", 2))
+            put(store, website(f"site-{number}", 1))
+        put(store, website("a", 2))
         for read in (store.meta(KEY), getattr(store.get(KEY), "meta", None)):
             assert read is not None
             read.labels["changed"] = "by the reader"
@@ -158,15 +164,12 @@ def test_metadata_given_out_is_the_readers_own() -> None:
 
 def test_what_was_there_before_compression_began_is_compressed_with_what_comes() -> None:
     store = Store(COMPRESSED)
-    plain: list[Object] = []
-    packed: list[Object] = []
-    for number in range(200):
-        obj = website(f"site-{number:03}", number, filler=500)
+    objects = [website(f"site-{number:03}", number, filler=500) for number in range(200)]
+    for number, obj in enumerate(objects):
         store.learn(obj)
-        (packed if store.is_packing else plain).append(obj)
-    assert len(plain) == 9
-    assert {key: store.raw(key) for key in store} == {obj.meta.key: obj.raw for obj in [*plain, *packed]}
-    assert store.stored_bytes() < 0.3 * sum(len(obj.raw) for obj in [*plain, *packed])
+        assert store.is_packing == (number >= 9)
+    assert {key: store.raw(key) for key in store} == {obj.meta.key: obj.raw for obj in objects}
+    assert store.stored_bytes() < 0.3 * sum(len(obj.raw) for obj in objects)
 
 
 @pytest.mark.parametrize("owned", [False, True])
@@ -181,7 +184,7 @@ def test_memory_per_object_is_the_bytes_and_a_little(owned: bool) -> None:
                 f"site-{number:06}", number, owner=f"uid-{number:032}" if owned else "", filler=1000
             )
             size += len(obj.raw)
-            store.put(obj)
+            put(store, obj)
             del obj
         after, _ = tracemalloc.get_traced_memory()
     finally:

@@ -16,7 +16,7 @@ from devcluster.embedded.faults import Fault
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.patch import MergePatch
-from kubeio.program.https import PostServer, Reply
+from kubeio.program.http_server import HttpServer, Reply, Request
 from kubeio.rest.client import Client
 from sharder.admission.certificate_manager import SECRETS, CertificateManager, server_context
 from sharder.admission.metrics import AdmissionMetrics
@@ -46,11 +46,11 @@ class Sharder:
 
     @asynccontextmanager
     async def running(self, *, leads: bool) -> AsyncIterator[Sharder]:
-        async def answer(path: str, body: bytes) -> Reply:
+        async def answer(request: Request) -> Reply:
             return Reply(200, b"")
 
         async with (
-            PostServer(HOST, 0, answer, self.tls, flag="--webhook-bind") as server,
+            HttpServer(HOST, 0, answer, tls=self.tls, methods=("POST",), flag="--webhook-bind") as server,
             asyncio.TaskGroup() as tasks,
         ):
             self.port = server.port

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from kubeio.errors import NotFound, Unreachable
-from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.models import GroupResource, Lease, LeaseSpec, Meta
 from kubeio.resource import ApiResource
 from sharder.admission.handler import AdmissionHandler
 from sharder.admission.lease_reads import LeaseReads
@@ -30,7 +30,7 @@ from sharder.membership.view import AssignmentHold, View, WaitReason
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen, Terms
 from sharder.planning.state import RingStates
-from sharder.ringspec.spec import GroupResource, KeyKind, LeaseRef, RingResource
+from sharder.ringspec.spec import KeyKind, LeaseRef, RingResource
 from sharder.unowned.namespaces import Namespaces
 from tests.sharder.admission.reviews import Doc, child, managed, review, website
 from tests.sharder.pure.story import make_spec

@@ -15,7 +15,7 @@ import pytest_asyncio
 from devcluster.real import BinariesMissing, real_plane
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
-from kubeio.program.https import PostServer, Reply
+from kubeio.program.http_server import HttpServer, Reply, Request
 from kubeio.resource import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from ringleader.testing.held import held
@@ -168,10 +168,11 @@ async def test_a_certificate_that_has_expired_stops_nothing(stage: Stage) -> Non
     context = server_context()
     load_pair(context, expired)
 
-    async def never(path: str, body: bytes) -> Reply:
+    async def never(request: Request) -> Reply:
         raise AssertionError("nobody trusts this certificate")
 
-    async with stage.serving() as server, PostServer(HOST, 0, never, context, flag="--webhook-bind") as old:
+    refusing = HttpServer(HOST, 0, never, tls=context, methods=("POST",), flag="--webhook-bind")
+    async with stage.serving() as server, refusing as old:
         await stage.wait_asked(server)
         bundle = base64.b64encode(authority.certificate).decode()
         await stage.edit_configuration({"url": f"https://{HOST}:{old.port}/x", "caBundle": bundle})

@@ -10,6 +10,7 @@ from typing import cast
 
 from prometheus_client import CollectorRegistry
 
+from kubeio.models import GroupResource
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder, Regarding
@@ -18,7 +19,7 @@ from sharder.planning.keys import RingKinds
 from sharder.planning.planner import Terms
 from sharder.planning.state import Membership, RingStates
 from sharder.ringspec.scope import EVERYWHERE
-from sharder.ringspec.spec import GroupResource, RingResource
+from sharder.ringspec.spec import RingResource
 from sharder.unowned.pending import ObjectRef
 from sharder.writing.ring_context import RingContext
 from tests.kubeio.virtual import LoopClock

@@ -15,10 +15,10 @@ from typing import Any, cast
 import msgspec
 
 from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
+from kubeio.http.lines import Lines
 from kubeio.models import Lease, LeaseSpec, Meta, Object
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client, Page
-from kubeio.rest.line_stream import Lines
 from tests.sharder.pure.story import NAMESPACE, make_spec
 
 SPEC = make_spec(max_lease_duration_s=15)

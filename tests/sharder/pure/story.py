@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.models import GroupResource, Lease, LeaseSpec, Meta
 from sharder.membership import lease_writes
 from sharder.membership.actions import (
     ClearContested,
@@ -26,7 +26,7 @@ from sharder.membership.actions import (
 from sharder.membership.membership import Membership
 from sharder.membership.shards import ShardState
 from sharder.membership.view import View
-from sharder.ringspec.spec import GroupResource, RingResource, RingSpec
+from sharder.ringspec.spec import RingResource, RingSpec
 
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 WEBSITES = GroupResource("example.com", "websites")

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeio.errors import Expired, Forbidden
-from kubeio.models import Meta, Object
+from kubeio.models import GroupResource, Meta, Object
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Page
 from sharder.membership.shards import ShardState
@@ -23,7 +23,6 @@ from sharder.moving.audit import PAGE, Audit, AuditPace
 from sharder.moving.scan import Scan
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen
-from sharder.ringspec.spec import GroupResource
 from sharder.unowned.pending import ObjectRef
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
@@ -216,8 +215,8 @@ async def test_a_list_that_is_refused_is_tried_again_in_the_next_circle() -> Non
 
 
 def test_a_410_carries_the_token_that_goes_on() -> None:
+    from kubeio.http.messages import Answer
     from kubeio.rest.answers import failure
-    from kubeio.rest.messages import Answer
 
     body = {
         "kind": "Status",

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from kubeio.models import GroupResource
 from sharder.errors import FieldProblem, RingRefused
 from sharder.ringspec.config import immutable_changes, parse_ring, parse_spec, worked_as
 from sharder.ringspec.spec import (
     DrainPolicy,
-    GroupResource,
     KeyKind,
     LabelSelector,
     LeaseRef,

@@ -8,14 +8,14 @@ import pytest
 
 from kubeio.errors import KubeError, NotFound, ServerFailure
 from kubeio.labels import RingKeys
-from kubeio.models import HasMeta, Meta, OwnerReference
+from kubeio.models import GroupResource, HasMeta, Meta, OwnerReference
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from sharder.planning import controllers
 from sharder.planning.controllers import ControllerKeys, read_controller
 from sharder.planning.keys import Controlled, ControllerName, RingKinds, Role, Root
 from sharder.planning.planner import ControllerSeen
-from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
+from sharder.ringspec.spec import KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
 
 KEYS = RingKeys("r")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kubeio.models import Meta, OwnerReference
+from kubeio.models import GroupResource, Meta, OwnerReference
 from kubeio.resource import ApiResource
 from sharder.membership.shards import ShardState
 from sharder.planning.decisions import NOTHING
 from sharder.planning.keys import Controlled, Outsider, RingKinds, Root, essential
 from sharder.planning.planner import Subject, Terms, plan
-from sharder.ringspec.spec import GroupResource, KeyKind, RingResource
+from sharder.ringspec.spec import KeyKind, RingResource
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import KEYS, make_meta, make_view
 

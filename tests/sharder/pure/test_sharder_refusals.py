@@ -11,13 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeio.errors import Forbidden, Invalid, KubeError, ServerFailure
-from kubeio.models import HasMeta, Meta
+from kubeio.models import GroupResource, HasMeta, Meta
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from sharder.metrics import SharderMetrics
 from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
 from sharder.planning.keys import RingKinds
-from sharder.ringspec.spec import GroupResource, Pace
+from sharder.ringspec.spec import Pace
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions
 from sharder.writing.objects import ObjectWriter, WriteOutcome
 from sharder.writing.refusals import LONGEST_RETRY_S, MOST, TOLD, Refusals

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kubeio.models import GroupResource
 from sharder.rings.store import Ring
-from sharder.ringspec.spec import GroupResource, RingResource
+from sharder.ringspec.spec import RingResource
 
 WEBSITES = RingResource(
     GroupResource("example.com", "websites"), (GroupResource("", "configmaps"), GroupResource("", "secrets"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeio.models import OwnerReference
+from kubeio.models import GroupResource, OwnerReference
 from sharder.membership.membership import Membership
 from sharder.membership.shards import ShardState
 from sharder.membership.view import View, WaitReason
@@ -14,7 +14,7 @@ from sharder.planning.decisions import Assign, Decision, Drain, Wait
 from sharder.planning.keys import Controlled, ControllerName, Root
 from sharder.planning.planner import ControllerSeen, Subject, Terms, plan
 from sharder.rings.status import Progress, plan_conditions, plan_members
-from sharder.ringspec.spec import GroupResource, RingResource
+from sharder.ringspec.spec import RingResource
 from tests.sharder.pure.story import Story
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from functools import partial
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
@@ -13,7 +12,8 @@ from prometheus_client import CollectorRegistry, Counter
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
 from kubeio.program.access_gate import AccessGate
-from kubeio.program.server import Check, Guarded, ProbeServer
+from kubeio.program.http_server import HttpServer, Limits
+from kubeio.program.probes import FLAG, Check, Guarded, Page, Probes
 from kubeio.rest.reviews import User
 
 
@@ -24,21 +24,20 @@ def new_server(
     patience_s: float = 5.0,
     max_connections: int = 100,
     ready_checks: Mapping[str, Check] | None = None,
-    pages: Mapping[str, bytes] | None = None,
-) -> ProbeServer:
-    return ProbeServer(
-        "127.0.0.1",
-        0,
+    pages: Mapping[str, Page] | None = None,
+) -> HttpServer:
+    gate = AccessGate(OneToken(), path="/debug/objects", clock=ManualClock())
+    probes = Probes(
         registry or CollectorRegistry(),
         checks or {},
-        {path: partial(bytes, body) for path, body in (pages or {}).items()},
         ready_checks=ready_checks or {},
-        patience_s=patience_s,
-        max_connections=max_connections,
+        guarded=Guarded(pages or {}, gate),
     )
+    limits = Limits(patience_s=patience_s, connections=max_connections)
+    return HttpServer("127.0.0.1", 0, probes.answer, flag=FLAG, limits=limits)
 
 
-async def exchange(server: ProbeServer, request: bytes, *, address: str = "127.0.0.1") -> bytes:
+async def exchange(server: HttpServer, request: bytes, *, address: str = "127.0.0.1") -> bytes:
     """Send *request* from *address* and read until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(address, 0))
     try:
@@ -50,7 +49,7 @@ async def exchange(server: ProbeServer, request: bytes, *, address: str = "127.0
         writer.close()
 
 
-async def get(server: ProbeServer, target: str, headers: str = "") -> tuple[int, str, str]:
+async def get(server: HttpServer, target: str, headers: str = "") -> tuple[int, str, str]:
     """Status, head and body."""
     request = f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n"
     head, _, body = (await exchange(server, request.encode())).decode().partition("\r\n\r\n")
@@ -110,24 +109,17 @@ async def test_metrics_of_the_given_registry_in_the_format_that_is_asked_for() -
         assert body.endswith("# EOF\n")
 
 
-async def test_extra_pages_have_fitting_types_and_a_broken_one_is_a_500() -> None:
-    pages = {"/": b"<!doctype html><p>", "/state": json.dumps({"a": 1}).encode(), "/x.svg": b"<svg></svg>"}
+async def test_pages_have_fitting_types_and_a_broken_one_is_a_500() -> None:
+    bodies = {"/": b"<!doctype html><p>", "/state": json.dumps({"a": 1}).encode(), "/x.svg": b"<svg></svg>"}
 
-    def broken() -> bytes:
-        raise ValueError
+    def page(path: str) -> bytes:
+        return bodies[path]
 
-    server = ProbeServer(
-        "127.0.0.1",
-        0,
-        CollectorRegistry(),
-        {},
-        {**{path: partial(bytes, body) for path, body in pages.items()}, "/broken": broken},
-    )
-    async with server:
-        assert "text/html" in (await get(server, "/"))[1]
-        assert "application/json" in (await get(server, "/state"))[1]
-        assert "image/svg+xml" in (await get(server, "/x.svg"))[1]
-        assert (await get(server, "/broken"))[0] == 500
+    async with new_server(pages={"/pages": page}) as server:
+        assert b"text/html" in await exchange(server, ask("/pages/"))
+        assert b"application/json" in await exchange(server, ask("/pages/state"))
+        assert b"image/svg+xml" in await exchange(server, ask("/pages/x.svg"))
+        assert (await exchange(server, ask("/pages/broken"))).split()[1] == b"500"
         assert (await get(server, "/healthz"))[0] == 200
 
 
@@ -138,7 +130,7 @@ async def test_unknown_pages_and_other_methods_are_refused() -> None:
         assert answer.startswith(b"HTTP/1.1 405 ")
         assert b"Allow: GET, HEAD" in answer
         answer = await exchange(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
-        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.startswith(b"HTTP/1.1 413 ")
         assert (await exchange(server, b"\x16\x03\x01 hello\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
 
 
@@ -174,13 +166,13 @@ async def test_request_that_never_ends_is_cut() -> None:
 
 async def test_answer_that_is_never_fetched_is_cut() -> None:
     page = b"x" * 20_000_000
-    async with new_server(patience_s=0.2, pages={"/big": page}) as server:
+    async with new_server(patience_s=0.2, pages={"/big": lambda _: page}) as server:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
-        writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
         async with asyncio.timeout(5):
             await asyncio.sleep(0.05)
             assert server.connections
-            while server.connections:  # noqa: ASYNC110  # nothing tells when a socket is gone
+            while server.connections:  # noqa: ASYNC110  # no event says that a socket is gone
                 await asyncio.sleep(0.02)
         writer.transport.abort()
         await asyncio.sleep(0)
@@ -207,7 +199,7 @@ async def test_too_many_connections_are_turned_away_and_the_others_stay() -> Non
 
 async def test_address_in_use_is_said_in_one_sentence() -> None:
     async with new_server() as server:
-        second = ProbeServer("127.0.0.1", server.port, CollectorRegistry(), {})
+        second = HttpServer("127.0.0.1", server.port, Probes(CollectorRegistry(), {}).answer, flag=FLAG)
         with pytest.raises(InputError, match=r"probes-bind.*cannot be listened on.*choose a free port"):
             await second.__aenter__()
 
@@ -225,10 +217,12 @@ class OneToken:
         return (user.username, verb, path) == ("ada", "get", "/debug/objects")
 
 
-def guarded_server() -> ProbeServer:
-    door = AccessGate(OneToken(), path="/debug/objects", clock=ManualClock())
-    pages = {"/debug/objects": lambda path: b'{"path": "%s"}' % path.encode() if path != "/ns/gone" else None}
-    return ProbeServer("127.0.0.1", 0, CollectorRegistry(), {}, guarded=Guarded(pages, door))
+def guarded_server() -> HttpServer:
+    return new_server(
+        pages={
+            "/debug/objects": lambda path: b'{"path": "%s"}' % path.encode() if path != "/ns/gone" else None
+        }
+    )
 
 
 def ask(target: str, *headers: str, method: str = "GET") -> bytes:
@@ -252,7 +246,7 @@ async def test_a_guarded_page_is_shown_to_this_machine() -> None:
         ([], b"401"),
         (["Authorization: Bearer forged"], b"401"),
         (["Authorization: Bearer good"], b"200"),
-        (["Authorization: Bearer broken"], b"503"),
+        (["Authorization: Bearer broken"], b"500"),
     ],
     ids=["no token", "forged", "good", "review fails"],
 )

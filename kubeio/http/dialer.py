@@ -11,16 +11,12 @@ import contextlib
 import os
 import socket
 import ssl
-import tempfile
-from collections.abc import Iterator
 from typing import Final
 
-from kubeio.access.cluster import Cluster
-from kubeio.access.credentials import KeyPair
-from kubeio.access.proxies import Proxy
-from kubeio.errors import InputError
-from kubeio.rest.connection import Connection
-from kubeio.rest.messages import BrokenMessage
+from kubeio.http.connection import Connection
+from kubeio.http.messages import BrokenMessage
+from kubeio.http.target import Endpoint, KeyPair, Proxy, Trust
+from kubeio.http.tls import client_context
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """TCP, proxy and TLS together; a call with less time left waits no longer than that."""
@@ -29,15 +25,17 @@ _KEEPALIVE_PROBES = 3
 
 
 class Dialer:
-    """Opens connections to *cluster*. `dial` raises Broken (not sent) when the server cannot be reached."""
+    """Opens connections to *endpoint*. `dial` raises BrokenMessage (not sent) if it cannot be reached."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, endpoint: Endpoint, trust: Trust, proxy: Proxy | None = None) -> None:
+        self._endpoint = endpoint
+        self._trust = trust
+        self._proxy = proxy
         self._context: ssl.SSLContext | None = None
         self._context_for: tuple[bytes, KeyPair | None] | None = None
 
     async def dial(self, identity: KeyPair | None) -> Connection:
-        """A new connection that presents *identity*. Raises Broken, InputError."""
+        """A new connection that presents *identity*. Raises BrokenMessage, UnusableKeyPair."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 return await self._dial(identity)
@@ -51,11 +49,11 @@ class Dialer:
             raise _broken(f"cannot connect: {_plain(error)}") from error
 
     async def _dial(self, identity: KeyPair | None) -> Connection:
-        endpoint, proxy = self._cluster.endpoint, self._cluster.proxy
+        endpoint, proxy = self._endpoint, self._proxy
         loop = asyncio.get_running_loop()
         connection = Connection(loop, identity)
         context = self._tls(identity) if endpoint.is_tls else None
-        server_name = (self._cluster.trust.server_name or endpoint.host) if context else None
+        server_name = (self._trust.server_name or endpoint.host) if context else None
         if proxy is None:
             transport, _ = await loop.create_connection(
                 lambda: connection, endpoint.host, endpoint.port, ssl=context, server_hostname=server_name
@@ -69,7 +67,7 @@ class Dialer:
         self, connection: Connection, proxy: Proxy, context: ssl.SSLContext | None, server_name: str | None
     ) -> asyncio.Transport:
         loop = asyncio.get_running_loop()
-        endpoint = self._cluster.endpoint
+        endpoint = self._endpoint
         transport, tunnel = await loop.create_connection(_Tunnel, proxy.host, proxy.port)
         try:
             host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
@@ -91,13 +89,13 @@ class Dialer:
     def _tls(self, identity: KeyPair | None) -> ssl.SSLContext:
         ca = self._current_ca()
         if self._context is None or self._context_for != (ca, identity):
-            self._context = _tls_context(self._cluster, ca, identity)
+            self._context = client_context(self._trust, ca, identity)
             self._context_for = (ca, identity)
         return self._context
 
     def _current_ca(self) -> bytes:
         """The CA file may be rotated; a file that cannot be read leaves what was read before."""
-        trust = self._cluster.trust
+        trust = self._trust
         if trust.ca_file is None:
             return trust.ca
         try:
@@ -114,7 +112,7 @@ class _Tunnel(asyncio.Protocol):
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def open(self, transport: asyncio.Transport, target: str, proxy: Proxy) -> None:
-        """Ask *proxy* for a way to *target*. Raises Broken."""
+        """Ask *proxy* for a way to *target*. Raises BrokenMessage."""
         authorization = f"Proxy-Authorization: {proxy.authorization}\r\n" if proxy.authorization else ""
         head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{authorization}\r\n"
         transport.write(head.encode())
@@ -134,60 +132,6 @@ class _Tunnel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._answer.done():
             self._answer.set_result(b"")
-
-
-def _tls_context(cluster: Cluster, ca: bytes, identity: KeyPair | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    # Python 3.13 refuses CAs without key identifiers by default; many clusters have such a CA.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if cluster.trust.is_insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    elif ca:
-        # As in kubectl, any certificate in the CA data is an anchor, an intermediate too.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.load_verify_locations(cadata=ca.decode("ascii", "ignore"))
-    else:
-        context.load_default_certs()
-    if identity is not None:
-        _load_pair(context, identity)
-    return context
-
-
-def _load_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
-    with _readable(pair.certificate + b"\n" + pair.key) as path:
-        try:
-            # without the empty password an encrypted key would stop the process and ask the terminal
-            context.load_cert_chain(path, password="")
-        except (ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "reason", None) or str(error)
-            raise InputError(
-                "client-certificate",
-                "<pair>",
-                f"cannot be used ({reason})",
-                "give a PEM certificate and its plain key",
-            ) from None
-
-
-@contextlib.contextmanager
-def _readable(content: bytes) -> Iterator[str]:
-    """A name under which OpenSSL can read *content*: in memory where the system can, else a private file."""
-    try:
-        descriptor = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
-        path = f"/proc/self/fd/{descriptor}"
-        is_file = False
-    except (AttributeError, OSError):
-        descriptor, path = tempfile.mkstemp()
-        is_file = True
-    try:
-        os.write(descriptor, content)
-        yield path
-    finally:
-        os.close(descriptor)
-        if is_file:
-            os.unlink(path)  # noqa: PTH108 - the string mkstemp gave
 
 
 def _keep_alive(transport: asyncio.BaseTransport) -> None:

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kubeio.access.credentials import KeyPair
-from kubeio.rest.connection import Connection
+from kubeio.http.connection import Connection
+from kubeio.http.target import KeyPair
 
 MAX_IDLE_S: Final = 60.0
-"""Below the 90 s after which an API server closes idle connections: we close first."""
+"""Below the 90 s after which a Go server closes idle connections: we close first."""
 
 Dial = Callable[[KeyPair | None], Awaitable[Connection]]
 
@@ -39,16 +39,6 @@ class Pool:
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
-
-    @property
-    def idle(self) -> int:
-        """Connections that wait for a request."""
-        return len(self._idle)
-
-    @property
-    def slots_used(self) -> int:
-        """Connections open or being opened."""
-        return self._slots_used
 
     def take(self, identity: KeyPair | None) -> Connection | None:
         """An idle connection opened with *identity*, if there is one: then nobody waits. Never blocks."""

@@ -1,6 +1,22 @@
-"""Outcome of one exchange with a server: an answer, or the reason why there is none. Pure values."""
+"""A call to a server, and its outcome: an answer, or the reason why there is none. Pure values."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Call(msgspec.Struct, gc=False):
+    """One request, still without credentials; its path is quoted."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    accept: str
+    body: bytes | None = None
+    content_type: str = "application/json"
+    is_stream: bool = False
 
 
 class BrokenMessage(Exception):

@@ -1,7 +1,6 @@
-"""One HTTP/1.1 connection: writes a request, parses the answer or the lines of a watch.
+"""One HTTP/1.1 connection: writes a request, parses the answer or the lines of a stream.
 
-Owns the state of one socket between dialling and closing. Knows no credentials, pool, retries or Kubernetes.
-Opened by `kubeio.rest.dialer`, kept by `kubeio.rest.pool`, used by `kubeio.rest.client`.
+Owns the state of one socket between dialling and closing. Knows no credentials, pool or retries.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Final, cast
 
 import httptools
 
-from kubeio.rest.line_stream import Lines
-from kubeio.rest.messages import Answer, BrokenMessage
+from kubeio.http.lines import Lines
+from kubeio.http.messages import Answer, BrokenMessage
 
 MAX_HEADER_BYTES: Final = 256 * 1024
 MAX_BODY_BYTES: Final = 2 * 1024**3

@@ -9,13 +9,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kubeio.clock import ManualClock
-from kubeio.errors import InputError
 from kubeio.program.access_gate import AccessGate, RequestOrigin
-from kubeio.program.listening import Reply, ServerConnection
-from kubeio.program.page_server import PageServer
+from kubeio.program.http_server import HttpServer, Limits, Reply, ServerConnection, Stream
+from kubeio.program.pages import Pages
 from kubeio.rest.reviews import User
 
-HOME = Reply(200, "text/html; charset=utf-8", b"<!doctype html>home", (("Content-Security-Policy", "x"),))
+HOME = Reply(200, b"<!doctype html>home", "text/html; charset=utf-8", (("Content-Security-Policy", "x"),))
 
 
 class Reviews:
@@ -34,7 +33,7 @@ class Reviews:
 async def echo(below: list[str]) -> Reply:
     if below == ["fails"]:
         raise ValueError
-    return Reply(200, "application/json", repr(below).encode())
+    return Reply(200, repr(below).encode(), "application/json")
 
 
 class Ticker:
@@ -45,9 +44,10 @@ class Ticker:
         self.came = asyncio.Event()
         self.left = asyncio.Event()
 
-    async def attend(self, connection: ServerConnection) -> None:
-        if not connection.begin_stream("text/event-stream"):
-            return
+    def open(self) -> Stream:
+        return Stream("text/event-stream", self.send)
+
+    async def send(self, connection: ServerConnection) -> None:
         self.connections.append(connection)
         self.came.set()
         try:
@@ -58,25 +58,17 @@ class Ticker:
 
 
 @asynccontextmanager
-async def site(ticker: Ticker | None = None, *, patience_s: float = 15.0) -> AsyncIterator[PageServer]:
+async def site(ticker: Ticker | None = None, *, patience_s: float = 15.0) -> AsyncIterator[HttpServer]:
     ticker = ticker or Ticker()
     door = AccessGate(Reviews(), path="/page", clock=ManualClock())
-    made = PageServer(
-        "127.0.0.1",
-        0,
-        flag="--page-bind",
-        door=door,
-        home=HOME,
-        computed={"echo": echo},
-        streams={"events": ticker.attend},
-        patience_s=patience_s,
-    )
-    async with made:
-        yield made
+    pages = Pages(door=door, home=HOME, computed={"echo": echo}, streams={"events": ticker.open})
+    limits = Limits(patience_s=patience_s)
+    async with HttpServer("127.0.0.1", 0, pages.answer, flag="--page-bind", limits=limits) as server:
+        yield server
 
 
 async def ask(
-    at: PageServer, target: str, headers: str = "", *, host: str = "127.0.0.1", method: str = "GET"
+    at: HttpServer, target: str, headers: str = "", *, host: str = "127.0.0.1", method: str = "GET"
 ) -> tuple[int, str, str]:
     reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
     writer.write(f"{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n".encode())
@@ -169,21 +161,6 @@ async def test_a_visitor_who_fetches_nothing_is_cut_after_the_patience() -> None
         assert ticker.connections[0].is_backed_up
         await asyncio.wait_for(ticker.left.wait(), 5)
         writer.close()
-
-
-async def test_a_taken_address_is_named_with_its_flag() -> None:
-    async with site() as at:
-        second = PageServer(
-            "127.0.0.1",
-            at.port,
-            flag="--page-bind",
-            door=AccessGate(Reviews(), path="/page", clock=ManualClock()),
-            home=HOME,
-            computed={},
-            streams={},
-        )
-        with pytest.raises(InputError, match="--page-bind"):
-            await second.__aenter__()
 
 
 async def test_the_server_ends_while_somebody_looks() -> None:

@@ -1,18 +1,18 @@
-"""POST over TLS on real sockets: what is asked is answered in order, and what asks too much is turned away."""
+"""POST over TLS on real sockets: requests are answered in order, and clients that ask too much are refused."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import trustme
 
 from kubeio.errors import InputError
-from kubeio.program.https import Limits, PostServer, Reply
+from kubeio.program.http_server import Handler, HttpServer, Limits, Reply, Request
 
 CA = trustme.CA()
 
@@ -29,19 +29,28 @@ def trusting(ca: trustme.CA = CA) -> ssl.SSLContext:
     return context
 
 
-async def echo(path: str, body: bytes) -> Reply:
-    return Reply(200, path.encode() + b":" + body)
+LIMITS = Limits(body_bytes=4096, held_bytes=8192)
+
+
+async def echo(request: Request) -> Reply:
+    return Reply(200, request.path.encode() + b":" + request.body)
 
 
 @asynccontextmanager
 async def serving(
-    handler: Callable[[str, bytes], Awaitable[Reply]] = echo,
+    handler: Handler = echo,
     *,
     context: ssl.SSLContext | None = None,
     limits: Limits | None = None,
-) -> AsyncIterator[PostServer]:
-    async with PostServer(
-        "127.0.0.1", 0, handler, context or tls(), flag="--webhook-bind", limits=limits
+) -> AsyncIterator[HttpServer]:
+    async with HttpServer(
+        "127.0.0.1",
+        0,
+        handler,
+        flag="--webhook-bind",
+        tls=context or tls(),
+        methods=("POST",),
+        limits=limits or LIMITS,
     ) as server:
         yield server
 
@@ -76,7 +85,7 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(server: PostServer, context: ssl.SSLContext | None = None) -> AsyncIterator[Caller]:
+async def calling(server: HttpServer, context: ssl.SSLContext | None = None) -> AsyncIterator[Caller]:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context or trusting())
     try:
         yield Caller(reader, writer)
@@ -97,13 +106,13 @@ async def test_one_connection_is_answered_again_and_again() -> None:
 async def test_requests_sent_at_once_are_answered_in_order_one_at_a_time() -> None:
     under_way = 0
 
-    async def slow(path: str, body: bytes) -> Reply:
+    async def slow(request: Request) -> Reply:
         nonlocal under_way
         under_way += 1
         assert under_way == 1
         await asyncio.sleep(0.01)
         under_way -= 1
-        return Reply(200, body)
+        return Reply(200, request.body)
 
     async with serving(slow) as server, calling(server) as caller:
         for number in range(5):
@@ -111,11 +120,41 @@ async def test_requests_sent_at_once_are_answered_in_order_one_at_a_time() -> No
         assert [await caller.answer() for _ in range(5)] == [(200, b"%d" % number) for number in range(5)]
 
 
+async def test_a_request_that_is_refused_waits_for_the_answers_before_it() -> None:
+    go = asyncio.Event()
+
+    async def gate(request: Request) -> Reply:
+        await go.wait()
+        return Reply(200, b"first")
+
+    async with serving(gate) as server, calling(server) as caller:
+        await caller.ask(b"")
+        await caller.ask(b"", method="GET")
+        await asyncio.sleep(0.05)
+        go.set()
+        assert await caller.answer() == (200, b"first")
+        assert (await caller.answer())[0] == 405
+        assert await caller.is_hung_up()
+
+
+async def test_an_answer_that_is_never_fetched_is_cut_even_if_it_is_the_last() -> None:
+    async def big(request: Request) -> Reply:
+        return Reply(200, b"x" * 20_000_000)
+
+    async with serving(big, limits=replace(LIMITS, patience_s=0.2)) as server, calling(server) as caller:
+        await caller.ask(b"", head="Connection: close\r\n")
+        async with asyncio.timeout(5):
+            await asyncio.sleep(0.05)
+            assert server.connections
+            while server.connections:  # noqa: ASYNC110  # no event says that a socket is gone
+                await asyncio.sleep(0.02)
+
+
 async def test_connections_do_not_wait_for_each_other() -> None:
     go = asyncio.Event()
 
-    async def gate(path: str, body: bytes) -> Reply:
-        if path == "/slow":
+    async def gate(request: Request) -> Reply:
+        if request.path == "/slow":
             await go.wait()
         return Reply(200, b"")
 
@@ -155,7 +194,7 @@ async def test_a_caller_that_asks_before_it_sends_is_told_to_go_on() -> None:
     ],
 )
 async def test_what_is_not_served_is_told_and_hung_up_on(request_: bytes, status: int) -> None:
-    async with serving(limits=Limits(body_bytes=1000)) as server, calling(server) as caller:
+    async with serving(limits=Limits(body_bytes=1000, held_bytes=1000)) as server, calling(server) as caller:
         caller.writer.write(request_)
         assert (await caller.answer())[0] == status
         assert await caller.is_hung_up()
@@ -165,7 +204,7 @@ async def test_what_is_not_served_is_told_and_hung_up_on(request_: bytes, status
 async def test_the_bodies_of_all_callers_together_are_limited() -> None:
     go, came = asyncio.Event(), asyncio.Event()
 
-    async def gate(path: str, body: bytes) -> Reply:
+    async def gate(request: Request) -> Reply:
         came.set()
         await go.wait()
         return Reply(200, b"")
@@ -187,7 +226,7 @@ async def test_the_bodies_of_all_callers_together_are_limited() -> None:
 
 
 async def test_more_connections_than_allowed_are_turned_away() -> None:
-    async with serving(limits=Limits(connections=1)) as server, calling(server) as first:
+    async with serving(limits=replace(LIMITS, connections=1)) as server, calling(server) as first:
         await first.ask(b"")
         assert (await first.answer())[0] == 200
         async with calling(server) as second:
@@ -197,18 +236,18 @@ async def test_more_connections_than_allowed_are_turned_away() -> None:
 
 
 async def test_a_caller_that_does_not_finish_is_cut_off() -> None:
-    async with serving(limits=Limits(patience_s=0.1)) as server, calling(server) as caller:
+    async with serving(limits=replace(LIMITS, patience_s=0.1)) as server, calling(server) as caller:
         caller.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab")
         assert await caller.is_hung_up()
         assert server.held_bytes == 0
 
 
 async def test_a_slow_answer_is_not_the_callers_fault() -> None:
-    async def slow(path: str, body: bytes) -> Reply:
+    async def slow(request: Request) -> Reply:
         await asyncio.sleep(0.3)
         return Reply(200, b"done")
 
-    async with serving(slow, limits=Limits(patience_s=0.1)) as server, calling(server) as caller:
+    async with serving(slow, limits=replace(LIMITS, patience_s=0.1)) as server, calling(server) as caller:
         await caller.ask(b"")
         assert await caller.answer() == (200, b"done")
 
@@ -218,7 +257,7 @@ class Interrupted:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def __call__(self, path: str, body: bytes) -> Reply:
+    async def __call__(self, request: Request) -> Reply:
         self.begun.set()
         try:
             await asyncio.sleep(60)
@@ -239,10 +278,10 @@ async def test_a_caller_that_leaves_is_not_worked_for() -> None:
 
 
 async def test_a_handler_that_fails_is_a_500_and_the_next_request_is_served() -> None:
-    async def moody(path: str, body: bytes) -> Reply:
-        if body == b"bad":
+    async def moody(request: Request) -> Reply:
+        if request.body == b"bad":
             raise ZeroDivisionError("ours")
-        return Reply(200, body)
+        return Reply(200, request.body)
 
     async with serving(moody) as server, calling(server) as caller:
         await caller.ask(b"bad")
@@ -293,5 +332,5 @@ async def test_without_a_certificate_handshakes_fail_and_the_server_lives() -> N
 async def test_an_address_that_is_taken_is_named_with_its_flag() -> None:
     async with serving() as server:
         with pytest.raises(InputError, match=r"--webhook-bind: .* cannot be listened on"):
-            async with PostServer("127.0.0.1", server.port, echo, tls(), flag="--webhook-bind"):
+            async with HttpServer("127.0.0.1", server.port, echo, tls=tls(), flag="--webhook-bind"):
                 pass

@@ -1,0 +1,117 @@
+"""Probes, metrics and debug pages of a process.
+
+Knows nothing of what is healthy (the checks passed in do) nor of sockets (`kubeio.program.http_server`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import unquote
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from kubeio.program.access_gate import AccessGate
+from kubeio.program.http_server import TEXT, Reply, Request
+
+FLAG: Final = "--probes-bind"
+
+Check = Callable[[], str | None]
+"""None: fine. Text: why not."""
+
+Page = Callable[[str], bytes | None]
+"""Content of a path below the page's own (`/ns/name`; empty for itself); None: a 404."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """Pages by the path that they begin with, for those whom *door* admits."""
+
+    pages: Mapping[str, Page]
+    door: AccessGate
+
+    def find(self, path: str) -> tuple[Page, str] | None:
+        """The page for *path* and what is left of it."""
+        for begin, page in self.pages.items():
+            if path == begin or path.startswith(begin + "/"):
+                return page, path[len(begin) :]
+        return None
+
+    async def answer(self, request: Request, path: str) -> Reply:
+        found = self.find(path)
+        if found is None:
+            return _NO_PAGE
+        if (refusal := await self.door.refusal(request)) is not None:
+            return refusal
+        page, rest = found
+        body = page(rest)
+        return _NO_PAGE if body is None else Reply(200, body, _content_type(body))
+
+
+class Probes:
+    """`/healthz`, `/livez`, `/readyz`, `/metrics` and *guarded* pages.
+
+    *checks* count for all three probes, *ready_checks* for `/readyz` only: what a restart would not cure belongs
+    there. `?verbose=1` lists every check; a probe that fails always does. A check that raises has failed.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        checks: Mapping[str, Check],
+        *,
+        ready_checks: Mapping[str, Check] = MappingProxyType({}),
+        guarded: Guarded | None = None,
+    ) -> None:
+        self._registry = registry
+        self._checks = checks
+        self._ready_checks = ready_checks
+        self._guarded = guarded
+
+    async def answer(self, request: Request) -> Reply:
+        match path := unquote(request.path):
+            case "/healthz" | "/livez":
+                return _probe(self._checks, is_verbose=_is_verbose(request.query))
+            case "/readyz":
+                return _probe({**self._checks, **self._ready_checks}, is_verbose=_is_verbose(request.query))
+            case "/metrics":
+                encode, content_type = choose_encoder(request.headers.get("accept", ""))
+                return Reply(200, encode(self._registry), content_type)
+        return _NO_PAGE if self._guarded is None else await self._guarded.answer(request, path)
+
+
+_NO_PAGE: Final = Reply(404, b"no such page\n")
+
+
+def _is_verbose(query: str) -> bool:
+    return any(part in ("verbose", "verbose=1", "verbose=true", "verbose=") for part in query.split("&"))
+
+
+def _probe(checks: Mapping[str, Check], *, is_verbose: bool) -> Reply:
+    problems = {name: _run(check) for name, check in checks.items()}
+    is_fine = not any(problems.values())
+    if is_fine and not is_verbose:
+        return Reply(200, b"ok\n")
+    lines = [f"[-] {name}: {why}" if why else f"[+] {name}: ok" for name, why in problems.items()]
+    lines.append("ok" if is_fine else "failed")
+    return Reply(200 if is_fine else 503, ("\n".join(lines) + "\n").encode())
+
+
+def _run(check: Check) -> str | None:
+    try:
+        return check()
+    except Exception as error:
+        # A check that cannot run is not healthy.
+        return f"the check failed ({type(error).__name__}: {error})"
+
+
+def _content_type(body: bytes) -> str:
+    head = body[:32].lstrip().lower()
+    if head.startswith((b"<!doctype html", b"<html")):
+        return "text/html; charset=utf-8"
+    if head.startswith(b"<svg"):
+        return "image/svg+xml"
+    return "application/json" if head.startswith((b"{", b"[")) else TEXT
