@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
+import structlog
 
-from kubeio.errors import KubeError
+from kubeio.errors import KubeError, NotFound
 from sharder.admission.review import AdmissionRequest, Labelled, Skipped, Verdict
 from sharder.membership.activation import holder_of
 from sharder.membership.shards import shows_held
@@ -32,14 +33,16 @@ from sharder.planning.planner import Subject, plan
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kubeio.models import Meta
+    from kubeio.leases.shared_reads import SharedLeaseReads
+    from kubeio.models import Lease, Meta
     from kubeio.resource import ApiResource
-    from sharder.admission.lease_reads import LeaseReads
     from sharder.planning.keys import ControllerName, RingKinds
     from sharder.planning.planner import ControllerSeen
     from sharder.planning.state import RingStates
     from sharder.ringspec.spec import RingSpec
     from sharder.unowned.namespaces import Namespaces
+
+log = structlog.get_logger("sharder")
 
 MAX_STEPS: Final = 8
 """Controllers read for one object: each step goes up its tree."""
@@ -47,15 +50,15 @@ MAX_STEPS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionHandler:
-    """*proofs* reads Leases of the ring, *former* those of the namespace of the former controller's Lease."""
+    """*leases* reads those of the ring, *former* those of the namespace of the former controller's Lease."""
 
     spec: RingSpec
     kinds: RingKinds
     states: RingStates
     namespaces: Namespaces
     read_controller: Callable[[ControllerName], Awaitable[ControllerSeen]]
-    proofs: LeaseReads
-    former: LeaseReads
+    leases: SharedLeaseReads
+    former: SharedLeaseReads
 
     async def verdict(self, asked: AdmissionRequest) -> Verdict:
         """Decide the owner of the object that is being created, or the reason to leave it to the unowned watch."""
@@ -104,12 +107,23 @@ class AdmissionHandler:
         """Whether reads begun now show the Lease of *to* held, and the former one ours if there is one."""
         former = self.spec.activation
         if former is not None:
-            lease = await self.former.get(former.name)
+            lease = await _read(self.former, former.name)
             if lease is None or lease.spec.holder_identity != holder_of(self.spec.name):
                 return False
-        lease = await self.proofs.get(to)
+        lease = await _read(self.leases, to)
         return lease is not None and shows_held(lease, keys=self.spec.keys)
 
     def _resource(self, name: str) -> ApiResource | None:
         found = self.kinds.by_name.get(name)
         return found if found in self.kinds.resources else None
+
+
+async def _read(leases: SharedLeaseReads, name: str) -> Lease | None:
+    """Lease *name*; None if there is none, or it could not be read: then nothing is shown."""
+    try:
+        return await leases.get(name)
+    except NotFound:
+        return None
+    except KubeError as error:
+        log.warning("lease could not be read", lease=name, error=str(error))
+        return None

@@ -16,12 +16,12 @@ import structlog
 
 from kubeio.errors import KubeError
 from kubeio.leases.lease import Leases
+from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.program.failures import failure
 from kubeio.program.http_server import HttpServer, Limits, Reply, Request
 from sharder.admission.certificate_manager import CertificateManager, server_context
 from sharder.admission.dispatcher import DEADLINE_S, Dispatcher
 from sharder.admission.handler import AdmissionHandler
-from sharder.admission.lease_reads import LeaseReads
 from sharder.admission.settings import BIND_FLAG
 from sharder.planning.controllers import read_controller
 from sharder.planning.planner import Terms
@@ -149,8 +149,8 @@ class Webhook:
                 states=states,
                 namespaces=namespaces,
                 read_controller=partial(read_controller, self._client, kinds=kinds, keys=spec.keys),
-                proofs=LeaseReads(self._leases(spec.lease_namespace), tasks=tasks),
-                former=LeaseReads(self._leases(former), tasks=tasks),
+                leases=SharedLeaseReads(self._leases(spec.lease_namespace)),
+                former=SharedLeaseReads(self._leases(former)),
             )
             with self._dispatcher.open(spec.keys, handler):
                 await asyncio.Event().wait()

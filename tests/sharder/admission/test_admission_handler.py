@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 
 from kubeio.errors import NotFound, Unreachable
+from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import GroupResource, Lease, LeaseSpec, Meta
 from kubeio.resource import ApiResource
 from sharder.admission.handler import AdmissionHandler
-from sharder.admission.lease_reads import LeaseReads
 from sharder.admission.review import (
     MAX_MANAGED,
     MAX_TRACKED_BYTES,
@@ -87,20 +87,19 @@ class World:
             GroupResource("example.com", "websites"): WEBSITES,
             GroupResource("", "configmaps"): CONFIGMAPS,
         }
-        async with asyncio.TaskGroup() as tasks:
-            yield AdmissionHandler(
-                spec=spec,
-                kinds=RingKinds(spec, resolved),
-                states=RingStates(
-                    self,
-                    Terms(paused=spec.paused, releasing=self.releasing),
-                    None if self.selected else frozenset(),
-                ),
-                namespaces=cast(Namespaces, self),
-                read_controller=self.read_controller,
-                proofs=LeaseReads(self.leases, tasks=tasks),
-                former=LeaseReads(self.former, tasks=tasks),
-            )
+        yield AdmissionHandler(
+            spec=spec,
+            kinds=RingKinds(spec, resolved),
+            states=RingStates(
+                self,
+                Terms(paused=spec.paused, releasing=self.releasing),
+                None if self.selected else frozenset(),
+            ),
+            namespaces=cast(Namespaces, self),
+            read_controller=self.read_controller,
+            leases=SharedLeaseReads(self.leases),
+            former=SharedLeaseReads(self.former),
+        )
 
     async def asked(self, asked: AdmissionRequest) -> object:
         self.synced.set()

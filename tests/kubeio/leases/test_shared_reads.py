@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from kubeio.errors import NotFound, Unreachable
+from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Lease, LeaseSpec, Meta
-from sharder.admission.lease_reads import LeaseReads
 
 pytestmark = pytest.mark.looptime
 READ_S = 1.0
@@ -34,23 +34,21 @@ class SlowLeases:
         return Lease(Meta(name=name), LeaseSpec(holder))
 
 
-async def holder(reads: LeaseReads, name: str) -> str | None:
-    lease = await reads.get(name)
-    return lease.spec.holder_identity if lease is not None else None
+async def holder(reads: SharedLeaseReads, name: str) -> str | None:
+    return (await reads.get(name)).spec.holder_identity
 
 
 async def test_those_who_ask_at_once_share_one_read() -> None:
     leases = SlowLeases("a")
-    async with asyncio.TaskGroup() as tasks:
-        reads = LeaseReads(leases, tasks=tasks)
-        assert await asyncio.gather(*(holder(reads, "a") for _ in range(50))) == ["a"] * 50
+    reads = SharedLeaseReads(leases)
+    assert await asyncio.gather(*(holder(reads, "a") for _ in range(50))) == ["a"] * 50
     assert leases.begun["a"] == 1
 
 
 async def test_one_who_asks_while_a_read_is_under_way_gets_a_later_one() -> None:
     leases = SlowLeases("a")
     async with asyncio.TaskGroup() as tasks:
-        reads = LeaseReads(leases, tasks=tasks)
+        reads = SharedLeaseReads(leases)
         first = tasks.create_task(holder(reads, "a"))
         await asyncio.sleep(READ_S / 2)
         leases.holders["a"] = "sharder:x"  # taken after the first read had begun
@@ -62,17 +60,16 @@ async def test_one_who_asks_while_a_read_is_under_way_gets_a_later_one() -> None
 
 async def test_leases_do_not_wait_for_each_other() -> None:
     leases = SlowLeases("a", "b", "c")
-    async with asyncio.TaskGroup() as tasks:
-        reads = LeaseReads(leases, tasks=tasks)
-        began = asyncio.get_running_loop().time()
-        assert await asyncio.gather(*(holder(reads, name) for name in "abc")) == ["a", "b", "c"]
-        assert asyncio.get_running_loop().time() - began == READ_S
+    reads = SharedLeaseReads(leases)
+    began = asyncio.get_running_loop().time()
+    assert await asyncio.gather(*(holder(reads, name) for name in "abc")) == ["a", "b", "c"]
+    assert asyncio.get_running_loop().time() - began == READ_S
 
 
 async def test_one_who_gives_up_takes_the_answer_from_nobody() -> None:
     leases = SlowLeases("a")
     async with asyncio.TaskGroup() as tasks:
-        reads = LeaseReads(leases, tasks=tasks)
+        reads = SharedLeaseReads(leases)
         patient = tasks.create_task(holder(reads, "a"))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(READ_S / 2):
@@ -80,21 +77,37 @@ async def test_one_who_gives_up_takes_the_answer_from_nobody() -> None:
         assert await patient == "a"
 
 
-async def test_a_lease_that_is_not_there_or_not_to_be_read_proves_nothing() -> None:
+async def test_a_failure_is_everybodys_who_shares_the_read_and_the_next_one_asks_anew() -> None:
     leases = SlowLeases("a")
-    async with asyncio.TaskGroup() as tasks:
-        reads = LeaseReads(leases, tasks=tasks)
-        assert await reads.get("nobody") is None
-        leases.fails = True
-        assert await reads.get("a") is None
-        leases.fails = False
-        assert await holder(reads, "a") == "a", "the next one asks anew"
+    reads = SharedLeaseReads(leases)
+    with pytest.raises(NotFound):
+        await reads.get("nobody")
+    leases.fails = True
+    failed = await asyncio.gather(*(reads.get("a") for _ in range(50)), return_exceptions=True)
+    assert {type(each) for each in failed} == {Unreachable}
+    assert leases.begun["a"] == 1
+    leases.fails = False
+    assert await holder(reads, "a") == "a"
+
+
+async def test_reads_of_one_lease_are_kept_apart_and_a_single_question_does_not_wait() -> None:
+    leases = SlowLeases("a")
+    reads = SharedLeaseReads(leases, apart_s=10.0)
+    asked = []
+    for _ in range(100):
+        asked.append(asyncio.create_task(holder(reads, "a")))
+        await asyncio.sleep(0.5)
+    assert await asyncio.gather(*asked) == ["a"] * 100
+    assert leases.begun["a"] == 6, "in 50 s"
+    await asyncio.sleep(10)
+    began = asyncio.get_running_loop().time()
+    await holder(reads, "a")
+    assert asyncio.get_running_loop().time() - began == READ_S
 
 
 async def test_nothing_is_read_when_nobody_asks() -> None:
     leases = SlowLeases("a")
-    async with asyncio.TaskGroup() as tasks:
-        reads = LeaseReads(leases, tasks=tasks)
-        await holder(reads, "a")
-        await asyncio.sleep(100)
+    reads = SharedLeaseReads(leases)
+    await holder(reads, "a")
+    await asyncio.sleep(100)
     assert leases.begun["a"] == 1
