@@ -7,9 +7,8 @@ in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import structlog
@@ -25,7 +24,7 @@ from shard_controller.declare.errors import Elsewhere, NotOurs, PermanentError, 
 from shard_controller.declare.resource import Resource
 from shard_controller.objects import patching
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache, is_controlled, version_of
-from shard_controller.objects.writer import FencedWriter, decode_map
+from shard_controller.shard.writer import FencedWriter, decode_map
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -41,16 +40,9 @@ class Surroundings:
     """Dependencies that all reconciles of one process share."""
 
     caches: Caches
-    kinds: Mapping[str, ResourceCache]
-    """Owned kinds by the text of their `Resource`."""
     writer: FencedWriter
-    client: Client
     events: EventRecorder
     compute: ComputePool
-    tasks: asyncio.TaskGroup
-    ring: str
-    shard: str
-    wall: Callable[[], datetime]
     log: structlog.stdlib.BoundLogger
     """With the controller's name bound."""
 
@@ -90,7 +82,7 @@ class Context(Generic[M]):
             self._conditions = Conditions(
                 existing if isinstance(existing, list) else [],
                 generation=self.meta.generation,
-                wall=self._around.wall,
+                wall=self._around.writer.clock.wall,
             )
         return self._conditions
 
@@ -125,12 +117,12 @@ class Context(Generic[M]):
     @property
     def ring(self) -> str:
         """Name of the ring; empty outside one."""
-        return self._around.ring
+        return self._around.writer.ownership.ring
 
     @property
     def shard(self) -> str:
         """Name of this life of this replica."""
-        return self._around.shard
+        return self._around.writer.ownership.shard
 
     @property
     def fencing_token(self) -> int:
@@ -139,12 +131,12 @@ class Context(Generic[M]):
         It compares for one object (uid) and one history of the API server. 0: no owner came before, the sharder writes
         no turns, or there is no ring.
         """
-        return self._around.writer.fence.token(self.meta)
+        return self._around.writer.ownership.token(self.meta)
 
     @property
     def unfenced(self) -> Client:
         """The plain client, for objects outside the ring: nothing keeps a former owner from writing through it."""
-        return self._around.client
+        return self._around.writer.client
 
     def get_owned(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
         """The controlled object *name* from the cache, in the object's namespace unless told otherwise.
@@ -216,7 +208,7 @@ class Context(Generic[M]):
         known = kind.get(key)
         if known is not None and not self._controls(known.meta):
             raise NotOurs(f"{kind.name} {key}", controller=_controller_name(known.meta))
-        if known is not None and self._around.writer.fence.guards(known.meta):
+        if known is not None and self._around.writer.ownership.may_write(known.meta):
             try:
                 return resource.decode((await self._bring(kind, known, body)).raw)
             except NotFound:
@@ -243,7 +235,7 @@ class Context(Generic[M]):
         found = kind.meta(self._key(kind, name, namespace))
         if found is None or not self._controls(found):
             return
-        if not self._around.writer.fence.guards(found):
+        if not self._around.writer.ownership.may_write(found):
             raise Elsewhere(f"{kind.name} {found.key}", shard="")
         await self._around.writer.delete(kind, found)
 
@@ -371,15 +363,13 @@ class Context(Generic[M]):
         """Create in a task that outlives the reconciler's cancellation: its end must be known."""
         if self._is_over:  # a task that the reconcile left behind: nobody would wait for the answer
             raise RuntimeError(f"{kind.name} {key} not created: the reconcile is over; await what it starts")
-        around = self._around
-        call = around.writer.create(
+        task = self._around.writer.start_create(
             kind,
             self._desired(kind, key, body),
             key=key,
             owner_uid=self.uid,
             is_wanted=lambda: not self._is_over,
         )
-        task = around.tasks.create_task(_outcome(call), name=f"create {kind.name} {key}")
         self._creates.add(task)
         created = await asyncio.shield(task)
         if isinstance(created, Exception):
@@ -404,9 +394,9 @@ class Context(Generic[M]):
 
     def _desired(self, kind: ResourceCache, key: ObjectKey, body: Mapping[str, object]) -> dict[str, object]:
         metadata = _as_map(body.get("metadata"))
-        fence = self._around.writer.fence
-        labels = {**_as_map(metadata.get("labels")), **fence.labels()}
-        annotations = {**_as_map(metadata.get("annotations")), **fence.annotations()}
+        ownership = self._around.writer.ownership
+        labels = {**_as_map(metadata.get("labels")), **ownership.create_labels}
+        annotations = {**_as_map(metadata.get("annotations")), **ownership.create_annotations}
         primary = self._around.caches.primary.resource
         reference = {
             "apiVersion": primary.api_version,
@@ -432,7 +422,7 @@ class Context(Generic[M]):
         return self._around.caches.watched.get(resource.text)
 
     def _kind(self, resource: Resource[Any]) -> ResourceCache:
-        kind = self._around.kinds.get(resource.text)
+        kind = self._around.caches.owned.get(resource.text)
         if kind is not None:
             return kind
         if self._watched(resource) is not None:
@@ -468,14 +458,6 @@ class Context(Generic[M]):
 
     def _controls(self, meta: Meta) -> bool:
         return is_controlled(meta, by=self.meta, of=self._around.caches.primary.resource)
-
-
-async def _outcome(call: Coroutine[Any, Any, Object]) -> Object | Exception:
-    """Result or error of *call* as a value: a failure must not end the task group that it runs in."""
-    try:
-        return await call
-    except Exception as error:  # handed to the reconcile that asked
-        return error
 
 
 def _gone(kind: ResourceCache, key: ObjectKey, error: NotFound) -> Refused:

@@ -21,7 +21,6 @@ import msgspec
 
 from kubeio.errors import Conflict, Forbidden, Invalid, KubeError
 from kubeio.models import Meta, Object
-from kubeio.queues.workqueue import WorkQueue
 from kubeio.rest.events import Regarding
 from shard_controller.api.context import Context, Surroundings
 from shard_controller.api.controller import Controller
@@ -37,8 +36,8 @@ from shard_controller.observe.journal import Journal, NoJournal, Outcome
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.tracing import NoTracing, Traced, Tracing
 from shard_controller.reconcile import finalizers
-from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.reconcile.overrun import Running, end_process, find_overrun
+from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 
 M = TypeVar("M")
 
@@ -53,19 +52,18 @@ class ReconcileRunner(Generic[M]):
         self,
         controller: Controller[M],
         around: Surroundings,
-        handlers: EventHandlers,
+        queue: ReconcileQueue,
         *,
         workers: int,
-        queue: WorkQueue[Request],
         journal: Journal,
         history: History,
         tracing: Tracing,
         metrics: ControllerMetrics,
         end_process: Callable[[str, Running], None] = end_process,
     ) -> None:
-        self._controller = controller
+        self.controller = controller
+        self.workers = workers
         self._around = around
-        self._handlers = handlers
         self._queue = queue
         self._journal = journal
         self._history = history
@@ -93,7 +91,7 @@ class ReconcileRunner(Generic[M]):
 
     def check_overruns(self) -> None:
         """End the process if a reconcile has gone on for `timeout_s` after it was told to end. Called every second."""
-        timeout_s = self._controller.timeout_s
+        timeout_s = self.controller.timeout_s
         overrun = find_overrun(
             self._running.values(),
             now=asyncio.get_running_loop().time(),
@@ -107,7 +105,7 @@ class ReconcileRunner(Generic[M]):
     async def reconcile(self, task: Request, current: Object) -> None:
         """Reconcile *task*, which is ours in the version *current*; its key is busy. Raises nothing of the user's."""
         try:
-            model = self._controller.resource.decode(current.raw)
+            model = self.controller.resource.decode(current.raw)
         except msgspec.ValidationError as error:
             self._is_unfit(task, current, error)
             return
@@ -126,7 +124,7 @@ class ReconcileRunner(Generic[M]):
                 await context.settled()
             if run.is_listed:
                 self._running.pop(task)
-                self._handlers.ends(task)
+                self._queue.end(task)
             ended_at = time.perf_counter()
             took_s = ended_at - began
             self._metrics.time.observe(took_s)
@@ -139,7 +137,7 @@ class ReconcileRunner(Generic[M]):
 
     def _tell_begin(self, meta: Meta) -> Traced:
         self._journal.begin(self._resource, meta)
-        return self._tracing.reconcile(self._controller.name, self._resource, meta)
+        return self._tracing.reconcile(self.controller.name, self._resource, meta)
 
     def _is_unfit(self, task: Request, current: Object, error: msgspec.ValidationError) -> None:
         """No retry until the object changes: it cannot become readable by itself."""
@@ -163,7 +161,7 @@ class ReconcileRunner(Generic[M]):
         )
         self._history.failed(task, error)
         self._queue.forget(task)
-        self._handlers.give_up(task, version_of(current.meta))
+        self._queue.fail_permanently(task, version_of(current.meta))
 
     def _is_seen(self, task: Request, run: _Run) -> None:
         """*run* is about to wait for something: from now on others can look at it, stop it, and bring news."""
@@ -171,7 +169,7 @@ class ReconcileRunner(Generic[M]):
             run.is_listed = True
             run.in_task = asyncio.current_task()
             self._running[task] = run
-            self._handlers.begins(task)
+            self._queue.begin(task)
 
     async def _attempt(self, task: Request, context: Context[M], run: _Run) -> Outcome:
         """Run the user's function and decide what becomes of the key."""
@@ -190,7 +188,7 @@ class ReconcileRunner(Generic[M]):
                 return "lost" if run.interrupted == "lease" else "cancelled"
             if run.is_late:
                 self._metrics.timeouts.inc()
-                told = f"not done after timeout_s, {self._controller.timeout_s:g} s: give its calls shorter timeouts"
+                told = f"not done after timeout_s, {self.controller.timeout_s:g} s: give its calls shorter timeouts"
                 return self._failed(task, context, run, TimeoutError(told))
             return self._failed(task, context, run, error)
         except (Refused, LeaseNotHeld) as error:
@@ -210,7 +208,7 @@ class ReconcileRunner(Generic[M]):
 
     async def _in_time(self, run: _Run, call: Coroutine[Any, Any, Result], waits_for: object) -> Result:
         """The answer of *call*, which waits for something. Raises TimeoutError, and what it raises."""
-        scope = asyncio.timeout(self._controller.timeout_s)
+        scope = asyncio.timeout(self.controller.timeout_s)
         try:
             async with scope:
                 run.scope = scope
@@ -223,7 +221,7 @@ class ReconcileRunner(Generic[M]):
 
     async def _call(self, context: Context[M]) -> Result:
         """Finalizers and reconciler, and what they staged."""
-        controller = self._controller
+        controller = self.controller
         if controller.finalizers and context.is_deleting:
             await finalizers.run(controller.finalizers, context, self._call_function)
             await context.write_staged()
@@ -318,7 +316,7 @@ class ReconcileRunner(Generic[M]):
         self._note(task, run, error)
         context.log.error("reconcile failed for good", error=str(error), reason=error.reason)
         self._queue.forget(task)
-        self._handlers.give_up(task, context.version)
+        self._queue.fail_permanently(task, context.version)
         return "error"
 
 

@@ -1,7 +1,7 @@
 """Keeps the shard's Lease, or ends the process: protocol 5.1.
 
 `Heartbeat` is the logic, on whatever loop it is given; `HeartbeatThread` gives it a thread, an event loop and a
-connection of its own, so that a busy main loop does not delay it. Does not know what runs: `InFlight` counts.
+connection of its own, so that a busy main loop does not delay it. Does not know what runs: `LeaseValidity` counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shard_controller.observe.progress import Pulse, Watchdog
 from shard_controller.observe.stacks import threads
 from shard_controller.shard import shard_lease
 from shard_controller.shard.exit_timer import ExitTimer
-from shard_controller.shard.lease_validity import InFlight, LeaseValidity, Phase
+from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
 log = structlog.get_logger("shard_controller")
 
@@ -60,7 +60,6 @@ class Heartbeat:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        in_flight: InFlight,
         watchdog: Watchdog,
         clock: Clock,
         rng: random.Random,
@@ -70,7 +69,6 @@ class Heartbeat:
         self.lease = lease
         self._name = lease.metadata.name
         self._validity = validity
-        self._in_flight = in_flight
         self._watchdog = watchdog
         self._clock = clock
         self._rng = rng
@@ -169,7 +167,7 @@ class Heartbeat:
         if phase is not self._phase:
             self._phase = phase
             self._on_phase(phase)
-        if phase is Phase.LAPSED and self._in_flight.running > 0:
+        if phase is Phase.LAPSED and self._validity.running > 0:
             raise LeaseLost(
                 self._name, f"it is {self._validity.age_s(self._clock.now()):.1f} s old and work still runs"
             )
@@ -186,7 +184,6 @@ class HeartbeatThread:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        in_flight: InFlight,
         pulse: Pulse,
         progress_deadline_s: float,
         clock: Clock,
@@ -197,7 +194,6 @@ class HeartbeatThread:
         self._cluster = cluster
         self._lease = lease
         self._validity = validity
-        self._in_flight = in_flight
         self._watchdog = Watchdog(pulse, deadline_s=progress_deadline_s, clock=clock)
         self._clock = clock
         self._rng = rng
@@ -254,7 +250,6 @@ class HeartbeatThread:
                 leases,
                 self._lease,
                 validity=self._validity,
-                in_flight=self._in_flight,
                 watchdog=self._watchdog,
                 clock=self._clock,
                 rng=self._rng,
@@ -262,7 +257,7 @@ class HeartbeatThread:
             )
             self._heartbeat = heartbeat
             self._ready.set()
-            timer = ExitTimer(self._validity, self._in_flight, clock=self._clock)
+            timer = ExitTimer(self._validity, clock=self._clock)
             await _until(self._stop, heartbeat, timer)
             if self._release:
                 await self._give_back(leases, heartbeat)

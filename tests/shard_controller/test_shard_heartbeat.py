@@ -17,7 +17,7 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from shard_controller.declare.errors import LeaseLost, Stalled
 from shard_controller.observe.progress import Pulse, Watchdog
 from shard_controller.shard.heartbeat import Heartbeat
-from shard_controller.shard.lease_validity import InFlight, LeaseValidity, Phase
+from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
 pytestmark = pytest.mark.looptime
 
@@ -106,7 +106,6 @@ class Life:
         self.leases = FakeLeases(lease, self.clock)
         self.began_at = self.clock.now()
         self.validity = LeaseValidity(duration_s=D, sent_at=self.began_at)
-        self.in_flight = InFlight()
         self.pulse = Pulse()
         self.phases: list[tuple[float, Phase]] = []
         self.deadline_s = deadline_s
@@ -114,7 +113,6 @@ class Life:
             self.leases,
             lease,
             validity=self.validity,
-            in_flight=self.in_flight,
             watchdog=Watchdog(self.pulse, deadline_s=deadline_s, clock=self.clock),
             clock=self.clock,
             rng=random.Random(seed),
@@ -184,7 +182,7 @@ async def test_with_nothing_running_it_waits_and_goes_on_when_its_swap_succeeds(
 async def test_something_still_running_at_the_whole_duration_ends_the_process() -> None:
     life = Life()
     life.leases.is_down = True
-    life.in_flight.running = 1
+    life.validity.running = 1
     error = await life.run(for_s=30)
     assert isinstance(error, LeaseLost)
     assert "still runs" in error.reason
@@ -193,7 +191,7 @@ async def test_something_still_running_at_the_whole_duration_ends_the_process() 
 
 async def test_a_suspended_process_that_was_working_ends_before_it_renews() -> None:
     life = Life()
-    life.in_flight.running = 1
+    life.validity.running = 1
 
     def suspended() -> None:
         life.clock.slept_s = 40.0
@@ -276,7 +274,6 @@ async def test_of_two_copies_of_one_process_the_second_to_renew_ends() -> None:
         life.leases,
         life.heartbeat.lease,
         validity=copy.validity,
-        in_flight=copy.in_flight,
         watchdog=Watchdog(copy.pulse, deadline_s=60, clock=copy.clock),
         clock=copy.clock,
         rng=random.Random(2),
@@ -375,10 +372,10 @@ async def test_a_suspended_process_does_not_wake_up_stalled() -> None:
 
 
 async def test_starting_is_refused_from_two_thirds_on() -> None:
-    validity, in_flight = LeaseValidity(duration_s=15, sent_at=0.0), InFlight()
-    assert in_flight.start(validity, 9.99)
-    assert not in_flight.start(validity, 10.0)
-    assert in_flight.running == 1
+    validity = LeaseValidity(duration_s=15, sent_at=0.0)
+    assert validity.start(9.99)
+    assert not validity.start(10.0)
+    assert validity.running == 1
 
 
 async def test_after_an_outage_replicas_do_not_renew_in_step() -> None:

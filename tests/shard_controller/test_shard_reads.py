@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -18,6 +17,8 @@ from kubeio.models import HasMeta, Object, ObjectKey
 from kubeio.resource import ApiResource
 from shard_controller.api.context import Context, Surroundings
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache, is_controlled
+from shard_controller.shard.ownership import ExclusiveOwnership
+from shard_controller.shard.writer import FencedWriter
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
@@ -65,22 +66,26 @@ def ctx() -> Context[Any]:
     for name, namespace in (("b", "ns"), ("a", "ns"), ("c", "other")):
         show(certificates, name, namespace=namespace)
     show(machines, "rack-1", namespace="")
-    return context_of(Caches(sites, [pages], [certificates, machines]), {PAGES.text: pages})
+    return context_of(Caches(sites, [pages], [certificates, machines], {PAGES.text: pages}))
 
 
-def context_of(caches: Caches, kinds: dict[str, ResourceCache]) -> Context[Any]:
+def context_of(caches: Caches) -> Context[Any]:
     """The context of the first site in *caches*."""
+    writer = FencedWriter(
+        unused,
+        ExclusiveOwnership("a-1"),
+        leases=None,
+        field_manager="test",
+        journal=unused,
+        metrics=unused,
+        clock=ManualClock(),
+        rng=unused,
+    )
     around = Surroundings(
         caches=caches,
-        kinds=kinds,
-        writer=unused,
-        client=unused,
+        writer=writer,
         events=unused,
         compute=unused,
-        tasks=unused,
-        ring="",
-        shard="",
-        wall=lambda: datetime.now(UTC),
         log=structlog.get_logger(),
     )
     current = caches.primary.get(next(iter(caches.primary.store)))
@@ -193,7 +198,7 @@ def test_objects_are_listed_by_an_index() -> None:
     show(sites, "blog")
     for name, namespace in (("apple", "ns"), ("avocado", "ns"), ("banana", "ns"), ("almond", "other")):
         show(watched, name, namespace=namespace)
-    ctx = context_of(Caches(sites, [], [watched]), {})
+    ctx = context_of(Caches(sites, [], [watched]))
 
     def listed(letter: str, **where: str) -> list[str]:
         return [
