@@ -31,10 +31,12 @@ from shard_controller.api.context import Surroundings
 from shard_controller.api.controller import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.objects.caches import Caches
 from shard_controller.observe.history import History
-from shard_controller.observe.journal import FileJournal, Journal, NoJournal
+from shard_controller.observe.journal import FileJournal
 from shard_controller.observe.metrics import ControllerMetrics
+from shard_controller.observe.observer import Observer, Observers
 from shard_controller.observe.progress import Pulse
-from shard_controller.observe.tracing import find_tracing
+from shard_controller.observe.reconcile_log import ReconcileLog
+from shard_controller.observe.tracing import Spans, find_spans
 from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
 from shard_controller.process.informers import Informers
@@ -231,9 +233,8 @@ class Replica:
     def _build(self, caches: Caches, ownership: Ownership, leases: Leases | None = None) -> ControllerRuntime:
         """The parts that work under *ownership*, and the debug pages over them. *leases*: of the ring's shards."""
         controller, clock, rng = self._controller, self._clock, self._rng
-        journal = self._journal(ownership.shard)
-        journal.life(member=self._settings.member_name)
-        tracing = find_tracing(shard=ownership.shard)
+        spans = find_spans(controller=controller.name, shard=ownership.shard)
+        observers = self._observers(ownership.shard, spans)
         queue = ReconcileQueue(
             clock=clock,
             rng=rng,
@@ -246,11 +247,10 @@ class Replica:
             ownership,
             leases=leases,
             field_manager=controller.name,
-            journal=journal,
-            metrics=self._metrics,
+            observers=observers,
+            spans=spans,
             clock=clock,
             rng=rng,
-            tracing=tracing,
         )
         drains = None
         if isinstance(ownership, ShardOwnership) and leases is not None:
@@ -275,9 +275,7 @@ class Replica:
             ),
             queue,
             workers=self._workers,
-            journal=journal,
-            history=self._history,
-            tracing=tracing,
+            observers=observers,
             metrics=self._metrics,
         )
         worker = Worker(
@@ -358,9 +356,16 @@ class Replica:
             pod=process_proof.this_pod(self._settings.member_name),
         )
 
-    def _journal(self, shard: str) -> Journal:
-        path = self._settings.journal
-        return FileJournal(path, shard=shard, clock=self._clock) if path else NoJournal()
+    def _observers(self, shard: str, spans: Spans | None) -> Observers:
+        """Observers of every reconcile; a journal begins with the life of *shard*."""
+        observers: list[Observer] = [self._metrics, self._history]
+        if self._settings.journal is not None:
+            journal = FileJournal(self._settings.journal, shard=shard, clock=self._clock)
+            journal.life(member=self._settings.member_name)
+            observers.append(journal)
+        if spans is not None:
+            observers.append(spans)
+        return (*observers, ReconcileLog(log.bind(controller=self._controller.name)))
 
     async def _watch_ring(self, ring: str, caches: Caches) -> None:
         """Stop once the ring is being deleted and nothing of it is ours any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -26,10 +26,10 @@ from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch, MergePatch, Patch
 from kubeio.rest.client import Client
 from shard_controller.declare.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused, StatusMissing
+from shard_controller.declare.request import Request
 from shard_controller.objects.caches import ResourceCache
-from shard_controller.observe.journal import Journal
-from shard_controller.observe.metrics import ControllerMetrics
-from shard_controller.observe.tracing import NO_TRACING, Tracing
+from shard_controller.observe.observer import Observers
+from shard_controller.observe.tracing import Spans
 from shard_controller.shard.ownership import Ownership
 
 log = structlog.get_logger("shard_controller")
@@ -89,21 +89,19 @@ class FencedWriter:
         *,
         leases: Leases | None,
         field_manager: str,
-        journal: Journal,
-        metrics: ControllerMetrics,
+        observers: Observers,
+        spans: Spans | None,
         clock: Clock,
         rng: random.Random,
-        tracing: Tracing = NO_TRACING,
     ) -> None:
         self.client = client
         self.ownership = ownership
         self._leases = leases
         self._field_manager = field_manager
-        self._journal = journal
-        self._metrics = metrics
+        self._observers = observers
+        self._spans = spans
         self.clock = clock
         self._rng = rng
-        self._tracing = tracing
         self.unanswered = Unanswered(clock)
         self._creates = asyncio.TaskGroup()
 
@@ -124,7 +122,9 @@ class FencedWriter:
         self, verb: str, kind: ResourceCache, key: ObjectKey, *, subresource: str = ""
     ) -> AsyncIterator[None]:
         """Around one write: it is unanswered until it ends, and a span where there are spans."""
-        with self._tracing.write(verb, kind.name, key, subresource=subresource):
+        spans = self._spans
+        span = spans.write(verb, kind.name, key, subresource=subresource) if spans else nullcontext()
+        with span:
             async with self.unanswered.request():
                 yield
 
@@ -325,9 +325,8 @@ class FencedWriter:
             and self.ownership.fence(meta) == self._tests_of(found)
         ):
             return
-        self._metrics.refused.inc()
-        self._journal.refused(kind.name, str(meta.key), status=error.status, message=error.message)
-        log.warning("write refused", object=_name(kind, meta.key), status=error.status)
+        for observer in self._observers:
+            observer.refused(Request(kind.name, meta.key), error)
         raise Refused(_name(kind, meta.key), status=error.status, message=error.message) from error
 
     def _tests_of(self, found: Object | None) -> JsonPatch | None:

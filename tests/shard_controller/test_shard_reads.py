@@ -76,8 +76,8 @@ def context_of(caches: Caches) -> Context[Any]:
         ExclusiveOwnership("a-1"),
         leases=None,
         field_manager="test",
-        journal=unused,
-        metrics=unused,
+        observers=(),
+        spans=None,
         clock=ManualClock(),
         rng=unused,
     )

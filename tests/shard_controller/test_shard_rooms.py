@@ -323,8 +323,9 @@ def test_the_journal_has_a_line_per_record(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = FileJournal(path, shard="a-1", clock=ManualClock(5.0))
     meta = Meta(name="blog", namespace="ns", uid="u", resource_version="7", generation=2)
-    journal.begin("websites.example.com", meta)
-    journal.end("websites.example.com", meta, "done")
+    blog = Request("websites.example.com", meta.key)
+    journal.began(blog, meta)
+    journal.ended(blog, "done", None, 0.0, 0.0)
     journal.close()
     begin, end = (json.loads(line) for line in path.read_text().splitlines())
     assert begin == {

@@ -30,7 +30,6 @@ from shard_controller.api.compute import ComputePool
 from shard_controller.api.context import Context, Surroundings
 from shard_controller.declare.errors import Elsewhere, Refused
 from shard_controller.objects.caches import Caches, ResourceCache
-from shard_controller.observe.journal import NoJournal
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.shard.decisions import Directed, Plain
 from shard_controller.shard.drain import DrainAcknowledger, Evidence, NotAcknowledged
@@ -68,8 +67,8 @@ class Shard:
             self.ownership,
             leases=leases,
             field_manager="test",
-            journal=NoJournal(),
-            metrics=metrics,
+            observers=[metrics],
+            spans=None,
             clock=clock,
             rng=random.Random(1),
         )
