@@ -26,8 +26,6 @@ from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
 from kubeio.rest.reviews import Reviews
-from shard_controller.api.compute import ComputePool
-from shard_controller.api.context import Surroundings
 from shard_controller.api.controller import Controller, LeaderElected, Mode, Sharded, Single
 from shard_controller.objects.caches import Caches
 from shard_controller.observe.history import History
@@ -266,13 +264,9 @@ class Replica:
         handlers = EventHandlers(controller, caches, ownership, queue)
         runner = ReconcileRunner(
             controller,
-            Surroundings(
-                caches,
-                writer,
-                events,
-                compute=ComputePool(controller.compute_workers),
-                log=log.bind(controller=controller.name),
-            ),
+            caches,
+            writer,
+            events,
             queue,
             workers=self._workers,
             observers=observers,

@@ -1,7 +1,7 @@
 """Overruns: reconciles that go on after they were told to end, and the end of their process.
 
-Judges the running reconciles; called once a second. A thread, a computing process and an async function that
-swallows its cancellation keep their keys busy, so waiting longer would keep their objects from every replica.
+Judges the running reconciles; called once a second. A thread and an async function that swallows its cancellation
+keep their keys busy, so waiting longer would keep their objects from every replica.
 """
 
 from __future__ import annotations

@@ -17,12 +17,14 @@ from functools import partial
 from typing import Any, Generic, Literal, TypeVar, assert_never
 
 import msgspec
+import structlog
 
 from kubeio.errors import Conflict, Forbidden, Invalid, KubeError
 from kubeio.models import Object
-from kubeio.rest.events import Regarding
-from shard_controller.api.context import Context, Surroundings
+from kubeio.rest.events import EventRecorder, Regarding
+from shard_controller.api.context import Context
 from shard_controller.api.controller import Controller
+from shard_controller.api.session import ReconcileSession
 from shard_controller.api.signatures import is_async
 from shard_controller.api.sync_context import SyncContext
 from shard_controller.declare.errors import (
@@ -35,13 +37,14 @@ from shard_controller.declare.errors import (
 )
 from shard_controller.declare.request import Request
 from shard_controller.declare.results import Done, RequeueAfter, Result
-from shard_controller.objects.caches import version_of
+from shard_controller.objects.caches import Caches, version_of
 from shard_controller.observe.eager import rest_of
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.observer import Observer, Observers, Outcome
 from shard_controller.reconcile import finalizers
 from shard_controller.reconcile.overrun import Running, end_process, find_overrun
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
+from shard_controller.shard.writer import FencedWriter
 
 M = TypeVar("M")
 
@@ -55,7 +58,9 @@ class ReconcileRunner(Generic[M]):
     def __init__(
         self,
         controller: Controller[M],
-        around: Surroundings,
+        caches: Caches,
+        writer: FencedWriter,
+        events: EventRecorder,
         queue: ReconcileQueue,
         *,
         workers: int,
@@ -65,7 +70,10 @@ class ReconcileRunner(Generic[M]):
     ) -> None:
         self.controller = controller
         self.workers = workers
-        self._around = around
+        self._caches = caches
+        self._writer = writer
+        self._events = events
+        self._log = structlog.get_logger("shard_controller").bind(controller=controller.name)
         self._queue = queue
         self._observers = observers
         self._began = [each.began for each in observers if type(each).began is not Observer.began]
@@ -79,9 +87,8 @@ class ReconcileRunner(Generic[M]):
         metrics.watch_running(self._running.__len__)
 
     def close(self) -> None:
-        """Take no more work for threads and processes."""
+        """Take no more work for threads."""
         self._threads.shutdown(wait=False)
-        self._around.compute.close()
 
     def interrupt(self, why: Interruption) -> None:
         """Cancel what runs: the Lease is too old, or the process stops."""
@@ -108,20 +115,20 @@ class ReconcileRunner(Generic[M]):
         except msgspec.ValidationError as error:
             self._give_up_unfit(request, current, error)
             return
-        context = Context(model, current, self._around)
-        run = _Run()
+        session = ReconcileSession(current, self._caches, self._writer, self._events, self._log)
+        run = _Run(request, session, Context(model, session))
         for began in self._began:
             began(request, current.meta)
         started = time.perf_counter()
         outcome: Outcome = "error"
         try:
-            outcome = await self._attempt(request, context, run)
+            outcome = await self._attempt(run)
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         finally:
-            if not context.close():
-                await context.settled()
+            if not session.close():
+                await session.settled()
             if run.is_tracked:
                 self._running.pop(request)
                 self._queue.end(request)
@@ -133,8 +140,8 @@ class ReconcileRunner(Generic[M]):
         """No retry until the object changes: it cannot become readable by itself."""
         for observer in self._observers:
             observer.unfit(request, current.meta, error)
-        self._around.events.record(
-            Regarding.of(self._around.caches.primary.resource, current.meta),
+        self._events.record(
+            Regarding.of(self._caches.primary.resource, current.meta),
             reason="Unfit",
             action="Decode",
             note=str(error),
@@ -143,45 +150,45 @@ class ReconcileRunner(Generic[M]):
         self._queue.forget(request)
         self._queue.fail_permanently(request, version_of(current.meta))
 
-    def _track(self, request: Request, run: _Run) -> None:
+    def _track(self, run: _Run) -> None:
         """*run* is about to wait for something: from now on it can be interrupted, and changes count as newer."""
         if not run.is_tracked:
             run.is_tracked = True
             run.in_task = asyncio.current_task()
-            self._running[request] = run
-            self._queue.begin(request)
+            self._running[run.request] = run
+            self._queue.begin(run.request)
 
-    async def _attempt(self, request: Request, context: Context[M], run: _Run) -> Outcome:
+    async def _attempt(self, run: _Run) -> Outcome:
         """Run the user's function and decide what becomes of the key."""
         try:
-            call = self._call(context)
+            call = self._call(run)
             try:
                 waits_for = call.send(None)
             except StopIteration as answer:  # as far as it goes without waiting, no clock could stop it
                 result: Result = answer.value
             else:
-                self._track(request, run)
+                self._track(run)
                 result = await self._in_time(run, call, waits_for)
         except TimeoutError as error:
             if run.interrupted:
-                self._queue.add(request)
+                self._queue.add(run.request)
                 return "lost" if run.interrupted == "lease" else "cancelled"
             if run.is_late:
                 timeout_s = self.controller.timeout_s
                 late = ReconcileTimeout(
                     f"not done after timeout_s, {timeout_s:g} s: give its calls shorter timeouts"
                 )
-                return self._retry(request, run, late, "error")
-            return self._retry(request, run, error, "error")
+                return self._retry(run, late, "error")
+            return self._retry(run, error, "error")
         except (Refused, LeaseNotHeld) as error:
-            return self._retry(request, run, error, "lost")
+            return self._retry(run, error, "lost")
         except (Conflict, Elsewhere) as error:
-            return self._retry(request, run, error, "requeue")
+            return self._retry(run, error, "requeue")
         except PermanentError as error:
-            return await self._fail_permanently(request, context, run, error)
+            return await self._fail_permanently(run, error)
         except Exception as error:  # whatever a user's code raises
-            return self._retry(request, run, error, "error")
-        return self._succeeded(request, result)
+            return self._retry(run, error, "error")
+        return self._succeeded(run.request, result)
 
     async def _in_time(self, run: _Run, call: Coroutine[Any, Any, Result], waits_for: object) -> Result:
         """The answer of *call*, which waits for something. Raises TimeoutError, and what it raises."""
@@ -196,23 +203,24 @@ class ReconcileRunner(Generic[M]):
         finally:
             run.is_late = scope.expired()
 
-    async def _call(self, context: Context[M]) -> Result:
-        """Finalizers and reconciler, and what they staged."""
-        controller = self.controller
-        if controller.finalizers and context.is_deleting:
-            await finalizers.run(controller.finalizers, context, self._call_function)
-            await context.write_staged()
+    async def _call(self, run: _Run) -> Result:
+        """Finalizers and reconciler, and the write of what they staged."""
+        controller, context, session = self.controller, run.context, run.session
+        if controller.finalizers and session.is_deleting:
+            await finalizers.run(controller.finalizers, context, session, self._call_function)
+            await session.write_staged(context.status)
             return Done()
         if controller.finalizers:
-            await finalizers.ensure(controller.finalizers, context)
+            await finalizers.ensure(controller.finalizers, context, session)
         result = await self._call_function(controller.reconciler, context)
         if not isinstance(result, _RESULTS):
             raise TypeError(
                 f"the reconciler returned {result!r}: return sc.Done() or sc.RequeueAfter(seconds=)"
             )
-        if not context.is_deleting:
-            context.recover()
-        await context.write_staged()
+        if not session.is_deleting:
+            session.recover()
+        if session.has_staged(context.status):
+            await session.write_staged(context.status)
         return result
 
     def _call_function(self, function: Callable[[Any], Any], context: Context[Any]) -> Awaitable[Any]:
@@ -253,27 +261,26 @@ class ReconcileRunner(Generic[M]):
                 return "requeue"
         assert_never(result)
 
-    def _retry(self, request: Request, run: _Run, error: Exception, outcome: Outcome) -> Outcome:
+    def _retry(self, run: _Run, error: Exception, outcome: Outcome) -> Outcome:
         run.error = error
-        self._queue.add_rate_limited(request)
+        self._queue.add_rate_limited(run.request)
         return outcome
 
-    async def _fail_permanently(
-        self, request: Request, context: Context[M], run: _Run, error: PermanentError
-    ) -> Outcome:
+    async def _fail_permanently(self, run: _Run, error: PermanentError) -> Outcome:
         """Write what was staged, record an event, and wait for the object to change."""
-        self._track(request, run)
-        context.give_in(error)
+        self._track(run)
+        session = run.session
+        session.fail_permanently(error)
         try:
-            await context.write_staged()
+            await session.write_staged(run.context.status)
         except (StatusMissing, Invalid, Forbidden) as unwritten:  # it will not be written next time either
-            context.log.warning("status of a permanent error not written", error=str(unwritten))
+            session.log.warning("status of a permanent error not written", error=str(unwritten))
         except (KubeError, Refused) as unwritten:
-            context.log.info("status of a permanent error not written", error=str(unwritten))
-            return self._retry(request, run, unwritten, "lost")
+            session.log.info("status of a permanent error not written", error=str(unwritten))
+            return self._retry(run, unwritten, "lost")
         run.error = error
-        self._queue.forget(request)
-        self._queue.fail_permanently(request, context.version)
+        self._queue.forget(run.request)
+        self._queue.fail_permanently(run.request, session.version)
         return "error"
 
 
@@ -281,6 +288,7 @@ class _Run:
     """One reconcile, and how to interrupt it."""
 
     __slots__ = (
+        "context",
         "error",
         "in_task",
         "interrupted",
@@ -288,10 +296,15 @@ class _Run:
         "is_late",
         "is_tracked",
         "overruns_since",
+        "request",
         "scope",
+        "session",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, request: Request, session: ReconcileSession, context: Context[Any]) -> None:
+        self.request = request
+        self.session = session
+        self.context = context
         self.scope: asyncio.Timeout | None = None
         self.interrupted: Interruption | None = None
         self.overruns_since: float | None = None

@@ -15,7 +15,8 @@ from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.models import HasMeta, Object, ObjectKey
 from kubeio.resource import ApiResource
-from shard_controller.api.context import Context, Surroundings
+from shard_controller.api.context import Context
+from shard_controller.api.session import ReconcileSession
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache, is_controlled
 from shard_controller.shard.ownership import ExclusiveOwnership
 from shard_controller.shard.writer import FencedWriter
@@ -81,16 +82,9 @@ def context_of(caches: Caches) -> Context[Any]:
         clock=ManualClock(),
         rng=unused,
     )
-    around = Surroundings(
-        caches=caches,
-        writer=writer,
-        events=unused,
-        compute=unused,
-        log=structlog.get_logger(),
-    )
     current = caches.primary.get(next(iter(caches.primary.store)))
     assert current is not None
-    return Context(None, current, around)
+    return Context(None, ReconcileSession(current, caches, writer, unused, structlog.get_logger()))
 
 
 def names(found: Any) -> list[str]:
@@ -106,7 +100,7 @@ def test_watched_objects_are_those_of_the_object_s_namespace_unless_told_otherwi
 
 
 def test_a_watched_object_that_does_not_fit_is_left_out_and_logged_once(ctx: Context[Any]) -> None:
-    watched = ctx._around.caches.watched[CERTIFICATES.text]
+    watched = ctx._session.caches.watched[CERTIFICATES.text]
     deep = f'{{"metadata":{{"name":"aa","namespace":"ns","resourceVersion":"5"}},"data":{"[" * 9_900 + "]" * 9_900}}}'
     watched.store.learn(object_from(deep.encode()))
     with structlog.testing.capture_logs() as logged:
@@ -134,7 +128,7 @@ def test_a_child_is_an_object_whose_reference_fits_in_uid_kind_and_namespace(
     ctx: Context[Any], change: dict[str, str]
 ) -> None:
     """Who knows the uid of another's object cannot plant children below it."""
-    pages = ctx._around.caches.controlled[0]
+    pages = ctx._session.caches.controlled[0]
     one = pages.meta(ObjectKey("ns", "one"))
     assert one is not None
     assert is_controlled(one, by=ctx.meta, of=WEBSITES)
@@ -150,7 +144,7 @@ def test_a_child_is_an_object_whose_reference_fits_in_uid_kind_and_namespace(
     )
     pages.store.learn(Object(planted, msgspec.json.encode(HasMeta(planted))))
     assert [meta.name for meta in pages.children(ctx.meta, of=WEBSITES)] == ["one", "two"]
-    assert {meta.name for _, meta in ctx._around.caches.tree(ctx._around.caches.primary, ctx.meta)} == {
+    assert {meta.name for _, meta in ctx._session.caches.tree(ctx._session.caches.primary, ctx.meta)} == {
         "one",
         "two",
     }

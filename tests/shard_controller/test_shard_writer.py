@@ -26,8 +26,8 @@ from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
-from shard_controller.api.compute import ComputePool
-from shard_controller.api.context import Context, Surroundings
+from shard_controller.api.context import Context
+from shard_controller.api.session import ReconcileSession
 from shard_controller.declare.errors import Elsewhere, Refused
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.metrics import ControllerMetrics
@@ -90,21 +90,14 @@ class Shard:
             self.pages, body, key=BLOG, owner_uid=site.uid, is_wanted=lambda: is_wanted
         )
 
-    def context(self) -> Context[None]:
-        """The context of a reconcile of the site, which the cache knows."""
+    def session(self) -> ReconcileSession:
+        """A reconcile of the site, which the cache knows."""
         current = self.sites.get(BLOG)
         assert current is not None
-        clock = SystemClock()
-        around = Surroundings(
-            caches=self.caches,
-            writer=self.writer,
-            events=EventRecorder(
-                self.client, reporter="test", instance=ME, clock=clock, rng=random.Random(1)
-            ),
-            compute=ComputePool(),
-            log=structlog.get_logger(),
+        events = EventRecorder(
+            self.client, reporter="test", instance=ME, clock=SystemClock(), rng=random.Random(1)
         )
-        return Context(None, current, around)
+        return ReconcileSession(current, self.caches, self.writer, events, structlog.get_logger())
 
     def writes(self, verb: str, *, code: int) -> int:
         return len(self.bench.writes("web-0", resource="configmaps", verb=verb, code=code))
@@ -269,8 +262,9 @@ async def test_a_write_that_the_server_gave_up_on_is_unanswered_for_a_minute() -
 async def test_a_task_that_a_reconcile_left_behind_creates_nothing(shard: Shard) -> None:
     await shard.knows(shard.sites, BLOG)
     async with shard.writer:
-        context = shard.context()
-        context.close()
+        session = shard.session()
+        session.close()
+        context = Context(None, session)
         with pytest.raises(RuntimeError, match="the reconcile is over"):
             await context.create(PAGES, "blog", {"data": {}})
     assert await shard.bench.find(CONFIGMAPS, "blog") is None
@@ -281,7 +275,7 @@ async def test_a_child_in_another_namespace_is_refused(shard: Shard, how: str) -
     """Garbage collection would delete it, and the next reconcile create it, for ever."""
     await shard.knows(shard.sites, BLOG)
     async with shard.writer:
-        context = shard.context()
+        context = Context(None, shard.session())
         with pytest.raises(
             InputError, match=r"namespace: 'other' is not that of default/blog.*leave namespace= out"
         ):
@@ -295,12 +289,13 @@ async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shar
     )
     await shard.knows(shard.sites, BLOG)
     async with shard.writer:
-        context = shard.context()
+        session = shard.session()
+        context = Context(None, session)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await context.create(PAGES, "blog", {"data": {"page": "new"}})
         assert await shard.bench.find(CONFIGMAPS, "blog") is None
-        await context.settled()
+        await session.settled()
         assert await shard.bench.find(CONFIGMAPS, "blog") is not None
 
 
