@@ -11,7 +11,7 @@ from typing import Any, Never
 
 import structlog
 
-from shard_controller.observe.progress import TICK_S, Pulse
+from shard_controller.observe.watchdog import TICK_S, Progress
 from shard_controller.process.informers import Informers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.runner import ReconcileRunner
@@ -37,7 +37,7 @@ class ControllerRuntime:
         runner: ReconcileRunner[Any],
         writer: FencedWriter,
         beside: Mapping[str, Callable[[], Coroutine[Any, Any, Never]]],
-        pulse: Pulse,
+        progress: Progress,
     ) -> None:
         self._informers = informers
         self._ownership = ownership
@@ -46,7 +46,7 @@ class ControllerRuntime:
         self.runner = runner
         self._writer = writer
         self._beside = beside
-        self._pulse = pulse
+        self._progress = progress
 
     def why_not_ready(self) -> str | None:
         if not self._informers.is_synced:
@@ -124,9 +124,9 @@ class ControllerRuntime:
         ticks = 0
         while True:
             await asyncio.sleep(TICK_S)
-            self._pulse.tick(
+            self._progress.tick(
                 due=len(self._queue),
-                handed_over=self._worker.taken,
+                taken=self._worker.taken,
                 is_fresh=self._informers.is_fresh,
                 is_held=self._ownership.is_held(),
             )

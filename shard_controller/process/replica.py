@@ -32,13 +32,12 @@ from shard_controller.observe.history import History
 from shard_controller.observe.journal import FileJournal
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.observer import Observer, Observers
-from shard_controller.observe.progress import Pulse
 from shard_controller.observe.reconcile_log import ReconcileLog
 from shard_controller.observe.tracing import Spans, find_spans
+from shard_controller.observe.watchdog import LoopWatch, Progress
 from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
 from shard_controller.process.informers import Informers
-from shard_controller.process.loop_watch import LoopWatch
 from shard_controller.process.resources import find_resources
 from shard_controller.process.settings import RingView, Settings, is_ring_ending, read_ring, ring_from_file
 from shard_controller.reconcile.event_handlers import EventHandlers
@@ -85,7 +84,11 @@ class Replica:
         self._rng = random.Random()  # noqa: S311 - jitter and names, no secrets
         self._workers = settings.workers or controller.workers
         self._metrics = ControllerMetrics(registry, controller=controller.name, workers=self._workers)
-        self._pulse = Pulse()
+        self._progress = Progress(
+            # busy workers are not stuck before their reconciles are far beyond their time
+            deadline_s=max(settings.progress_deadline_s, 2 * controller.timeout_s),
+            clock=clock,
+        )
         self._history = History(clock)
         self._pages = Pages()
         self._runtime: ControllerRuntime | None = None
@@ -171,9 +174,7 @@ class Replica:
             self._cluster,
             born.lease,
             validity=validity,
-            pulse=self._pulse,
-            # busy workers are not stuck before their reconciles are far beyond their time
-            progress_deadline_s=max(self._settings.progress_deadline_s, 2 * self._controller.timeout_s),
+            progress=self._progress,
             clock=self._clock,
             rng=self._rng,
             on_phase=lambda phase: _call_soon(loop, follow, phase),
@@ -303,7 +304,7 @@ class Replica:
             runner=runner,
             writer=writer,
             beside=beside,
-            pulse=self._pulse,
+            progress=self._progress,
         )
         return self._runtime
 

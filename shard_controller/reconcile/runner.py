@@ -3,7 +3,7 @@
 Owns the reconciles in progress: their timeout, interruption and outcome. `worker` decides whether an
 object may be reconciled at all.
 
-A reconcile that finishes without awaiting is not tracked: no other request could observe, cancel or time it.
+A reconcile that finishes without awaiting is not tracked: no other task could observe, cancel or time it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from shard_controller.objects.caches import Caches, version_of
 from shard_controller.observe.eager import rest_of
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.observer import Observer, Observers, Outcome
+from shard_controller.observe.watchdog import end_process, find_overrun
 from shard_controller.reconcile import finalizers
-from shard_controller.reconcile.overrun import Running, end_process, find_overrun
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.shard.writer import FencedWriter
 
@@ -66,7 +66,6 @@ class ReconcileRunner(Generic[M]):
         workers: int,
         observers: Observers,
         metrics: ControllerMetrics,
-        end_process: Callable[[str, Running], None] = end_process,
     ) -> None:
         self.controller = controller
         self.workers = workers
@@ -79,7 +78,6 @@ class ReconcileRunner(Generic[M]):
         self._began = [each.began for each in observers if type(each).began is not Observer.began]
         self._ended = [each.ended for each in observers if type(each).ended is not Observer.ended]
         self._metrics = metrics
-        self._end_process = end_process
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"reconcile-{controller.name}")
         functions = (controller.reconciler, *controller.finalizers.values())
         self._blocking = {id(function) for function in functions if not is_async(function)}
@@ -106,7 +104,7 @@ class ReconcileRunner(Generic[M]):
         )
         if overrun is not None:
             key = next(request.key for request, run in self._running.items() if run is overrun)
-            self._end_process(f"reconcile of {key} cannot be stopped, timeout_s is {timeout_s:g}", overrun)
+            end_process(f"reconcile of {key} cannot be stopped, timeout_s is {timeout_s:g}", overrun)
 
     async def reconcile(self, request: Request, current: Object) -> None:
         """Reconcile *request*, ours in the version *current*; its key is busy. Errors of users are not raised."""
@@ -321,11 +319,6 @@ class _Run:
             self.interrupted = why
             self.scope.reschedule(asyncio.get_running_loop().time())
 
-    def is_told_to_end(self) -> bool:
+    @property
+    def overruns(self) -> bool:
         return self.scope is not None and self.scope.expired()
-
-    def is_in_code(self) -> bool:
-        return self.scope is not None
-
-    def task(self) -> asyncio.Task[object] | None:
-        return self.in_task

@@ -26,8 +26,7 @@ from kubeio.models import Lease
 from kubeio.program.logs import AT_EXIT_S, drain, write_text
 from kubeio.rest.client import Client
 from shard_controller.declare.errors import LeaseLost, Stalled
-from shard_controller.observe.progress import Pulse, Watchdog
-from shard_controller.observe.stacks import threads
+from shard_controller.observe.watchdog import Progress, stacks_of_threads
 from shard_controller.shard import shard_lease
 from shard_controller.shard.exit_timer import ExitTimer
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
@@ -60,7 +59,7 @@ class Heartbeat:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        watchdog: Watchdog,
+        progress: Progress,
         clock: Clock,
         rng: random.Random,
         on_phase: Callable[[Phase], None],
@@ -69,7 +68,7 @@ class Heartbeat:
         self.lease = lease
         self._name = lease.metadata.name
         self._validity = validity
-        self._watchdog = watchdog
+        self._progress = progress
         self._clock = clock
         self._rng = rng
         self._on_phase = on_phase
@@ -171,7 +170,7 @@ class Heartbeat:
             raise LeaseLost(
                 self._name, f"it is {self._validity.age_s(self._clock.now()):.1f} s old and work still runs"
             )
-        if stalled := self._watchdog.check():
+        if stalled := self._progress.check():
             raise Stalled(stalled[0], for_s=stalled[1])
 
 
@@ -184,8 +183,7 @@ class HeartbeatThread:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        pulse: Pulse,
-        progress_deadline_s: float,
+        progress: Progress,
         clock: Clock,
         rng: random.Random,
         on_phase: Callable[[Phase], None],
@@ -194,7 +192,7 @@ class HeartbeatThread:
         self._cluster = cluster
         self._lease = lease
         self._validity = validity
-        self._watchdog = Watchdog(pulse, deadline_s=progress_deadline_s, clock=clock)
+        self._progress = progress
         self._clock = clock
         self._rng = rng
         self._on_phase = on_phase
@@ -237,7 +235,7 @@ class HeartbeatThread:
         try:
             log.error("process ends", shard=self._lease.metadata.name, reason=str(why), exit_code=code)
             if isinstance(why, Stalled):
-                write_text(f"{threads()}\n")
+                write_text(f"{stacks_of_threads()}\n")
             drain(within_s=min(AT_EXIT_S, self._validity.duration_s / 4))
         finally:
             self._end_process(code)
@@ -250,7 +248,7 @@ class HeartbeatThread:
                 leases,
                 self._lease,
                 validity=self._validity,
-                watchdog=self._watchdog,
+                progress=self._progress,
                 clock=self._clock,
                 rng=self._rng,
                 on_phase=self._on_phase,

@@ -17,7 +17,7 @@ from kubeio.clock import SystemClock
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.program.logs import configure_logging
 from shard_controller.shard import heartbeat
-from shard_controller.observe.progress import Pulse
+from shard_controller.observe.watchdog import Progress
 from shard_controller.shard.lease_validity import LeaseValidity
 
 configure_logging(format="json")
@@ -42,8 +42,8 @@ validity.running = %(running)d
 name = "web-0-aaaaaaaa"
 lease = Lease(Meta(name=name, namespace="ns", resource_version="1"), LeaseSpec(name, 1))
 thread = heartbeat.HeartbeatThread(
-    None, lease, validity=validity, pulse=Pulse(),
-    progress_deadline_s=60, clock=clock, rng=random.Random(1), on_phase=lambda phase: None,
+    None, lease, validity=validity, progress=Progress(deadline_s=60, clock=clock),
+    clock=clock, rng=random.Random(1), on_phase=lambda phase: None,
 )
 thread.start()
 print("started", flush=True)
