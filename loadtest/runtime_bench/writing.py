@@ -29,7 +29,7 @@ from loadtest.runtime_bench.goals import figure
 from loadtest.runtime_bench.ground import Ground
 from loadtest.runtime_bench.program import measured
 from loadtest.runtime_bench.rows import Options
-from shard_controller.objects.fence import VersionFence
+from shard_controller.shard.ownership import ExclusiveOwnership
 
 MANAGER: Final = "websites"
 """Field manager: the name of the program's controller."""
@@ -140,7 +140,7 @@ async def _limit(
 
 def request(resource: ApiResource, meta: Meta, value: str) -> Request:
     """The patch that our program sends to the object that *meta* describes, if it has no status yet."""
-    patch = JsonPatch(VersionFence().tests(meta).operations).add("/status", {"configMap": value})
+    patch = JsonPatch(ExclusiveOwnership("").fence(meta).operations).add("/status", {"configMap": value})
     path = resource.path(namespace=meta.namespace, name=meta.name, subresource="status")
     return Request(f"{path}?{urlencode({'fieldManager': MANAGER})}", patch.encode())
 

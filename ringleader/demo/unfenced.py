@@ -10,18 +10,18 @@ import sys
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
 from shard_controller.__main__ import main
-from shard_controller.objects.fence import ShardFence
+from shard_controller.shard.ownership import ShardOwnership
 
 
-def _tests_nothing(self: ShardFence, meta: Meta) -> JsonPatch:
+def _tests_nothing(self: ShardOwnership, meta: Meta) -> JsonPatch:
     return JsonPatch()
 
 
-def _guards_all(self: ShardFence, meta: Meta) -> bool:
+def _writes_all(self: ShardOwnership, meta: Meta) -> bool:
     return True
 
 
 if __name__ == "__main__":
-    ShardFence.tests = _tests_nothing  # type: ignore[method-assign]
-    ShardFence.guards = _guards_all  # type: ignore[method-assign]
+    ShardOwnership.fence = _tests_nothing  # type: ignore[method-assign]
+    ShardOwnership.may_write = _writes_all  # type: ignore[method-assign]
     sys.exit(main())

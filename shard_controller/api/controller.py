@@ -79,7 +79,7 @@ class Controller(Generic[M]):
     and is counted, and after twice the time the process ends.
 
     *resync_s*: every object is reconciled once in that time, changed or not, evenly spread, and behind everything
-    else. *backoff*: delays after failures. *compute_workers*: processes of `ctx.compute`; 0: as many as processors.
+    else. *backoff*: delays after failures.
     """
 
     def __init__(
@@ -93,7 +93,6 @@ class Controller(Generic[M]):
         timeout_s: float = 30.0,
         resync_s: float | None = None,
         backoff: Backoff = Backoff(),
-        compute_workers: int = 0,
         name: str = "",
     ) -> None:
         if workers < 1:
@@ -102,8 +101,6 @@ class Controller(Generic[M]):
             raise InputError("timeout_s", timeout_s, "is too small", "use a number of seconds above 0")
         if resync_s is not None and not 0 < resync_s < math.inf:
             raise InputError("resync_s", resync_s, "is no period", "use seconds above 0, or leave it out")
-        if compute_workers < 0:
-            raise InputError("compute_workers", compute_workers, "is too small", "use 0 or more")
         self.resource = resource
         self.owned = tuple(each if isinstance(each, Owned) else Owned(each) for each in owns)
         self.watches = tuple(watches)
@@ -114,7 +111,6 @@ class Controller(Generic[M]):
         self.timeout_s = timeout_s
         self.resync_s = resync_s
         self.backoff = backoff
-        self.compute_workers = compute_workers
         self.name = name or resource.text.partition(".")[0].partition("/")[0]
         self._reconciler: Callable[[Any], Any] | None = None
         self.finalizers: dict[str, Callable[[Any], Any]] = {}

@@ -136,10 +136,6 @@ class SyncContext(Generic[M]):
 
         self._wait(record())
 
-    def compute(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """See `Context.compute`."""
-        return self._wait(self._inner.compute(function, *args, **kwargs))
-
     def patch(self, change: Mapping[str, object]) -> None:
         """See `Context.patch`."""
         self._wait(self._inner.patch(change))

@@ -92,3 +92,7 @@ class Stalled(ShardError):
         self.what = what
         self.for_s = for_s
         super().__init__(f"{what} for {for_s:.0f} s")
+
+
+class ReconcileTimeout(TimeoutError):
+    """A reconcile was cancelled after the controller's `timeout_s`."""

@@ -6,7 +6,8 @@ found, and what is watched beside the ring (`ReadOnlyCache`). Writes nothing to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,7 +25,6 @@ from shard_controller.declare.request import Request
 from shard_controller.declare.resource import Resource as Declared
 from shard_controller.declare.resource import form_of, index_functions_of
 from shard_controller.declare.watches import Watch
-from shard_controller.objects.min_versions import MinVersions
 
 T = TypeVar("T")
 log = structlog.get_logger("shard_controller")
@@ -70,7 +70,7 @@ class _RememberingStore(Store):
 
 
 class ResourceCache:
-    """One resource: its store, the min versions of objects given up, and own writes that the watch has yet to show.
+    """One resource: its store, and own writes that the watch has yet to show.
 
     *declared*: how the controller wants it kept. A resource that no controller declares is only handed over: its
     metadata suffices. *remembers*: handlers of a change can also read the version before it (`former`). *keeps*:
@@ -96,7 +96,6 @@ class ResourceCache:
             on_fault=self._tell_fault,
         )
         self._indexes = tuple(declared.indexes) if declared is not None else ()
-        self.min_versions: MinVersions[ObjectKey] = MinVersions()
         self._written: dict[ObjectKey, tuple[float, Object]] = {}
         self._clock = clock
 
@@ -183,9 +182,8 @@ class ResourceCache:
                     keys.discard(key)
         return sorted(keys)
 
-    def sweep(self, streamed: int) -> None:
-        """Forget what is older than the stream at *streamed*, and own writes that it never showed."""
-        self.min_versions.forget(streamed)
+    def sweep(self) -> None:
+        """Forget own writes that the watch has not shown for `WRITTEN_FOR_S`."""
         horizon = self._clock.now() - WRITTEN_FOR_S
         for key in [key for key, (at, _) in self._written.items() if at < horizon]:
             del self._written[key]
@@ -235,13 +233,19 @@ class Caches:
     """All resources of one controller; the first is the one that it reconciles.
 
     Iterating gives those of the tree, which a ring moves: *primary* and *controlled*, without what is only *watched*.
+    *owned*: those of *controlled* that the controller declares, by the text of their `Resource`.
     """
 
     def __init__(
-        self, primary: ResourceCache, controlled: list[ResourceCache], watched: Sequence[ReadOnlyCache] = ()
+        self,
+        primary: ResourceCache,
+        controlled: list[ResourceCache],
+        watched: Sequence[ReadOnlyCache] = (),
+        owned: Mapping[str, ResourceCache] = MappingProxyType({}),
     ) -> None:
         self.primary = primary
         self.controlled = controlled
+        self.owned = owned
         self.watched = {kind.watch.resource.text: kind for kind in watched}
         self._by_name = {kind.name: kind for kind in (primary, *controlled)}
         self._by_type = {(kind.resource.group, kind.resource.kind): kind for kind in (primary, *controlled)}

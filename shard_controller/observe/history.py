@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kubeio.clock import Clock
+from kubeio.models import Meta
 from shard_controller.declare.request import Request
-from shard_controller.observe.journal import Outcome
+from shard_controller.observe.observer import Observer, Outcome
 
 LAST = 1024
 """Outcomes that are kept."""
@@ -38,7 +39,7 @@ class ReconcileFailure(NamedTuple):
     at: float
 
 
-class History:
+class History(Observer):
     """Cost: `ended` and `recovered` O(1), a fraction of a microsecond; the rest is for people."""
 
     def __init__(self, clock: Clock, *, last: int = LAST, failing: int = FAILING) -> None:
@@ -48,9 +49,17 @@ class History:
         self._failing: OrderedDict[Request, ReconcileFailure] = OrderedDict()
         self._most_failing = failing
 
-    def ended(self, task: Request, outcome: Outcome, *, at: float, took_s: float) -> None:
-        """A reconcile of *task* is over. The caller has just read its stopwatch: no clock is read for it."""
-        self._ended.append((task, outcome, at, took_s))
+    def ended(
+        self, request: Request, outcome: Outcome, error: Exception | None, at: float, took_s: float
+    ) -> None:
+        self._ended.append((request, outcome, at, took_s))
+        if error is not None:
+            self.failed(request, error)
+        elif self._failing and outcome in ("done", "requeue"):
+            self.recovered(request)
+
+    def unfit(self, request: Request, meta: Meta, error: Exception) -> None:
+        self.failed(request, error)
 
     def failed(self, task: Request, error: BaseException) -> None:
         """The attempt at *task* ended with *error*: remembered until `recovered`."""

@@ -8,52 +8,40 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal, Protocol
 
 import msgspec
 
 from kubeio.clock import Clock
-from kubeio.errors import InputError
+from kubeio.errors import ApiError, InputError
 from kubeio.models import Meta
-
-Outcome = Literal["done", "requeue", "error", "cancelled", "lost"]
-
-
-class Journal(Protocol):
-    def life(self, *, member: str) -> None: ...
-    def begin(self, resource: str, meta: Meta) -> None: ...
-    def end(self, resource: str, meta: Meta, outcome: Outcome) -> None: ...
-    def refused(self, resource: str, key: str, *, status: int, message: str) -> None: ...
+from shard_controller.declare.request import Request
+from shard_controller.observe.observer import Observer, Outcome
 
 
-class NoJournal:
-    """Writes nothing."""
-
-    def life(self, *, member: str) -> None: ...
-    def begin(self, resource: str, meta: Meta) -> None: ...
-    def end(self, resource: str, meta: Meta, outcome: Outcome) -> None: ...
-    def refused(self, resource: str, key: str, *, status: int, message: str) -> None: ...
-
-
-class FileJournal:
+class FileJournal(Observer):
     """Appends to *path*; several lives may share the file."""
 
     def __init__(self, path: Path, *, shard: str, clock: Clock) -> None:
         self._fd = _open(path)
         self._shard = shard
         self._clock = clock
+        self._running: dict[Request, Meta] = {}
 
     def life(self, *, member: str) -> None:
         self._write(e="life", member=member, pid=os.getpid())
 
-    def begin(self, resource: str, meta: Meta) -> None:
-        self._write(e="begin", **_identity(resource, meta))
+    def began(self, request: Request, meta: Meta) -> None:
+        self._running[request] = meta
+        self._write(e="begin", **_identity(request, meta))
 
-    def end(self, resource: str, meta: Meta, outcome: Outcome) -> None:
-        self._write(e="end", **_identity(resource, meta), outcome=outcome)
+    def ended(
+        self, request: Request, outcome: Outcome, error: Exception | None, at: float, took_s: float
+    ) -> None:
+        self._write(e="end", **_identity(request, self._running.pop(request)), outcome=outcome)
 
-    def refused(self, resource: str, key: str, *, status: int, message: str) -> None:
-        self._write(e="refused", resource=resource, key=key, status=status, message=message)
+    def refused(self, request: Request, error: ApiError) -> None:
+        where = {"resource": request.resource, "key": str(request.key)}
+        self._write(e="refused", **where, status=error.status, message=error.message)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -80,10 +68,10 @@ def _open(path: Path) -> int:
         ) from None
 
 
-def _identity(resource: str, meta: Meta) -> dict[str, object]:
+def _identity(request: Request, meta: Meta) -> dict[str, object]:
     return {
-        "resource": resource,
-        "key": str(meta.key),
+        "resource": request.resource,
+        "key": str(request.key),
         "uid": meta.uid,
         "rv": meta.resource_version,
         "gen": meta.generation,

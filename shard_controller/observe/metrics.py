@@ -10,7 +10,12 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
+from kubeio.errors import ApiError
 from kubeio.fast_metrics import FastCollector, FastCounter, FastHistogram
+from kubeio.models import Meta
+from shard_controller.declare.errors import PermanentError, ReconcileTimeout
+from shard_controller.declare.request import Request
+from shard_controller.observe.observer import Observer, Outcome
 
 _FRACTIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9)
 _SECONDS = (1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60)
@@ -19,11 +24,12 @@ BUCKETS = (*_FRACTIONS, *_SECONDS)
 RESULTS = ("success", "requeue_after", "requeue", "error")
 
 
-class ControllerMetrics:
+class ControllerMetrics(Observer):
     """Metrics of one controller; one instance per process and registry."""
 
     def __init__(self, registry: CollectorRegistry, *, controller: str, workers: int) -> None:
         self.results = {result: FastCounter() for result in RESULTS}
+        self._success = self.results["success"]
         self.time = FastHistogram(BUCKETS)
         registry.register(FastCollector(_results, self._tell_results))
         registry.register(FastCollector(_times, lambda family: self.time.add_to(family, (controller,))))
@@ -39,7 +45,7 @@ class ControllerMetrics:
             "Total number of terminal reconciliation errors per controller",
             controller,
         )
-        self.unfit = _counter(
+        self.unfit_objects = _counter(
             registry,
             "ringleader_shard_unfit_objects",
             "Objects that do not fit the model, counted per version",
@@ -82,7 +88,7 @@ class ControllerMetrics:
             "Reconciles that went on although they were told to end",
             controller,
         )
-        self.refused = _counter(
+        self.refused_writes = _counter(
             registry, "ringleader_shard_refused_writes", "Writes that the fence refused", controller
         )
         self._blocks = _counter(
@@ -104,6 +110,36 @@ class ControllerMetrics:
             "ringleader_shard_objects", "Objects in the cache", ["controller", "resource"], registry=registry
         )
         self._controller = controller
+
+    def ended(
+        self, request: Request, outcome: Outcome, error: Exception | None, at: float, took_s: float
+    ) -> None:
+        self.time.observe(took_s)
+        if outcome == "done":
+            self._success.inc()
+        elif error is None:
+            if outcome == "requeue":
+                self.results["requeue_after"].inc()
+        elif outcome != "error":
+            self.results["requeue"].inc()
+        else:
+            self._failed()
+            if isinstance(error, PermanentError):
+                self.terminal.inc()
+            if isinstance(error, ReconcileTimeout):
+                self.timeouts.inc()
+
+    def unfit(self, request: Request, meta: Meta, error: Exception) -> None:
+        self._failed()
+        self.terminal.inc()
+        self.unfit_objects.inc()
+
+    def refused(self, request: Request, error: ApiError) -> None:
+        self.refused_writes.inc()
+
+    def _failed(self) -> None:
+        self.results["error"].inc()
+        self.errors.inc()
 
     def loop_blocked(self) -> None:
         """A block of the event loop began."""

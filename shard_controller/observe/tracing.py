@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kubeio.errors import ApiError
 from kubeio.models import Meta, ObjectKey
 from shard_controller.declare.errors import ShardError
-from shard_controller.observe.journal import Outcome
+from shard_controller.declare.request import Request
+from shard_controller.observe.observer import Observer, Outcome
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -25,79 +26,63 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 
-class Traced(Protocol):
-    def end(self, outcome: Outcome, error: BaseException | None) -> None:
-        """The reconcile is over; *error*: what it ended with. Exactly once, in the task that began it."""
-
-
-class Tracing(Protocol):
-    def reconcile(self, controller: str, resource: str, meta: Meta) -> Traced:
-        """A reconcile begins: what is written until its end is below it."""
-
-    def write(
-        self, verb: str, resource: str, key: ObjectKey, *, subresource: str = ""
-    ) -> AbstractContextManager[None]:
-        """Around one write."""
-
-
-class _Untraced:
-    """No span: the reconcile is not traced."""
-
-    def end(self, outcome: Outcome, error: BaseException | None) -> None: ...
-
-
-class NoTracing:
-    """No spans. Cost: two calls per reconcile and one per write, well below a microsecond."""
-
-    def reconcile(self, controller: str, resource: str, meta: Meta) -> Traced:
-        return _UNTRACED
-
-    def write(
-        self, verb: str, resource: str, key: ObjectKey, *, subresource: str = ""
-    ) -> AbstractContextManager[None]:
-        return _NOTHING
-
-
-_UNTRACED = _Untraced()
-_NOTHING = nullcontext()
-NO_TRACING = NoTracing()
-
-
-def find_tracing(*, shard: str) -> Tracing:
-    """Spans, if this process has set OpenTelemetry up by now; else none. *shard* is told with every reconcile."""
+def find_spans(*, controller: str, shard: str) -> Spans | None:
+    """Spans, if this process has set OpenTelemetry up by now."""
     if "opentelemetry.trace" not in sys.modules:
-        return NO_TRACING
+        return None
     from opentelemetry import trace
 
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-        return NO_TRACING
-    return Spans(trace.get_tracer("ringleader", _own_version()), shard=shard)
+        return None
+    tracer = trace.get_tracer("ringleader", _own_version())
+    return Spans(tracer, controller=controller, shard=shard)
 
 
-class Spans:
-    """Spans by *tracer*. Names have few values; which object it was stands in the attributes."""
+class Spans(Observer):
+    """Spans by *tracer*: one per reconcile, and one per write below it.
 
-    def __init__(self, tracer: Tracer, *, shard: str) -> None:
+    Names have few values; the attributes name the object.
+    """
+
+    def __init__(self, tracer: Tracer, *, controller: str, shard: str) -> None:
         self._tracer = tracer
+        self._controller = controller
         self._shard = shard
+        self._open: dict[Request, tuple[Span, Token[Context]]] = {}
 
-    def reconcile(self, controller: str, resource: str, meta: Meta) -> Traced:
+    def began(self, request: Request, meta: Meta) -> None:
         from opentelemetry import context, trace
 
         span = self._tracer.start_span(
-            f"reconcile {controller}",
+            f"reconcile {self._controller}",
             attributes={
-                "ringleader.controller": controller,
+                "ringleader.controller": self._controller,
                 "ringleader.shard": self._shard,
                 "ringleader.uid": meta.uid,
                 "ringleader.resource_version": meta.resource_version,
-                **_attributes(resource, meta.key),
+                **_attributes(request.resource, request.key),
             },
         )
-        return _Reconcile(span, context.attach(trace.set_span_in_context(span)))
+        self._open[request] = span, context.attach(trace.set_span_in_context(span))
+
+    def ended(
+        self, request: Request, outcome: Outcome, error: Exception | None, at: float, took_s: float
+    ) -> None:
+        from opentelemetry import context, trace
+
+        span, token = self._open.pop(request)
+        context.detach(token)
+        span.set_attribute("ringleader.outcome", outcome)
+        if outcome == "error" and error is not None:
+            if not isinstance(error, ApiError | ShardError):  # the stack of a user's fault
+                span.record_exception(error)
+            text = f"{type(error).__name__}: {error}"
+            span.set_status(trace.Status(trace.StatusCode.ERROR, text))
+        span.end()
 
     @contextmanager
     def write(self, verb: str, resource: str, key: ObjectKey, *, subresource: str = "") -> Iterator[None]:
+        """A span around one write."""
         from opentelemetry import trace
 
         attributes = _attributes(resource, key)
@@ -115,26 +100,6 @@ class Spans:
                 span.set_attribute("http.response.status_code", error.status)
                 span.set_attribute("error.type", error.reason or type(error).__name__)
                 raise
-
-
-class _Reconcile:
-    """A span that is the current one of its task until it ends."""
-
-    def __init__(self, span: Span, token: Token[Context]) -> None:
-        self._span = span
-        self._token = token
-
-    def end(self, outcome: Outcome, error: BaseException | None) -> None:
-        from opentelemetry import context, trace
-
-        context.detach(self._token)
-        self._span.set_attribute("ringleader.outcome", outcome)
-        if outcome == "error" and error is not None:
-            if not isinstance(error, ApiError | ShardError):  # the stack of a user's fault
-                self._span.record_exception(error)
-            told = f"{type(error).__name__}: {error}"
-            self._span.set_status(trace.Status(trace.StatusCode.ERROR, told))
-        self._span.end()
 
 
 def _attributes(resource: str, key: ObjectKey) -> dict[str, str]:

@@ -13,12 +13,12 @@ from itertools import islice
 import msgspec
 
 from kubeio.clock import Clock
-from kubeio.labels import RingKeys
 from kubeio.models import Meta, ObjectKey
 from kubeio.queues.workqueue import WorkQueue
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.history import History, ReconcileFailure, ReconcileRecord
+from shard_controller.shard.ownership import Ownership
 
 CLUSTER_SCOPED = "_"
 """Stands in the place of the namespace."""
@@ -37,17 +37,15 @@ class Inspection:
         queue: WorkQueue[Request],
         history: History,
         *,
+        ownership: Ownership,
         controller: str,
-        shard: str,
-        keys: RingKeys | None,
         clock: Clock,
     ) -> None:
         self._caches = caches
         self._queue = queue
         self._history = history
+        self._ownership = ownership
         self._controller = controller
-        self._shard = shard
-        self._keys = keys
         self._clock = clock
 
     def object_page(self, path: str) -> bytes | None:
@@ -106,7 +104,7 @@ class Inspection:
         }
 
     def _who(self) -> Document:
-        return {"controller": self._controller, "shard": self._shard}
+        return {"controller": self._controller, "shard": self._ownership.shard}
 
     def _cached(self, kind: ResourceCache, meta: Meta) -> Document:
         return {
@@ -115,7 +113,7 @@ class Inspection:
             "generation": meta.generation,
             "deletionTimestamp": meta.deletion_timestamp,
             "finalizers": meta.finalizers,
-            "floor": kind.min_versions.floor(meta.key),
+            "floor": self._ownership.floor(kind, meta.key),
             **self._labels(meta),
         }
 
@@ -131,7 +129,7 @@ class Inspection:
 
     def _labels(self, meta: Meta) -> Mapping[str, object]:
         """Owner and drain as the cache has them; nothing outside a ring."""
-        keys = self._keys
+        keys = self._ownership.keys
         return (
             {}
             if keys is None

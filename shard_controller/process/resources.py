@@ -25,10 +25,10 @@ log = structlog.get_logger("shard_controller")
 
 async def find_resources(
     client: Client, controller: Controller[Any], settings: Settings, view: RingView | None, clock: Clock
-) -> tuple[Caches, dict[str, ApiResource]]:
+) -> Caches:
     """Caches for all that *controller* declares and, with a ring, all that its *view* says is controlled.
 
-    Beside them the owned resources by the text that declares them. Raises: InputError, KubeError.
+    Raises: InputError, KubeError.
     """
     discovery = Discovery(client)
     primary = await discovery.resolve(controller.resource.text)
@@ -58,7 +58,9 @@ async def find_resources(
         )
         for resource in (primary, *controlled)
     ]
-    return Caches(kinds[0], kinds[1:], watched), owned
+    by_resource = {kind.resource: kind for kind in kinds}
+    by_text = {text: by_resource[resource] for text, resource in owned.items()}
+    return Caches(kinds[0], kinds[1:], watched, by_text)
 
 
 def _check_namespaces(settings: Settings, resources: Iterable[ApiResource]) -> None:

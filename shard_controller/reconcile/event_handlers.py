@@ -1,31 +1,30 @@
 """Event handlers: from changes in the caches to keys in the work queue.
 
-Owns the changes that bypass predicates, the keys that wait for a newer version, and the keys that are not reconciled
-until their object changes. Decides nothing about ownership: it is checked again when a key leaves the queue.
+Owns the changes that bypass predicates, and the order of the first list. Decides nothing about ownership: it is checked
+again when a key leaves the queue.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from typing import Any
 
 import structlog
 
 from kubeio.models import Meta, ObjectKey
 from kubeio.observed import observed
-from kubeio.queues.workqueue import Priority, WorkQueue
+from kubeio.queues.workqueue import Priority
 from kubeio.watches.store import Change
 from shard_controller.api.controller import Controller
 from shard_controller.declare.predicates import Condition, Snapshot
 from shard_controller.declare.request import Request
 from shard_controller.declare.resource import Resource
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache, version_of
-from shard_controller.shard.guard import Guard
+from shard_controller.reconcile.reconcile_queue import ANY_VERSION, ReconcileQueue
+from shard_controller.shard.ownership import Ownership
 
 log = structlog.get_logger("shard_controller")
 
-_ANY_VERSION = sys.maxsize
 _NONE: Set[Request] = frozenset()
 
 
@@ -36,26 +35,19 @@ class EventHandlers:
         self,
         controller: Controller[Any],
         caches: Caches,
-        kinds: Mapping[str, ResourceCache],
-        guard: Guard,
-        queue: WorkQueue[Request],
+        ownership: Ownership,
+        queue: ReconcileQueue,
     ) -> None:
         self._caches = caches
-        self._guard = guard
+        self._ownership = ownership
         self._queue = queue
         self._conditions: dict[ResourceCache, tuple[Condition, Resource[Any]]] = {}
         if controller.when is not None:
             self._conditions[caches.primary] = (controller.when, controller.resource)
         for owned in controller.owned:
             if owned.when is not None:
-                self._conditions[kinds[owned.resource.text]] = (owned.when, owned.resource)
+                self._conditions[caches.owned[owned.resource.text]] = (owned.when, owned.resource)
         self._listed: set[Request] | None = set()  # until every cache is full, and None from then on
-        self._drained: dict[Request, set[Request]] = {}
-        self._awaited: set[Request] = set()
-        self._under_way: dict[Request, int] = {}  # running, and the newest version that woke it meanwhile
-        self._given_up: dict[Request, int] = {}  # not looked at again before a newer version than this
-
-    # -- changes
 
     def changed(self, kind: ResourceCache, change: Change) -> None:
         """An informer saw *change* of an object of the tree: wake whoever it concerns."""
@@ -64,27 +56,26 @@ class EventHandlers:
             self._primary_changed(kind, change)
             return
         new = change.new
-        if new is not None and self._guard.is_draining(new):
+        if new is not None and self._ownership.is_draining(new):
             root = self._caches.root(kind, new)
-            self._drained.setdefault(root, set()).add(Request(kind.name, change.key))
-            self._wake(root, priority=Priority.HANDOFF)
+            self._queue.add_drained(root, Request(kind.name, change.key))
+            self._enqueue(root, priority=Priority.HANDOFF)
         elif self._passes(kind, change):
             for meta in _with_other_roots(change):
                 root = self._caches.root(kind, meta)
-                self._wake(root, priority=self._priority(root, change))
+                self._enqueue(root, priority=self._priority(root, change))
 
     def _primary_changed(self, kind: ResourceCache, change: Change) -> None:
-        task = Request(kind.name, change.key)
+        request = Request(kind.name, change.key)
+        is_awaited = self._queue.take_awaited(request)
         if change.new is None:
-            self._awaited.discard(task)
-            self._wake(task)
-        elif task in self._awaited or self._passes(kind, change):
-            self._awaited.discard(task)
+            self._enqueue(request)
+        elif is_awaited or self._passes(kind, change):
             version = version_of(change.new)
-            if version > self._given_up.get(task, -1):
-                is_asked_for = self._guard.is_draining(change.new)
-                priority = Priority.HANDOFF if is_asked_for else self._priority(task, change)
-                self._wake(task, version, priority=priority)
+            if self._queue.is_news(request, version):
+                is_asked_for = self._ownership.is_draining(change.new)
+                priority = Priority.HANDOFF if is_asked_for else self._priority(request, change)
+                self._enqueue(request, version, priority=priority)
 
     def _priority(self, root: Request, change: Change) -> Priority:
         """Queue priority: RESYNC, as for a first list, if an object enters the selection and *root* is settled.
@@ -121,7 +112,7 @@ class EventHandlers:
                 continue
             for key in targets:
                 if key in primary.store:  # what comes later is reconciled when it comes
-                    self._wake(Request(primary.name, key))
+                    self._enqueue(Request(primary.name, key))
 
     def caches_full(self) -> None:
         """Every first list is in: its objects wait behind what changes from now on, those written last first.
@@ -129,12 +120,12 @@ class EventHandlers:
         A change that was made while no replica looked is among the last writes: it does not wait for the others.
         """
         listed, self._listed = self._listed or _NONE, None
-        for task in sorted(listed, key=self._written_at, reverse=True):
-            self._queue.add(task, priority=Priority.RESYNC)
+        for request in sorted(listed, key=self._written_at, reverse=True):
+            self._queue.add(request, priority=Priority.RESYNC)
 
-    def _written_at(self, task: Request) -> int:
-        meta = self._caches.kind(task.resource).meta(task.key)
-        return _ANY_VERSION if meta is None else version_of(meta)
+    def _written_at(self, request: Request) -> int:
+        meta = self._caches.kind(request.resource).meta(request.key)
+        return ANY_VERSION if meta is None else version_of(meta)
 
     def resync(self, key: ObjectKey) -> None:
         """The turn of *key* of the primary resource has come, whether it changed or not: behind everything else."""
@@ -145,7 +136,7 @@ class EventHandlers:
         declared = self._conditions.get(kind)
         if declared is None or change.old is None or change.new is None:
             return True
-        if is_of_the_runtime(change.old, change.new) or self._guard.is_moved(change.old, change.new):
+        if is_of_the_runtime(change.old, change.new) or self._ownership.is_moved(change.old, change.new):
             return True
         condition, resource = declared
         old, new = kind.former(change, resource), kind.present(change, resource)
@@ -168,57 +159,14 @@ class EventHandlers:
             )
             return True
 
-    def _wake(
-        self, task: Request, version: int = _ANY_VERSION, *, priority: Priority = Priority.NORMAL
+    def _enqueue(
+        self, request: Request, version: int = ANY_VERSION, *, priority: Priority = Priority.NORMAL
     ) -> None:
-        self._given_up.pop(task, None)
-        if task in self._under_way:
-            self._under_way[task] = max(self._under_way[task], version)
+        self._queue.changed(request, version)
         if self._listed is not None and priority is not Priority.HANDOFF:
-            self._listed.add(task)
+            self._listed.add(request)
         else:
-            self._queue.add(task, priority=priority)
-
-    # -- what the worker tells
-
-    def take_drained(self, task: Request) -> Set[Request]:
-        """Controlled objects of *task* that are to be given up; they are not named again."""
-        return self._drained.pop(task, _NONE) if self._drained else _NONE
-
-    def put_back(self, task: Request) -> Request:
-        """Note that *task* is to be looked at with its root, whose key is given."""
-        kind = self._caches.kind(task.resource)
-        meta = kind.meta(task.key)
-        root = self._caches.root(kind, meta) if meta is not None else task
-        if root != task:
-            self._drained.setdefault(root, set()).add(task)
-        return root
-
-    def await_news(self, task: Request, version: int) -> None:
-        """The cache was behind *version* of *task*: what brings it up wakes it, whatever a predicate says."""
-        primary = self._caches.primary
-        if task.resource != primary.name:
-            return
-        known = primary.store.meta(task.key)
-        if known is not None and version_of(known) >= version:
-            self._wake(task)  # it came while that was found out
-        else:
-            self._awaited.add(task)
-
-    def begins(self, task: Request) -> None:
-        """A reconcile of *task* begins: from now on news is newer than what it sees."""
-        self._under_way[task] = -1
-
-    def ends(self, task: Request) -> None:
-        self._under_way.pop(task, None)
-
-    def give_up(self, task: Request, version: int) -> None:
-        """Look at *task* no more until something newer than *version*, which we may have written, wakes it."""
-        if self._under_way.get(task, -1) <= version:
-            self._given_up[task] = version
-
-    def has_given_up(self, task: Request) -> bool:
-        return task in self._given_up
+            self._queue.add(request, priority=priority)
 
 
 def is_of_the_runtime(old: Meta, new: Meta) -> bool:

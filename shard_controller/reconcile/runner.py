@@ -1,6 +1,6 @@
 """Reconcile runner: runs the user's functions for one object at a time, and forgets or requeues its key.
 
-Owns the reconciles in progress: their timeout, interruption, outcome and records. `worker` decides whether an
+Owns the reconciles in progress: their timeout, interruption and outcome. `worker` decides whether an
 object may be reconciled at all.
 
 A reconcile that finishes without awaiting is not tracked: no other task could observe, cancel or time it.
@@ -9,7 +9,6 @@ A reconcile that finishes without awaiting is not tracked: no other task could o
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -18,27 +17,34 @@ from functools import partial
 from typing import Any, Generic, Literal, TypeVar, assert_never
 
 import msgspec
+import structlog
 
 from kubeio.errors import Conflict, Forbidden, Invalid, KubeError
-from kubeio.models import Meta, Object
-from kubeio.queues.workqueue import WorkQueue
-from kubeio.rest.events import Regarding
-from shard_controller.api.context import Context, Surroundings
+from kubeio.models import Object
+from kubeio.rest.events import EventRecorder, Regarding
+from shard_controller.api.context import Context
 from shard_controller.api.controller import Controller
+from shard_controller.api.session import ReconcileSession
 from shard_controller.api.signatures import is_async
 from shard_controller.api.sync_context import SyncContext
-from shard_controller.declare.errors import Elsewhere, LeaseNotHeld, PermanentError, Refused, StatusMissing
+from shard_controller.declare.errors import (
+    Elsewhere,
+    LeaseNotHeld,
+    PermanentError,
+    ReconcileTimeout,
+    Refused,
+    StatusMissing,
+)
 from shard_controller.declare.request import Request
 from shard_controller.declare.results import Done, RequeueAfter, Result
-from shard_controller.objects.caches import version_of
+from shard_controller.objects.caches import Caches, version_of
 from shard_controller.observe.eager import rest_of
-from shard_controller.observe.history import History
-from shard_controller.observe.journal import Journal, NoJournal, Outcome
 from shard_controller.observe.metrics import ControllerMetrics
-from shard_controller.observe.tracing import NoTracing, Traced, Tracing
+from shard_controller.observe.observer import Observer, Observers, Outcome
+from shard_controller.observe.watchdog import end_process, find_overrun
 from shard_controller.reconcile import finalizers
-from shard_controller.reconcile.event_handlers import EventHandlers
-from shard_controller.reconcile.overrun import Running, end_process, find_overrun
+from shard_controller.reconcile.reconcile_queue import ReconcileQueue
+from shard_controller.shard.writer import FencedWriter
 
 M = TypeVar("M")
 
@@ -52,39 +58,35 @@ class ReconcileRunner(Generic[M]):
     def __init__(
         self,
         controller: Controller[M],
-        around: Surroundings,
-        handlers: EventHandlers,
+        caches: Caches,
+        writer: FencedWriter,
+        events: EventRecorder,
+        queue: ReconcileQueue,
         *,
         workers: int,
-        queue: WorkQueue[Request],
-        journal: Journal,
-        history: History,
-        tracing: Tracing,
+        observers: Observers,
         metrics: ControllerMetrics,
-        end_process: Callable[[str, Running], None] = end_process,
     ) -> None:
-        self._controller = controller
-        self._around = around
-        self._handlers = handlers
+        self.controller = controller
+        self.workers = workers
+        self._caches = caches
+        self._writer = writer
+        self._events = events
+        self._log = structlog.get_logger("shard_controller").bind(controller=controller.name)
         self._queue = queue
-        self._journal = journal
-        self._history = history
-        self._tracing = tracing
+        self._observers = observers
+        self._began = [each.began for each in observers if type(each).began is not Observer.began]
+        self._ended = [each.ended for each in observers if type(each).ended is not Observer.ended]
         self._metrics = metrics
-        self._end_process = end_process
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix=f"reconcile-{controller.name}")
         functions = (controller.reconciler, *controller.finalizers.values())
         self._blocking = {id(function) for function in functions if not is_async(function)}
-        self._resource = str(around.caches.primary.name)
         self._running: dict[Request, _Run] = {}
-        self._is_told = not isinstance(journal, NoJournal) or not isinstance(tracing, NoTracing)
-        self._shows_all = around.log.is_enabled_for(logging.DEBUG)
         metrics.watch_running(self._running.__len__)
 
     def close(self) -> None:
-        """Take no more work for threads and processes."""
+        """Take no more work for threads."""
         self._threads.shutdown(wait=False)
-        self._around.compute.close()
 
     def interrupt(self, why: Interruption) -> None:
         """Cancel what runs: the Lease is too old, or the process stops."""
@@ -93,7 +95,7 @@ class ReconcileRunner(Generic[M]):
 
     def check_overruns(self) -> None:
         """End the process if a reconcile has gone on for `timeout_s` after it was told to end. Called every second."""
-        timeout_s = self._controller.timeout_s
+        timeout_s = self.controller.timeout_s
         overrun = find_overrun(
             self._running.values(),
             now=asyncio.get_running_loop().time(),
@@ -101,116 +103,94 @@ class ReconcileRunner(Generic[M]):
             on_overrun=self._metrics.overruns.inc,
         )
         if overrun is not None:
-            key = next(task.key for task, run in self._running.items() if run is overrun)
-            self._end_process(f"reconcile of {key} cannot be stopped, timeout_s is {timeout_s:g}", overrun)
+            key = next(request.key for request, run in self._running.items() if run is overrun)
+            end_process(f"reconcile of {key} cannot be stopped, timeout_s is {timeout_s:g}", overrun)
 
-    async def reconcile(self, task: Request, current: Object) -> None:
-        """Reconcile *task*, which is ours in the version *current*; its key is busy. Raises nothing of the user's."""
+    async def reconcile(self, request: Request, current: Object) -> None:
+        """Reconcile *request*, ours in the version *current*; its key is busy. Errors of users are not raised."""
         try:
-            model = self._controller.resource.decode(current.raw)
+            model = self.controller.resource.decode(current.raw)
         except msgspec.ValidationError as error:
-            self._is_unfit(task, current, error)
+            self._give_up_unfit(request, current, error)
             return
-        context = Context(model, current, self._around)
-        run = _Run()
-        traced = self._tell_begin(current.meta) if self._is_told else None
-        began = time.perf_counter()
+        session = ReconcileSession(current, self._caches, self._writer, self._events, self._log)
+        run = _Run(request, session, Context(model, session))
+        for began in self._began:
+            began(request, current.meta)
+        started = time.perf_counter()
         outcome: Outcome = "error"
         try:
-            outcome = await self._attempt(task, context, run)
+            outcome = await self._attempt(run)
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         finally:
-            if not context.close():
-                await context.settled()
-            if run.is_listed:
-                self._running.pop(task)
-                self._handlers.ends(task)
-            ended_at = time.perf_counter()
-            took_s = ended_at - began
-            self._metrics.time.observe(took_s)
-            self._history.ended(task, outcome, at=ended_at, took_s=took_s)
-            if traced is not None:
-                self._journal.end(self._resource, current.meta, outcome)
-                traced.end(outcome, run.error)
-            if self._shows_all:
-                context.log.debug("reconciled", outcome=outcome, took_s=round(took_s, 4))
+            if not session.close():
+                await session.settled()
+            if run.is_tracked:
+                self._running.pop(request)
+                self._queue.end(request)
+            at = time.perf_counter()
+            for ended in self._ended:
+                ended(request, outcome, run.error, at, at - started)
 
-    def _tell_begin(self, meta: Meta) -> Traced:
-        self._journal.begin(self._resource, meta)
-        return self._tracing.reconcile(self._controller.name, self._resource, meta)
-
-    def _is_unfit(self, task: Request, current: Object, error: msgspec.ValidationError) -> None:
+    def _give_up_unfit(self, request: Request, current: Object, error: msgspec.ValidationError) -> None:
         """No retry until the object changes: it cannot become readable by itself."""
-        self._metrics.results["error"].inc()
-        self._metrics.errors.inc()
-        self._metrics.terminal.inc()
-        self._metrics.unfit.inc()
-        self._around.log.error(
-            "object does not fit the model",
-            object=str(task.key),
-            error=str(error),  # the field and its type; never the value: it may be a Secret's
-            version=current.meta.resource_version,
-            remedy="correct the object, or give the model's field a default",
-        )
-        self._around.events.record(
-            Regarding.of(self._around.caches.primary.resource, current.meta),
+        for observer in self._observers:
+            observer.unfit(request, current.meta, error)
+        self._events.record(
+            Regarding.of(self._caches.primary.resource, current.meta),
             reason="Unfit",
             action="Decode",
             note=str(error),
             type="Warning",
         )
-        self._history.failed(task, error)
-        self._queue.forget(task)
-        self._handlers.give_up(task, version_of(current.meta))
+        self._queue.forget(request)
+        self._queue.fail_permanently(request, version_of(current.meta))
 
-    def _is_seen(self, task: Request, run: _Run) -> None:
-        """*run* is about to wait for something: from now on others can look at it, stop it, and bring news."""
-        if not run.is_listed:
-            run.is_listed = True
+    def _track(self, run: _Run) -> None:
+        """*run* is about to wait for something: from now on it can be interrupted, and changes count as newer."""
+        if not run.is_tracked:
+            run.is_tracked = True
             run.in_task = asyncio.current_task()
-            self._running[task] = run
-            self._handlers.begins(task)
+            self._running[run.request] = run
+            self._queue.begin(run.request)
 
-    async def _attempt(self, task: Request, context: Context[M], run: _Run) -> Outcome:
+    async def _attempt(self, run: _Run) -> Outcome:
         """Run the user's function and decide what becomes of the key."""
         try:
-            call = self._call(context)
+            call = self._call(run)
             try:
                 waits_for = call.send(None)
             except StopIteration as answer:  # as far as it goes without waiting, no clock could stop it
                 result: Result = answer.value
             else:
-                self._is_seen(task, run)
+                self._track(run)
                 result = await self._in_time(run, call, waits_for)
         except TimeoutError as error:
             if run.interrupted:
-                self._queue.add(task)
+                self._queue.add(run.request)
                 return "lost" if run.interrupted == "lease" else "cancelled"
             if run.is_late:
-                self._metrics.timeouts.inc()
-                told = f"not done after timeout_s, {self._controller.timeout_s:g} s: give its calls shorter timeouts"
-                return self._failed(task, context, run, TimeoutError(told))
-            return self._failed(task, context, run, error)
+                timeout_s = self.controller.timeout_s
+                late = ReconcileTimeout(
+                    f"not done after timeout_s, {timeout_s:g} s: give its calls shorter timeouts"
+                )
+                return self._retry(run, late, "error")
+            return self._retry(run, error, "error")
         except (Refused, LeaseNotHeld) as error:
-            context.log.info("ownership in doubt", error=str(error))
-            return self._again(task, run, error, "lost")
-        except Conflict as error:
-            context.log.info("somebody else wrote first", error=str(error))
-            return self._again(task, run, error, "requeue")
-        except Elsewhere as error:
-            context.log.info("controlled object is elsewhere", error=str(error))
-            return self._again(task, run, error, "requeue")
+            return self._retry(run, error, "lost")
+        except (Conflict, Elsewhere) as error:
+            return self._retry(run, error, "requeue")
         except PermanentError as error:
-            return await self._give_in(task, context, run, error)
+            return await self._fail_permanently(run, error)
         except Exception as error:  # whatever a user's code raises
-            return self._failed(task, context, run, error)
-        return self._succeeded(task, result)
+            return self._retry(run, error, "error")
+        return self._succeeded(run.request, result)
 
     async def _in_time(self, run: _Run, call: Coroutine[Any, Any, Result], waits_for: object) -> Result:
         """The answer of *call*, which waits for something. Raises TimeoutError, and what it raises."""
-        scope = asyncio.timeout(self._controller.timeout_s)
+        scope = asyncio.timeout(self.controller.timeout_s)
         try:
             async with scope:
                 run.scope = scope
@@ -221,23 +201,24 @@ class ReconcileRunner(Generic[M]):
         finally:
             run.is_late = scope.expired()
 
-    async def _call(self, context: Context[M]) -> Result:
-        """Finalizers and reconciler, and what they staged."""
-        controller = self._controller
-        if controller.finalizers and context.is_deleting:
-            await finalizers.run(controller.finalizers, context, self._call_function)
-            await context.write_staged()
+    async def _call(self, run: _Run) -> Result:
+        """Finalizers and reconciler, and the write of what they staged."""
+        controller, context, session = self.controller, run.context, run.session
+        if controller.finalizers and session.is_deleting:
+            await finalizers.run(controller.finalizers, context, session, self._call_function)
+            await session.write_staged(context.status)
             return Done()
         if controller.finalizers:
-            await finalizers.ensure(controller.finalizers, context)
+            await finalizers.ensure(controller.finalizers, context, session)
         result = await self._call_function(controller.reconciler, context)
         if not isinstance(result, _RESULTS):
             raise TypeError(
                 f"the reconciler returned {result!r}: return sc.Done() or sc.RequeueAfter(seconds=)"
             )
-        if not context.is_deleting:
-            context.recover()
-        await context.write_staged()
+        if not session.is_deleting:
+            session.recover()
+        if session.has_staged(context.status):
+            await session.write_staged(context.status)
         return result
 
     def _call_function(self, function: Callable[[Any], Any], context: Context[Any]) -> Awaitable[Any]:
@@ -268,57 +249,36 @@ class ReconcileRunner(Generic[M]):
             raise cancelled
         return future.result()
 
-    def _note(self, task: Request, run: _Run, error: Exception) -> None:
-        """Remember why *task* did not go well, for those who look into this process."""
-        self._history.failed(task, error)
-        run.error = error
-
-    def _succeeded(self, task: Request, result: Result) -> Outcome:
-        self._history.recovered(task)
-        self._queue.forget(task)
+    def _succeeded(self, request: Request, result: Result) -> Outcome:
+        self._queue.forget(request)
         match result:
             case Done():
-                self._metrics.results["success"].inc()
                 return "done"
             case RequeueAfter(seconds=seconds):
-                self._metrics.results["requeue_after"].inc()
-                self._queue.add_after(task, seconds)
+                self._queue.add_after(request, seconds)
                 return "requeue"
         assert_never(result)
 
-    def _again(self, task: Request, run: _Run, error: Exception, outcome: Outcome) -> Outcome:
-        self._note(task, run, error)
-        self._metrics.results["requeue"].inc()
-        self._queue.add_rate_limited(task)
+    def _retry(self, run: _Run, error: Exception, outcome: Outcome) -> Outcome:
+        run.error = error
+        self._queue.add_rate_limited(run.request)
         return outcome
 
-    def _failed(self, task: Request, context: Context[M], run: _Run, error: Exception) -> Outcome:
-        self._note(task, run, error)
-        self._metrics.results["error"].inc()
-        self._metrics.errors.inc()
-        told = f"{type(error).__name__}: {error}"
-        context.log.error("reconcile failed", error=told, exc_info=_trace(error))
-        self._queue.add_rate_limited(task)
-        return "error"
-
-    async def _give_in(self, task: Request, context: Context[M], run: _Run, error: PermanentError) -> Outcome:
-        """A permanent error: write what was staged, tell people, and wait for the object to change."""
-        self._is_seen(task, run)
-        context.give_in(error)
+    async def _fail_permanently(self, run: _Run, error: PermanentError) -> Outcome:
+        """Write what was staged, record an event, and wait for the object to change."""
+        self._track(run)
+        session = run.session
+        session.fail_permanently(error)
         try:
-            await context.write_staged()
+            await session.write_staged(run.context.status)
         except (StatusMissing, Invalid, Forbidden) as unwritten:  # it will not be written next time either
-            context.log.warning("status of a permanent error not written", error=str(unwritten))
+            session.log.warning("status of a permanent error not written", error=str(unwritten))
         except (KubeError, Refused) as unwritten:
-            context.log.info("status of a permanent error not written", error=str(unwritten))
-            return self._again(task, run, unwritten, "lost")
-        self._metrics.results["error"].inc()
-        self._metrics.errors.inc()
-        self._metrics.terminal.inc()
-        self._note(task, run, error)
-        context.log.error("reconcile failed for good", error=str(error), reason=error.reason)
-        self._queue.forget(task)
-        self._handlers.give_up(task, context.version)
+            session.log.info("status of a permanent error not written", error=str(unwritten))
+            return self._retry(run, unwritten, "lost")
+        run.error = error
+        self._queue.forget(run.request)
+        self._queue.fail_permanently(run.request, session.version)
         return "error"
 
 
@@ -326,24 +286,30 @@ class _Run:
     """One reconcile, and how to interrupt it."""
 
     __slots__ = (
+        "context",
         "error",
         "in_task",
         "interrupted",
         "is_counted",
         "is_late",
-        "is_listed",
+        "is_tracked",
         "overruns_since",
+        "request",
         "scope",
+        "session",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, request: Request, session: ReconcileSession, context: Context[Any]) -> None:
+        self.request = request
+        self.session = session
+        self.context = context
         self.scope: asyncio.Timeout | None = None
         self.interrupted: Interruption | None = None
         self.overruns_since: float | None = None
         self.is_counted = False
         self.is_late = False
         """Whether its time was over when it ended."""
-        self.is_listed = False
+        self.is_tracked = False
         """Whether it is among those that run: it has waited for something."""
         self.in_task: asyncio.Task[object] | None = None
         self.error: Exception | None = None
@@ -353,16 +319,6 @@ class _Run:
             self.interrupted = why
             self.scope.reschedule(asyncio.get_running_loop().time())
 
-    def is_told_to_end(self) -> bool:
+    @property
+    def overruns(self) -> bool:
         return self.scope is not None and self.scope.expired()
-
-    def is_in_code(self) -> bool:
-        return self.scope is not None
-
-    def task(self) -> asyncio.Task[object] | None:
-        return self.in_task
-
-
-def _trace(error: BaseException) -> BaseException | None:
-    """Exception to log with its stack: *error* of users' code; None for the server's refusals and for timeouts."""
-    return None if isinstance(error, KubeError | TimeoutError) else error

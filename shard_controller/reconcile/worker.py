@@ -1,37 +1,28 @@
 """Consumers of the work queue: each takes a key, checks its ownership, and reconciles or hands over the object.
 
-Owns the consumers and their decisions. One `Worker` per controller, with as many consumers as the controller has
-workers. `runner` runs a reconcile. Knows nothing of processes and Leases: the gate does.
+Owns the consumers and what follows from a decision. `runner` runs a reconcile; `ownership` decides.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Coroutine
-from typing import Any, Generic, Never, TypeVar
+from typing import Generic, TypeVar
 
 import structlog
 
-from kubeio.clock import Clock
 from kubeio.errors import KubeError
 from kubeio.models import Object
-from kubeio.queues.workqueue import QueueClosed, WorkQueue
-from kubeio.rest.events import EventRecorder
-from shard_controller.api.controller import Controller
+from kubeio.queues.workqueue import QueueClosed
 from shard_controller.declare.request import Request
-from shard_controller.objects.caches import Caches, ResourceCache
-from shard_controller.objects.writer import FencedWriter
+from shard_controller.objects.caches import Caches, ResourceCache, version_of
 from shard_controller.observe.history import History
 from shard_controller.observe.metrics import ControllerMetrics
-from shard_controller.reconcile.event_handlers import EventHandlers
-from shard_controller.reconcile.resync import Resync
+from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.time_slice import Turns
 from shard_controller.shard.decisions import Acknowledge, Drop, Reconcile, Reread, Wait
-from shard_controller.shard.drain import NotAcknowledged
-from shard_controller.shard.gate import Gate
-from shard_controller.shard.guard import Guard
+from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
+from shard_controller.shard.ownership import Ownership
 
 log = structlog.get_logger("shard_controller")
 M = TypeVar("M")
@@ -43,163 +34,150 @@ HANDOFFS = 64
 
 
 class Worker(Generic[M]):
-    """The consumers of one queue. `paused` and `stop` come from the same loop."""
+    """The consumers of *queue*, as many as *runner* has workers. *drains*: None without a ring."""
 
     def __init__(
         self,
-        controller: Controller[M],
+        queue: ReconcileQueue,
         caches: Caches,
-        guard: Guard,
-        handlers: EventHandlers,
+        ownership: Ownership,
         runner: ReconcileRunner[M],
         *,
-        workers: int,
-        writer: FencedWriter,
-        gate: Gate,
-        queue: WorkQueue[Request],
-        events: EventRecorder,
+        drains: DrainAcknowledger | None,
         history: History,
         metrics: ControllerMetrics,
-        clock: Clock,
-        rng: random.Random,
     ) -> None:
-        self._controller = controller
-        self._caches = caches
-        self._guard = guard
-        self.handlers = handlers
-        self.runner = runner
-        self._writer = writer
-        self._gate = gate
         self._queue = queue
-        self._events = events
+        self._caches = caches
+        self._ownership = ownership
+        self._runner = runner
+        self._drains = drains
         self._history = history
         self._metrics = metrics
-        self._clock = clock
-        self._rng = rng
-        self._workers = workers
         self._handoffs: set[asyncio.Task[None]] = set()
         self._turns = Turns(TURN_S)
-        self.handed_over = 0
+        self.taken = 0
         """Keys taken from the queue so far: progress."""
-
-    # -- consumers
 
     async def run(self) -> None:
         """Work until the queue is closed and empty."""
+        name = self._runner.controller.name
         try:
             async with asyncio.TaskGroup() as group:
-                for number in range(self._workers):
-                    group.create_task(self._consume(group), name=f"{self._controller.name} worker {number}")
+                for number in range(self._runner.workers):
+                    group.create_task(self._consume(group), name=f"{name} worker {number}")
         finally:
-            self.runner.close()
-
-    def beside(self) -> list[tuple[str, Coroutine[Any, Any, Never]]]:
-        """Coroutines that run beside the consumers while the process works, by name; for when the caches are filled."""
-        resync_s = self._controller.resync_s
-        running = [("events", self._events.run())]
-        if resync_s is not None:
-            resync = Resync(
-                self._caches.primary.store.keys,
-                self.handlers.resync,
-                period_s=resync_s,
-                clock=self._clock,
-                rng=self._rng,
-            )
-            running.append(("resync", resync.run()))
-        return running
+            self._runner.close()
 
     async def _consume(self, group: asyncio.TaskGroup) -> None:
         while True:
             if self._turns.is_over():  # before a key is taken: it would be kept from the others
                 await self._turns.next()
-            if not self._gate.is_open():
-                await self._gate.wait_open()
+            if not self._ownership.is_held():
+                await self._ownership.wait_held()
             try:
-                task = await self._queue.get()
+                request = await self._queue.get()
             except QueueClosed:
                 return
-            self.handed_over += 1
-            kind = self._caches.kind(task.resource)
-            found = kind.get(task.key)
-            if found is not None and self._guard.is_draining(found.meta) and len(self._handoffs) < HANDOFFS:
+            self.taken += 1
+            kind = self._caches.kind(request.resource)
+            found = kind.get(request.key)
+            is_draining = found is not None and self._ownership.is_draining(found.meta)
+            if is_draining and len(self._handoffs) < HANDOFFS:
                 # two round trips and no work, so no worker waits for it
-                handoff = group.create_task(self._serve_later(task, kind), name="handoff")
+                handoff = group.create_task(self._serve_later(request, kind), name="handoff")
                 self._handoffs.add(handoff)
                 handoff.add_done_callback(self._handoffs.discard)
             else:
-                await self._serve(task, kind, found)
+                await self._serve(request, kind, found)
 
-    async def _serve_later(self, task: Request, kind: ResourceCache) -> None:
-        await self._serve(task, kind, kind.get(task.key))
+    async def _serve_later(self, request: Request, kind: ResourceCache) -> None:
+        await self._serve(request, kind, kind.get(request.key))
 
-    async def _serve(self, task: Request, kind: ResourceCache, found: Object | None) -> None:
-        """Handle *task*, cached as *found*, unless the gate has closed meanwhile, and give its key back."""
-        if not self._gate.start():
-            self._queue.add(task)
-            self._queue.done(task)
+    async def _serve(self, request: Request, kind: ResourceCache, found: Object | None) -> None:
+        """Handle *request*, cached as *found*, unless the Lease is too old meanwhile, and give its key back."""
+        if not self._ownership.start():
+            self._queue.add(request)
+            self._queue.done(request)
             return
         try:
-            drained = self.handlers.take_drained(task)
-            for child in drained:
-                await self._give_up(child)
-            await self._look_at(task, kind, kind.get(task.key) if drained else found)
+            drained = self._queue.take_drained(request)
+            for controlled in drained:
+                await self._hand_over_controlled(controlled)
+            await self._handle(request, kind, kind.get(request.key) if drained else found)
         except (KubeError, NotAcknowledged) as error:
-            self._history.failed(task, error)
+            self._history.failed(request, error)
             # an unfinished child was put back, and waits as long as its root
-            log.warning("handoff not finished", object=str(task), error=str(error))
-            self._queue.add_rate_limited(task)
+            log.warning("handoff not finished", object=str(request), error=str(error))
+            self._queue.add_rate_limited(request)
         except Exception as error:  # whatever an object brings about, the others go on
-            self._history.failed(task, error)
-            log.error("object not handled", object=str(task), error=str(error), exc_info=error)
-            self._queue.add_rate_limited(task)
+            self._history.failed(request, error)
+            log.error("object not handled", object=str(request), error=str(error), exc_info=error)
+            self._queue.add_rate_limited(request)
         finally:
-            self._gate.end()
-            self._queue.done(task)
+            self._ownership.end()
+            self._queue.done(request)
 
-    async def _give_up(self, task: Request) -> None:
+    async def _hand_over_controlled(self, request: Request) -> None:
         """Acknowledge the drain of a controlled object whose root is not being drained."""
         try:
-            kind = self._caches.kind(task.resource)
-            await self._look_at(task, kind, kind.get(task.key))
+            kind = self._caches.kind(request.resource)
+            await self._handle(request, kind, kind.get(request.key))
         except BaseException:
-            self.handlers.put_back(task)
+            self._requeue_with_root(request)
             raise
 
-    async def _look_at(self, task: Request, kind: ResourceCache, found: Object | None) -> None:
+    async def _handle(self, request: Request, kind: ResourceCache, found: Object | None) -> None:
         """Decide about one object, which the cache has as *found*, and act."""
         meta = found.meta if found is not None else None
-        decision = self._guard.decide(kind, task.key, meta)
+        decision = self._ownership.decide(kind, request.key, meta)
         was_read = isinstance(decision, Reread)
-        if was_read:
-            found = await self._writer.read(kind, task.key)
+        if was_read and self._drains is not None:
+            found = await self._drains.read(kind, request.key)
             if found is None:
-                self._queue.forget(task)
+                self._queue.forget(request)
                 return
             meta = found.meta
-            decision = self._guard.decide_read(kind, meta)
+            decision = self._ownership.decide_read(kind, meta)
         match decision:
             case Reconcile(state=state) if was_read:
-                self.handlers.await_news(task, state.version)  # newer than the cache: its event is on the way
+                self._await_version(
+                    request, kind, state.version
+                )  # newer than the cache: its event is on the way
             case Reconcile() if found is not None:
-                if kind is self._caches.primary and not self.handlers.has_given_up(task):
-                    await self.runner.reconcile(task, found)
+                if kind is self._caches.primary and not self._queue.has_failed_permanently(request):
+                    await self._runner.reconcile(request, found)
             case Drop(reason=reason):
-                self._drop(task, kind, reason)
+                self._drop(request, kind, reason)
             case Wait():
-                self._queue.add(self.handlers.put_back(task))
-            case Acknowledge(handoff=handoff) if meta is not None:
-                await self._guard.hand_over(kind, meta, handoff)
-                self._history.recovered(task)
-                self._queue.forget(task)
+                self._queue.add(self._requeue_with_root(request))
+            case Acknowledge(handoff=handoff) if meta is not None and self._drains is not None:
+                await self._drains.hand_over(kind, meta, handoff)
+                self._history.recovered(request)
+                self._queue.forget(request)
             case _:
-                raise AssertionError(f"{task}: {decision} of {meta}")
+                raise AssertionError(f"{request}: {decision} of {meta}")
 
-    def _drop(self, task: Request, kind: ResourceCache, reason: str) -> None:
+    def _drop(self, request: Request, kind: ResourceCache, reason: str) -> None:
         if reason == "absent":
-            self._guard.left(kind, task.key)
+            self._ownership.left(kind, request.key)
         else:
             self._metrics.foreign.inc()
             if reason == "superseded":
-                self.handlers.await_news(task, kind.min_versions.floor(task.key))
-        self._history.recovered(task)
-        self._queue.forget(task)
+                self._await_version(request, kind, self._ownership.floor(kind, request.key))
+        self._history.recovered(request)
+        self._queue.forget(request)
+
+    def _await_version(self, request: Request, kind: ResourceCache, version: int) -> None:
+        if kind is self._caches.primary:
+            known = kind.store.meta(request.key)
+            self._queue.await_version(request, version, known=version_of(known) if known else None)
+
+    def _requeue_with_root(self, request: Request) -> Request:
+        """Have *request* handled again with its root, whose key is given."""
+        kind = self._caches.kind(request.resource)
+        meta = kind.meta(request.key)
+        root = self._caches.root(kind, meta) if meta is not None else request
+        if root != request:
+            self._queue.add_drained(root, request)
+        return root

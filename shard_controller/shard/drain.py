@@ -13,14 +13,15 @@ import structlog
 
 from kubeio.errors import ApiError, Conflict, Invalid, NotFound, ServerFailure, Unreachable
 from kubeio.labels import RingKeys
-from kubeio.models import Lease, Meta
+from kubeio.models import Lease, Meta, Object, ObjectKey
 from kubeio.patch import MergePatch
 from kubeio.program.failures import refusal
 from shard_controller.declare.errors import ShardError
 from shard_controller.objects.caches import Caches, ResourceCache, version_of
-from shard_controller.objects.writer import FencedWriter
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.shard.decisions import Directed, Handoff, KeepOwner, Plain
+from shard_controller.shard.ownership import ShardOwnership
+from shard_controller.shard.writer import FencedWriter
 
 log = structlog.get_logger("shard_controller")
 
@@ -115,19 +116,21 @@ class DrainAcknowledger:
     def __init__(
         self,
         caches: Caches,
+        ownership: ShardOwnership,
         writer: FencedWriter,
         evidence: Evidence,
-        *,
-        keys: RingKeys,
-        shard: str,
         metrics: ControllerMetrics,
     ) -> None:
         self._caches = caches
+        self._ownership = ownership
+        self._keys = ownership.keys
         self._writer = writer
         self._evidence = evidence
-        self._keys = keys
-        self._shard = shard
         self._metrics = metrics
+
+    async def read(self, kind: ResourceCache, key: ObjectKey) -> Object | None:
+        """The object as a consistent read shows it: an acknowledgement of it got no answer. Raises: KubeError."""
+        return await self._writer.read(kind, key)
 
     async def hand_over(self, kind: ResourceCache, meta: Meta, handoff: Handoff) -> None:
         """Give up the object that *meta* shows: what it controls goes first. Raises: NotAcknowledged, KubeError."""
@@ -153,8 +156,8 @@ class DrainAcknowledger:
         """
         asked, error = meta.labels.get(self._keys.drain), None
         for _ in range(_ATTEMPTS):
-            if version_of(meta) < kind.min_versions.floor(meta.key):
-                if not kind.min_versions.is_unanswered(meta.key):
+            if version_of(meta) < self._ownership.floor(kind, meta.key):
+                if not self._ownership.is_unanswered(kind, meta.key):
                     return
                 found = await self._writer.read(kind, meta.key)
                 if found is None or found.meta.uid != meta.uid:
@@ -163,7 +166,7 @@ class DrainAcknowledger:
                 if isinstance(error, Invalid) and found.meta.resource_version == meta.resource_version:
                     raise NotAcknowledged(_what(kind, meta), f"the API server refuses that: {refusal(error)}")
                 meta = found.meta
-            if not self._is_ours(meta):
+            if not self._ownership.may_write(meta):
                 return
             if meta.labels.get(self._keys.drain) != asked:
                 raise NotAcknowledged(_what(kind, meta), "it changed meanwhile")
@@ -176,22 +179,19 @@ class DrainAcknowledger:
         self, kind: ResourceCache, meta: Meta, handoff: Handoff
     ) -> Invalid | Conflict | None:
         """Send one acknowledgement; what it met if it was not taken. Lost answers are raised."""
-        kind.min_versions.acknowledging(meta.key, tested=version_of(meta))
+        self._ownership.acknowledging(kind, meta)
         try:
             answer = await self._writer.acknowledge(kind, meta, acknowledgement(meta, handoff, self._keys))
         except NotFound:
-            kind.min_versions.gone(meta.key)
+            self._ownership.left(kind, meta.key)
             kind.removed(meta.key)
             return None
         except (Invalid, Conflict) as error:
             return error
-        kind.min_versions.acknowledged(meta.key, version=version_of(answer.meta))
+        self._ownership.acknowledged(kind, answer.meta)
         if not isinstance(handoff, KeepOwner):
             kind.removed(meta.key)
         return None
-
-    def _is_ours(self, meta: Meta) -> bool:
-        return meta.labels.get(self._keys.shard) == self._shard
 
 
 def _way(handoff: Handoff) -> str:

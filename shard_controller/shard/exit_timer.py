@@ -13,7 +13,7 @@ import os
 from typing import Final, Never
 
 from kubeio.clock import Clock
-from shard_controller.shard.lease_validity import InFlight, LeaseValidity
+from shard_controller.shard.lease_validity import LeaseValidity
 
 LATEST: Final = 1.9
 """Durations after which the process has ended: others may have its objects after two (protocol 4)."""
@@ -26,9 +26,8 @@ class ExitTimer:
     `run` is only cancelled it stays armed, since the process is to end then.
     """
 
-    def __init__(self, validity: LeaseValidity, in_flight: InFlight, *, clock: Clock) -> None:
+    def __init__(self, validity: LeaseValidity, *, clock: Clock) -> None:
         self._validity = validity
-        self._in_flight = in_flight
         self._clock = clock
         self._stacks_to = _open_stderr()
 
@@ -46,7 +45,7 @@ class ExitTimer:
 
     def _look(self) -> None:
         now = self._clock.now()
-        if not self._validity.holds(now) and self._in_flight.running == 0:
+        if not self._validity.holds(now) and self._validity.running == 0:
             faulthandler.cancel_dump_traceback_later()
             return
         left_s = self._validity.duration_s * LATEST - self._validity.age_s(now)

@@ -1,7 +1,7 @@
 """Keeps the shard's Lease, or ends the process: protocol 5.1.
 
 `Heartbeat` is the logic, on whatever loop it is given; `HeartbeatThread` gives it a thread, an event loop and a
-connection of its own, so that a busy main loop does not delay it. Does not know what runs: `InFlight` counts.
+connection of its own, so that a busy main loop does not delay it. Does not know what runs: `LeaseValidity` counts.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from kubeio.models import Lease
 from kubeio.program.logs import AT_EXIT_S, drain, write_text
 from kubeio.rest.client import Client
 from shard_controller.declare.errors import LeaseLost, Stalled
-from shard_controller.observe.progress import Pulse, Watchdog
-from shard_controller.observe.stacks import threads
+from shard_controller.observe.watchdog import Progress, stacks_of_threads
 from shard_controller.shard import shard_lease
 from shard_controller.shard.exit_timer import ExitTimer
-from shard_controller.shard.lease_validity import InFlight, LeaseValidity, Phase
+from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
 log = structlog.get_logger("shard_controller")
 
@@ -61,8 +60,7 @@ class Heartbeat:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        in_flight: InFlight,
-        watchdog: Watchdog,
+        progress: Progress,
         clock: Clock,
         rng: random.Random,
         on_phase: Callable[[Phase], None],
@@ -71,8 +69,7 @@ class Heartbeat:
         self.lease = lease
         self._name = lease.metadata.name
         self._validity = validity
-        self._in_flight = in_flight
-        self._watchdog = watchdog
+        self._progress = progress
         self._clock = clock
         self._rng = rng
         self._on_phase = on_phase
@@ -170,11 +167,11 @@ class Heartbeat:
         if phase is not self._phase:
             self._phase = phase
             self._on_phase(phase)
-        if phase is Phase.LAPSED and self._in_flight.running > 0:
+        if phase is Phase.LAPSED and self._validity.running > 0:
             raise LeaseLost(
                 self._name, f"it is {self._validity.age_s(self._clock.now()):.1f} s old and work still runs"
             )
-        if stalled := self._watchdog.check():
+        if stalled := self._progress.check():
             raise Stalled(stalled[0], for_s=stalled[1])
 
 
@@ -187,9 +184,7 @@ class HeartbeatThread:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        in_flight: InFlight,
-        pulse: Pulse,
-        progress_deadline_s: float,
+        progress: Progress,
         clock: Clock,
         rng: random.Random,
         on_phase: Callable[[Phase], None],
@@ -198,8 +193,7 @@ class HeartbeatThread:
         self._cluster = cluster
         self._lease = lease
         self._validity = validity
-        self._in_flight = in_flight
-        self._watchdog = Watchdog(pulse, deadline_s=progress_deadline_s, clock=clock)
+        self._progress = progress
         self._clock = clock
         self._rng = rng
         self._on_phase = on_phase
@@ -242,7 +236,7 @@ class HeartbeatThread:
         try:
             log.error("process ends", shard=self._lease.metadata.name, reason=str(why), exit_code=code)
             if isinstance(why, Stalled):
-                write_text(f"{threads()}\n")
+                write_text(f"{stacks_of_threads()}\n")
             drain(within_s=min(AT_EXIT_S, self._validity.duration_s / 4))
         finally:
             self._end_process(code)
@@ -255,15 +249,14 @@ class HeartbeatThread:
                 leases,
                 self._lease,
                 validity=self._validity,
-                in_flight=self._in_flight,
-                watchdog=self._watchdog,
+                progress=self._progress,
                 clock=self._clock,
                 rng=self._rng,
                 on_phase=self._on_phase,
             )
             self._heartbeat = heartbeat
             self._ready.set()
-            timer = ExitTimer(self._validity, self._in_flight, clock=self._clock)
+            timer = ExitTimer(self._validity, clock=self._clock)
             await _until(self._stop, heartbeat, timer)
             if self._release:
                 await self._give_back(leases, heartbeat)

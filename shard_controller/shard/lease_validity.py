@@ -1,6 +1,6 @@
-"""Validity of the shard's own Lease: its age, and whether work may start or must have ended. Pure.
+"""Validity of the shard's own Lease: its age, what runs under it, and whether work may start or must have ended. Pure.
 
-Owned by `heartbeat`, which alone writes it; read from the main thread (one float, so no lock).
+`heartbeat` renews it on its thread; the main thread counts what runs. Both are single stores, so no lock.
 The clock counts suspended time: a process that was suspended finds its Lease's validity over.
 """
 
@@ -16,13 +16,15 @@ class Phase(Enum):
 
 
 class LeaseValidity:
-    """Time since the last successful renewal was *sent*, against the Lease's duration."""
+    """Time since the last successful renewal was *sent*, against the Lease's duration; `running` keys work under it."""
 
-    __slots__ = ("duration_s", "sent_at")
+    __slots__ = ("duration_s", "running", "sent_at")
 
     def __init__(self, *, duration_s: float, sent_at: float) -> None:
         self.duration_s = duration_s
         self.sent_at = sent_at
+        self.running = 0
+        """Keys that are being handled right now."""
 
     def renewed(self, *, sent_at: float) -> None:
         """A renewal that was sent at *sent_at* succeeded."""
@@ -45,26 +47,18 @@ class LeaseValidity:
         """Time at which the next renewal is due: 1/3 of the duration after the last success was sent."""
         return self.sent_at + self.duration_s / 3
 
+    def start(self, now: float) -> bool:
+        """Count one more key as running if work may start; `end` must follow exactly if the answer is True.
 
-class InFlight:
-    """Number of keys being handled right now. The main thread writes, the heartbeat's thread reads.
-
-    `start` counts before it checks the Lease. In the other order the heartbeat could read in between, see nothing
-    running, and let the Lease lapse while work is about to start.
-    """
-
-    __slots__ = ("running",)
-
-    def __init__(self) -> None:
-        self.running = 0
-
-    def start(self, validity: LeaseValidity, now: float) -> bool:
-        """Count one more as running if *validity* allows it; `end` must follow exactly if this says True."""
+        The count comes before the check. In the other order the heartbeat could read in between, see nothing
+        running, and let the Lease lapse while work is about to start.
+        """
         self.running += 1
-        if validity.holds(now):
+        if self.holds(now):
             return True
         self.running -= 1
         return False
 
     def end(self) -> None:
+        """A key that `start` counted is done."""
         self.running -= 1

@@ -17,6 +17,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kubeio.clock import ManualClock
 from kubeio.decoding import UNREADABLE, object_from
 from kubeio.errors import ApiError, NotFound, Unreachable
 from kubeio.labels import RingKeys
@@ -29,7 +30,8 @@ from kubeio.watches.events import Changed, Removed, decode_line
 from kubeio.watches.storage import COMPRESSED, PLAIN, RAW
 from kubeio.watches.store import Store
 from shard_controller.declare.resource import Resource as Declared
-from shard_controller.objects.fence import ShardFence
+from shard_controller.shard.lease_validity import LeaseValidity
+from shard_controller.shard.ownership import ShardOwnership
 from sharder.admission.review import BadReview, read_review
 from sharder.membership.membership import Membership
 from sharder.membership.shards import ShardState, read_lease
@@ -50,6 +52,7 @@ fuzzed = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 KEYS = RingKeys("r")
+OWNERSHIP = ShardOwnership(KEYS, "a-1", validity=LeaseValidity(duration_s=15, sent_at=0), clock=ManualClock())
 WORDS = [
     *(
         "metadata",
@@ -195,7 +198,7 @@ def test_no_object_brings_a_store_or_a_model_down(raws: list[bytes], form: Any) 
             store.learn(event.object)
             found = store.get(event.object.meta.key)
             assert found is not None
-            ShardFence(KEYS, "a-1").token(found.meta)
+            OWNERSHIP.token(found.meta)
             with contextlib.suppress(msgspec.ValidationError):
                 resource.decode(found.raw)
     for key in list(store):

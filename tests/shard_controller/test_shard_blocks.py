@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shard_controller.process.blocks import BlockBegun, BlockEnded, Blocks
+from shard_controller.observe.watchdog import BlockBegun, BlockDetector, BlockEnded
 
 Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 PERIOD_S = 0.05
@@ -21,7 +21,9 @@ class Watched:
     def __init__(self) -> None:
         self.now = self.cpu_s = 100.0
         self.beats = 0
-        self.blocks = Blocks(blocked_s=0.25, longest_gap_s=3 * PERIOD_S, now=self.now, cpu_s=self.cpu_s)
+        self.blocks = BlockDetector(
+            blocked_s=0.25, longest_gap_s=3 * PERIOD_S, now=self.now, cpu_s=self.cpu_s
+        )
         self.told: list[BlockBegun | BlockEnded] = []
 
     def turn(self, for_s: float) -> None:

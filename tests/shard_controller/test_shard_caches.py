@@ -22,6 +22,7 @@ from kubeio.models import Object, ObjectKey
 from kubeio.resource import ApiResource
 from kubeio.watches.store import Change
 from shard_controller.objects.caches import ResourceCache
+from shard_controller.shard.ownership import ExclusiveOwnership
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 NAMES = st.sampled_from("abcd")
@@ -241,6 +242,7 @@ def test_changes_do_not_grow_memory(stored: Any) -> None:
     """Names come and go, indexed values too; what remains after eight rounds is what was there after three."""
     clock = ManualClock()
     sites = kind(clock, stored=stored)
+    ownership = ExclusiveOwnership("a-1")
     version = 0
     held: list[int] = []
     for number in range(1100):
@@ -253,11 +255,12 @@ def test_changes_do_not_grow_memory(stored: Any) -> None:
                 learn(sites, site(f"stays-{number}", version, [f"secret-{version}"]))
                 learn(sites, site(f"round-{round_}-{number}", version, [f"secret-{version}"]))
                 sites.wrote(site(f"stays-{number}", version, ["y"]))
-                sites.min_versions.ignore_up_to(key(f"round-{round_}-{number}"), version=version)
+                ownership.was_missing(sites, key(f"round-{round_}-{number}"))
             for number in range(120):
                 sites.store.remove(key(f"round-{round_}-{number}"))
             clock.advance(120)
-            sites.sweep(version + 1)
+            ownership.forget(sites, version + 1)
+            sites.sweep()
             held.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()

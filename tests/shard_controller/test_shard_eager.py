@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shard_controller.observe.eager import rest_of
-from shard_controller.observe.stacks import awaiting
+from shard_controller.observe.watchdog import awaiting
 
 
 async def begun(call: Any) -> Any:

@@ -17,8 +17,8 @@ from kubeio.clock import SystemClock
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.program.logs import configure_logging
 from shard_controller.shard import heartbeat
-from shard_controller.observe.progress import Pulse
-from shard_controller.shard.lease_validity import InFlight, LeaseValidity
+from shard_controller.observe.watchdog import Progress
+from shard_controller.shard.lease_validity import LeaseValidity
 
 configure_logging(format="json")
 
@@ -37,14 +37,13 @@ class Silent:
 
 heartbeat.Client = heartbeat.Leases = Silent
 clock = SystemClock()
-in_flight = InFlight()
-in_flight.running = %(running)d
+validity = LeaseValidity(duration_s=%(duration)r, sent_at=clock.now())
+validity.running = %(running)d
 name = "web-0-aaaaaaaa"
 lease = Lease(Meta(name=name, namespace="ns", resource_version="1"), LeaseSpec(name, 1))
 thread = heartbeat.HeartbeatThread(
-    None, lease, validity=LeaseValidity(duration_s=%(duration)r, sent_at=clock.now()),
-    in_flight=in_flight, pulse=Pulse(),
-    progress_deadline_s=60, clock=clock, rng=random.Random(1), on_phase=lambda phase: None,
+    None, lease, validity=validity, progress=Progress(deadline_s=60, clock=clock),
+    clock=clock, rng=random.Random(1), on_phase=lambda phase: None,
 )
 thread.start()
 print("started", flush=True)

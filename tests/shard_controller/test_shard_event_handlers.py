@@ -17,14 +17,14 @@ from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.labels import RingKeys
 from kubeio.models import ObjectKey
-from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import ApiResource
 from kubeio.watches.store import Change
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache
 from shard_controller.reconcile.event_handlers import EventHandlers
-from shard_controller.shard.gate import OpenGate
-from shard_controller.shard.guard import RingGuard
+from shard_controller.reconcile.reconcile_queue import ReconcileQueue
+from shard_controller.shard.lease_validity import LeaseValidity
+from shard_controller.shard.ownership import ShardOwnership
 
 KEYS = RingKeys("sites")
 ME, OTHER = "web-0-0000000a", "web-1-0000000b"
@@ -34,11 +34,12 @@ SECRETS = ApiResource("", "v1", "secrets", "Secret")
 SITES = sc.Resource("websites.example.com/v1", dict)
 PAGES = sc.Resource("configmaps/v1", dict)
 KEYS_OF_SITES = sc.Resource("secrets/v1", dict)
+BLOG = Request("websites.example.com", ObjectKey("ns", "blog"))
 never = sc.Predicate(lambda _old, _new: False)
 
 
 class Room:
-    """The intake of the shard `ME`, its caches and its queue, without informers and workers."""
+    """The event handlers of the shard `ME`, its caches and its queue, without informers and workers."""
 
     def __init__(
         self,
@@ -49,17 +50,17 @@ class Room:
         is_listing: bool = False,
     ) -> None:
         clock = ManualClock()
-        self.queue: WorkQueue[Request] = WorkQueue(clock=clock, rng=random.Random(1))
+        self.queue = ReconcileQueue(clock=clock, rng=random.Random(1))
         self.sites = ResourceCache(WEBSITES, clock=clock, remembers=True)
         self.pages = ResourceCache(CONFIGMAPS, clock=clock, remembers=True)
         self.watched = [ReadOnlyCache(watch, SECRETS, clock=clock) for watch in watches]
-        caches = Caches(self.sites, [self.pages], self.watched)
+        caches = Caches(self.sites, [self.pages], self.watched, {PAGES.text: self.pages})
         controller = sc.Controller(
             SITES, owns=[sc.Owned(PAGES, when=owned_when)], watches=tuple(watches), when=when
         )
-        nothing_is_handed_over: Any = None
-        guard = RingGuard(nothing_is_handed_over, OpenGate(), keys=KEYS, shard=ME)
-        self.handlers = EventHandlers(controller, caches, {PAGES.text: self.pages}, guard, self.queue)
+        validity = LeaseValidity(duration_s=15, sent_at=clock.now())
+        ownership = ShardOwnership(KEYS, ME, validity=validity, clock=clock)
+        self.handlers = EventHandlers(controller, caches, ownership, self.queue)
         if not is_listing:
             self.handlers.caches_full()
         self._versions = 0
@@ -89,6 +90,12 @@ class Room:
         known = kind.store.remove(key)
         assert known is not None
         self._tell(kind, Change(key, known.meta, None))
+
+    def await_version(self, version: int) -> None:
+        """A read has shown *version* of the Website blog."""
+        known = self.sites.store.meta(BLOG.key)
+        assert known is not None
+        self.queue.await_version(BLOG, version, known=int(known.resource_version))
 
     def _body(self, name: str, *, namespace: str = "ns", **fields: Any) -> dict[str, Any]:
         self._versions += 1
@@ -226,7 +233,7 @@ async def test_no_predicate_holds_back_the_version_that_a_read_has_shown_already
     room = Room(when=never)
     room.site()
     await room.woken()
-    room.handlers.await_news(Request("websites.example.com", ObjectKey("ns", "blog")), version=2)
+    room.await_version(2)
     assert await room.woken() == []
     room.site(annotations={"written": "by another"})
     assert await room.woken() == ["blog"]
@@ -239,7 +246,7 @@ async def test_news_that_came_while_it_was_read_wakes_at_once() -> None:
     room.site()
     room.site(annotations={"written": "by another"})
     await room.woken()
-    room.handlers.await_news(Request("websites.example.com", ObjectKey("ns", "blog")), version=2)
+    room.await_version(2)
     assert await room.woken() == ["blog"]
 
 
@@ -274,7 +281,7 @@ async def test_no_predicate_holds_back_the_drain_of_a_controlled_object() -> Non
     room.page(labels={KEYS.shard: ME, KEYS.drain: OTHER})
     root = Request("websites.example.com", ObjectKey("ns", "blog"))
     assert await room.woken() == ["blog"]
-    assert room.handlers.take_drained(root) == {Request("configmaps", ObjectKey("ns", "blog"))}
+    assert room.queue.take_drained(root) == {Request("configmaps", ObjectKey("ns", "blog"))}
 
 
 async def test_an_object_that_loses_a_controlled_one_is_woken_too() -> None:
@@ -403,20 +410,18 @@ def test_a_watch_that_cannot_work_is_refused(declare: Any, problem: str) -> None
 
 # -- what was given up
 
-BLOG = Request("websites.example.com", ObjectKey("ns", "blog"))
-
 
 async def test_what_was_given_up_is_not_woken_by_the_echo_of_our_own_write() -> None:
     room = Room()
     room.site()
     await room.woken()
-    room.handlers.give_up(BLOG, version=2)
+    room.queue.fail_permanently(BLOG, version=2)
     room.site(annotations={"our": "write"})
     assert await room.woken() == []
-    assert room.handlers.has_given_up(BLOG)
+    assert room.queue.has_failed_permanently(BLOG)
     room.site(annotations={"their": "write"})
     assert await room.woken() == ["blog"]
-    assert not room.handlers.has_given_up(BLOG)
+    assert not room.queue.has_failed_permanently(BLOG)
 
 
 async def test_what_was_given_up_is_woken_by_what_it_owns_and_by_what_is_mapped_to_it() -> None:
@@ -424,41 +429,41 @@ async def test_what_was_given_up_is_woken_by_what_it_owns_and_by_what_is_mapped_
     room.site()
     for what in ("owned", "watched"):
         await room.woken()
-        room.handlers.give_up(BLOG, version=9)
+        room.queue.fail_permanently(BLOG, version=9)
         if what == "owned":
             room.page()
         else:
             room.secret("cert")
         assert await room.woken() == ["blog"]
-        assert not room.handlers.has_given_up(BLOG)
+        assert not room.queue.has_failed_permanently(BLOG)
 
 
 async def test_news_during_a_reconcile_outweighs_its_giving_up() -> None:
     room = Room()
     room.site()
-    room.handlers.begins(BLOG)
+    room.queue.begin(BLOG)
     room.site(annotations={"their": "write"})
-    room.handlers.give_up(BLOG, version=1)
-    room.handlers.ends(BLOG)
-    assert not room.handlers.has_given_up(BLOG)
+    room.queue.fail_permanently(BLOG, version=1)
+    room.queue.end(BLOG)
+    assert not room.queue.has_failed_permanently(BLOG)
 
 
 async def test_the_echo_of_our_own_write_during_a_reconcile_does_not_outweigh_its_giving_up() -> None:
     room = Room()
     room.site()
-    room.handlers.begins(BLOG)
+    room.queue.begin(BLOG)
     room.site(annotations={"our": "write"})
-    room.handlers.give_up(BLOG, version=2)
-    room.handlers.ends(BLOG)
-    assert room.handlers.has_given_up(BLOG)
+    room.queue.fail_permanently(BLOG, version=2)
+    room.queue.end(BLOG)
+    assert room.queue.has_failed_permanently(BLOG)
 
 
 async def test_an_object_that_comes_back_is_not_given_up() -> None:
     room = Room()
     room.site()
-    room.handlers.give_up(BLOG, version=9)
+    room.queue.fail_permanently(BLOG, version=9)
     room.gone(room.sites, "blog")
-    assert not room.handlers.has_given_up(BLOG)
+    assert not room.queue.has_failed_permanently(BLOG)
 
 
 async def test_what_is_asked_for_goes_before_what_changed() -> None:

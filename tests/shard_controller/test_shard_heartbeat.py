@@ -15,9 +15,9 @@ import pytest
 from kubeio.errors import Conflict, NotFound, ServerFailure
 from kubeio.models import Lease, LeaseSpec, Meta
 from shard_controller.declare.errors import LeaseLost, Stalled
-from shard_controller.observe.progress import Pulse, Watchdog
+from shard_controller.observe.watchdog import Progress
 from shard_controller.shard.heartbeat import Heartbeat
-from shard_controller.shard.lease_validity import InFlight, LeaseValidity, Phase
+from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
 pytestmark = pytest.mark.looptime
 
@@ -106,16 +106,14 @@ class Life:
         self.leases = FakeLeases(lease, self.clock)
         self.began_at = self.clock.now()
         self.validity = LeaseValidity(duration_s=D, sent_at=self.began_at)
-        self.in_flight = InFlight()
-        self.pulse = Pulse()
+        self.progress = Progress(deadline_s=deadline_s, clock=self.clock)
         self.phases: list[tuple[float, Phase]] = []
         self.deadline_s = deadline_s
         self.heartbeat = Heartbeat(
             self.leases,
             lease,
             validity=self.validity,
-            in_flight=self.in_flight,
-            watchdog=Watchdog(self.pulse, deadline_s=deadline_s, clock=self.clock),
+            progress=self.progress,
             clock=self.clock,
             rng=random.Random(seed),
             on_phase=lambda phase: self.phases.append((self.elapsed(), phase)),
@@ -127,7 +125,7 @@ class Life:
     async def beats(self) -> None:
         """The main loop's ticker: all is well."""
         while True:
-            self.pulse.tick(due=0, handed_over=0, is_fresh=True, is_held=True)
+            self.progress.tick(due=0, taken=0, is_fresh=True, is_held=True)
             await asyncio.sleep(1)
 
     async def run(self, during: Callable[[], object] | None = None, *, for_s: float) -> BaseException | None:
@@ -184,7 +182,7 @@ async def test_with_nothing_running_it_waits_and_goes_on_when_its_swap_succeeds(
 async def test_something_still_running_at_the_whole_duration_ends_the_process() -> None:
     life = Life()
     life.leases.is_down = True
-    life.in_flight.running = 1
+    life.validity.running = 1
     error = await life.run(for_s=30)
     assert isinstance(error, LeaseLost)
     assert "still runs" in error.reason
@@ -193,7 +191,7 @@ async def test_something_still_running_at_the_whole_duration_ends_the_process() 
 
 async def test_a_suspended_process_that_was_working_ends_before_it_renews() -> None:
     life = Life()
-    life.in_flight.running = 1
+    life.validity.running = 1
 
     def suspended() -> None:
         life.clock.slept_s = 40.0
@@ -276,8 +274,7 @@ async def test_of_two_copies_of_one_process_the_second_to_renew_ends() -> None:
         life.leases,
         life.heartbeat.lease,
         validity=copy.validity,
-        in_flight=copy.in_flight,
-        watchdog=Watchdog(copy.pulse, deadline_s=60, clock=copy.clock),
+        progress=copy.progress,
         clock=copy.clock,
         rng=random.Random(2),
         on_phase=lambda _: None,
@@ -331,20 +328,26 @@ async def test_a_blocked_main_loop_stops_the_heartbeat() -> None:
 
 async def test_a_loop_that_does_not_tick_is_noticed_at_the_deadline() -> None:
     clock = LoopClock()
-    watchdog = Watchdog(Pulse(), deadline_s=60, clock=clock)
+    progress = Progress(deadline_s=60, clock=clock)
     found = []
     for _ in range(62):
         clock.slept_s += 1
-        found.append(watchdog.check())
+        found.append(progress.check())
     assert found[:60] == [None] * 60
     assert found[60] == ("event loop did not tick", 61.0)
 
 
 def tick(
-    pulse: Pulse, times: int, *, due: int = 0, moves: bool = False, fresh: bool = True, held: bool = True
+    progress: Progress,
+    times: int,
+    *,
+    due: int = 0,
+    moves: bool = False,
+    fresh: bool = True,
+    held: bool = True,
 ) -> None:
     for number in range(times):
-        pulse.tick(due=due, handed_over=number if moves else 0, is_fresh=fresh, is_held=held)
+        progress.tick(due=due, taken=number if moves else 0, is_fresh=fresh, is_held=held)
 
 
 @pytest.mark.parametrize(
@@ -360,25 +363,24 @@ def tick(
 async def test_progress_is_keys_and_streams_while_the_lease_is_held(
     ticks: dict[str, Any], stalls: str | None
 ) -> None:
-    pulse = Pulse()
-    watchdog = Watchdog(pulse, deadline_s=60, clock=LoopClock())
-    tick(pulse, 62, **ticks)
-    found = watchdog.check()
+    progress = Progress(deadline_s=60, clock=LoopClock())
+    tick(progress, 62, **ticks)
+    found = progress.check()
     assert (found[0] if found else None) == stalls
 
 
 async def test_a_suspended_process_does_not_wake_up_stalled() -> None:
     clock = LoopClock()
-    watchdog = Watchdog(Pulse(), deadline_s=60, clock=clock)
+    progress = Progress(deadline_s=60, clock=clock)
     clock.slept_s = 3600
-    assert watchdog.check() is None
+    assert progress.check() is None
 
 
 async def test_starting_is_refused_from_two_thirds_on() -> None:
-    validity, in_flight = LeaseValidity(duration_s=15, sent_at=0.0), InFlight()
-    assert in_flight.start(validity, 9.99)
-    assert not in_flight.start(validity, 10.0)
-    assert in_flight.running == 1
+    validity = LeaseValidity(duration_s=15, sent_at=0.0)
+    assert validity.start(9.99)
+    assert not validity.start(10.0)
+    assert validity.running == 1
 
 
 async def test_after_an_outage_replicas_do_not_renew_in_step() -> None:

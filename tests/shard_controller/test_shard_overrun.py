@@ -5,26 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from shard_controller.reconcile.overrun import awaited_by, find_overrun
+from shard_controller.observe.watchdog import find_overrun, stack_of_task
 
 
 @dataclass
 class Run:
     """A reconcile as the judge sees it."""
 
-    told: bool = True
-    in_code: bool = True
+    overruns: bool = True
     overruns_since: float | None = None
     is_counted: bool = False
-
-    def is_told_to_end(self) -> bool:
-        return self.told
-
-    def is_in_code(self) -> bool:
-        return self.in_code
-
-    def task(self) -> asyncio.Task[object] | None:
-        return None
+    in_task: asyncio.Task[object] | None = None
 
 
 class Judge:
@@ -60,11 +51,10 @@ def test_the_time_counts_from_the_first_look_since_a_blocked_loop_tells_all_at_o
     assert judge.look(10_000) is None
 
 
-def test_what_was_not_told_to_end_and_what_only_settles_its_writes_is_left_alone() -> None:
-    for run in (Run(told=False), Run(in_code=False)):
-        judge = Judge(run)
-        assert [judge.look(now) for now in (100, 200, 300)] == [None] * 3
-        assert judge.counted == 0
+def test_what_does_not_overrun_is_left_alone() -> None:
+    judge = Judge(Run(overruns=False))
+    assert [judge.look(now) for now in (100, 200, 300)] == [None] * 3
+    assert judge.counted == 0
 
 
 async def test_the_calls_that_a_task_waits_in_are_shown_down_to_the_last() -> None:
@@ -76,8 +66,9 @@ async def test_the_calls_that_a_task_waits_in_are_shown_down_to_the_last() -> No
 
     task = asyncio.create_task(outer(), name="a reconcile")
     await asyncio.sleep(0)
-    shown = awaited_by(task)
+    head, *shown = stack_of_task(task).splitlines()
     task.cancel()
-    assert [line.rpartition(" in ")[2].strip() for line in shown[1:]] == ["outer", "inner", "wait"]
-    assert "test_shard_overrun.py" in shown[2]
-    assert awaited_by(None) == []
+    assert head == "task a reconcile:"
+    calls = [line for line in shown if line.startswith("  File ")]
+    assert [line.rpartition(" in ")[2].strip() for line in calls] == ["outer", "inner", "wait"]
+    assert "test_shard_overrun.py" in calls[1]

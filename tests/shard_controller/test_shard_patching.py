@@ -8,11 +8,13 @@ import hypothesis.strategies as st
 import jsonpatch
 from hypothesis import given, settings
 
+from kubeio.clock import ManualClock
 from kubeio.labels import RingKeys
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
-from shard_controller.objects.fence import ShardFence, VersionFence
 from shard_controller.objects.patching import WHOLE, extend, without_none
+from shard_controller.shard.lease_validity import LeaseValidity
+from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership
 
 KEYS = RingKeys("websites")
 META = Meta(name="blog", uid="u-1", resource_version="7", labels={KEYS.shard: "a-1"})
@@ -69,18 +71,22 @@ def test_a_data_map_is_replaced_as_a_whole() -> None:
     }
 
 
+def owned_by(shard: str) -> ShardOwnership:
+    return ShardOwnership(KEYS, shard, validity=LeaseValidity(duration_s=15, sent_at=0), clock=ManualClock())
+
+
 def test_the_fence_tests_label_and_uid() -> None:
-    fence = ShardFence(KEYS, "a-1")
-    assert json.loads(fence.tests(META).encode()) == [
+    ownership = owned_by("a-1")
+    assert json.loads(ownership.fence(META).encode()) == [
         {"op": "test", "path": "/metadata/labels/shard.ringleader.dev~1websites", "value": "a-1"},
         {"op": "test", "path": "/metadata/uid", "value": "u-1"},
     ]
-    assert fence.guards(META)
-    assert not ShardFence(KEYS, "b-2").guards(META)
+    assert ownership.may_write(META)
+    assert not owned_by("b-2").may_write(META)
 
 
 def test_without_a_ring_the_fence_is_the_version() -> None:
-    assert json.loads(VersionFence().tests(META).encode()) == [
+    assert json.loads(ExclusiveOwnership("a-1").fence(META).encode()) == [
         {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
         {"op": "test", "path": "/metadata/uid", "value": "u-1"},
     ]

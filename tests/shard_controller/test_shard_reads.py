@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,8 +15,11 @@ from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.models import HasMeta, Object, ObjectKey
 from kubeio.resource import ApiResource
-from shard_controller.api.context import Context, Surroundings
+from shard_controller.api.context import Context
+from shard_controller.api.session import ReconcileSession
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache, is_controlled
+from shard_controller.shard.ownership import ExclusiveOwnership
+from shard_controller.shard.writer import FencedWriter
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
@@ -65,27 +67,24 @@ def ctx() -> Context[Any]:
     for name, namespace in (("b", "ns"), ("a", "ns"), ("c", "other")):
         show(certificates, name, namespace=namespace)
     show(machines, "rack-1", namespace="")
-    return context_of(Caches(sites, [pages], [certificates, machines]), {PAGES.text: pages})
+    return context_of(Caches(sites, [pages], [certificates, machines], {PAGES.text: pages}))
 
 
-def context_of(caches: Caches, kinds: dict[str, ResourceCache]) -> Context[Any]:
+def context_of(caches: Caches) -> Context[Any]:
     """The context of the first site in *caches*."""
-    around = Surroundings(
-        caches=caches,
-        kinds=kinds,
-        writer=unused,
-        client=unused,
-        events=unused,
-        compute=unused,
-        tasks=unused,
-        ring="",
-        shard="",
-        wall=lambda: datetime.now(UTC),
-        log=structlog.get_logger(),
+    writer = FencedWriter(
+        unused,
+        ExclusiveOwnership("a-1"),
+        leases=None,
+        field_manager="test",
+        observers=(),
+        spans=None,
+        clock=ManualClock(),
+        rng=unused,
     )
     current = caches.primary.get(next(iter(caches.primary.store)))
     assert current is not None
-    return Context(None, current, around)
+    return Context(None, ReconcileSession(current, caches, writer, unused, structlog.get_logger()))
 
 
 def names(found: Any) -> list[str]:
@@ -101,7 +100,7 @@ def test_watched_objects_are_those_of_the_object_s_namespace_unless_told_otherwi
 
 
 def test_a_watched_object_that_does_not_fit_is_left_out_and_logged_once(ctx: Context[Any]) -> None:
-    watched = ctx._around.caches.watched[CERTIFICATES.text]
+    watched = ctx._session.caches.watched[CERTIFICATES.text]
     deep = f'{{"metadata":{{"name":"aa","namespace":"ns","resourceVersion":"5"}},"data":{"[" * 9_900 + "]" * 9_900}}}'
     watched.store.learn(object_from(deep.encode()))
     with structlog.testing.capture_logs() as logged:
@@ -129,7 +128,7 @@ def test_a_child_is_an_object_whose_reference_fits_in_uid_kind_and_namespace(
     ctx: Context[Any], change: dict[str, str]
 ) -> None:
     """Who knows the uid of another's object cannot plant children below it."""
-    pages = ctx._around.caches.controlled[0]
+    pages = ctx._session.caches.controlled[0]
     one = pages.meta(ObjectKey("ns", "one"))
     assert one is not None
     assert is_controlled(one, by=ctx.meta, of=WEBSITES)
@@ -145,7 +144,7 @@ def test_a_child_is_an_object_whose_reference_fits_in_uid_kind_and_namespace(
     )
     pages.store.learn(Object(planted, msgspec.json.encode(HasMeta(planted))))
     assert [meta.name for meta in pages.children(ctx.meta, of=WEBSITES)] == ["one", "two"]
-    assert {meta.name for _, meta in ctx._around.caches.tree(ctx._around.caches.primary, ctx.meta)} == {
+    assert {meta.name for _, meta in ctx._session.caches.tree(ctx._session.caches.primary, ctx.meta)} == {
         "one",
         "two",
     }
@@ -193,7 +192,7 @@ def test_objects_are_listed_by_an_index() -> None:
     show(sites, "blog")
     for name, namespace in (("apple", "ns"), ("avocado", "ns"), ("banana", "ns"), ("almond", "other")):
         show(watched, name, namespace=namespace)
-    ctx = context_of(Caches(sites, [], [watched]), {})
+    ctx = context_of(Caches(sites, [], [watched]))
 
     def listed(letter: str, **where: str) -> list[str]:
         return [

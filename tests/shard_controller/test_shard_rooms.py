@@ -1,4 +1,4 @@
-"""The smaller rooms of the runtime: cache and trees, evidence, acknowledgements, gate, unanswered requests, journal."""
+"""Smaller parts of the runtime: cache, trees, evidence, acknowledgements, Lease, unanswered requests, journal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.resource import ApiResource
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ResourceCache
-from shard_controller.objects.writer import Unanswered
 from shard_controller.observe.journal import FileJournal
 from shard_controller.shard.decisions import Directed, KeepOwner, Plain
 from shard_controller.shard.drain import READS_APART_S, Evidence, acknowledgement
-from shard_controller.shard.gate import ShardGate
-from shard_controller.shard.lease_validity import InFlight, LeaseValidity, Phase
+from shard_controller.shard.lease_validity import LeaseValidity, Phase
+from shard_controller.shard.ownership import ShardOwnership
+from shard_controller.shard.writer import Unanswered
 
 KEYS = RingKeys("sites")
 TREES = ApiResource("example.com", "v1", "trees", "Tree", namespaced=False)
@@ -144,7 +144,7 @@ def test_an_own_write_that_the_watch_never_shows_is_forgotten_after_a_minute() -
         is_new=True,
     )
     clock.advance(61)
-    kind.sweep(streamed=0)
+    kind.sweep()
     assert kind.get(ObjectKey("ns", "green")) is None
 
 
@@ -251,7 +251,7 @@ async def test_a_lease_of_another_ring_is_no_evidence() -> None:
     assert await Evidence(leases, KEYS).is_held("b-2") is False
 
 
-# -- gate
+# -- the right to work
 
 
 class LoopClock:
@@ -263,34 +263,34 @@ class LoopClock:
 
 
 @pytest.mark.looptime
-async def test_the_gate_closes_by_the_clock_and_opens_even_if_nobody_says_so() -> None:
+async def test_work_stops_by_the_clock_and_goes_on_without_a_message() -> None:
     clock = LoopClock()
-    validity, in_flight = LeaseValidity(duration_s=15, sent_at=clock.now()), InFlight()
-    gate = ShardGate(validity, in_flight, clock)
+    validity = LeaseValidity(duration_s=15, sent_at=clock.now())
+    ownership = ShardOwnership(KEYS, "b-2", validity=validity, clock=clock)
     await asyncio.sleep(10)
-    assert not gate.is_open()
-    assert not gate.start()
+    assert not ownership.is_held()
+    assert not ownership.start()
     asyncio.get_running_loop().call_later(3, lambda: validity.renewed(sent_at=clock.now()))
     before = clock.now()
-    await gate.wait_open()
+    await ownership.wait_held()
     assert 3 <= clock.now() - before <= 4.6
-    assert gate.start()
-    assert in_flight.running == 1
+    assert ownership.start()
+    assert validity.running == 1
 
 
 @pytest.mark.looptime
-async def test_the_gate_opens_at_once_when_the_heartbeat_says_so() -> None:
+async def test_work_goes_on_at_once_when_the_heartbeat_says_so() -> None:
     clock = LoopClock()
     validity = LeaseValidity(duration_s=600, sent_at=clock.now() - 500)
-    gate = ShardGate(validity, InFlight(), clock)
+    ownership = ShardOwnership(KEYS, "b-2", validity=validity, clock=clock)
 
     def held_again() -> None:
         validity.renewed(sent_at=clock.now())
-        gate.follow(Phase.HELD)
+        ownership.follow(Phase.HELD)
 
     asyncio.get_running_loop().call_later(3, held_again)
     before = clock.now()
-    await gate.wait_open()
+    await ownership.wait_held()
     assert clock.now() - before == pytest.approx(3, abs=0.01)
 
 
@@ -323,8 +323,9 @@ def test_the_journal_has_a_line_per_record(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = FileJournal(path, shard="a-1", clock=ManualClock(5.0))
     meta = Meta(name="blog", namespace="ns", uid="u", resource_version="7", generation=2)
-    journal.begin("websites.example.com", meta)
-    journal.end("websites.example.com", meta, "done")
+    blog = Request("websites.example.com", meta.key)
+    journal.began(blog, meta)
+    journal.ended(blog, "done", None, 0.0, 0.0)
     journal.close()
     begin, end = (json.loads(line) for line in path.read_text().splitlines())
     assert begin == {

@@ -198,11 +198,11 @@ async def test_nothing_of_a_trace_gets_into_objects(bench: Bench) -> None:
 def test_a_process_that_did_not_ask_for_spans_imports_nothing() -> None:
     program = (
         "import sys, shard_controller.process.replica\n"
-        "from shard_controller.observe.tracing import NO_TRACING, find_tracing\n"
-        "assert find_tracing(shard='x') is NO_TRACING\n"
+        "from shard_controller.observe.tracing import find_spans\n"
+        "assert find_spans(controller='c', shard='x') is None\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]\n"
         "import opentelemetry.trace\n"
-        "assert find_tracing(shard='x') is NO_TRACING, 'the API alone exports nothing'\n"
+        "assert find_spans(controller='c', shard='x') is None, 'the API alone exports nothing'\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False

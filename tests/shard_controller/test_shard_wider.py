@@ -189,29 +189,11 @@ async def test_a_resource_without_a_status_is_told_at_start_and_in_the_error(ben
 # -- processes and threads
 
 
-async def test_a_pure_function_is_computed_in_another_process(bench: Bench) -> None:
+async def test_a_pure_function_is_computed_in_a_pool_of_the_program_s_own(bench: Bench) -> None:
     shard = await started(bench, "computing")
-    await bench.site("blog", "power 2 10", owner=shard)
+    await bench.site("blog", "2 10", owner=shard)
     await bench.until(lambda: answer_is(bench, "blog", "1024"))
-
-
-async def test_a_process_that_dies_fails_its_reconcile_and_the_next_one_has_a_new_pool(
-    bench: Bench, tmp_path: Path
-) -> None:
-    shard = await started(bench, "computing")
-    await bench.site("blog", f"die {tmp_path / 'died'}", owner=shard)
-    await bench.until(lambda: answer_is(bench, "blog", "survived"))
-    assert "BrokenProcessPool" in shard.logged("reconcile failed")[0]["error"]
-
-
-async def test_a_computation_keeps_its_key_busy_until_its_answer_is_dropped(bench: Bench) -> None:
-    shard = await started(bench, "computing", duration_s=15)
-    await bench.site("blog", "spin 4", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
-    await bench.label(WEBSITES, "blog", drain="")
-    await asyncio.sleep(3.4)
-    assert await bench.owner(WEBSITES, "blog") == shard.name
-    await bench.until(lambda: is_free(bench, "blog"))
+    assert await shard.terminate() == 0
 
 
 @pytest.mark.parametrize("attribute", ["endless", "stubborn"])

@@ -26,16 +26,16 @@ from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
-from shard_controller.api.compute import ComputePool
-from shard_controller.api.context import Context, Surroundings
+from shard_controller.api.context import Context
+from shard_controller.api.session import ReconcileSession
 from shard_controller.declare.errors import Elsewhere, Refused
 from shard_controller.objects.caches import Caches, ResourceCache
-from shard_controller.objects.fence import ShardFence
-from shard_controller.objects.writer import FencedWriter, Unanswered
-from shard_controller.observe.journal import NoJournal
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.shard.decisions import Directed, Plain
 from shard_controller.shard.drain import DrainAcknowledger, Evidence, NotAcknowledged
+from shard_controller.shard.lease_validity import LeaseValidity
+from shard_controller.shard.ownership import ShardOwnership
+from shard_controller.shard.writer import FencedWriter, Unanswered
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
 
@@ -58,24 +58,22 @@ class Shard:
         self.bench = bench
         self.client = client
         self.sites, self.pages = ResourceCache(WEBSITES, clock=clock), ResourceCache(CONFIGMAPS, clock=clock)
-        self.caches = Caches(self.sites, [self.pages])
+        self.caches = Caches(self.sites, [self.pages], (), {PAGES.text: self.pages})
+        validity = LeaseValidity(duration_s=600, sent_at=clock.now())
+        self.ownership = ShardOwnership(KEYS, ME, validity=validity, clock=clock)
         leases = Leases(client, NS)
         self.writer = FencedWriter(
             client,
-            ShardFence(KEYS, ME),
+            self.ownership,
             leases=leases,
-            shard_label=KEYS.shard,
-            drain_label=KEYS.drain,
-            shard=ME,
             field_manager="test",
-            journal=NoJournal(),
-            metrics=metrics,
-            may_create=lambda: True,
+            observers=[metrics],
+            spans=None,
             clock=clock,
             rng=random.Random(1),
         )
         self.handover = DrainAcknowledger(
-            self.caches, self.writer, Evidence(leases, KEYS), keys=KEYS, shard=ME, metrics=metrics
+            self.caches, self.ownership, self.writer, Evidence(leases, KEYS), metrics
         )
 
     async def knows(self, kind: ResourceCache, key: ObjectKey) -> Meta:
@@ -92,27 +90,14 @@ class Shard:
             self.pages, body, key=BLOG, owner_uid=site.uid, is_wanted=lambda: is_wanted
         )
 
-    def context(self, tasks: asyncio.TaskGroup) -> Context[None]:
-        """The context of a reconcile of the site, which the cache knows."""
+    def session(self) -> ReconcileSession:
+        """A reconcile of the site, which the cache knows."""
         current = self.sites.get(BLOG)
         assert current is not None
-        clock = SystemClock()
-        around = Surroundings(
-            caches=self.caches,
-            kinds={PAGES.text: self.pages},
-            writer=self.writer,
-            client=self.client,
-            events=EventRecorder(
-                self.client, reporter="test", instance=ME, clock=clock, rng=random.Random(1)
-            ),
-            compute=ComputePool(),
-            tasks=tasks,
-            ring=KEYS.ring,
-            shard=ME,
-            wall=clock.wall,
-            log=structlog.get_logger(),
+        events = EventRecorder(
+            self.client, reporter="test", instance=ME, clock=SystemClock(), rng=random.Random(1)
         )
-        return Context(None, current, around)
+        return ReconcileSession(current, self.caches, self.writer, events, structlog.get_logger())
 
     def writes(self, verb: str, *, code: int) -> int:
         return len(self.bench.writes("web-0", resource="configmaps", verb=verb, code=code))
@@ -176,17 +161,19 @@ async def test_a_write_of_an_earlier_turn_is_refused_although_the_object_came_ba
     again = await give(shard, ME)
     with pytest.raises(Refused):
         await shard.writer.patch(shard.sites, first, late)
-    fence = shard.writer.fence
-    assert fence.token(first) < fence.token(again)
+    ownership = shard.ownership
+    assert ownership.token(first) < ownership.token(again)
     answer = await shard.writer.patch(shard.sites, again, JsonPatch().add("/spec/html", "now"))
-    assert fence.token(answer.meta) == fence.token(again), "a write of the owner is no change of the owner"
+    assert ownership.token(answer.meta) == ownership.token(again), (
+        "a write of the owner is no change of the owner"
+    )
 
 
 async def test_an_object_that_got_its_owner_without_a_turn_is_written_by_name_and_uid(shard: Shard) -> None:
     site = await shard.knows(shard.sites, BLOG)
     assert KEYS.turn not in site.annotations
     answer = await shard.writer.patch(shard.sites, site, JsonPatch().add("/spec/html", "now"))
-    assert (shard.writer.fence.token(site), answer.meta.uid) == (0, site.uid)
+    assert (shard.ownership.token(site), answer.meta.uid) == (0, site.uid)
 
 
 async def test_who_takes_the_turn_off_his_object_gets_it_written_after_one_more_read(shard: Shard) -> None:
@@ -208,7 +195,7 @@ async def test_a_turn_that_is_no_version_is_tested_as_it_stands_and_is_no_token(
     forged = MergePatch({"metadata": {"annotations": {KEYS.turn: turn}}})
     await shard.bench.client.patch(WEBSITES, "blog", forged, namespace=NS, type=bytes)
     site = await shard.knows(shard.sites, BLOG)
-    assert shard.writer.fence.token(site) == 0
+    assert shard.ownership.token(site) == 0
     await shard.writer.patch(shard.sites, site, JsonPatch().add("/spec/html", "now"))
 
 
@@ -274,9 +261,10 @@ async def test_a_write_that_the_server_gave_up_on_is_unanswered_for_a_minute() -
 
 async def test_a_task_that_a_reconcile_left_behind_creates_nothing(shard: Shard) -> None:
     await shard.knows(shard.sites, BLOG)
-    async with asyncio.TaskGroup() as tasks:
-        context = shard.context(tasks)
-        context.close()
+    async with shard.writer:
+        session = shard.session()
+        session.close()
+        context = Context(None, session)
         with pytest.raises(RuntimeError, match="the reconcile is over"):
             await context.create(PAGES, "blog", {"data": {}})
     assert await shard.bench.find(CONFIGMAPS, "blog") is None
@@ -286,8 +274,8 @@ async def test_a_task_that_a_reconcile_left_behind_creates_nothing(shard: Shard)
 async def test_a_child_in_another_namespace_is_refused(shard: Shard, how: str) -> None:
     """Garbage collection would delete it, and the next reconcile create it, for ever."""
     await shard.knows(shard.sites, BLOG)
-    async with asyncio.TaskGroup() as tasks:
-        context = shard.context(tasks)
+    async with shard.writer:
+        context = Context(None, shard.session())
         with pytest.raises(
             InputError, match=r"namespace: 'other' is not that of default/blog.*leave namespace= out"
         ):
@@ -300,13 +288,14 @@ async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shar
         Fault(what="latency", user="web-0", verb="create", resource="configmaps", count=1, delay_s=1.0)
     )
     await shard.knows(shard.sites, BLOG)
-    async with asyncio.TaskGroup() as tasks:
-        context = shard.context(tasks)
+    async with shard.writer:
+        session = shard.session()
+        context = Context(None, session)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await context.create(PAGES, "blog", {"data": {"page": "new"}})
         assert await shard.bench.find(CONFIGMAPS, "blog") is None
-        await context.settled()
+        await session.settled()
         assert await shard.bench.find(CONFIGMAPS, "blog") is not None
 
 
@@ -409,7 +398,7 @@ async def test_an_object_that_is_gone_is_given_up(shard: Shard) -> None:
     site = await shard.knows(shard.sites, BLOG)
     await shard.bench.client.delete(WEBSITES, "blog", namespace=NS)
     await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
-    assert shard.sites.get(BLOG) is None or not shard.sites.min_versions.is_unanswered(BLOG)
+    assert shard.sites.get(BLOG) is None or not shard.ownership.is_unanswered(shard.sites, BLOG)
 
 
 async def test_an_object_that_changed_meanwhile_is_not_given_up_as_it_was(shard: Shard) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import multiprocessing
 import time
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import msgspec
@@ -49,7 +49,8 @@ choosy = sc.Controller(
 )
 picky = sc.Controller(WEBSITES, when=sc.generation_changed, timeout_s=4, name="picky")
 telling = sc.Controller(WEBSITES, timeout_s=4, name="telling")
-computing = sc.Controller(WEBSITES, compute_workers=1, timeout_s=3, name="computing")
+computing = sc.Controller(WEBSITES, timeout_s=10, name="computing")
+POOL = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 endless = sc.Controller(WEBSITES, timeout_s=1, name="endless")
 stubborn = sc.Controller(WEBSITES, timeout_s=1, name="stubborn")
 tidy = sc.Controller(WEBSITES, owns=[CONFIGMAPS], timeout_s=4, name="tidy")
@@ -90,23 +91,11 @@ async def tell(ctx: sc.Context[Website]) -> sc.Result:
 
 @computing.reconcile
 async def compute(ctx: sc.Context[Website]) -> sc.Result:
-    """`power 2 10`, `die` once, `spin` longer than there is time."""
-    match ctx.object.spec.html.split():
-        case ["power", base, exponent]:
-            ctx.status["configMap"] = str(await ctx.compute(pow, int(base), int(exponent)))
-        case ["die", path]:
-            await ctx.compute(die_once, path)
-            ctx.status["configMap"] = "survived"
-        case ["spin", seconds]:
-            await ctx.compute(time.sleep, float(seconds))
+    """Powers, computed in a pool of the program's own."""
+    base, exponent = map(int, ctx.object.spec.html.split())
+    result = await asyncio.get_running_loop().run_in_executor(POOL, pow, base, exponent)
+    ctx.status["configMap"] = str(result)
     return sc.Done()
-
-
-def die_once(path: str) -> None:
-    """End the process that computes this, the first time."""
-    if not Path(path).exists():
-        Path(path).touch()
-        os._exit(9)
 
 
 @endless.reconcile
@@ -142,7 +131,7 @@ def sweep(ctx: sc.SyncContext[Website]) -> None:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": f"{ctx.name}-gone", "namespace": ctx.namespace},
-        "data": {"total": str(ctx.compute(sum, [1, 2, 3]))},
+        "data": {"total": str(sum([1, 2, 3]))},
     }
     ctx.unfenced.create(PLAIN_CONFIGMAPS, body, namespace=ctx.namespace, type=dict)
 

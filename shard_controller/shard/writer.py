@@ -1,4 +1,4 @@
-"""Every write that a reconcile makes, fenced; creates are settled. The only writer to objects besides `drain`.
+"""Fenced writes of reconciles; creates are settled. The only writer to objects besides `drain`.
 
 Owns the translation of the server's refusals (`Refused`, `Elsewhere`, `NotOurs`) and which requests are still
 unanswered. Knows no user code.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from types import TracebackType
+from typing import Any
 
 import msgspec
 import structlog
@@ -24,11 +26,11 @@ from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch, MergePatch, Patch
 from kubeio.rest.client import Client
 from shard_controller.declare.errors import Elsewhere, LeaseNotHeld, NotOurs, Refused, StatusMissing
-from shard_controller.objects.caches import ResourceCache, version_of
-from shard_controller.objects.fence import Fence
-from shard_controller.observe.journal import Journal
-from shard_controller.observe.metrics import ControllerMetrics
-from shard_controller.observe.tracing import NO_TRACING, Tracing
+from shard_controller.declare.request import Request
+from shard_controller.objects.caches import ResourceCache
+from shard_controller.observe.observer import Observers
+from shard_controller.observe.tracing import Spans
+from shard_controller.shard.ownership import Ownership
 
 log = structlog.get_logger("shard_controller")
 
@@ -75,65 +77,73 @@ class Unanswered:
 
 
 class FencedWriter:
-    """Writes of one process, under the fence of its mode."""
+    """Writes of one process, under the fence of its *ownership*. *leases*: the shards' own, on a ring.
+
+    While it is entered, creates run in its tasks: they outlive the reconcile that asked for them.
+    """
 
     def __init__(
         self,
         client: Client,
-        fence: Fence,
+        ownership: Ownership,
         *,
         leases: Leases | None,
-        shard_label: str = "",
-        drain_label: str = "",
-        shard: str = "",
         field_manager: str,
-        journal: Journal,
-        metrics: ControllerMetrics,
-        may_create: Callable[[], bool],
+        observers: Observers,
+        spans: Spans | None,
         clock: Clock,
         rng: random.Random,
-        tracing: Tracing = NO_TRACING,
     ) -> None:
-        self._client = client
-        self.fence = fence
+        self.client = client
+        self.ownership = ownership
         self._leases = leases
-        self._shard_label = shard_label
-        self._drain_label = drain_label
-        self._shard = shard
         self._field_manager = field_manager
-        self._journal = journal
-        self._metrics = metrics
-        self._may_create = may_create
-        self._clock = clock
+        self._observers = observers
+        self._spans = spans
+        self.clock = clock
         self._rng = rng
-        self._tracing = tracing
         self.unanswered = Unanswered(clock)
+        self._creates = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> FencedWriter:
+        await self._creates.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._creates.__aexit__(exc_type, exc, trace)
 
     @asynccontextmanager
     async def _write(
         self, verb: str, kind: ResourceCache, key: ObjectKey, *, subresource: str = ""
     ) -> AsyncIterator[None]:
         """Around one write: it is unanswered until it ends, and a span where there are spans."""
-        with self._tracing.write(verb, kind.name, key, subresource=subresource):
+        spans = self._spans
+        span = spans.write(verb, kind.name, key, subresource=subresource) if spans else nullcontext()
+        with span:
             async with self.unanswered.request():
                 yield
 
     async def read(self, kind: ResourceCache, key: ObjectKey) -> Object | None:
         """The object as a consistent read shows it; its state counts from now on. None: there is none."""
         try:
-            raw = await self._client.get(kind.resource, key.name, namespace=key.namespace, type=bytes)
+            raw = await self.client.get(kind.resource, key.name, namespace=key.namespace, type=bytes)
         except NotFound:
-            self._note_gone(kind, key)
+            self.ownership.was_missing(kind, key)
             return None
         found = object_from(raw)
-        kind.min_versions.read(key, version=version_of(found.meta))
+        self.ownership.was_read(kind, found.meta)
         return found
 
     async def patch(
         self, kind: ResourceCache, meta: Meta, patch: JsonPatch, *, subresource: str = ""
     ) -> Object:
         """Send *patch* behind the fence's tests. Raises: Refused, NotFound, StatusMissing, other KubeErrors."""
-        fenced = JsonPatch(self.fence.tests(meta).operations + patch.operations)
+        fenced = JsonPatch(self.ownership.fence(meta).operations + patch.operations)
         try:
             answer = await self._send_patch(kind, meta, fenced, subresource=subresource)
         except (Invalid, Conflict) as error:
@@ -142,7 +152,7 @@ class FencedWriter:
         except NotFound as error:
             if subresource and await self._has(kind, meta):
                 raise StatusMissing(kind.name) from error
-            self._note_gone(kind, meta.key)
+            self.ownership.was_missing(kind, meta.key)
             raise
         kind.wrote(answer)
         return answer
@@ -160,7 +170,7 @@ class FencedWriter:
         """Delete exactly the version that *meta* shows. Raises: Refused; an object that is gone is fine."""
         try:
             async with self._write("delete", kind, meta.key):
-                await self._client.delete(
+                await self.client.delete(
                     kind.resource,
                     meta.name,
                     namespace=meta.namespace,
@@ -172,7 +182,20 @@ class FencedWriter:
             await self._explain_refusal(kind, meta, error)
             raise Refused(_name(kind, meta.key), status=error.status, message=error.message) from error
         except NotFound:
-            self._note_gone(kind, meta.key)
+            self.ownership.was_missing(kind, meta.key)
+
+    def start_create(
+        self,
+        kind: ResourceCache,
+        body: Mapping[str, object],
+        *,
+        key: ObjectKey,
+        owner_uid: str,
+        is_wanted: Callable[[], bool],
+    ) -> asyncio.Task[Object | Exception]:
+        """`create` in a task of the writer; an error is its result."""
+        call = self.create(kind, body, key=key, owner_uid=owner_uid, is_wanted=is_wanted)
+        return self._creates.create_task(_outcome(call), name=f"create {_name(kind, key)}")
 
     async def create(
         self,
@@ -190,13 +213,13 @@ class FencedWriter:
         and until the lost one is too old to arrive. Raises: NotOurs, Elsewhere, LeaseNotHeld, KubeError.
         """
         runner = 0
-        begun_at = self._clock.now()
+        begun_at = self.clock.now()
         while True:
-            if not self._may_create():
+            if not self.ownership.is_held():
                 raise LeaseNotHeld(f"{_name(kind, key)} not created: the lease is too old")
             try:
                 async with self._write("create", kind, key):
-                    raw = await self._client.create(
+                    raw = await self.client.create(
                         kind.resource,
                         body,
                         namespace=key.namespace,
@@ -218,9 +241,7 @@ class FencedWriter:
             found = await self._read_until_answered(kind, key)
             if found is not None:
                 return await self._adopt(kind, found, owner_uid=owner_uid)
-            may_arrive = (
-                not isinstance(lost, AlreadyExists) and self._clock.now() - begun_at < ANSWER_WITHIN_S
-            )
+            may_arrive = not isinstance(lost, AlreadyExists) and self.clock.now() - begun_at < ANSWER_WITHIN_S
             if not is_wanted() and not may_arrive:
                 raise lost
             await asyncio.sleep(self._pause_s(runner))
@@ -245,19 +266,22 @@ class FencedWriter:
         if controller is None or controller.uid != owner_uid:
             named = f"{controller.kind} {controller.name}" if controller else ""
             raise NotOurs(_name(kind, found.meta.key), controller=named)
-        if not self.fence.guards(found.meta):
+        if not self.ownership.may_write(found.meta):
             await self._claim(kind, found.meta)
         kind.wrote(found, is_new=True)
         return found
 
     async def _claim(self, kind: ResourceCache, meta: Meta) -> None:
         """Ask the live shard that has our controlled object to pass it on (protocol, 5.8). Always raises Elsewhere."""
-        other = meta.labels.get(self._shard_label, "")
-        is_asked = meta.labels.get(self._drain_label) == self._shard
+        keys, shard = self.ownership.keys, self.ownership.shard
+        if keys is None:
+            raise Elsewhere(_name(kind, meta.key), shard="")
+        other = meta.labels.get(keys.shard, "")
+        is_asked = meta.labels.get(keys.drain) == shard
         if other and not is_asked and await self._is_live(other):
-            label = json_pointer("metadata", "labels", self._shard_label)
-            drain = json_pointer("metadata", "labels", self._drain_label)
-            patch = JsonPatch().test("/metadata/uid", meta.uid).test(label, other).add(drain, self._shard)
+            label = json_pointer("metadata", "labels", keys.shard)
+            drain = json_pointer("metadata", "labels", keys.drain)
+            patch = JsonPatch().test("/metadata/uid", meta.uid).test(label, other).add(drain, shard)
             try:
                 await self._send_patch(kind, meta, patch)
                 log.info("controlled object asked for", object=_name(kind, meta.key), owner=other)
@@ -278,7 +302,7 @@ class FencedWriter:
         self, kind: ResourceCache, meta: Meta, patch: Patch, *, subresource: str = ""
     ) -> Object:
         async with self._write("patch", kind, meta.key, subresource=subresource):
-            raw = await self._client.patch(
+            raw = await self.client.patch(
                 kind.resource,
                 meta.name,
                 patch,
@@ -292,24 +316,29 @@ class FencedWriter:
     async def _explain_refusal(self, kind: ResourceCache, meta: Meta, error: Invalid | Conflict) -> None:
         """Read again after a 422 or 409. Raises Refused unless the fence would hold: then the content was refused."""
         found = await self.read(kind, meta.key)
-        is_still_ours = found is not None and found.meta.uid == meta.uid and self.fence.guards(found.meta)
-        if is_still_ours and isinstance(error, Invalid) and self.fence.tests(meta) == self._tests_of(found):
+        is_still_ours = (
+            found is not None and found.meta.uid == meta.uid and self.ownership.may_write(found.meta)
+        )
+        if (
+            is_still_ours
+            and isinstance(error, Invalid)
+            and self.ownership.fence(meta) == self._tests_of(found)
+        ):
             return
-        self._metrics.refused.inc()
-        self._journal.refused(kind.name, str(meta.key), status=error.status, message=error.message)
-        log.warning("write refused", object=_name(kind, meta.key), status=error.status)
+        for observer in self._observers:
+            observer.refused(Request(kind.name, meta.key), error)
         raise Refused(_name(kind, meta.key), status=error.status, message=error.message) from error
 
     def _tests_of(self, found: Object | None) -> JsonPatch | None:
-        return self.fence.tests(found.meta) if found else None
+        return self.ownership.fence(found.meta) if found else None
 
-    @staticmethod
-    def _note_gone(kind: ResourceCache, key: ObjectKey) -> None:
-        known = kind.meta(key)
-        kind.removed(key)
-        if known is not None:
-            kind.min_versions.ignore_up_to(key, version=version_of(known))
-        kind.min_versions.gone(key)
+
+async def _outcome(call: Coroutine[Any, Any, Object]) -> Object | Exception:
+    """Result or error of *call* as a value: a failure must not end the task group that it runs in."""
+    try:
+        return await call
+    except Exception as error:  # handed to the reconcile that asked
+        return error
 
 
 def _name(kind: ResourceCache, key: ObjectKey) -> str:
