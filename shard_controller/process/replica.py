@@ -20,6 +20,7 @@ from kubeio.errors import InputError, KubeError
 from kubeio.leases.counts import write_counts
 from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
+from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.program.access_gate import AccessGate
 from kubeio.program.http_server import HttpServer, write_port
 from kubeio.program.probes import FLAG, Guarded, Probes
@@ -47,7 +48,7 @@ from shard_controller.reconcile.resync import Resync
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.worker import Worker
 from shard_controller.shard import process_proof, shard_lease
-from shard_controller.shard.drain import DrainAcknowledger, Evidence
+from shard_controller.shard.drain import READS_APART_S, DrainAcknowledger
 from shard_controller.shard.heartbeat import LOST_LEASE_EXIT, HeartbeatThread
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.shard.ownership import ExclusiveOwnership, Ownership, ShardOwnership
@@ -254,8 +255,8 @@ class Replica:
         )
         drains = None
         if isinstance(ownership, ShardOwnership) and leases is not None:
-            evidence = Evidence(leases, ownership.keys)
-            drains = DrainAcknowledger(caches, ownership, writer, evidence, self._metrics)
+            reads = SharedLeaseReads(leases, apart_s=READS_APART_S)
+            drains = DrainAcknowledger(caches, ownership, writer, reads, self._metrics)
         events = EventRecorder(
             self._client,
             reporter=f"ringleader.dev/{controller.name}",

@@ -5,15 +5,12 @@ Owns the order (children before their parent), the acknowledging patch, and the 
 
 from __future__ import annotations
 
-import asyncio
-import math
-from typing import Protocol
-
 import structlog
 
 from kubeio.errors import ApiError, Conflict, Invalid, NotFound, ServerFailure, Unreachable
 from kubeio.labels import RingKeys
-from kubeio.models import Lease, Meta, Object, ObjectKey
+from kubeio.leases.shared_reads import SharedLeaseReads
+from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import MergePatch
 from kubeio.program.failures import refusal
 from shard_controller.declare.errors import ShardError
@@ -59,55 +56,19 @@ def acknowledgement(meta: Meta, handoff: Handoff, keys: RingKeys) -> MergePatch:
     return MergePatch({"metadata": metadata})
 
 
-class LeaseReads(Protocol):
-    """The part of `kubeio.leases.lease.Leases` that evidence needs."""
+async def is_held(leases: SharedLeaseReads, shard: str, keys: RingKeys) -> bool:
+    """Whether the Lease of *shard* is held, by a read that begins after this call.
 
-    async def get(self, name: str) -> Lease: ...
-
-
-class Evidence:
-    """Whether a shard's Lease is held, by a consistent read that begins after the question was asked.
-
-    Questions that arrive while a read is under way, or soon after one began, share the next one: the cost of a drain
-    of many objects is ten reads per second, not one per object.
+    Raises what the read raises, but for refusals: without an answer there is no evidence.
     """
-
-    def __init__(self, leases: LeaseReads, keys: RingKeys) -> None:
-        self._leases = leases
-        self._keys = keys
-        self._reading: dict[str, asyncio.Lock] = {}
-        self._begun: dict[str, int] = {}
-        self._began_at: dict[str, float] = {}
-        self._answers: dict[str, tuple[int, bool]] = {}
-
-    async def is_held(self, shard: str) -> bool:
-        """Raises what the read raises, but for refusals: without an answer there is no evidence."""
-        needed = self._begun.get(shard, 0) + 1
-        async with self._reading.setdefault(shard, asyncio.Lock()):
-            number, held = self._answers.get(shard, (0, False))
-            if number < needed:
-                await self._keep_apart(shard)
-                number = self._begun[shard] = self._begun.get(shard, 0) + 1
-                held = await self._read(shard)
-                self._answers[shard] = (number, held)
-        return held
-
-    async def _keep_apart(self, shard: str) -> None:
-        loop = asyncio.get_running_loop()
-        left_s = self._began_at.get(shard, -math.inf) + READS_APART_S - loop.time()
-        if left_s > 0:
-            await asyncio.sleep(left_s)
-        self._began_at[shard] = loop.time()
-
-    async def _read(self, shard: str) -> bool:
-        try:
-            lease = await self._leases.get(shard)
-        except (ServerFailure, Unreachable):
-            raise
-        except ApiError:
-            return False
-        is_of_this_ring = lease.metadata.labels.get(self._keys.ring_label) == self._keys.ring
-        return is_of_this_ring and lease.spec.holder_identity == shard
+    try:
+        lease = await leases.get(shard)
+    except (ServerFailure, Unreachable):
+        raise
+    except ApiError:
+        return False
+    is_of_this_ring = lease.metadata.labels.get(keys.ring_label) == keys.ring
+    return is_of_this_ring and lease.spec.holder_identity == shard
 
 
 class DrainAcknowledger:
@@ -118,14 +79,14 @@ class DrainAcknowledger:
         caches: Caches,
         ownership: ShardOwnership,
         writer: FencedWriter,
-        evidence: Evidence,
+        leases: SharedLeaseReads,
         metrics: ControllerMetrics,
     ) -> None:
         self._caches = caches
         self._ownership = ownership
         self._keys = ownership.keys
         self._writer = writer
-        self._evidence = evidence
+        self._leases = leases
         self._metrics = metrics
 
     async def read(self, kind: ResourceCache, key: ObjectKey) -> Object | None:
@@ -134,7 +95,7 @@ class DrainAcknowledger:
 
     async def hand_over(self, kind: ResourceCache, meta: Meta, handoff: Handoff) -> None:
         """Give up the object that *meta* shows: what it controls goes first. Raises: NotAcknowledged, KubeError."""
-        if isinstance(handoff, Directed) and not await self._evidence.is_held(handoff.to):
+        if isinstance(handoff, Directed) and not await is_held(self._leases, handoff.to, self._keys):
             handoff = Plain()
         if not isinstance(handoff, KeepOwner):
             for child_kind, child in self._caches.tree(kind, meta):

@@ -13,13 +13,14 @@ from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.errors import NotFound, ServerFailure, Unreachable
 from kubeio.labels import RingKeys
+from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.resource import ApiResource
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.journal import FileJournal
 from shard_controller.shard.decisions import Directed, KeepOwner, Plain
-from shard_controller.shard.drain import READS_APART_S, Evidence, acknowledgement
+from shard_controller.shard.drain import acknowledgement, is_held
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.shard.ownership import ShardOwnership
 from shard_controller.shard.writer import Unanswered
@@ -202,31 +203,14 @@ class SlowLeases:
 @pytest.mark.looptime
 async def test_evidence_is_a_read_that_began_after_the_question() -> None:
     leases = SlowLeases()
-    evidence = Evidence(leases, KEYS)
-    first = asyncio.create_task(evidence.is_held("b-2"))
+    reads = SharedLeaseReads(leases)
+    first = asyncio.create_task(is_held(reads, "b-2", KEYS))
     await asyncio.sleep(0.5)
     leases.holder = None  # it dies while the first read is under way
-    later = [asyncio.create_task(evidence.is_held("b-2")) for _ in range(20)]
+    later = [asyncio.create_task(is_held(reads, "b-2", KEYS)) for _ in range(20)]
     assert await first is True
     assert await asyncio.gather(*later) == [False] * 20
     assert leases.reads == 2
-
-
-@pytest.mark.looptime
-async def test_questions_that_come_one_after_the_other_share_reads() -> None:
-    leases = SlowLeases()
-    leases.takes_s = 0.01
-    evidence = Evidence(leases, KEYS)
-    asked = []
-    for _ in range(100):
-        asked.append(asyncio.create_task(evidence.is_held("b-2")))
-        await asyncio.sleep(0.01)
-    assert await asyncio.gather(*asked) == [True] * 100
-    assert leases.reads <= 2 + 1 / READS_APART_S
-    await asyncio.sleep(1)
-    began = asyncio.get_running_loop().time()
-    await evidence.is_held("b-2")
-    assert asyncio.get_running_loop().time() - began < 0.02, "a single question does not wait"
 
 
 @pytest.mark.looptime
@@ -234,21 +218,21 @@ async def test_without_an_answer_there_is_no_evidence() -> None:
     leases = SlowLeases()
     leases.failure = ServerFailure("GET lease", status=500)
     with pytest.raises(ServerFailure):
-        await Evidence(leases, KEYS).is_held("b-2")
+        await is_held(SharedLeaseReads(leases), "b-2", KEYS)
 
 
 @pytest.mark.looptime
 async def test_a_released_lease_is_not_held() -> None:
     leases = SlowLeases()
     leases.holder = ""
-    assert await Evidence(leases, KEYS).is_held("b-2") is False
+    assert await is_held(SharedLeaseReads(leases), "b-2", KEYS) is False
 
 
 @pytest.mark.looptime
 async def test_a_lease_of_another_ring_is_no_evidence() -> None:
     leases = SlowLeases()
     leases.ring = "another"
-    assert await Evidence(leases, KEYS).is_held("b-2") is False
+    assert await is_held(SharedLeaseReads(leases), "b-2", KEYS) is False
 
 
 # -- the right to work

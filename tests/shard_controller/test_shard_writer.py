@@ -21,6 +21,7 @@ from kubeio.decoding import object_from
 from kubeio.errors import ApiError, InputError, NotFound, api_error
 from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
+from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import ApiResource
@@ -32,7 +33,7 @@ from shard_controller.declare.errors import Elsewhere, Refused
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.shard.decisions import Directed, Plain
-from shard_controller.shard.drain import DrainAcknowledger, Evidence, NotAcknowledged
+from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
 from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ShardOwnership
 from shard_controller.shard.writer import FencedWriter, Unanswered
@@ -73,7 +74,7 @@ class Shard:
             rng=random.Random(1),
         )
         self.handover = DrainAcknowledger(
-            self.caches, self.ownership, self.writer, Evidence(leases, KEYS), metrics
+            self.caches, self.ownership, self.writer, SharedLeaseReads(leases), metrics
         )
 
     async def knows(self, kind: ResourceCache, key: ObjectKey) -> Meta:
