@@ -7,7 +7,6 @@ and, if the ring's policy says so, has the owner's Lease taken. Starting handoff
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
@@ -22,7 +21,6 @@ from sharder.planning.decisions import Decision, Nothing, ReleaseDrain, Strip, U
 from sharder.planning.keys import Controlled, Root, essential
 from sharder.ringspec.spec import DrainPolicy
 from sharder.unowned.pending import ObjectRef
-from sharder.unowned.watching import watch_objects
 from sharder.writing.objects import WriteOutcome
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ def _tell_nobody(_: ObjectRef) -> None:
 class Handoffs:
     """Handoffs in flight, followed until cancelled."""
 
-    def __init__(self, context: RingContext, *, rng: random.Random) -> None:
+    def __init__(self, context: RingContext) -> None:
         spec = context.spec
         self.budget = DrainBudget(
             max_in_flight=spec.max_in_flight,
@@ -55,7 +53,6 @@ class Handoffs:
         )
         self.synced = asyncio.Event()
         self._context = context
-        self._rng = rng
         self._metas: dict[ObjectRef, Meta] = {}
         self._listing: dict[tuple[str, str], set[ObjectRef]] = {}
         self._listing_since: dict[tuple[str, str], float] = {}
@@ -152,15 +149,8 @@ class Handoffs:
             self._denied.add((resource.group_resource, namespace))
             self._note_synced()
 
-        events = watch_objects(
-            self._context.client,
-            resource,
-            namespace=namespace,
-            label_selector=self._context.keys.drain,
-            permissions=self._context.permissions,
-            on_denied=on_denied,
-            clock=self._context.clock,
-            rng=self._rng,
+        events = self._context.access.watch(
+            resource, namespace=namespace, label_selector=self._context.keys.drain, on_denied=on_denied
         )
         async with aclosing(events):
             async for event in events:

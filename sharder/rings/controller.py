@@ -7,57 +7,34 @@ obstacle to the work (a resource that is not served, a missing permission) becom
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from kubeio.errors import Conflict, InputError, KubeError, NotFound
 from kubeio.program.failures import failure
-from kubeio.rest.events import EventRecorder, Regarding
-from sharder.admission.webhook_controller import WebhookController
 from sharder.errors import RingRefused
-from sharder.membership.activation import Activation
 from sharder.membership.controller import MembershipController
-from sharder.moving.audit import Audit
-from sharder.moving.handoffs import Handoffs
-from sharder.moving.scan import Scan
 from sharder.planning.keys import RingKinds
-from sharder.planning.planner import Terms
-from sharder.planning.state import RingStates
+from sharder.rings.acting import ActingRing
 from sharder.rings.finalizer import (
     WORKED_AS,
     ensure_finalizer,
-    finalize,
-    watch_former,
-    watch_former_namespaces,
 )
-from sharder.rings.status import IMPLEMENTATION, refused_conditions, unserved
-from sharder.rings.status_collector import StatusCollector
+from sharder.rings.status import IMPLEMENTATION, refused_conditions
 from sharder.rings.status_writer import StatusWriter
 from sharder.ringspec.config import immutable_changes, parse_spec, worked_as
 from sharder.ringspec.worked import united
-from sharder.unowned.namespaces import Namespaces, selected_at_first
-from sharder.unowned.pending import PendingObjects
-from sharder.unowned.permissions import MissingPermissions, try_again
-from sharder.unowned.reflectors import UnownedReflectors
-from sharder.unowned.selection import follow_states
-from sharder.writing.assigner import Assigner
-from sharder.writing.objects import ObjectWriter
-from sharder.writing.refusals import Refusals
-from sharder.writing.ring_context import RingContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kubeio.models import GroupResource, Meta
+    from kubeio.models import GroupResource
     from kubeio.resource import ApiResource
-    from sharder.page.rooms import RingRoom
     from sharder.rings.store import Ring, RingStore
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import RingResource, RingSpec
     from sharder.sharder_context import SharderContext
-    from sharder.unowned.permissions import Permission
 
 log = structlog.get_logger("sharder")
 
@@ -175,8 +152,19 @@ class RingController:
             if room is not None:
                 tasks.create_task(room.follow(), name=f"page {self.name}")
             if is_acting:
+                acting = ActingRing(
+                    self._context,
+                    self._store,
+                    scope=self._scope,
+                    spec=spec,
+                    kinds=kinds,
+                    membership=membership,
+                    releasing=self._ring.is_deleted,
+                    remedies=self._remedies,
+                )
                 has_former = worked != united((), spec.resources)
-                await self._act(spec, kinds, membership, tasks, has_former=has_former, room=room)
+                run = acting.run(lambda: self._ring, has_former=has_former, room=room)
+                tasks.create_task(run, name=f"acting {self.name}")
 
     async def _resolve(self, entries: Iterable[RingResource]) -> dict[GroupResource, ApiResource]:
         """Kinds of *entries* that the server serves, each with its resource."""
@@ -241,176 +229,6 @@ class RingController:
         if worked_by != IMPLEMENTATION:
             log.warning("ring is worked by another sharder", ring=self.name, sharder=worked_by)
         return worked_by == IMPLEMENTATION
-
-    async def _act(
-        self,
-        spec: RingSpec,
-        kinds: RingKinds,
-        membership: MembershipController,
-        tasks: asyncio.TaskGroup,
-        *,
-        has_former: bool,
-        room: RingRoom | None,
-    ) -> None:
-        releasing = self._ring.is_deleted
-        pending = PendingObjects(labels=spec.labels_read)
-
-        def terms() -> Terms:
-            return Terms(
-                paused=spec.paused,
-                activated=activation.is_granted,
-                releasing=releasing,
-                yields=bool(activation.former_holder),
-            )
-
-        def on_right(right: Permission, is_missing: bool) -> None:
-            log.log(
-                logging.ERROR if is_missing else logging.INFO,
-                "right is missing" if is_missing else "accepted again",
-                ring=self.name,
-                right=str(right),
-            )
-            if is_missing:
-                events.record(
-                    self._store.regarding,
-                    reason="MissingRight",
-                    action="Work",
-                    note=f"the API server refuses: {right}; the other resources go on",
-                    type="Warning",
-                )
-            if not is_missing and right.verb == "patch":
-                states.revise()
-
-        permissions = MissingPermissions(now=self._clock.now, on_change=on_right)
-        events = EventRecorder(
-            self._client,
-            reporter=IMPLEMENTATION,
-            instance=self._context.identity,
-            on_dropped=self._metrics.events_dropped.labels(ring=self.name).inc,
-            clock=self._clock,
-            rng=self._rng,
-        )
-        activation = Activation(
-            self._client,
-            self.name,
-            spec.activation,
-            on_change=lambda: states.set_terms(terms()),
-            clock=self._clock,
-        )
-        states = RingStates(membership, terms(), selected_at_first(spec, self._scope))
-        namespaces = Namespaces(
-            self._client,
-            spec,
-            scope=self._scope,
-            on_change=states.set_selected,
-            clock=self._clock,
-            rng=self._rng,
-        )
-        context = RingContext(
-            spec=spec,
-            kinds=kinds,
-            client=self._client,
-            scope=self._scope,
-            permissions=permissions,
-            membership=membership,
-            states=states,
-            activation=activation,
-            objects=ObjectWriter(
-                self._client,
-                spec,
-                kinds=kinds,
-                permissions=permissions,
-                refusals=Refusals(now=self._clock.now, rng=self._rng, on_refused=self._refusals_to(events)),
-                metrics=self._metrics,
-                clock=self._clock,
-                limiter=self._context.limiter,
-            ),
-            metrics=self._metrics,
-            events=events,
-            ring=self._store.regarding,
-            clock=self._clock,
-            unserved=[unserved(kind, self._remedies[kind]) for kind in kinds.unserved],
-        )
-
-        assigner = Assigner(context, pending, rng=self._rng, limiter=self._context.limiter)
-        unowned = UnownedReflectors(
-            self._client,
-            kinds.resources,
-            keys=spec.keys,
-            pending=pending,
-            on_work=assigner.enqueue_name,
-            on_listed=assigner.enqueue_all,
-            backlog=assigner.backlog,
-            controlled=[kind for kind in kinds.resources if kinds.may_be_controlled(kind)],
-            scope=self._scope,
-            permissions=permissions,
-            clock=self._clock,
-            rng=self._rng,
-        )
-        assigner.unowned = unowned
-        handoffs = Handoffs(context, rng=self._rng)
-        scan = Scan(context, handoffs, pending, assigner)
-        status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._clock)
-        collector = StatusCollector(context, pending, handoffs, scan, room=room)
-        webhook_controller = WebhookController(
-            self._client,
-            self._webhook,
-            spec,
-            kinds.resources,
-            states=states,
-            scan=scan,
-            ring_uid=self._ring.metadata.uid,
-            clock=self._clock,
-        )
-        tasks.create_task(webhook_controller.run(), name="admission")
-        tasks.create_task(states.run(), name="state")
-        tasks.create_task(namespaces.run(), name="namespaces")
-        tasks.create_task(activation.run(), name="activation")
-        tasks.create_task(events.run(), name="events")
-        tasks.create_task(unowned.run(), name="unowned")
-        tasks.create_task(
-            follow_states(states, unowned, settle_s=spec.settle_s, clock=self._clock), name="selector"
-        )
-        tasks.create_task(collector.follow(), name="survey")
-        tasks.create_task(
-            status_writer.run(
-                lambda: collector.status(status_writer, generation=self._ring.metadata.generation)
-            ),
-            name="status",
-        )
-        tasks.create_task(try_again(permissions, assigner.enqueue_some), name="missing rights")
-        if has_former and not releasing:
-            tasks.create_task(watch_former(self._store, spec, scan), name="former resources")
-        if self._scope.former and not releasing:
-            tasks.create_task(
-                watch_former_namespaces(self._store, spec, self._scope, scan), name="former namespaces"
-            )
-        if releasing:
-            ending = finalize(
-                self._store, self.name, scan, membership, activation, withdrawn=webhook_controller.withdrawn
-            )
-            tasks.create_task(ending, name="let go")
-        await namespaces.synced.wait()  # before, nothing seems to be selected
-        tasks.create_task(assigner.run(), name="assigner")
-        tasks.create_task(handoffs.run(), name="handoffs")
-        tasks.create_task(scan.run(), name="scan")
-        tasks.create_task(Audit(context, scan).run(), name="audit")
-
-    def _refusals_to(self, events: EventRecorder) -> Callable[[ApiResource, Meta, str], None]:
-        """Reports an object to which the ring's labels cannot be written, in the log and by an Event on it."""
-
-        def record(resource: ApiResource, meta: Meta, words: str) -> None:
-            what = f"{resource.group_resource}/{meta.key}"
-            log.warning("object may not be changed", ring=self.name, object=what, error=words)
-            events.record(
-                Regarding.of(resource, meta),
-                reason="Refused",
-                action="Label",
-                note=f"the labels of the ring cannot be written to this object: {words}",
-                type="Warning",
-            )
-
-        return record
 
     async def _report_refusal(self, reason: str, message: str) -> None:
         if self._stage is not None:

@@ -8,7 +8,6 @@ list, never the watch. Recovers by itself; feeds `PendingObjects`.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -29,18 +28,15 @@ from kubeio.errors import (
 )
 from kubeio.models import ListMeta
 from kubeio.watches.versions import UNKNOWN, is_older, newest, number, order
-from kubeio.watches.watch import Bookmark, Changed, Gap, ListWatch, Removed, WatchEvent
+from kubeio.watches.watch import Bookmark, Changed, Gap, Removed, WatchEvent
 from sharder.unowned.pending import AssignmentPriority, ListedMeta
 from sharder.unowned.permissions import TRY_AGAIN_S, Permission, refused_verb
 
 if TYPE_CHECKING:
-    from kubeio.clock import Clock
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta, Object
     from kubeio.resource import ApiResource
-    from kubeio.rest.client import Client
+    from sharder.unowned.access import ObjectAccess
     from sharder.unowned.pending import PendingObjects
-    from sharder.unowned.permissions import MissingPermissions
 
 log = structlog.get_logger("sharder")
 
@@ -50,6 +46,10 @@ GIVES_UP_S: Final = 10.0
 """A first list that failed for so long delays no other resource any more; it is retried."""
 _FINAL: Final = (InputError, NotFound, Unauthorized)
 """A first list that fails like this ends the ring's work: what is served, or who we are, has to be asked anew."""
+
+
+Place = tuple["ApiResource", str]
+"""One list: a resource, in one namespace or (empty) in all."""
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -69,43 +69,39 @@ class UnownedReflector:
 
     def __init__(
         self,
-        client: Client,
-        resource: ApiResource,
-        *,
-        namespace: str = "",
-        label_selector: str,
-        labels: RingKeys,
-        permissions: MissingPermissions,
+        access: ObjectAccess,
+        place: Place,
         pending: PendingObjects,
+        *,
+        label_selector: str,
+        shard_label: str,
         on_work: Callable[[str], None],
         on_listed: Callable[[], None],
         may_list: Callable[[], Awaitable[None]],
-        clock: Clock,
-        rng: random.Random,
     ) -> None:
-        self.resource: Final = resource
-        self.namespace: Final = namespace
-        self.area: Final = pending.area(resource.group_resource, namespace)
+        self.resource, self.namespace = place
+        self.area: Final = pending.area(self.resource.group_resource, self.namespace)
         self.begun = asyncio.Event()
         """A first page was read: the watch shows everything from now on."""
         self.listed = asyncio.Event()
         """A whole list was read."""
-        self._client = client
+        self._access = access
+        self._client = access.client
+        self._permissions = access.permissions
+        self._clock = access.clock
+        self._rng = access.rng
         self._label_selector = label_selector
-        self._shard_label = labels.shard
-        self._permissions = permissions
+        self._shard_label = shard_label
         self._pending = pending
         self._on_work = on_work
         self._on_listed = on_listed
         self._may_list = may_list
-        self._clock = clock
-        self._rng = rng
-        self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=rng)
-        self._prefix = pending.prefix(resource.group_resource)
+        self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=access.rng)
+        self._prefix = pending.prefix(self.resource.group_resource)
         self._version = ""
         self._listing: asyncio.Task[None] | None = None
         self._is_superseded = False
-        self._made_at = clock.now()
+        self._made_at = access.clock.now()
 
     def stop_listing(self) -> None:
         """Another picture lists in this one's place; the watch goes on."""
@@ -255,15 +251,11 @@ class UnownedReflector:
     # -- watch
 
     async def _watch(self) -> None:
-        watch = ListWatch(
-            self._client,
+        watch = self._access.list_watch(
             self.resource,
             namespace=self.namespace,
             label_selector=self._label_selector,
-            metadata_only=True,
             since=self._version,
-            clock=self._clock,
-            rng=self._rng,
         )
         async for event in watch.events():
             self._handle(event)

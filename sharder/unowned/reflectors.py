@@ -8,26 +8,22 @@ nothing is done twice. A resource that cannot be listed keeps its last watch and
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
 from kubeio.errors import KubeError
-from sharder.ringspec.scope import EVERYWHERE
-from sharder.unowned.reflector import UnownedReflector
+from sharder.unowned.reflector import Place, UnownedReflector
 from sharder.unowned.selector import SelectorPlan, plan_selection, selectors_of
 
 if TYPE_CHECKING:
-    from kubeio.clock import Clock
     from kubeio.labels import RingKeys
     from kubeio.resource import ApiResource
-    from kubeio.rest.client import Client
     from sharder.ringspec.scope import Scope
+    from sharder.unowned.access import ObjectAccess
     from sharder.unowned.pending import PendingObjects
-    from sharder.unowned.permissions import MissingPermissions
 
 log = structlog.get_logger("sharder")
 
@@ -39,51 +35,50 @@ LIST_ORPHANS_S: Final = 30.0
 """Where the watch leaves dead names out, their objects are listed this often: writes may land late. A dead Lease
 stands for 60 s at least."""
 
-Place = tuple["ApiResource", str]
-"""One list: a resource, in one namespace or (empty) in all."""
 Running = tuple[UnownedReflector, asyncio.Task[None]]
 
 
-class UnownedReflectors:
-    """Keeps *pending* up to date for every resource of one ring.
+class Sink(Protocol):
+    """Receiver of pending objects, by their names: the assigner."""
 
-    *on_work* hears of each object (by its name in *pending*) that is new or changed. *controlled* are listed before
-    the other resources, and *on_listed* is told when they were, and again when all were: only then is it known which
-    parents still have controlled objects that wait. *backlog* counts what waits of a first assignment: much of it holds
-    lists back, never watches. What nobody works on any more is listed whole: what changed is to go first.
+    def enqueue_name(self, name: str) -> None:
+        """An object is new or changed."""
+
+    def enqueue_all(self) -> None:
+        """It is known by now which parents still have controlled objects that wait."""
+
+    def backlog(self) -> int:
+        """Objects of a first assignment that wait in the queue."""
+
+
+class UnownedReflectors:
+    """Keeps *pending* up to date for every resource of one ring, and *sink* informed.
+
+    *controlled* are listed before the other resources. Much of a first assignment holds lists back, never watches. The
+    objects of dead shards are listed whole: those that changed are to go first.
     """
 
     def __init__(
         self,
-        client: Client,
+        access: ObjectAccess,
         resources: Iterable[ApiResource],
+        pending: PendingObjects,
+        sink: Sink,
         *,
         keys: RingKeys,
-        pending: PendingObjects,
-        on_work: Callable[[str], None],
-        on_listed: Callable[[], None],
-        backlog: Callable[[], int],
+        scope: Scope,
         controlled: Collection[ApiResource] = (),
-        scope: Scope = EVERYWHERE,
-        permissions: MissingPermissions,
-        clock: Clock,
-        rng: random.Random,
     ) -> None:
-        self._client = client
+        self._access = access
         self._controlled = frozenset(controlled)
         self._places: tuple[Place, ...] = tuple(
             (resource, namespace)
             for resource in sorted(resources, key=lambda resource: resource not in self._controlled)
             for namespace in scope.namespaces
         )
-        self._permissions = permissions
         self._keys = keys
         self._pending = pending
-        self._on_work = on_work
-        self._on_listed = on_listed
-        self._backlog = backlog
-        self._clock = clock
-        self._rng = rng
+        self._sink = sink
         self._selection: SelectorPlan | None = None
         self._switch = 0
         """The number of the present switch; 0 before anything was selected."""
@@ -122,7 +117,7 @@ class UnownedReflectors:
 
     def resume_lists(self) -> None:
         """Something was done: perhaps another page of a list can be taken."""
-        is_little = self._backlog() < ENOUGH_TO_DO
+        is_little = self._sink.backlog() < ENOUGH_TO_DO
         for resource, room in self._room.items():
             if is_little and not self._pending.is_full(resource.group_resource):
                 room.set()
@@ -181,20 +176,15 @@ class UnownedReflectors:
     def _reflector(
         self, place: Place, switch: int, may_list: Callable[[], Awaitable[None]]
     ) -> UnownedReflector:
-        resource, namespace = place
         return UnownedReflector(
-            self._client,
-            resource,
-            namespace=namespace,
+            self._access,
+            place,
+            self._pending,
             label_selector=self._selection.selector if self._selection is not None else "",
-            labels=self._keys,
-            permissions=self._permissions,
-            pending=self._pending,
-            on_work=self._on_work,
+            shard_label=self._keys.shard,
+            on_work=self._sink.enqueue_name,
             on_listed=lambda: self._one_was_listed(place, switch),
             may_list=may_list,
-            clock=self._clock,
-            rng=self._rng,
         )
 
     # ---- lists ------------------------------------------------------------------------------------------------
@@ -223,10 +213,10 @@ class UnownedReflectors:
         ):
             self._knows_controlled.set()
             self._orphans_due.set()
-            self._on_listed()
+            self._sink.enqueue_all()
         if self.listed_at is None and len(known) == len(self._places):
-            self.listed_at = self._clock.now()
-            self._on_listed()
+            self.listed_at = self._access.clock.now()
+            self._sink.enqueue_all()
             selector = self._selection.selector if self._selection is not None else ""
             log.info("unowned watch switched", selector=selector, pending=len(self._pending))
 

@@ -8,7 +8,6 @@ write that met another version is decided anew on a fresh read and with fresh ev
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -110,26 +109,19 @@ class Lane:
 class Assigner:
     """Works off *pending* until cancelled. Inside, objects go by their names in *pending*."""
 
-    def __init__(
-        self,
-        context: RingContext,
-        pending: PendingObjects,
-        *,
-        rng: random.Random,
-        limiter: WriteLimiter | None = None,
-    ) -> None:
+    def __init__(self, context: RingContext, pending: PendingObjects, limiter: WriteLimiter) -> None:
         self._context = context
         self._keys = context.keys
         self._pending = pending
-        self._rng = rng
-        self._limiter = limiter or WriteLimiter(clock=context.clock, rng=rng)
+        self._rng = context.rng
+        self._limiter = limiter
         self._evidence = EvidenceReads(
             context.membership,
             self._limiter,
             begin_read=pending.begin_read,
             ring=context.spec.name,
             clock=context.clock,
-            rng=rng,
+            rng=context.rng,
         )
         pace = context.spec.pace
         self._unattended = Lane(self._make_queue(), pace or Pace.URGENT, is_ahead=True)

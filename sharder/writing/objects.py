@@ -5,7 +5,6 @@ Every write takes a turn of the process's `WriteLimiter`, which learns from its 
 
 from __future__ import annotations
 
-import random
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -39,17 +38,15 @@ if TYPE_CHECKING:
 
     from prometheus_client import Counter, Histogram
 
-    from kubeio.clock import Clock
     from kubeio.labels import RingKeys
     from kubeio.models import Meta
     from kubeio.resource import ApiResource
-    from kubeio.rest.client import Client
     from sharder.metrics import SharderMetrics
     from sharder.planning.decisions import Write
     from sharder.planning.keys import ControllerName, RingKinds
     from sharder.planning.planner import ControllerSeen
     from sharder.ringspec.spec import RingSpec
-    from sharder.unowned.permissions import MissingPermissions
+    from sharder.unowned.access import ObjectAccess
     from sharder.writing.refusals import Refusals
 
 log = structlog.get_logger("sharder")
@@ -84,28 +81,26 @@ class ObjectWriter:
 
     def __init__(
         self,
-        client: Client,
+        access: ObjectAccess,
         spec: RingSpec,
         *,
         kinds: RingKinds,
-        permissions: MissingPermissions,
         refusals: Refusals,
         metrics: SharderMetrics,
-        clock: Clock,
-        limiter: WriteLimiter | None = None,
+        limiter: WriteLimiter,
     ) -> None:
-        self._client = client
+        self._client = access.client
         self._keys = spec.keys
         self._pace = spec.pace or Pace.BACKGROUND
         self._kinds = kinds
-        self._permissions = permissions
+        self._permissions = access.permissions
         self.refusals = refusals
         self._tally = _Tally(metrics, spec.name)
-        self._clock = clock
+        self._clock = access.clock
         self.moves = MoveStats()
         self.stripped = 0
         """Objects, without what they control, whose labels were taken off though nobody was asked to give them up."""
-        self.limiter = limiter or WriteLimiter(clock=clock, rng=random.Random())  # noqa: S311 - jitter, no secret
+        self.limiter = limiter
         self._told_at = -TELL_EVERY_S
         self._untold = 0
         self.on_done: Callable[[ApiResource, Meta, Write], None] | None = None

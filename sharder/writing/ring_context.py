@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sharder.planning.planner import Subject, may_be_left_behind, plan
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Sequence
 
     from kubeio.clock import Clock
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sharder.planning.state import RingStates
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import RingSpec
+    from sharder.unowned.access import ObjectAccess
     from sharder.unowned.pending import ObjectRef
     from sharder.unowned.permissions import MissingPermissions
     from sharder.writing.objects import ObjectWriter
@@ -39,9 +41,8 @@ class RingContext:
 
     spec: RingSpec
     kinds: RingKinds
-    client: Client
+    access: ObjectAccess
     scope: Scope
-    permissions: MissingPermissions
     membership: MembershipController
     states: RingStates
     activation: Activation
@@ -49,12 +50,27 @@ class RingContext:
     metrics: SharderMetrics
     events: EventRecorder
     ring: Regarding
-    clock: Clock
     unserved: Sequence[str] = ()
 
     @property
     def keys(self) -> RingKeys:
         return self.spec.keys
+
+    @property
+    def client(self) -> Client:
+        return self.access.client
+
+    @property
+    def permissions(self) -> MissingPermissions:
+        return self.access.permissions
+
+    @property
+    def clock(self) -> Clock:
+        return self.access.clock
+
+    @property
+    def rng(self) -> random.Random:
+        return self.access.rng
 
     def resource(self, work: ObjectRef) -> ApiResource:
         """The resource that *work* names."""

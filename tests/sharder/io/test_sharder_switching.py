@@ -12,6 +12,8 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.models import ObjectKey
 from kubeio.rest.client import Client
+from sharder.ringspec.scope import EVERYWHERE
+from sharder.unowned.access import ObjectAccess
 from sharder.unowned.pending import ObjectRef, PendingObjects
 from sharder.unowned.permissions import MissingPermissions
 from sharder.unowned.reflectors import UnownedReflectors
@@ -22,23 +24,33 @@ def work(name: str) -> ObjectRef:
     return ObjectRef(WEBSITES.group_resource, ObjectKey("default", name))
 
 
+class Nobody:
+    """Hears of pending objects, and does nothing."""
+
+    def enqueue_name(self, name: str) -> None:
+        """An object is new or changed."""
+
+    def enqueue_all(self) -> None:
+        """Controlled objects are known."""
+
+    def backlog(self) -> int:
+        return 0
+
+
 @asynccontextmanager
 async def watching(ground: Ground) -> AsyncIterator[tuple[UnownedReflectors, PendingObjects]]:
     """The unowned watch of the account `watcher`, which leaves nobody out yet."""
     pending = PendingObjects()
     user = await ground.plane.kubeconfig_for("watcher")
     async with Client(load_cluster(kubeconfig=str(user))) as client:
+        permissions = MissingPermissions(now=SystemClock().now, on_change=lambda *_: None)
         unowned = UnownedReflectors(
-            client,
+            ObjectAccess(client, permissions, SystemClock(), random.Random(1)),
             [WEBSITES],
+            pending,
+            Nobody(),
             keys=KEYS,
-            pending=pending,
-            on_work=lambda _: None,
-            on_listed=lambda: None,
-            backlog=lambda: 0,
-            permissions=MissingPermissions(now=SystemClock().now, on_change=lambda *_: None),
-            clock=SystemClock(),
-            rng=random.Random(1),
+            scope=EVERYWHERE,
         )
         running = asyncio.create_task(unowned.run())
         try:

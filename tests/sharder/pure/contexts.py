@@ -45,6 +45,7 @@ class SitesContext:
         self.kinds = KINDS
         self.metrics = SharderMetrics(CollectorRegistry())
         self.clock = LoopClock()
+        self.rng = random.Random(1)
         self.scope = EVERYWHERE
         self.ring = Regarding("ringleader.dev/v1alpha1", "ControllerRing", SPEC.name)
         self.events = EventRecorder(
@@ -52,7 +53,7 @@ class SitesContext:
             reporter="test",
             instance="test",
             clock=self.clock,
-            rng=random.Random(1),
+            rng=self.rng,
         )
 
     def resource(self, work: ObjectRef) -> ApiResource:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import random
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -135,10 +134,8 @@ class Ring(SitesContext):
         self.membership = membership
         self.objects = Objects()
         self.pending = PendingObjects()
-        self.limiter = WriteLimiter(clock=self.clock, rng=random.Random(1))
-        self.assigner = Assigner(
-            cast(RingContext, self), self.pending, rng=random.Random(1), limiter=self.limiter
-        )
+        self.limiter = WriteLimiter(clock=self.clock, rng=self.rng)
+        self.assigner = Assigner(cast(RingContext, self), self.pending, self.limiter)
 
     def shows(self, meta: Meta, resource: ApiResource = WEBSITES) -> None:
         """The unowned watch shows *meta*."""

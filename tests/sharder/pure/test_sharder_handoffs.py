@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import cast
@@ -31,7 +30,7 @@ def asked(name: str, *, owner: str, to: str) -> Meta:
 
 async def test_a_forged_request_that_ended_before_it_was_looked_at_is_told() -> None:
     ring = Ring(Roster(TWO, "a-1", "b-1"))
-    handoffs = Handoffs(cast(RingContext, ring), rng=random.Random(1))
+    handoffs = Handoffs(cast(RingContext, ring))
     told: list[str] = []
     handoffs.on_missent = lambda work: told.append(work.key.name)
     for name in (OF_A, OF_B):  # the second one is asked for rightly
@@ -45,7 +44,7 @@ async def test_a_forged_request_that_ended_before_it_was_looked_at_is_told() -> 
 
 
 def given_up(ring: Ring) -> Handoffs:
-    return Handoffs(cast(RingContext, ring), rng=random.Random(1))
+    return Handoffs(cast(RingContext, ring))
 
 
 def ends(handoffs: Handoffs, meta: Meta, resource: ApiResource = WEBSITES) -> None:
@@ -110,7 +109,7 @@ class Forcing(Roster):
 async def reporting(membership: Forcing) -> AsyncIterator[Handoffs]:
     ring = Ring(membership)
     ring.spec = make_spec(drain_policy=DrainPolicy.FORCE, drain_timeout_s=60.0)
-    handoffs = Handoffs(cast(RingContext, ring), rng=random.Random(1))
+    handoffs = Handoffs(cast(RingContext, ring))
     running = asyncio.create_task(handoffs.report())
     yield handoffs
     running.cancel()

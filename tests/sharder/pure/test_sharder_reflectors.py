@@ -16,7 +16,9 @@ import pytest
 from kubeio.errors import BadRequest, Forbidden, HistoryWentBack, KubeError, ServerFailure
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
+from sharder.ringspec.scope import EVERYWHERE
 from sharder.unowned import reflector
+from sharder.unowned.access import ObjectAccess
 from sharder.unowned.pending import ENOUGH, AssignmentPriority, PendingObjects
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions
 from sharder.unowned.reflectors import ENOUGH_TO_DO, LIST_ORPHANS_S, OVERLAP_S, UnownedReflectors
@@ -82,7 +84,7 @@ class Watched:
     def __init__(self, *resources: ApiResource, controlled: tuple[ApiResource, ...] = ()) -> None:
         self.servers = Servers()
         self.pending = PendingObjects()
-        self.backlog = 0
+        self.waiting = 0
         self.news: list[str] = []
         self.told: list[str] = []
         self.listed: list[float] = []
@@ -91,18 +93,23 @@ class Watched:
             now=clock.now, on_change=lambda right, missing: self.told.append(f"{right} {missing}")
         )
         self.unowned = UnownedReflectors(
-            cast(Client, self.servers),
+            ObjectAccess(cast(Client, self.servers), self.permissions, clock, rng()),
             resources,
+            self.pending,
+            self,
             keys=KEYS,
-            pending=self.pending,
-            on_work=lambda name: self.news.append(name[1:]),
-            on_listed=lambda: self.listed.append(asyncio.get_running_loop().time()),
-            backlog=lambda: self.backlog,
+            scope=EVERYWHERE,
             controlled=controlled,
-            permissions=self.permissions,
-            clock=clock,
-            rng=rng(),
         )
+
+    def enqueue_name(self, name: str) -> None:
+        self.news.append(name[1:])
+
+    def enqueue_all(self) -> None:
+        self.listed.append(asyncio.get_running_loop().time())
+
+    def backlog(self) -> int:
+        return self.waiting
 
     @property
     def server(self) -> FakeServer:
@@ -136,10 +143,10 @@ async def test_no_further_page_is_asked_for_while_much_is_to_be_done() -> None:
     async with watching() as watched:
         watched.fill(3 * PAGE)
         watched.unowned.select({"a"})
-        watched.backlog = ENOUGH_TO_DO
+        watched.waiting = ENOUGH_TO_DO
         await asyncio.sleep(60)
         assert (watched.server.requests.count("LIST"), len(watched.pending)) == (1, 0)
-        watched.backlog = ENOUGH_TO_DO - 1
+        watched.waiting = ENOUGH_TO_DO - 1
         watched.unowned.resume_lists()
         await asyncio.sleep(5)
         assert len(watched.pending) == 3 * PAGE
@@ -171,7 +178,7 @@ async def test_what_is_made_while_a_list_is_held_back_is_seen_at_once() -> None:
         watched.fill(3 * PAGE)
         watched.unowned.select({"a"})
         await asyncio.sleep(1)
-        watched.backlog = ENOUGH_TO_DO
+        watched.waiting = ENOUGH_TO_DO
         watched.unowned.resume_lists()
         watched.unowned.refresh()
         await asyncio.sleep(5)
@@ -246,14 +253,14 @@ async def test_a_list_that_took_too_long_begins_again_and_what_went_meanwhile_is
         watched.fill(3 * PAGE)
         watched.unowned.select({"a"})
         await asyncio.sleep(0.015)  # a page takes 10 ms
-        watched.backlog = ENOUGH_TO_DO
+        watched.waiting = ENOUGH_TO_DO
         watched.unowned.resume_lists()
         await asyncio.sleep(1)
         assert PAGE <= len(watched.pending) < 3 * PAGE
         watched.settle("site-00001")
         watched.server.cut_streams()
         watched.server.compact()
-        watched.backlog = 0
+        watched.waiting = 0
         watched.unowned.resume_lists()
         await asyncio.sleep(30)
         assert len(watched.pending) == 3 * PAGE - 1
@@ -308,7 +315,7 @@ async def test_controlled_objects_are_listed_before_what_controls_them() -> None
 
 async def test_without_controlled_kinds_no_parent_waits_for_the_list() -> None:
     async with watching() as watched:
-        watched.backlog = ENOUGH_TO_DO
+        watched.waiting = ENOUGH_TO_DO
         watched.unowned.select({"a"})
         assert watched.unowned.knows_controlled
 
@@ -332,10 +339,10 @@ async def test_a_missing_right_is_told_and_tried_again_and_stops_nobody() -> Non
 async def test_a_new_selector_while_a_list_is_held_back_begins_at_once() -> None:
     async with watching() as watched:
         watched.fill(3 * PAGE)
-        watched.backlog = ENOUGH_TO_DO
+        watched.waiting = ENOUGH_TO_DO
         watched.unowned.select({"a"})
         await asyncio.sleep(5)
-        watched.backlog = 0
+        watched.waiting = 0
         watched.unowned.select({"b"})
         await asyncio.sleep(OVERLAP_S + 1)
         assert len(watched.pending) == 3 * PAGE

@@ -18,7 +18,9 @@ from sharder.metrics import SharderMetrics
 from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
 from sharder.planning.keys import RingKinds
 from sharder.ringspec.spec import Pace
+from sharder.unowned.access import ObjectAccess
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions
+from sharder.writing.limiter import WriteLimiter
 from sharder.writing.objects import ObjectWriter, WriteOutcome
 from sharder.writing.refusals import LONGEST_RETRY_S, MOST, TOLD, Refusals
 from tests.kubeio.virtual import LoopClock
@@ -54,24 +56,23 @@ class Writing:
     def __init__(self, meta: Meta) -> None:
         self.meta = meta
         self.server = Server(meta)
-        clock = LoopClock()
+        clock, rng = LoopClock(), random.Random(1)
         spec = make_spec()
         self.told: list[str] = []
         self.permissions = MissingPermissions(
             now=clock.now, on_change=lambda right, missing: self.told.append(str(right))
         )
         self.writer = ObjectWriter(
-            cast(Client, self.server),
+            ObjectAccess(cast(Client, self.server), self.permissions, clock, rng),
             spec,
             kinds=RingKinds(spec, {GroupResource("example.com", "websites"): WEBSITES}),
-            permissions=self.permissions,
             refusals=Refusals(
                 now=clock.now,
-                rng=random.Random(1),
+                rng=rng,
                 on_refused=lambda resource, meta, words: self.told.append(words),
             ),
             metrics=SharderMetrics(CollectorRegistry()),
-            clock=clock,
+            limiter=WriteLimiter(clock=clock, rng=rng),
         )
 
     async def write(self, decision: Write, resource: ApiResource = WEBSITES) -> WriteOutcome:

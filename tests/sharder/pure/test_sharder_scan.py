@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -28,6 +27,7 @@ from sharder.planning.planner import ControllerSeen, Terms
 from sharder.unowned.pending import ObjectRef, PendingObjects
 from sharder.unowned.permissions import MissingPermissions
 from sharder.writing.assigner import Assigner
+from sharder.writing.limiter import WriteLimiter
 from sharder.writing.objects import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
@@ -152,7 +152,8 @@ class Ring(SitesContext):
         context, pending = cast(RingContext, self), PendingObjects()
         self.pending = pending
         self.to_do = 0
-        assigner = Assigner(context, pending, rng=random.Random(1))
+        limiter = WriteLimiter(clock=self.clock, rng=self.rng)
+        assigner = Assigner(context, pending, limiter)
         assigner.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
         self.scan = Scan(context, cast(Handoffs, self.handoffs), pending, assigner)
 
