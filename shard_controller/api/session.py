@@ -27,19 +27,12 @@ _MAX_MESSAGE = 1024
 class ReconcileSession:
     """One reconcile of *current*, an object of the primary resource of *caches*. *log* names the controller."""
 
-    __slots__ = (
-        "_base_log",
-        "_conditions",
-        "_creates",
-        "_decoded",
-        "_events",
-        "_is_over",
-        "_log",
-        "caches",
-        "current",
-        "meta",
-        "writer",
-    )
+    # set when first needed: most reconciles need none of these
+    _log: structlog.stdlib.BoundLogger | None = None
+    _decoded: dict[str, Any] | None = None
+    _conditions: Conditions | None = None
+    _creates: set[asyncio.Task[Object | Exception]] | None = None
+    _is_over = False
 
     def __init__(
         self,
@@ -56,11 +49,6 @@ class ReconcileSession:
         self.writer = writer
         self._events = events
         self._base_log = log
-        self._log: structlog.stdlib.BoundLogger | None = None
-        self._decoded: dict[str, Any] | None = None
-        self._conditions: Conditions | None = None
-        self._creates: set[asyncio.Task[Object | Exception]] | None = None
-        self._is_over = False
 
     @property
     def log(self) -> structlog.stdlib.BoundLogger:
@@ -158,7 +146,7 @@ class ReconcileSession:
 
     async def create(self, kind: ResourceCache, key: ObjectKey, body: Mapping[str, object]) -> Object:
         """Create a controlled object in a task that outlives the reconciler's cancellation: its end must be known."""
-        if self._is_over:  # a task that the reconcile left behind: nobody would wait for the answer
+        if self._is_over:  # a task that the reconcile left behind: its answer would not be waited for
             raise RuntimeError(f"{kind.name} {key} not created: the reconcile is over; await what it starts")
         task = self.writer.start_create(
             kind,

@@ -68,7 +68,7 @@ class SyncContext(Generic[M]):
         return self._is_over.is_set()
 
     def end(self) -> None:
-        """From now on every call raises. The worker calls this."""
+        """From now on every call raises. The runner calls this."""
         self._is_over.set()
 
     def get_owned(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:

@@ -32,7 +32,7 @@ _SAFE: Final = (
     "Invalid base64",
     "Invalid decimal",
 )
-"""How messages of msgspec begin that repeat nothing of the object but names of fields."""
+"""Beginnings of msgspec's messages that repeat only names of fields, no values."""
 _AT: Final = re.compile(r" - at `[^`]*`\Z")
 
 

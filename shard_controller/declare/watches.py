@@ -36,7 +36,7 @@ class Watch(Generic[T]):
 
     *map* is called with the old and the new version of an object, so that what a change takes away wakes too. It gives
     `sc.Key(namespace, name)` of objects to reconcile, or names in the namespace of the object that changed; what
-    is not of this shard is passed over. One that raises is logged with the object and wakes nobody.
+    is not of this shard is passed over. One that raises is logged with the object and wakes no key.
 
     Every replica lists all of it, or what *label_selector* and *namespaces* choose: `ctx.get` and `ctx.list` read it.
     """

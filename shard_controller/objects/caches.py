@@ -36,7 +36,7 @@ MAX_UNFIT = 1000
 def is_controlled(meta: Meta, *, by: Meta, of: ApiResource) -> bool:
     """Whether *by*, of the resource *of*, controls the object *meta*: uid, kind and namespace must fit.
 
-    Anybody may write another's uid into an owner reference.
+    Any account may write a foreign uid into an owner reference.
     """
     ref = meta.controller
     return (
@@ -93,7 +93,7 @@ class ResourceCache:
         self.store = store(
             form_of(declared, keeps=keeps) if declared is not None else RAW,
             indexes=index_functions_of(declared) if declared is not None else None,
-            on_fault=self._tell_fault,
+            on_fault=self._log_fault,
         )
         self._indexes = tuple(declared.indexes) if declared is not None else ()
         self._written: dict[ObjectKey, tuple[float, Object]] = {}
@@ -122,14 +122,14 @@ class ResourceCache:
         return self.store.meta(key)
 
     def former(self, change: Change, resource: Declared[T]) -> Snapshot[T] | None:
-        """The version before *change*, whose turn it is right now; None if there was none, or nothing remembers."""
+        """The version before *change*, from within its handler; None if there was none, or it is not remembered."""
         known = self.store.former if isinstance(self.store, _RememberingStore) else None
         if change.old is None or known is None or known.meta.key != change.key:
             return None
         return Snapshot(change.old, known.raw, resource)
 
     def present(self, change: Change, resource: Declared[T]) -> Snapshot[T] | None:
-        """The version after *change*, whose turn it is right now; None if the object left."""
+        """The version after *change*, from within its handler; None if the object left."""
         found = self.store.get(change.key) if change.new is not None else None
         return Snapshot(found.meta, found.raw, resource) if found is not None else None
 
@@ -188,7 +188,7 @@ class ResourceCache:
         for key in [key for key, (at, _) in self._written.items() if at < horizon]:
             del self._written[key]
 
-    def _tell_fault(self, key: ObjectKey, what: str, error: Exception) -> None:
+    def _log_fault(self, key: ObjectKey, what: str, error: Exception) -> None:
         """One function of the user failed for one object: the others go on."""
         is_fit = not isinstance(error, msgspec.ValidationError)
         log.error(
@@ -274,11 +274,11 @@ class Caches:
         return found[::-1]
 
     def root(self, kind: ResourceCache, meta: Meta) -> Request:
-        """Whose key must be busy while this object is written: its controller's controller's ... as far as known."""
+        """Key that must be busy while this object is written: its controller's controller's ... as far as known."""
         task = Request(kind.name, meta.key)
         if kind is self.primary:
             return task
-        for _ in range(10):  # a cycle of owners is possible to write; it is nobody's tree
+        for _ in range(10):  # owner references may form a cycle, which is no tree
             found = self._controller(meta.controller, meta.namespace) if meta.controller else None
             if found is None:
                 return task

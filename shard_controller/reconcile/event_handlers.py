@@ -50,7 +50,7 @@ class EventHandlers:
         self._listed: set[Request] | None = set()  # until every cache is full, and None from then on
 
     def changed(self, kind: ResourceCache, change: Change) -> None:
-        """An informer saw *change* of an object of the tree: wake whoever it concerns."""
+        """An informer saw *change* of an object of the tree: enqueue the roots that it concerns."""
         kind.shown(change.key, change.new)
         if kind is self._caches.primary:
             self._primary_changed(kind, change)
@@ -90,7 +90,7 @@ class EventHandlers:
         return Priority.RESYNC if seen is not None and seen.is_settled else Priority.NORMAL
 
     def watched_changed(self, watched: ReadOnlyCache, change: Change) -> None:
-        """An informer saw *change* of an object outside the ring: wake what `map` names and this shard has."""
+        """An informer saw *change* of an object outside the ring: enqueue the keys of this shard that `map` names."""
         resource = watched.watch.resource
         old = watched.former(change, resource)
         new = watched.present(change, resource)
@@ -115,7 +115,7 @@ class EventHandlers:
                     self._enqueue(Request(primary.name, key))
 
     def caches_full(self) -> None:
-        """Every first list is in: its objects wait behind what changes from now on, those written last first.
+        """Enqueue the objects of every first list behind later changes, those written last first.
 
         A change that was made while no replica looked is among the last writes: it does not wait for the others.
         """
@@ -128,11 +128,11 @@ class EventHandlers:
         return ANY_VERSION if meta is None else version_of(meta)
 
     def resync(self, key: ObjectKey) -> None:
-        """The turn of *key* of the primary resource has come, whether it changed or not: behind everything else."""
+        """Enqueue *key* of the primary resource, whether it changed or not: behind everything else."""
         self._queue.add(Request(self._caches.primary.name, key), priority=Priority.RESYNC)
 
     def _passes(self, kind: ResourceCache, change: Change) -> bool:
-        """Whether *change* wakes anybody: always if the runtime needs it, else as the kind's predicate says."""
+        """Whether *change* enqueues a key: always if the runtime needs it, else by the resource's predicate."""
         declared = self._conditions.get(kind)
         if declared is None or change.old is None or change.new is None:
             return True
@@ -179,7 +179,7 @@ def is_of_the_runtime(old: Meta, new: Meta) -> bool:
 
 
 def _with_other_roots(change: Change) -> list[Meta]:
-    """The versions of a controlled object that name different controllers: what lost it is concerned too."""
+    """Versions of a controlled object that name different controllers: the former controller is enqueued too."""
     old, new = change.old, change.new
     if old is None or new is None:
         return [meta for meta in (new, old) if meta is not None]

@@ -1,6 +1,6 @@
 """Finalizers of a controller: put on every object before its first reconcile, run and taken off when it goes.
 
-Decides nothing about ownership: whoever the label names runs them.
+Decides nothing about ownership: the labelled owner runs them.
 """
 
 from __future__ import annotations

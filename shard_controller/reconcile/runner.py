@@ -94,7 +94,7 @@ class ReconcileRunner(Generic[M]):
             run.interrupt(why)
 
     def check_overruns(self) -> None:
-        """End the process if a reconcile has gone on for `timeout_s` after it was told to end. Called every second."""
+        """End the process if a reconcile has gone on for `timeout_s` after it was told to end: every second."""
         timeout_s = self.controller.timeout_s
         overrun = find_overrun(
             self._running.values(),
@@ -285,34 +285,22 @@ class ReconcileRunner(Generic[M]):
 class _Run:
     """One reconcile, and how to interrupt it."""
 
-    __slots__ = (
-        "context",
-        "error",
-        "in_task",
-        "interrupted",
-        "is_counted",
-        "is_late",
-        "is_tracked",
-        "overruns_since",
-        "request",
-        "scope",
-        "session",
-    )
+    # set when first needed: most reconciles finish without awaiting
+    scope: asyncio.Timeout | None = None
+    interrupted: Interruption | None = None
+    overruns_since: float | None = None
+    is_counted = False
+    is_late = False
+    """Whether its time was over when it ended."""
+    is_tracked = False
+    """Whether it is among those that run: it has waited for something."""
+    in_task: asyncio.Task[object] | None = None
+    error: Exception | None = None
 
     def __init__(self, request: Request, session: ReconcileSession, context: Context[Any]) -> None:
         self.request = request
         self.session = session
         self.context = context
-        self.scope: asyncio.Timeout | None = None
-        self.interrupted: Interruption | None = None
-        self.overruns_since: float | None = None
-        self.is_counted = False
-        self.is_late = False
-        """Whether its time was over when it ended."""
-        self.is_tracked = False
-        """Whether it is among those that run: it has waited for something."""
-        self.in_task: asyncio.Task[object] | None = None
-        self.error: Exception | None = None
 
     def interrupt(self, why: Interruption) -> None:
         if self.interrupted is None and self.scope is not None and not self.scope.expired():

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 
-class Turns:
-    """Slices of *slice_s* seconds of *now*, shared by every task that asks. Within one it costs a look at the clock."""
+class TimeSlice:
+    """Slices of *slice_s* seconds of *now*, shared by every task that asks. Within a slice: one read of the clock."""
 
     def __init__(self, slice_s: float, *, now: Callable[[], float] = time.monotonic) -> None:
         self._slice_s = slice_s
@@ -23,7 +23,7 @@ class Turns:
         self._is_fresh = False
 
     def is_over(self) -> bool:
-        """Whether whoever goes on without waiting should await `next` first."""
+        """Whether a task that has not waited should await `next` before it goes on."""
         return self._now() >= self._ends_at
 
     async def next(self) -> None:

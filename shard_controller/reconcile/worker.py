@@ -19,7 +19,7 @@ from shard_controller.observe.history import History
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.runner import ReconcileRunner
-from shard_controller.reconcile.time_slice import Turns
+from shard_controller.reconcile.time_slice import TimeSlice
 from shard_controller.shard.decisions import Acknowledge, Drop, Reconcile, Reread, Wait
 from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
 from shard_controller.shard.ownership import Ownership
@@ -27,7 +27,7 @@ from shard_controller.shard.ownership import Ownership
 log = structlog.get_logger("shard_controller")
 M = TypeVar("M")
 
-TURN_S = 0.005
+SLICE_S = 0.005
 """Reconciles that never wait for anything leave the loop to others after this long, all together."""
 HANDOFFS = 64
 """Objects given up at the same time, beside the reconciles: each waits for two answers of the server."""
@@ -55,7 +55,7 @@ class Worker(Generic[M]):
         self._history = history
         self._metrics = metrics
         self._handoffs: set[asyncio.Task[None]] = set()
-        self._turns = Turns(TURN_S)
+        self._slice = TimeSlice(SLICE_S)
         self.taken = 0
         """Keys taken from the queue so far: progress."""
 
@@ -71,8 +71,8 @@ class Worker(Generic[M]):
 
     async def _consume(self, group: asyncio.TaskGroup) -> None:
         while True:
-            if self._turns.is_over():  # before a key is taken: it would be kept from the others
-                await self._turns.next()
+            if self._slice.is_over():  # before a key is taken: it would be kept from the others
+                await self._slice.next()
             if not self._ownership.is_held():
                 await self._ownership.wait_held()
             try:
@@ -140,13 +140,11 @@ class Worker(Generic[M]):
             meta = found.meta
             decision = self._ownership.decide_read(kind, meta)
         match decision:
-            case Reconcile(state=state) if was_read:
-                self._await_version(
-                    request, kind, state.version
-                )  # newer than the cache: its event is on the way
-            case Reconcile() if found is not None:
+            case Reconcile() if found is not None and not was_read:
                 if kind is self._caches.primary and not self._queue.has_failed_permanently(request):
                     await self._runner.reconcile(request, found)
+            case Reconcile(state=state) if was_read:  # newer than the cache: its event is on the way
+                self._await_version(request, kind, state.version)
             case Drop(reason=reason):
                 self._drop(request, kind, reason)
             case Wait():

@@ -33,7 +33,7 @@ class Directed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Plain(msgspec.Struct, frozen=True, gc=False):
-    """Remove both labels: whoever is responsible will be assigned."""
+    """Remove both labels: the sharder assigns the object anew."""
 
 
 class KeepOwner(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from shard_controller.shard.writer import FencedWriter
 log = structlog.get_logger("shard_controller")
 
 _ATTEMPTS = 10
-"""Reads and patches of one object in a row: enough for one that somebody writes 200 times a second."""
+"""Reads and patches of one object in a row: enough for an object that is written 200 times a second."""
 READS_APART_S = 0.1
 """Between the beginnings of two reads of one Lease: without, they were a third of all requests in a join."""
 
@@ -72,7 +72,7 @@ async def is_held(leases: SharedLeaseReads, shard: str, keys: RingKeys) -> bool:
 
 
 class DrainAcknowledger:
-    """Acknowledges drains of single objects and of whole trees."""
+    """Acknowledges drains of single objects and of whole trees, children first."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class DrainAcknowledger:
             for child_kind, child in self._caches.tree(kind, meta):
                 await self._pass_on(child_kind, child, handoff)
         await self._pass_on(kind, meta, handoff)
-        way = _way(handoff)
+        way = _metric_kind(handoff)
         self._metrics.handoffs[way].inc()
         log.debug(
             "object handed over",
@@ -155,7 +155,7 @@ class DrainAcknowledger:
         return None
 
 
-def _way(handoff: Handoff) -> str:
+def _metric_kind(handoff: Handoff) -> str:
     match handoff:
         case Directed():
             return "directed"

@@ -113,7 +113,7 @@ class Heartbeat:
             async with asyncio.timeout(max(self._validity.duration_s / 3, 0.2)):
                 self.lease = await self._leases.swap(renewed)
         except Conflict:
-            return await self._look_again()
+            return await self._read_again()
         except NotFound:
             raise LeaseLost(self._name, "it is gone") from None
         except (KubeError, TimeoutError) as error:
@@ -128,8 +128,8 @@ class Heartbeat:
         self._validity.renewed(sent_at=sent_at)
         return sent_at + share * (self._validity.renew_at - sent_at) - self._clock.now()
 
-    async def _look_again(self) -> float:
-        """After a conflict: somebody wrote the Lease. Labels may change; holder and duration may not.
+    async def _read_again(self) -> float:
+        """Read the Lease that another process wrote. Labels may change; holder and duration may not.
 
         A renewal that this process did not send is another process's with the same memory: a copy of a guest that was
         restored from a snapshot, or of the process itself. No fence tells the two apart, so one of them has to end.
@@ -259,10 +259,10 @@ class HeartbeatThread:
             timer = ExitTimer(self._validity, clock=self._clock)
             await _until(self._stop, heartbeat, timer)
             if self._release:
-                await self._give_back(leases, heartbeat)
+                await self._release_lease(leases, heartbeat)
 
-    async def _give_back(self, leases: Leases, heartbeat: Heartbeat) -> None:
-        """Release the Lease; one that somebody wrote meanwhile is read once more, and only released if still ours."""
+    async def _release_lease(self, leases: Leases, heartbeat: Heartbeat) -> None:
+        """Release the Lease; one that was written meanwhile is read once more, and only released if still ours."""
         lease, name = heartbeat.lease, heartbeat.lease.metadata.name
         try:
             async with asyncio.timeout(self._validity.duration_s):

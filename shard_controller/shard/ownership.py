@@ -238,7 +238,7 @@ class ExclusiveOwnership(Ownership):
         return Reconcile(state)
 
     def fence(self, meta: Meta) -> JsonPatch:
-        """The resourceVersion and the uid: nobody may have changed the object since it was read."""
+        """The resourceVersion and the uid: the object must not have changed since it was read."""
         version = JsonPatch().test("/metadata/resourceVersion", meta.resource_version)
         return version.test("/metadata/uid", meta.uid)
 

@@ -74,9 +74,9 @@ class LeaseTemplate:
     hold: bool
     identity: Identity
     field_manager: str = ""
-    """Under which name the shard writes objects: tells its writes from strangers'."""
+    """Field manager of the shard's writes: distinguishes them from others'."""
     resources: tuple[str, ...] = ()
-    """What the shard watches with its name, as `resource.group`."""
+    """Resources that the shard watches with its name, as `resource.group`."""
     pod: str = ""
     """`NAMESPACE/NAME` of the pod that it runs in, as far as it knows; for people and tools."""
 
@@ -116,14 +116,14 @@ class LeaseTemplate:
         )
 
     def is_ours(self, lease: Lease) -> bool:
-        """Whether this very process made *lease*, and nobody took or released it since."""
+        """Whether this process made *lease*, and it was neither taken nor released since."""
         return (
             lease.metadata.annotations.get(self.keys.process) == self.identity.encode()
             and lease.spec.holder_identity == lease.metadata.name
         )
 
     def is_free(self, lease: Lease) -> bool:
-        """Whether *lease* is of this member, released by its own holder, and taken by nobody."""
+        """Whether *lease* is of this member, released by its own holder, and not taken."""
         return (
             lease.metadata.annotations.get(self.keys.member) == self.member
             and lease.metadata.annotations.get(self.keys.protocol) == PROTOCOL_VERSION
@@ -132,7 +132,7 @@ class LeaseTemplate:
             and self.keys.contested not in lease.metadata.annotations
         )
 
-    def is_proved_over(self, lease: Lease, processes: ProcessTable) -> bool:
+    def is_provably_dead(self, lease: Lease, processes: ProcessTable) -> bool:
         """Whether *lease* is held by an older life of this member whose process has demonstrably ended."""
         marks = lease.metadata.annotations
         if marks.get(self.keys.member) != self.member or lease.spec.holder_identity != lease.metadata.name:
@@ -165,13 +165,13 @@ async def begin_life(
         leases, template, namespace=namespace, clock=clock, rng=rng
     )
     for lease in known:
-        if lease.metadata.name != life.name and template.is_proved_over(lease, processes):
+        if lease.metadata.name != life.name and template.is_provably_dead(lease, processes):
             await _release_for(leases, template, lease, by=life.name)
     return life
 
 
 async def release(leases: Leases, lease: Lease) -> None:
-    """Give *lease* back as its own holder. Raises what the swap raises: nobody else may have written it."""
+    """Release *lease* as its own holder. Raises: KubeError, Conflict if another process wrote it."""
     await leases.swap(msgspec.structs.replace(lease, spec=record.released(lease.spec)))
 
 
@@ -183,7 +183,7 @@ async def _take_over(
             continue
         sent_at = clock.now()
         try:
-            mine = await leases.swap(_worn_again(lease, template, clock))
+            mine = await leases.swap(_reacquired(lease, template, clock))
         except (Conflict, NotFound):
             continue  # the sharder took it, or another life of this member was quicker
         log.info("lease taken over", shard=mine.metadata.name, member=template.member)
@@ -191,7 +191,7 @@ async def _take_over(
     return None
 
 
-def _worn_again(lease: Lease, template: LeaseTemplate, clock: Clock) -> Lease:
+def _reacquired(lease: Lease, template: LeaseTemplate, clock: Clock) -> Lease:
     fresh = template.lease(lease.metadata.name, lease.metadata.namespace, clock)
     former = (
         template.keys.hold,

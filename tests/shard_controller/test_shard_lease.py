@@ -212,9 +212,9 @@ def test_a_missing_process_of_the_same_boot_proves_the_end_unless_it_left_childr
 
 
 def test_a_lease_that_the_sharder_holds_is_never_released_for_anyone() -> None:
-    assert template().is_proved_over(lease(), NoProcesses())
-    assert not template().is_proved_over(lease("sharder-1"), NoProcesses())
-    assert not template().is_proved_over(lease(""), NoProcesses())
+    assert template().is_provably_dead(lease(), NoProcesses())
+    assert not template().is_provably_dead(lease("sharder-1"), NoProcesses())
+    assert not template().is_provably_dead(lease(""), NoProcesses())
 
 
 def test_the_annotation_of_a_process_can_be_read_back() -> None:

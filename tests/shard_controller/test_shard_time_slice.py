@@ -1,10 +1,10 @@
-"""Turns on the loop, on a clock that moves only when somebody works."""
+"""TimeSlice on the loop, on a clock that moves only when somebody works."""
 
 from __future__ import annotations
 
 import asyncio
 
-from shard_controller.reconcile.time_slice import Turns
+from shard_controller.reconcile.time_slice import TimeSlice
 
 SLICE_S = 5.0
 
@@ -17,7 +17,7 @@ class Busy:
         self.story: list[str] = []
         self._tasks = tasks
         self._left = units
-        self._turns = Turns(SLICE_S, now=lambda: self.now)
+        self._turns = TimeSlice(SLICE_S, now=lambda: self.now)
 
     async def run(self) -> list[str]:
         async with asyncio.TaskGroup() as group:
@@ -59,7 +59,7 @@ async def test_however_many_never_wait_the_others_go_after_one_slice() -> None:
 async def test_what_takes_longer_than_a_slice_does_not_keep_the_others_from_theirs() -> None:
     """Whatever runs between two slices: the one who comes first gets the whole of the next."""
     now = 0.0
-    turns = Turns(SLICE_S, now=lambda: now)
+    turns = TimeSlice(SLICE_S, now=lambda: now)
 
     async def slow() -> None:
         nonlocal now
@@ -75,7 +75,7 @@ async def test_what_takes_longer_than_a_slice_does_not_keep_the_others_from_thei
 
 
 async def test_one_that_is_cancelled_takes_nobody_with_it() -> None:
-    turns = Turns(SLICE_S, now=lambda: 0.0)
+    turns = TimeSlice(SLICE_S, now=lambda: 0.0)
     first, second = asyncio.create_task(turns.next()), asyncio.create_task(turns.next())
     await asyncio.sleep(0)
     first.cancel()
