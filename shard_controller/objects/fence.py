@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kubeio.labels import FIRST_TURN, RingKeys, json_pointer
+from kubeio.labels import json_pointer
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
+from kubeio.protocol import FIRST_TURN, RingKeys
 
 _LONGEST_TURN: Final = 20
 """Digits of the largest resourceVersion; a longer annotation was not written by a sharder."""

@@ -16,8 +16,8 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from kubeio.clock import Clock
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
+from kubeio.protocol import RingKeys
 from kubeio.queues.metrics import QueueCollectors
 from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import ApiResource

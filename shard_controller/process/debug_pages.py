@@ -13,8 +13,8 @@ from itertools import islice
 import msgspec
 
 from kubeio.clock import Clock
-from kubeio.labels import RingKeys
 from kubeio.models import Meta, ObjectKey
+from kubeio.protocol import RingKeys
 from kubeio.queues.workqueue import WorkQueue
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ResourceCache

@@ -12,10 +12,10 @@ from typing import Protocol
 import structlog
 
 from kubeio.errors import ApiError, Conflict, Invalid, NotFound, ServerFailure, Unreachable
-from kubeio.labels import RingKeys
 from kubeio.models import Lease, Meta
 from kubeio.patch import MergePatch
 from kubeio.program.failures import refusal
+from kubeio.protocol import RingKeys
 from shard_controller.declare.errors import ShardError
 from shard_controller.objects.caches import Caches, ResourceCache, version_of
 from shard_controller.objects.writer import FencedWriter

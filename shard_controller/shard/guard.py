@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubeio.labels import RingKeys
 from kubeio.models import Meta, ObjectKey
+from kubeio.protocol import RingKeys
 from shard_controller.objects.caches import ResourceCache, version_of
 from shard_controller.shard.decisions import (
     Acknowledge,

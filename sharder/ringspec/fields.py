@@ -7,30 +7,9 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Mapping
-from typing import Final
 
 from sharder.errors import FieldProblem
-
-_LABEL_NAME: Final = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
-_DNS_LABEL: Final = re.compile(r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
-
-
-def is_dns_label(value: str) -> bool:
-    """A namespace's name, or one part of a domain: RFC 1123."""
-    return len(value) <= 63 and _DNS_LABEL.match(value) is not None
-
-
-def is_dns_subdomain(value: str, *, longest: int = 253) -> bool:
-    """An API group, an object's name, a label domain: RFC 1123 labels joined by dots."""
-    return len(value) <= longest and all(is_dns_label(part) for part in value.split("."))
-
-
-def is_label_key(value: str) -> bool:
-    """The key of a label: a name, with a DNS name and '/' before it or not."""
-    prefix, slash, name = value.rpartition("/")
-    return _LABEL_NAME.match(name) is not None and (is_dns_subdomain(prefix) if slash else True)
 
 
 def shown(value: object) -> str:

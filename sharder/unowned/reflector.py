@@ -35,8 +35,8 @@ from sharder.unowned.permissions import TRY_AGAIN_S, Permission, refused_verb
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta, Object
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from sharder.unowned.pending import PendingObjects

@@ -22,7 +22,7 @@ from sharder.unowned.selector import SelectorPlan, plan_selection, selectors_of
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
-    from kubeio.labels import RingKeys
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from sharder.ringspec.scope import Scope

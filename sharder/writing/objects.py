@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
 
     from kubeio.clock import Clock
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from sharder.metrics import SharderMetrics

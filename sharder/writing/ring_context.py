@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kubeio.clock import Clock
-    from kubeio.labels import RingKeys
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from kubeio.rest.events import EventRecorder, Regarding

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from kubeio.decoding import UNREADABLE, object_from
 from kubeio.errors import ApiError, NotFound, Unreachable
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import decode_lease
 from kubeio.models import GroupResource, HasMeta, Lease, LeaseSpec, Meta, OwnerReference
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Unexpected, decode, decode_page
 from kubeio.rest.client import Client

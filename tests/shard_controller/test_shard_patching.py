@@ -8,9 +8,9 @@ import hypothesis.strategies as st
 import jsonpatch
 from hypothesis import given, settings
 
-from kubeio.labels import RingKeys
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
+from kubeio.protocol import RingKeys
 from shard_controller.objects.fence import ShardFence, VersionFence
 from shard_controller.objects.patching import WHOLE, extend, without_none
 

@@ -20,8 +20,8 @@ from ringleader.inspect.cluster.placing import known_key, main_of
 from ringleader.inspect.cluster.rings import Life, Ring, Rings, ring_weights
 
 if TYPE_CHECKING:
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from ringleader.inspect.cluster.terms import NamespaceSelection
     from sharder.planning.keys import RingKinds

@@ -16,7 +16,7 @@ from devcluster.real import BinariesMissing, real_plane
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.program.http_server import HttpServer, Reply, Request
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from ringleader.testing.held import held
 from sharder.admission.certificate_manager import load_pair, server_context

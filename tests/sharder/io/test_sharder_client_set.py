@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.errors import TooManyRequests
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics

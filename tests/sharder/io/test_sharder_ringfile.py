@@ -18,7 +18,8 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError, NotFound
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import CRDS, EVENTS
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from sharder.metrics import SharderMetrics

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from kubeio.rest.reviews import Reviews
