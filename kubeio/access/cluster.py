@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 
 from kubeio.access.credentials import ANONYMOUS, FixedCredentials
 from kubeio.access.identity import credentials_of, impersonation_of, token_file
-from kubeio.access.kubeconfig import Entry, Kubeconfig, abbreviated, nearest, read_kubeconfig
+from kubeio.access.kubeconfig import Entry, Kubeconfig, abbreviated, read_kubeconfig
 from kubeio.access.proxies import parse_proxy, proxy_from_environment
 from kubeio.clock import Clock, SystemClock
 from kubeio.errors import InputError
 from kubeio.http.target import Credentials, Endpoint, Proxy, Trust
+from kubeio.suggestions import nearest
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

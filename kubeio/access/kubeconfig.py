@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,18 +126,6 @@ def read_kubeconfig(paths: Sequence[Path], *, source: str, skip_missing: bool = 
             source, ", ".join(map(str, paths)), "names no file that exists", "name a kubeconfig file"
         )
     return merged
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Words for a remedy: which of the *known* names was perhaps meant."""
-    known = list(known)
-    if not known:
-        return "there are none"
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    if close:
-        return "did you mean " + " or ".join(close) + "?"
-    more = ", ..." if len(known) > 8 else ""
-    return "known are " + ", ".join(sorted(known)[:8]) + more
 
 
 def abbreviated(text: str) -> str:

@@ -75,13 +75,13 @@ class Leadership:
     def __init__(self, name: str, identity: str, *, clock: Clock, renew_deadline_s: float) -> None:
         self.name: Final = name
         self.identity: Final = identity
+        self.clock: Final = clock
+        self.renew_deadline_s: Final = renew_deadline_s
         self.renewed_at = -math.inf
-        self._clock = clock
-        self._renew_deadline_s = renew_deadline_s
 
     def remaining_s(self) -> float:
         """Seconds until the leader must give up, unless it renews; negative afterwards."""
-        return self.renewed_at + self._renew_deadline_s - self._clock.now()
+        return self.renewed_at + self.renew_deadline_s - self.clock.now()
 
     def is_held(self) -> bool:
         return self.remaining_s() > 0
@@ -118,10 +118,8 @@ async def leadership(
         leases,
         Leadership(name, identity, clock=clock, renew_deadline_s=renew_deadline_s),
         lease_duration_s=lease_duration_s,
-        renew_deadline_s=renew_deadline_s,
         retry_period_s=retry_period_s,
         look_period_s=look_period_s,
-        clock=clock,
         rng=rng,
         on_waiting=on_waiting,
     )
@@ -162,20 +160,18 @@ class _Candidate:
         held: Leadership,
         *,
         lease_duration_s: float,
-        renew_deadline_s: float,
         retry_period_s: float,
         look_period_s: float,
-        clock: Clock,
         rng: random.Random,
         on_waiting: Callable[[str], object] | None,
     ) -> None:
         self.held = held
         self._leases = leases
         self._lease_duration_s = lease_duration_s
-        self._renew_deadline_s = renew_deadline_s
+        self._renew_deadline_s = held.renew_deadline_s
         self._retry_period_s = retry_period_s
         self._look_period_s = look_period_s
-        self._clock = clock
+        self._clock = held.clock
         self._rng = rng
         self._on_waiting = on_waiting
         self._told: str | None = None

@@ -102,7 +102,6 @@ class ListWatch:
         *,
         namespace: str = "",
         label_selector: str = "",
-        field_selector: str = "",
         metadata_only: bool = False,
         page_size: int = 500,
         silence_s: float = 90.0,
@@ -120,7 +119,6 @@ class ListWatch:
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
-        self._field_selector = field_selector
         self._metadata_only = metadata_only
         self._page_size = page_size
         self._part = min(page_size, _PART)
@@ -195,7 +193,6 @@ class ListWatch:
                     self.resource,
                     namespace=self._namespace,
                     label_selector=self._label_selector,
-                    field_selector=self._field_selector,
                     limit=self._limit,
                     continue_=continue_,
                     resource_version="" if continue_ else self.resource_version,
@@ -330,7 +327,6 @@ class ListWatch:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(self._rng.randint(*_WATCH_LASTS_S)),
             "labelSelector": self._label_selector,
-            "fieldSelector": self._field_selector,
             **query,
         }
         return self._client.stream(

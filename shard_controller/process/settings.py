@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, KubeError, NotFound
 from kubeio.labels import split_namespaces
 from kubeio.models import GroupResource, HasMeta, Meta
@@ -22,6 +21,7 @@ from kubeio.protocol import CONTROLLER_RINGS, DEFAULT_DOMAIN, RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
+from kubeio.suggestions import nearest
 
 _SHORTEST_BLOCK_S = 0.05
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import Conflict, InputError, KubeError, NotFound
+from kubeio.errors import Conflict, InputError, KubeError, NotFound, first_error
 from kubeio.program.failures import failure
 from kubeio.rest.events import EventRecorder, Regarding
 from sharder.admission.webhook_controller import WebhookController
@@ -147,7 +147,7 @@ class RingController:
                 await self._report_refusal("InvalidSpec", "; ".join(str(p) for p in refused.problems))
                 await asyncio.Event().wait()  # only another spec can help: `run` starts anew then
             except (KubeError, ExceptionGroup) as raised:
-                error = _first(raised)
+                error = first_error(raised)
                 if not isinstance(error, KubeError):
                     raise
                 if isinstance(error, Conflict):  # somebody wrote to the ring at the same time
@@ -453,11 +453,6 @@ def _substance(document: Mapping[str, object]) -> object:
 def _mapping(document: Mapping[str, object], name: str) -> Mapping[str, object]:
     value = document.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def _first(raised: Exception) -> Exception:
-    """The first error inside *raised*, however deep the groups around it are."""
-    return _first(raised.exceptions[0]) if isinstance(raised, ExceptionGroup) else raised
 
 
 async def _end(*tasks: asyncio.Task[object]) -> None:

@@ -5,10 +5,10 @@ Owns paths, types, ranges and unknown names; what a ControllerRing's fields mean
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 
+from kubeio.suggestions import closest
 from sharder.errors import FieldProblem
 
 
@@ -128,7 +128,7 @@ class Fields:
         """One of the keys of *of*; a key with a text is known but not worked: the text says what to do instead."""
         value = self.text(name, default)
         if value not in of:
-            nearest = difflib.get_close_matches(value, of, n=1, cutoff=0.5)
+            nearest = closest(value, of, most=1)
             hint = f"did you mean {nearest[0]!r}? " if nearest else ""
             usable = ", ".join(key for key, why in of.items() if not why)
             self.problem(name, "is not known", f"{hint}use {usable}")
@@ -171,7 +171,7 @@ class Fields:
         for name, value in self._document.items():
             if name in self._asked:
                 continue
-            nearest = difflib.get_close_matches(str(name), list(self._asked), n=1, cutoff=0.6)
+            nearest = closest(str(name), self._asked, most=1, cutoff=0.6)
             remedy = (
                 f"did you mean {nearest[0]!r}?"
                 if nearest
