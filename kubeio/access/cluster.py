@@ -32,16 +32,16 @@ class Cluster:
 
     server: str
     namespace: str
-    """Where commands act unless told otherwise."""
+    """Default namespace of commands."""
     context: str
     """Name of the context, or `in-cluster`."""
     user: str
-    """For people: whom we act as."""
+    """Name of the kubeconfig's user and of an impersonated one, for messages."""
     endpoint: Endpoint
     trust: Trust
     proxy: Proxy | None
     impersonation: tuple[tuple[str, str], ...] = ()
-    """Headers that ask the server to act as somebody else."""
+    """Headers of impersonation."""
     credentials: Credentials = field(default_factory=lambda: FixedCredentials(ANONYMOUS), compare=False)
 
 

@@ -15,7 +15,7 @@ from kubeio.http.target import Credential, Credentials, KeyPair
 
 
 def impersonation_of(user: Entry) -> tuple[tuple[str, str], ...]:
-    """Headers that ask the server to act as somebody else. Raises InputError."""
+    """Headers of impersonation. Raises InputError."""
     headers: list[tuple[str, str]] = []
     name, uid, groups = user.text("as"), user.text("as-uid"), user.texts("as-groups")
     extra = user.entry("as-user-extra")

@@ -1,8 +1,8 @@
 """Credentials from programs: exec plugins and the OpenID Connect auth-provider of a kubeconfig.
 
 Owns the checks before a plugin runs and the reading of what it printed. The run itself is done by the `kubernetes`
-package, in a child process (`kubeio.access.plugin_child`). Called by `kubeio.access.cluster`; blocking, and therefore
-only ever run in the thread of `kubeio.access.credentials.PluginCredentials`.
+package, in a child process (`kubeio.access.plugin_child`). Blocking: it runs in the thread of
+`kubeio.access.credentials.PluginCredentials` only.
 """
 
 from __future__ import annotations

@@ -41,10 +41,10 @@ from kubeio.models import Lease, LeaseSpec, Meta
 _log = structlog.get_logger("kubeio")
 _JITTER: Final = 0.2
 _TICK_S: Final = 0.5
-"""How soon a machine that was suspended notices: its timers stood still, its clock did not."""
+"""Longest sleep: a machine that was suspended notices so soon. Its timers stood still, its clock did not."""
 _RELEASE_S: Final = 5.0
 _FINAL: Final = (BadRequest, Forbidden, InputError, Invalid, NotFound, Unauthorized)
-"""A first attempt that fails like this will fail again (no right, no such namespace): somebody has to be told."""
+"""A first attempt that fails like this will fail again (no right, no such namespace): it is raised."""
 
 
 class LeadershipLost(KubeError):
@@ -105,9 +105,9 @@ async def leadership(
     """Wait until this process leads, run the body under the Lease, release it when the body has ended.
 
     *identity* must be unique among the processes that run at one time; a Lease found under it from an earlier
-    life is waited for like anybody's. A leader renews every *retry_period_s*; a candidate looks as often, or every
-    *look_period_s*, a GET each: as long as that may a Lease lie that was given back. *on_waiting* hears who leads
-    (empty: nobody yet) whenever that changes.
+    life is waited for like any other. A leader renews every *retry_period_s*; a candidate looks as often, or every
+    *look_period_s*, one GET each; a released Lease may stay unclaimed for so long. *on_waiting* gets the leader's name
+    (empty: none yet) whenever it changes.
 
     Raises: LeadershipLost, in the body as a cancellation, at the end of the scope as itself; what the first
     attempt fails with if it can never succeed (Forbidden, no such namespace).
@@ -296,7 +296,7 @@ class _Candidate:
         self.held.renewed_at = sent_at
 
     async def _read_own(self) -> Lease:
-        """The Lease after somebody wrote to it: an earlier renewal of ours whose answer was lost, or a taker."""
+        """The Lease after another write: an earlier renewal of ours whose answer was lost, or a taker."""
         try:
             current = await self._leases.get(self.held.name)
         except NotFound:

@@ -120,7 +120,7 @@ class AccessGate:
         return None if access is Access.ADMITTED else Reply(access.value, _REFUSED[access])
 
     def at_once(self, visitor: RequestOrigin) -> Access | None:
-        """The answer where nobody needs to be asked; None where `admit` must ask."""
+        """The answer, if the API server need not be asked; None if `admit` must ask."""
         if visitor.is_local:
             return Access.ADMITTED
         if not visitor.token or len(visitor.token) > _LONGEST_TOKEN:

@@ -22,7 +22,7 @@ from kubeio.program.import_check import check_packages
 INTERRUPTED: Final = 128 + signal.SIGINT
 
 _WORDLESS: Final = ("Value error, ",)
-"""What the parser of values puts before our own words."""
+"""Prefix of the value parser before our own words."""
 
 _PLACES: Final = {
     errno.ENOSPC: "free some space there",

@@ -1,8 +1,8 @@
 """The outermost part of a process: event loop, signals, exit code.
 
-Owns what a signal means and which failure ends how; knows nothing of what runs.
+Owns the meaning of signals and the exit code of each failure; knows nothing of what runs.
 
-Exit codes: 0 clean; 2 bad input, told in one line; an exception that has an `exit_code` chooses its own;
+Exit codes: 0 clean; 2 bad input, one line; an exception that has an `exit_code` chooses its own;
 1 for every other failure.
 """
 

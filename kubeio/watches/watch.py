@@ -68,7 +68,7 @@ __all__ = [
 
 _log = structlog.get_logger("kubeio")
 _FINAL: Final = (BadRequest, Forbidden, InputError, Invalid, NotFound, Unauthorized)
-"""A first list that fails like this will fail again: somebody has to be told."""
+"""A first list that fails like this will fail again: the failure is raised."""
 _INITIAL_EVENTS: Final = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _WATCH_LASTS_S: Final = (300, 600)
@@ -78,7 +78,7 @@ _INITIAL_SILENCE_S: Final = 30.0
 """A streamed list pauses for less; a server that ignores the wish for one says nothing more."""
 _RELIST_AFTER_FAILURES: Final = 5
 _PART: Final = 100
-"""Objects of a list told at once, at most: the consumer leaves the loop to others in between."""
+"""Objects of one `Listed` at most: the consumer yields to the event loop in between."""
 
 
 class _NoStreamedList(KubeError):
