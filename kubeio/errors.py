@@ -1,6 +1,6 @@
 """Errors of access to an API server: one class per decision a caller can take.
 
-HTTP failures become these classes once, in `kubeio.rest.answers`; ERROR events of a watch, in `kubeio.watches.events`.
+HTTP failures become these classes once, in `kubeio.rest.answers`; ERROR events, in `kubeio.watches.watch_events`.
 Callers match classes rather than status codes.
 """
 

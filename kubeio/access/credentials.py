@@ -18,7 +18,7 @@ import structlog
 
 from kubeio.clock import Clock
 from kubeio.errors import InputError, KubeError, Unreachable
-from kubeio.http.target import Credential
+from kubeio.http.endpoint import Credential
 
 FILE_CHECK_S: Final = 1.0
 """Time between two looks at a file's status."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kubeio.http.connection import Connection
-from kubeio.http.target import KeyPair
+from kubeio.http.endpoint import KeyPair
 
 MAX_IDLE_S: Final = 60.0
 """Below the 90 s after which a Go server closes idle connections: we close first."""

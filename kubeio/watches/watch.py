@@ -40,7 +40,8 @@ from kubeio.http.lines import Lines
 from kubeio.models import Meta, Object
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from kubeio.watches.events import (
+from kubeio.watches.versions import is_older, newest
+from kubeio.watches.watch_events import (
     Bookmark,
     Changed,
     Gap,
@@ -52,7 +53,6 @@ from kubeio.watches.events import (
     WatchEvent,
     decode_line,
 )
-from kubeio.watches.versions import is_older, newest
 
 __all__ = [
     "Bookmark",

@@ -25,9 +25,9 @@ from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Unexpected, decode, decode_page
 from kubeio.rest.client import Client
-from kubeio.watches.events import Changed, Removed, decode_line
 from kubeio.watches.storage import COMPRESSED, PLAIN, RAW
 from kubeio.watches.store import Store
+from kubeio.watches.watch_events import Changed, Removed, decode_line
 from shard_controller.declare.resource import Resource as Declared
 from shard_controller.objects.fence import ShardFence
 from sharder.admission.review import BadReview, read_review

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kubeio.models import ObjectKey
-from kubeio.watches.events import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
+from kubeio.watches.watch_events import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from ring import HashRing, hash_key
 from ringleader.inspect.cluster.picture import ObjectCount
 from ringleader.inspect.cluster.placing import known_key, main_of
