@@ -18,9 +18,9 @@ from kubeio.models import HasMeta, Meta, Object, ObjectKey
 T = TypeVar("T")
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
-"""What the decoders raise on JSON that is torn, or of other types than expected."""
+"""Exceptions of the decoders for JSON that is torn, or of other types than expected."""
 KEPT_LEVELS: Final = 64
-"""What our own types name is nested less deep than this."""
+"""Depth below which no type of ours names a field."""
 
 _tokens = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]|"', re.DOTALL).finditer
 _QUOTE, _OPENING = b'"', b"[{"

@@ -1,10 +1,15 @@
 """Errors of access to an API server: one class per decision a caller can take.
 
-HTTP failures become these classes once, in `kubeio.rest.answers`; ERROR events of a watch, in `kubeio.watches.events`.
+HTTP failures become these classes once, in `kubeio.rest.answers`; ERROR events, in `kubeio.watches.watch_events`.
 Callers match classes rather than status codes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar, overload
+
+E = TypeVar("E", bound=BaseException)
 
 
 class KubeError(Exception):
@@ -118,6 +123,24 @@ class HistoryWentBack(Exception):
         super().__init__(
             f"{attempted}: version {version} after {seen} was seen: the server's history went back"
         )
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions inside *error*, however deep the groups around them are, in order."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+@overload
+def first_error(error: BaseExceptionGroup[E]) -> E: ...
+@overload
+def first_error(error: BaseException) -> BaseException: ...
+def first_error(error: BaseException) -> BaseException:
+    """The first of the `leaves` of *error*."""
+    return next(leaves(error))
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {

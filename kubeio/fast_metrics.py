@@ -1,4 +1,4 @@
-"""Counts and durations in plain numbers, put into Prometheus' shape when somebody scrapes.
+"""Counts and durations in plain numbers, put into Prometheus' shape on each scrape.
 
 For paths on which the library's own counters, with a lock each, would cost more than what they count.
 Only one thread may count.
@@ -55,7 +55,7 @@ class FastCounter:
 
 
 class FastCollector(Collector, Generic[F]):
-    """One metric, put together by *tell* for each scrape; *family* makes it, without values."""
+    """A metric whose samples *tell* computes on each scrape; *family* makes it, without values."""
 
     def __init__(self, family: Callable[[], F], tell: Callable[[F], None]) -> None:
         self._family: Callable[[], F] = family

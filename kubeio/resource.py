@@ -41,6 +41,3 @@ EVENTS = ApiResource("events.k8s.io", "v1", "events", "Event")
 CRDS = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
-CONTROLLER_RINGS = ApiResource(
-    "ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False
-)

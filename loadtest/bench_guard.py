@@ -25,8 +25,8 @@ import yaml
 from devcluster.real import RealPlane, real_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
-from kubeio.labels import RingKeys
 from kubeio.patch import MergePatch
+from kubeio.protocol import RingKeys
 from kubeio.resource import CRDS, LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.guard import install_guard, order_of_turns, switch_guard

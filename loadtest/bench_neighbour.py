@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from loadtest.measuring.command import Benchmark, Format, PlaneName, run_benchmark
 from loadtest.measuring.document import OURS, THEIRS, Beginning, Document
 from loadtest.measuring.goals import Figure, Goal, Wanted, round_off

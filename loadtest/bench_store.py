@@ -26,7 +26,7 @@ from kubeio.clock import SystemClock
 from kubeio.models import ObjectKey
 from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import ApiResource
-from kubeio.watches.events import Changed, decode_line
+from kubeio.watches.watch_events import Changed, decode_line
 from shard_controller.declare.request import Request
 from shard_controller.declare.resource import Resource as Declared
 from shard_controller.declare.resource import Stored

@@ -229,7 +229,7 @@ class Run:
         )
 
     async def _shard_label(self) -> str:
-        from kubeio.labels import RingKeys
+        from kubeio.protocol import RingKeys
 
         rings = await read_rings(self._client, timeout_s=_RING_TIMEOUT_S)
         known = [ring for ring in rings if ring.name == self.target.ring]

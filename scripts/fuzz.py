@@ -38,8 +38,8 @@ def read_everything(raw: bytes) -> None:
     from kubeio.errors import ApiError, Unreachable
     from kubeio.leases.lease import decode_lease
     from kubeio.rest.answers import Unexpected, decode_page
-    from kubeio.watches.events import decode_line
     from kubeio.watches.storage import without_managed_fields
+    from kubeio.watches.watch_events import decode_line
     from sharder.admission.review import BadReview, read_review
     from sharder.membership.shards import read_lease
     from sharder.planning.planner import Subject, Terms, plan

@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 
 from kubeio.access.credentials import ANONYMOUS, FixedCredentials
 from kubeio.access.identity import credentials_of, impersonation_of, token_file
-from kubeio.access.kubeconfig import Entry, Kubeconfig, abbreviated, nearest, read_kubeconfig
+from kubeio.access.kubeconfig import ConfigEntry, Kubeconfig, abbreviated, read_kubeconfig
 from kubeio.access.proxies import parse_proxy, proxy_from_environment
 from kubeio.clock import Clock, SystemClock
 from kubeio.errors import InputError
-from kubeio.http.target import Credentials, Endpoint, Proxy, Trust
+from kubeio.http.endpoint import Credentials, Endpoint, Proxy, Trust
+from kubeio.suggestions import nearest
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -31,16 +32,16 @@ class Cluster:
 
     server: str
     namespace: str
-    """Where commands act unless told otherwise."""
+    """Default namespace of commands."""
     context: str
     """Name of the context, or `in-cluster`."""
     user: str
-    """For people: whom we act as."""
+    """Name of the kubeconfig's user and of an impersonated one, for messages."""
     endpoint: Endpoint
     trust: Trust
     proxy: Proxy | None
     impersonation: tuple[tuple[str, str], ...] = ()
-    """Headers that ask the server to act as somebody else."""
+    """Headers of impersonation."""
     credentials: Credentials = field(default_factory=lambda: FixedCredentials(ANONYMOUS), compare=False)
 
 
@@ -85,7 +86,7 @@ def in_cluster(environ: Mapping[str, str], directory: Path, *, clock: Clock) -> 
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ["KUBERNETES_SERVICE_PORT"]
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     endpoint = parse_server(server, field_="KUBERNETES_SERVICE_HOST")
-    where = Entry(
+    where = ConfigEntry(
         {"ca": "ca.crt", "token": "token", "namespace": "namespace"}, "serviceaccount", directory / "token"
     )
     ca = where.file_bytes("ca") or b""
@@ -111,7 +112,7 @@ def cluster_of(
     chosen = _context(merged, name, is_explicit=context is not None)
     cluster = _referred(chosen, "cluster", merged.clusters)
     user_name = chosen.text("user")
-    user = _referred(chosen, "user", merged.users) if user_name else Entry({}, "user", chosen.file)
+    user = _referred(chosen, "user", merged.users) if user_name else ConfigEntry({}, "user", chosen.file)
     server = cluster.text("server")
     if not server:
         raise cluster.error("server", server, "is missing", "write https://HOST:PORT")
@@ -156,7 +157,7 @@ def _paths(text: str) -> list[Path]:
     return paths
 
 
-def _context(merged: Kubeconfig, name: str, *, is_explicit: bool) -> Entry:
+def _context(merged: Kubeconfig, name: str, *, is_explicit: bool) -> ConfigEntry:
     if not name:
         raise InputError(
             "current-context",
@@ -170,7 +171,7 @@ def _context(merged: Kubeconfig, name: str, *, is_explicit: bool) -> Entry:
     return merged.contexts[name]
 
 
-def _referred(context: Entry, kind: str, known: Mapping[str, Entry]) -> Entry:
+def _referred(context: ConfigEntry, kind: str, known: Mapping[str, ConfigEntry]) -> ConfigEntry:
     name = context.text(kind)
     if not name:
         raise context.error(kind, name, "is missing", f"name one: {nearest('', known)}")
@@ -179,7 +180,7 @@ def _referred(context: Entry, kind: str, known: Mapping[str, Entry]) -> Entry:
     return known[name]
 
 
-def _trust(cluster: Entry) -> Trust:
+def _trust(cluster: ConfigEntry) -> Trust:
     is_insecure = cluster.flag("insecure-skip-tls-verify")
     server_name = cluster.text("tls-server-name")
     ca, ca_field = cluster.data("certificate-authority-data"), "certificate-authority-data"
@@ -198,7 +199,7 @@ def _trust(cluster: Entry) -> Trust:
     return Trust(ca=ca or b"", ca_file=ca_file, server_name=server_name, is_insecure=is_insecure)
 
 
-def _check_ca(ca: bytes, where: Entry, name: str, shown: str) -> None:
+def _check_ca(ca: bytes, where: ConfigEntry, name: str, shown: str) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca.decode("ascii"))
     except (ValueError, ssl.SSLError) as error:
@@ -210,7 +211,7 @@ def _check_ca(ca: bytes, where: Entry, name: str, shown: str) -> None:
         ) from None
 
 
-def _proxy(cluster: Entry, endpoint: Endpoint, environ: Mapping[str, str]) -> Proxy | None:
+def _proxy(cluster: ConfigEntry, endpoint: Endpoint, environ: Mapping[str, str]) -> Proxy | None:
     url = cluster.text("proxy-url")
     if url:
         return parse_proxy(url, field=f"{cluster.where}.proxy-url in {cluster.file}")

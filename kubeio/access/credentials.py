@@ -18,12 +18,12 @@ import structlog
 
 from kubeio.clock import Clock
 from kubeio.errors import InputError, KubeError, Unreachable
-from kubeio.http.target import Credential
+from kubeio.http.endpoint import Credential
 
 FILE_CHECK_S: Final = 1.0
-"""How long a file is trusted before its status is looked at."""
+"""Time between two looks at a file's status."""
 FILE_REREAD_S: Final = 60.0
-"""How long before it is read even if its status is the same."""
+"""Time after which a file is read even if its status is the same."""
 _RENEW_AT_PART: Final = 0.8
 """Part of a credential's life after which a new one is fetched in the background."""
 _LAST_PART: Final = 0.05

@@ -8,14 +8,14 @@ from __future__ import annotations
 import base64
 
 from kubeio.access.credentials import FileCredentials, FixedCredentials, PluginCredentials
-from kubeio.access.kubeconfig import Entry
+from kubeio.access.kubeconfig import ConfigEntry
 from kubeio.access.plugins import ExecPlugin, OidcProvider
 from kubeio.clock import Clock
-from kubeio.http.target import Credential, Credentials, KeyPair
+from kubeio.http.endpoint import Credential, Credentials, KeyPair
 
 
-def impersonation_of(user: Entry) -> tuple[tuple[str, str], ...]:
-    """Headers that ask the server to act as somebody else. Raises InputError."""
+def impersonation_of(user: ConfigEntry) -> tuple[tuple[str, str], ...]:
+    """Headers of impersonation. Raises InputError."""
     headers: list[tuple[str, str]] = []
     name, uid, groups = user.text("as"), user.text("as-uid"), user.texts("as-groups")
     extra = user.entry("as-user-extra")
@@ -46,7 +46,7 @@ def _header_key(key: str) -> str:
     )
 
 
-def credentials_of(user: Entry, *, cluster: Entry, clock: Clock) -> Credentials:
+def credentials_of(user: ConfigEntry, *, cluster: ConfigEntry, clock: Clock) -> Credentials:
     """The one source that *user* names; a client certificate may stand beside a token. Raises InputError."""
     _refuse_several(user)
     exec_section = user.entry("exec")
@@ -70,7 +70,7 @@ def credentials_of(user: Entry, *, cluster: Entry, clock: Clock) -> Credentials:
     return _fixed(user, clock)
 
 
-def _fixed(user: Entry, clock: Clock) -> Credentials:
+def _fixed(user: ConfigEntry, clock: Clock) -> Credentials:
     authorization = _authorization(user)
     certificate_file, key_file = user.path("client-certificate"), user.path("client-key")
     uses_files = (
@@ -88,7 +88,7 @@ def _fixed(user: Entry, clock: Clock) -> Credentials:
     return FixedCredentials(read())
 
 
-def _authorization(user: Entry) -> str:
+def _authorization(user: ConfigEntry) -> str:
     if user.text("token"):
         return f"Bearer {_printable(user, 'token', user.text('token'))}"
     if user.text("username"):
@@ -97,7 +97,7 @@ def _authorization(user: Entry) -> str:
     return ""
 
 
-def token_file(where: Entry, name: str, *, clock: Clock) -> Credentials:
+def token_file(where: ConfigEntry, name: str, *, clock: Clock) -> Credentials:
     """The token in the file that *where* names at *name*, and whatever certificate *where* has. Raises InputError."""
     path = where.file.parent / where.text(name)
 
@@ -110,7 +110,7 @@ def token_file(where: Entry, name: str, *, clock: Clock) -> Credentials:
     return FileCredentials([path], read, clock)
 
 
-def _printable(where: Entry, name: str, token: str) -> str:
+def _printable(where: ConfigEntry, name: str, token: str) -> str:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise where.error(
             name, f"<{len(token)} characters>", "is no token", "it has no blanks and only ASCII"
@@ -118,7 +118,7 @@ def _printable(where: Entry, name: str, token: str) -> str:
     return token
 
 
-def _key_pair(user: Entry) -> KeyPair | None:
+def _key_pair(user: ConfigEntry) -> KeyPair | None:
     certificate = user.data("client-certificate-data") or user.file_bytes("client-certificate")
     key = user.data("client-key-data") or user.file_bytes("client-key")
     if certificate is None and key is None:
@@ -136,7 +136,7 @@ def _key_pair(user: Entry) -> KeyPair | None:
     return KeyPair(certificate, key)
 
 
-def _refuse_several(user: Entry) -> None:
+def _refuse_several(user: ConfigEntry) -> None:
     methods = [
         name
         for name, is_there in (
@@ -153,7 +153,7 @@ def _refuse_several(user: Entry) -> None:
         )
 
 
-def _cluster_info(cluster: Entry) -> dict[str, object]:
+def _cluster_info(cluster: ConfigEntry) -> dict[str, object]:
     """Cluster information for a plugin with provideClusterInfo: files as data, never as paths."""
     info: dict[str, object] = {
         name: cluster.fields[name]

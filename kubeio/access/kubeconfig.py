@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfigEntry:
     """One cluster, user or context: its fields, and where they stand."""
 
     fields: Mapping[str, object]
@@ -56,14 +55,14 @@ class Entry:
             raise self.error(name, _shape(value), "is not a list of strings", "write a YAML list of strings")
         return value
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> ConfigEntry | None:
         """The mapping at *name*, if any."""
         value = self.fields.get(name)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise self.error(name, _shape(value), "is not a mapping", "indent its fields below it")
-        return Entry(value, f"{self.where}.{name}", self.file)
+        return ConfigEntry(value, f"{self.where}.{name}", self.file)
 
     def path(self, name: str) -> Path | None:
         """The file named at *name*; relative to the kubeconfig it stands in."""
@@ -104,9 +103,9 @@ class Kubeconfig:
     """Several files as one: for each name the first file that has it counts, as in kubectl."""
 
     files: list[Path] = field(default_factory=list)
-    clusters: dict[str, Entry] = field(default_factory=dict)
-    users: dict[str, Entry] = field(default_factory=dict)
-    contexts: dict[str, Entry] = field(default_factory=dict)
+    clusters: dict[str, ConfigEntry] = field(default_factory=dict)
+    users: dict[str, ConfigEntry] = field(default_factory=dict)
+    contexts: dict[str, ConfigEntry] = field(default_factory=dict)
     current_context: str = ""
 
     @property
@@ -127,18 +126,6 @@ def read_kubeconfig(paths: Sequence[Path], *, source: str, skip_missing: bool = 
             source, ", ".join(map(str, paths)), "names no file that exists", "name a kubeconfig file"
         )
     return merged
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Words for a remedy: which of the *known* names was perhaps meant."""
-    known = list(known)
-    if not known:
-        return "there are none"
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    if close:
-        return "did you mean " + " or ".join(close) + "?"
-    more = ", ..." if len(known) > 8 else ""
-    return "known are " + ", ".join(sorted(known)[:8]) + more
 
 
 def abbreviated(text: str) -> str:
@@ -195,7 +182,7 @@ def _merge(merged: Kubeconfig, path: Path, document: Mapping[str, object]) -> No
 
 def _entries(
     document: Mapping[str, object], section: str, inner: str, path: Path
-) -> Iterable[tuple[str, Entry]]:
+) -> Iterable[tuple[str, ConfigEntry]]:
     listed = document.get(section) or []
     if not isinstance(listed, list):
         raise InputError(
@@ -213,7 +200,7 @@ def _entries(
                 "is not a mapping",
                 "indent its fields below it",
             )
-        yield item["name"], Entry(fields, f"{section}[{item['name']}].{inner}", path)
+        yield item["name"], ConfigEntry(fields, f"{section}[{item['name']}].{inner}", path)
 
 
 def _shape(value: object) -> str:

@@ -1,8 +1,8 @@
 """Credentials from programs: exec plugins and the OpenID Connect auth-provider of a kubeconfig.
 
 Owns the checks before a plugin runs and the reading of what it printed. The run itself is done by the `kubernetes`
-package, in a child process (`kubeio.access.plugin_child`). Called by `kubeio.access.cluster`; blocking, and therefore
-only ever run in the thread of `kubeio.access.credentials.PluginCredentials`.
+package, in a child process (`kubeio.access.plugin_child`). Blocking: it runs in the thread of
+`kubeio.access.credentials.PluginCredentials` only.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kubeio.access.kubeconfig import Entry
+from kubeio.access.kubeconfig import ConfigEntry
 from kubeio.clock import Clock
 from kubeio.errors import InputError
-from kubeio.http.target import Credential, KeyPair
+from kubeio.http.endpoint import Credential, KeyPair
 
 PLUGIN_TIMEOUT_S: Final = 60.0
 INTERACTIVE_TIMEOUT_S: Final = 300.0
@@ -45,7 +45,7 @@ class FetchedCredential:
 class ExecPlugin:
     """The `exec` section of a kubeconfig user, checked; `fetch` runs it."""
 
-    def __init__(self, section: Entry, *, cluster: Mapping[str, object], clock: Clock) -> None:
+    def __init__(self, section: ConfigEntry, *, cluster: Mapping[str, object], clock: Clock) -> None:
         self._section = section
         self._clock = clock
         self._install_hint = section.text("installHint").strip()
@@ -162,7 +162,7 @@ class OidcProvider:
     New refresh tokens are kept in memory: the kubeconfig is not written.
     """
 
-    def __init__(self, section: Entry, *, clock: Clock) -> None:
+    def __init__(self, section: ConfigEntry, *, clock: Clock) -> None:
         self._section = section
         self._clock = clock
         config = section.entry("config")

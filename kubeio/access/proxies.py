@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from kubeio.errors import InputError
-from kubeio.http.target import Proxy
+from kubeio.http.endpoint import Proxy
 
 
 def parse_proxy(url: str, *, field: str) -> Proxy:

@@ -24,7 +24,7 @@ _TIMER_GRAIN_S: Final = 0.002
 class Connection(asyncio.Protocol):
     """One exchange at a time: `exchange` for a whole answer, `stream` for lines.
 
-    Whoever gives up on an exchange (cancellation, failure) calls `abort`: a connection is reused only if
+    The caller that gives up on an exchange (cancellation, failure) calls `abort`: a connection is reused only if
     `is_reusable` after a whole answer.
     """
 
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
     ) -> asyncio.Future[Answer | BrokenMessage]:
         """Send *request* (head and body); the future gives the whole answer, or why there is none.
 
-        Broken is a result here and not an exception: nobody retrieves the one of a cancelled call.
+        BrokenMessage is a result here and not an exception: a cancelled call would never retrieve it.
 
         *deadline* is on the loop's clock. *head_only*: the answer to HEAD has no body, whatever it says.
         """

@@ -14,8 +14,8 @@ import ssl
 from typing import Final
 
 from kubeio.http.connection import Connection
+from kubeio.http.endpoint import Endpoint, KeyPair, Proxy, Trust
 from kubeio.http.messages import BrokenMessage
-from kubeio.http.target import Endpoint, KeyPair, Proxy, Trust
 from kubeio.http.tls import client_context
 
 CONNECT_TIMEOUT_S: Final = 10.0

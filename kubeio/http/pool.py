@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kubeio.http.connection import Connection
-from kubeio.http.target import KeyPair
+from kubeio.http.endpoint import KeyPair
 
 MAX_IDLE_S: Final = 60.0
 """Below the 90 s after which a Go server closes idle connections: we close first."""
@@ -41,7 +41,7 @@ class Pool:
         self._is_closed = False
 
     def take(self, identity: KeyPair | None) -> Connection | None:
-        """An idle connection opened with *identity*, if there is one: then nobody waits. Never blocks."""
+        """An idle connection opened with *identity*, if there is one: then no caller waits. Never blocks."""
         while self._idle:
             connection = self._idle.pop()
             if connection.is_reusable and connection.identity == identity:
@@ -50,7 +50,7 @@ class Pool:
         return None
 
     async def acquire(self, identity: KeyPair | None, *, fresh: bool = False) -> Connection:
-        """A connection opened with *identity*, in order of arrival; *fresh*: one that served nobody yet.
+        """A connection opened with *identity*, in order of arrival; *fresh*: one that was not used yet.
 
         Raises: PoolClosed; whatever dialling raises. The caller limits the time.
         """
@@ -90,7 +90,7 @@ class Pool:
         self._free_slot()
 
     async def close(self) -> None:
-        """Close every connection, those in use too, and refuse whoever waits."""
+        """Close every connection, those in use too, and refuse the callers that wait."""
         self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()

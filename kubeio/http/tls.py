@@ -8,7 +8,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 
-from kubeio.http.target import KeyPair, Trust
+from kubeio.http.endpoint import KeyPair, Trust
 
 
 class UnusableKeyPair(ValueError):

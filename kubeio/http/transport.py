@@ -16,10 +16,10 @@ from urllib.parse import urlencode
 
 from kubeio.http.connection import Connection
 from kubeio.http.dialer import Dialer
+from kubeio.http.endpoint import Credential, Credentials, Endpoint, Proxy, Trust
 from kubeio.http.lines import Lines
 from kubeio.http.messages import Answer, BrokenMessage, Call
 from kubeio.http.pool import Pool, PoolClosed
-from kubeio.http.target import Credential, Credentials, Endpoint, Proxy, Trust
 
 Observe = Callable[[int | None, str, str, float], None]
 """Status (None: no answer), method, host and seconds of each request that was sent."""

@@ -41,10 +41,10 @@ from kubeio.models import Lease, LeaseSpec, Meta
 _log = structlog.get_logger("kubeio")
 _JITTER: Final = 0.2
 _TICK_S: Final = 0.5
-"""How soon a machine that was suspended notices: its timers stood still, its clock did not."""
+"""Longest sleep: a machine that was suspended notices so soon. Its timers stood still, its clock did not."""
 _RELEASE_S: Final = 5.0
 _FINAL: Final = (BadRequest, Forbidden, InputError, Invalid, NotFound, Unauthorized)
-"""A first attempt that fails like this will fail again (no right, no such namespace): somebody has to be told."""
+"""A first attempt that fails like this will fail again (no right, no such namespace): it is raised."""
 
 
 class LeadershipLost(KubeError):
@@ -75,13 +75,13 @@ class Leadership:
     def __init__(self, name: str, identity: str, *, clock: Clock, renew_deadline_s: float) -> None:
         self.name: Final = name
         self.identity: Final = identity
+        self.clock: Final = clock
+        self.renew_deadline_s: Final = renew_deadline_s
         self.renewed_at = -math.inf
-        self._clock = clock
-        self._renew_deadline_s = renew_deadline_s
 
     def remaining_s(self) -> float:
         """Seconds until the leader must give up, unless it renews; negative afterwards."""
-        return self.renewed_at + self._renew_deadline_s - self._clock.now()
+        return self.renewed_at + self.renew_deadline_s - self.clock.now()
 
     def is_held(self) -> bool:
         return self.remaining_s() > 0
@@ -105,9 +105,9 @@ async def leadership(
     """Wait until this process leads, run the body under the Lease, release it when the body has ended.
 
     *identity* must be unique among the processes that run at one time; a Lease found under it from an earlier
-    life is waited for like anybody's. A leader renews every *retry_period_s*; a candidate looks as often, or every
-    *look_period_s*, a GET each: as long as that may a Lease lie that was given back. *on_waiting* hears who leads
-    (empty: nobody yet) whenever that changes.
+    life is waited for like any other. A leader renews every *retry_period_s*; a candidate looks as often, or every
+    *look_period_s*, one GET each; a released Lease may stay unclaimed for so long. *on_waiting* gets the leader's name
+    (empty: none yet) whenever it changes.
 
     Raises: LeadershipLost, in the body as a cancellation, at the end of the scope as itself; what the first
     attempt fails with if it can never succeed (Forbidden, no such namespace).
@@ -118,10 +118,8 @@ async def leadership(
         leases,
         Leadership(name, identity, clock=clock, renew_deadline_s=renew_deadline_s),
         lease_duration_s=lease_duration_s,
-        renew_deadline_s=renew_deadline_s,
         retry_period_s=retry_period_s,
         look_period_s=look_period_s,
-        clock=clock,
         rng=rng,
         on_waiting=on_waiting,
     )
@@ -162,20 +160,18 @@ class _Candidate:
         held: Leadership,
         *,
         lease_duration_s: float,
-        renew_deadline_s: float,
         retry_period_s: float,
         look_period_s: float,
-        clock: Clock,
         rng: random.Random,
         on_waiting: Callable[[str], object] | None,
     ) -> None:
         self.held = held
         self._leases = leases
         self._lease_duration_s = lease_duration_s
-        self._renew_deadline_s = renew_deadline_s
+        self._renew_deadline_s = held.renew_deadline_s
         self._retry_period_s = retry_period_s
         self._look_period_s = look_period_s
-        self._clock = clock
+        self._clock = held.clock
         self._rng = rng
         self._on_waiting = on_waiting
         self._told: str | None = None
@@ -300,7 +296,7 @@ class _Candidate:
         self.held.renewed_at = sent_at
 
     async def _read_own(self) -> Lease:
-        """The Lease after somebody wrote to it: an earlier renewal of ours whose answer was lost, or a taker."""
+        """The Lease after another write: an earlier renewal of ours whose answer was lost, or a taker."""
         try:
             current = await self._leases.get(self.held.name)
         except NotFound:

@@ -1,7 +1,6 @@
 """Leases of one namespace: create, read, compare-and-swap, delete.
 
-Owns no policy: who may take what, and when, is decided by `kubeio.leases.election`, by a shard's heartbeat and by the
-sharder's membership, which are its callers. Nothing is retried here.
+Owns no policy: the callers decide who may take a Lease, and when. Nothing is retried here.
 """
 
 from __future__ import annotations

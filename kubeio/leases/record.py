@@ -40,5 +40,5 @@ def released(spec: LeaseSpec) -> LeaseSpec:
 
 
 def heartbeat_of(spec: LeaseSpec) -> tuple[object, ...]:
-    """Mark that changes whenever the Lease is claimed, renewed or released, by the fields of whoever wrote it."""
+    """Mark that changes whenever the Lease is claimed, renewed or released."""
     return spec.renew_time, spec.holder_identity, spec.lease_transitions

@@ -17,7 +17,7 @@ import structlog
 
 from kubeio.clock import Clock
 from kubeio.errors import KubeError
-from kubeio.program.http_server import Reply, Request
+from kubeio.program.http_server import HttpRequest, Reply
 from kubeio.rest.reviews import User
 
 _log = structlog.get_logger("kubeio")
@@ -56,7 +56,7 @@ class RequestOrigin(NamedTuple):
     """The browser's description of the page that sends the request, and of how; other clients send none."""
 
     @classmethod
-    def of(cls, request: Request) -> RequestOrigin:
+    def of(cls, request: HttpRequest) -> RequestOrigin:
         headers = request.headers
         return cls(
             request.peer,
@@ -111,7 +111,7 @@ class AccessGate:
         self._of_strangers = asyncio.Semaphore(_AT_ONCE)
         self._of_others = asyncio.Semaphore(_AT_ONCE)
 
-    async def refusal(self, request: Request) -> Reply | None:
+    async def refusal(self, request: HttpRequest) -> Reply | None:
         """The answer to a request that is not admitted; None for one that is."""
         origin = RequestOrigin.of(request)
         access = self.at_once(origin)  # first: strangers under review delay nobody who is known
@@ -120,7 +120,7 @@ class AccessGate:
         return None if access is Access.ADMITTED else Reply(access.value, _REFUSED[access])
 
     def at_once(self, visitor: RequestOrigin) -> Access | None:
-        """The answer where nobody needs to be asked; None where `admit` must ask."""
+        """The answer, if the API server need not be asked; None if `admit` must ask."""
         if visitor.is_local:
             return Access.ADMITTED
         if not visitor.token or len(visitor.token) > _LONGEST_TOKEN:

@@ -24,7 +24,7 @@ INTERRUPTED: Final = 128 + signal.SIGINT
 _INTERRUPTED: Final = Failure("interrupted", INTERRUPTED)
 
 _WORDLESS: Final = ("Value error, ",)
-"""What the parser of values puts before our own words."""
+"""Prefix of the value parser before our own words."""
 
 _PLACES: Final = {
     errno.ENOSPC: "free some space there",

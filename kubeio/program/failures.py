@@ -18,6 +18,7 @@ from kubeio.errors import (
     Unauthorized,
     Unreachable,
 )
+from kubeio.protocol import CONTROLLER_RINGS, NOT_INSTALLED
 
 BAD_INPUT = 2
 FAILED = 1
@@ -28,7 +29,6 @@ _DENIED = re.compile(
     r' in API group "(?P<group>[^"]*)"(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
 _NAMESPACE = re.compile(r'namespaces? "(?P<name>[^"]*)" not found')
-_OUR_RESOURCE = re.compile(r"/apis/ringleader\.dev/|controllerrings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def failure(error: KubeError, *, server: str = "") -> Failure:
             return Failure(_unauthorized(error, server), FAILED)
         case Forbidden():
             return Failure(_forbidden(error), FAILED)
-        case NotFound() if _OUR_RESOURCE.search(error.attempted) and not names_an_object(error):
-            return Failure(_not_installed(server), FAILED)
+        case NotFound() if f"/{CONTROLLER_RINGS.plural}" in error.attempted and not names_an_object(error):
+            return Failure(f"{server or 'the server'} {NOT_INSTALLED}", FAILED)
         case NotFound() if missing := _NAMESPACE.search(error.message):
             name = missing["name"]
             remedy = f"create it (kubectl create namespace {name}), or name another"
@@ -115,12 +115,5 @@ def refusal(error: ApiError) -> str:
 
 
 def names_an_object(error: NotFound) -> bool:
-    """`controllerrings.ringleader.dev "x" not found` names an object; an unknown resource names none."""
+    """`websites.example.com "x" not found` names an object; an unknown resource names none."""
     return '"' in error.message and "could not find the requested resource" not in error.message
-
-
-def _not_installed(server: str) -> str:
-    return (
-        f"{server or 'the server'} does not know controllerrings.ringleader.dev: Ringleader's "
-        "CustomResourceDefinition is not installed; install it: ringleader crds --apply"
-    )

@@ -30,7 +30,7 @@ _MAX_HEAD_BYTES: Final = 16 * 1024
 _HANDSHAKE_S: Final = 5.0
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request. Names of *headers* are in lower case; *peer* is the client's address."""
 
     method: str
@@ -58,7 +58,7 @@ class Stream(NamedTuple):
     send: Callable[[ServerConnection], Awaitable[None]]
 
 
-Handler = Callable[[Request], Awaitable[Reply | Stream]]
+Handler = Callable[[HttpRequest], Awaitable[Reply | Stream]]
 """Cancelled when the client leaves. An exception is a 500."""
 
 
@@ -145,10 +145,10 @@ class HttpServer:
     def is_full(self) -> bool:
         return len(self.connections) >= self.limits.connections
 
-    def start(self, connection: ServerConnection, request: Request) -> asyncio.Task[None]:
+    def start(self, connection: ServerConnection, request: HttpRequest) -> asyncio.Task[None]:
         return self._tasks.create_task(self._answer(connection, request), name=f"answer {request.path}")
 
-    async def _answer(self, connection: ServerConnection, request: Request) -> None:
+    async def _answer(self, connection: ServerConnection, request: HttpRequest) -> None:
         try:
             reply = await self._handler(request)
         except Exception as error:
@@ -166,7 +166,7 @@ class HttpServer:
 
 
 class _Pending(NamedTuple):
-    request: Request
+    request: HttpRequest
     is_last: bool
 
 
@@ -281,7 +281,7 @@ class ServerConnection(asyncio.Protocol):
             return
         path, _, query = self._target.decode("latin-1").partition("?")
         peer = self._transport.get_extra_info("peername")
-        request = Request(
+        request = HttpRequest(
             self._method, path, query, self._headers, bytes(self._body), str(peer[0]) if peer else ""
         )
         self._waiting.append(_Pending(request, not self._parser.should_keep_alive()))

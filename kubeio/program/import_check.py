@@ -13,7 +13,7 @@ from typing import Final
 from kubeio.errors import InputError
 
 SIGNS: Final = {"ring": b"ALGORITHM: Final", "sharder": b"DISTRIBUTION: Final"}
-"""What stands in the `__init__.py` of ours, and in no other."""
+"""Text of our own `__init__.py` that no other package has."""
 _INSTALLED: Final = {"site-packages", "dist-packages"}
 
 

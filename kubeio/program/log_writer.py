@@ -1,6 +1,6 @@
 """Writes log lines on a thread of its own: logging never waits for the reader.
 
-A log that nobody reads (a full pipe, a full disk) must not keep a process alive, nor hold its loops up. Owns the
+A log without a reader (a full pipe, a full disk) must not keep a process alive, nor hold its loops up. Owns the
 lines that are not written yet and the count of those that were dropped.
 """
 

@@ -32,7 +32,7 @@ _FRAMES: Final = structlog.processors.ExceptionRenderer(
 
 
 AT_EXIT_S: Final = 1.0
-"""How long the last lines of a process may take."""
+"""Time for the last lines of a process."""
 _writers: list[LogWriter] = []
 """The newest last; the others may have lines still."""
 
@@ -84,7 +84,7 @@ def drain(*, within_s: float = AT_EXIT_S) -> bool:
 
 
 def watch_dropped(registry: CollectorRegistry) -> None:
-    """Have *registry* tell how many lines were dropped."""
+    """Count the dropped lines in *registry*."""
     from prometheus_client.core import CounterMetricFamily
 
     from kubeio.fast_metrics import FastCollector

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from kubeio.program.access_gate import AccessGate
-from kubeio.program.http_server import Reply, Request, Stream
+from kubeio.program.http_server import HttpRequest, Reply, Stream
 
 Compute = Callable[[list[str]], Awaitable[Reply]]
 """Computes the answer for the parts of the path below the page's own."""
@@ -18,7 +18,7 @@ Open = Callable[[], Reply | Stream]
 """Opens a stream for one client, or refuses it."""
 
 
-class Pages:
+class GuardedPages:
     """*home* at `/`, *computed* pages and *streams* by the first part of their path.
 
     *home* must hold nothing that is not public: a client that the door does not know gets it with the status 401, so
@@ -38,7 +38,7 @@ class Pages:
         self._computed = computed
         self._streams = streams
 
-    async def answer(self, request: Request) -> Reply | Stream:
+    async def answer(self, request: HttpRequest) -> Reply | Stream:
         # each part is decoded by itself: a name may contain the separator
         first, *below = [unquote(part) for part in request.path.removeprefix("/").split("/")]
         if first not in self._computed and (below or (first and first not in self._streams)):

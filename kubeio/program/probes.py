@@ -15,14 +15,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from kubeio.program.access_gate import AccessGate
-from kubeio.program.http_server import TEXT, Reply, Request
+from kubeio.program.http_server import TEXT, HttpRequest, Reply
 
 FLAG: Final = "--probes-bind"
 
 Check = Callable[[], str | None]
 """None: fine. Text: why not."""
 
-Page = Callable[[str], bytes | None]
+PageContent = Callable[[str], bytes | None]
 """Content of a path below the page's own (`/ns/name`; empty for itself); None: a 404."""
 
 
@@ -30,17 +30,17 @@ Page = Callable[[str], bytes | None]
 class Guarded:
     """Pages by the path that they begin with, for those whom *door* admits."""
 
-    pages: Mapping[str, Page]
+    pages: Mapping[str, PageContent]
     door: AccessGate
 
-    def find(self, path: str) -> tuple[Page, str] | None:
+    def find(self, path: str) -> tuple[PageContent, str] | None:
         """The page for *path* and what is left of it."""
         for begin, page in self.pages.items():
             if path == begin or path.startswith(begin + "/"):
                 return page, path[len(begin) :]
         return None
 
-    async def answer(self, request: Request, path: str) -> Reply:
+    async def answer(self, request: HttpRequest, path: str) -> Reply:
         found = self.find(path)
         if found is None:
             return _NO_PAGE
@@ -71,7 +71,7 @@ class Probes:
         self._ready_checks = ready_checks
         self._guarded = guarded
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: HttpRequest) -> Reply:
         match path := unquote(request.path):
             case "/healthz" | "/livez":
                 return _probe(self._checks, is_verbose=_is_verbose(request.query))

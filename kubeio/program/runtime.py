@@ -1,8 +1,8 @@
 """The outermost part of a process: event loop, signals, exit code.
 
-Owns what a signal means and which failure ends how; knows nothing of what runs.
+Owns the meaning of signals and the exit code of each failure; knows nothing of what runs.
 
-Exit codes: 0 clean; 2 bad input, told in one line; an exception that has an `exit_code` chooses its own;
+Exit codes: 0 clean; 2 bad input, one line; an exception that has an `exit_code` chooses its own;
 1 for every other failure.
 """
 
@@ -12,12 +12,12 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import structlog
 
-from kubeio.errors import InputError, KubeError
+from kubeio.errors import InputError, KubeError, leaves
 from kubeio.program.failures import failure
 from kubeio.program.logs import configure_logging, drain
 
@@ -91,7 +91,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _failed(error: BaseException) -> int:
     """Tell why the process ends and with which code."""
-    causes = list(_leaves(error))
+    causes = list(leaves(error))
     for cause in causes:
         if isinstance(cause, InputError):
             print(f"error: {cause}", file=sys.stderr)  # noqa: T201  # for a person at the command line
@@ -107,12 +107,3 @@ def _failed(error: BaseException) -> int:
     else:
         _log.error("failed", error=str(error), exc_info=error)
     return FAILURE
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions inside *error*'s groups, in order."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error

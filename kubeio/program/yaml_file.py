@@ -13,7 +13,7 @@ import yaml
 from kubeio.errors import InputError
 
 MAX_BYTES = 1_000_000
-"""What no object of an API server is larger than."""
+"""Limit of a file's size: no object of an API server is larger."""
 _Base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

@@ -1,6 +1,6 @@
 """Metrics of work queues under client-go's names, with controller-runtime's labels: `workqueue_*{name,controller}`.
 
-The depth is told by priority too, as controller-runtime tells it. What happens to a key is counted in plain numbers
+The depth has a label for priority too, as in controller-runtime. What happens to a key is counted in plain numbers
 (`kubeio.fast_metrics`): the library's own counters would cost more than the queue.
 """
 

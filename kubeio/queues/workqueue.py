@@ -302,7 +302,7 @@ class WorkQueue(Generic[K]):
             self._metrics.queue_duration.observe(now - waiting_since)
 
     def _take_back(self, key: K, priority: int) -> None:
-        """A getter was cancelled after it had been given *key*: nobody worked on it, it goes first in its level."""
+        """Take *key* back from a getter that was cancelled before it worked: the key goes first in its level."""
         handed_out_at = self._processing.pop(key)
         priority = max(priority, self._again.pop(key, priority))
         if not self._given(key, handed_out_at, priority):

@@ -60,7 +60,7 @@ class Page:
 _decode_status = msgspec.json.Decoder(_Status).decode
 _decode_list = msgspec.json.Decoder(_RawList).decode
 _LIST_LEVELS = 2
-"""How deep the objects of a list lie in it."""
+"""Depth of the objects of a list."""
 
 
 def failure(attempted: str, answer: Answer, *, now: datetime) -> ApiError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import msgspec
 
 from kubeio.errors import InputError
 from kubeio.resource import ApiResource
+from kubeio.suggestions import closest, did_you_mean
 
 _VERSION = re.compile(r"v\d+((alpha|beta)\d+)?").fullmatch
 
@@ -115,13 +115,10 @@ class Catalog:
             for alias in (shown, served.resource.plural, served.singular, *served.short_names):
                 if alias:
                     by_name.setdefault(alias, shown)
-        close = difflib.get_close_matches(name, by_name, n=6, cutoff=0.7)
-        close += difflib.get_close_matches(name.partition(".")[0], by_name, n=6, cutoff=0.7)
-        shown_names = list(dict.fromkeys(by_name[alias] for alias in close))[:3]
-        if shown_names:
-            return (
-                f"did you mean {' or '.join(shown_names)}? If it is a custom resource, install its CRD first"
-            )
+        close = closest(name, by_name, most=6, cutoff=0.7)
+        close += closest(name.partition(".")[0], by_name, most=6, cutoff=0.7)
+        if hint := did_you_mean(list(dict.fromkeys(by_name[alias] for alias in close))[:3]):
+            return f"{hint} If it is a custom resource, install its CRD first"
         return "install its CRD first, or list what there is with: kubectl api-resources"
 
 

@@ -80,7 +80,7 @@ def _tell_nobody() -> None:
 class EventRecorder:
     """`record` from anywhere on the loop; `run` writes, until cancelled.
 
-    *reporter* is the program (`ringleader.dev/sharder`), *instance* the process; *on_dropped* is told of each Event
+    *reporter* is the program (`ringleader.dev/sharder`), *instance* the process; *on_dropped* is called for each Event
     that could not be written. That the right to write them is missing is logged once, as a warning.
     """
 

@@ -52,7 +52,7 @@ class Reviews:
         self._timeout_s = timeout_s
 
     async def bearer(self, token: str) -> User | None:
-        """Whose *token* it is; None if the server does not accept it."""
+        """The user of *token*; None if the server does not accept it."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = (await self._ask(_BEARERS, body, _TokenReview)).status
         return status.user if status.authenticated else None

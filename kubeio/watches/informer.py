@@ -1,7 +1,7 @@
 """A store kept equal to the server's selection by a watch session.
 
 Owns the way from events to the store and to `on_change`; does no work of its own in between, so that the
-stream is read as fast as it comes. Started by `shard_controller.process.app`, `sharder.app`; reconcilers read `store`.
+stream is read as fast as it comes.
 """
 
 from __future__ import annotations

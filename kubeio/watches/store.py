@@ -1,7 +1,7 @@
 """Objects of one resource as bytes, with an index of controlled objects and indexes of users' own. Pure.
 
 Owns what is known of each object and never lets it go back in time. Does not fetch anything and does not
-know why an object left. Filled by `kubeio.watches.informer`, read by reconcilers; one event loop, no locks.
+know why an object left. One event loop, no locks.
 
 Metadata is decoded when asked for: about 2 us, against 600 to 1,000 bytes per object if it were kept.
 """

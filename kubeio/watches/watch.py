@@ -40,7 +40,8 @@ from kubeio.http.lines import Lines
 from kubeio.models import Meta, Object
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from kubeio.watches.events import (
+from kubeio.watches.versions import is_older, newest
+from kubeio.watches.watch_events import (
     Bookmark,
     Changed,
     Gap,
@@ -52,7 +53,6 @@ from kubeio.watches.events import (
     WatchEvent,
     decode_line,
 )
-from kubeio.watches.versions import is_older, newest
 
 __all__ = [
     "Bookmark",
@@ -68,7 +68,7 @@ __all__ = [
 
 _log = structlog.get_logger("kubeio")
 _FINAL: Final = (BadRequest, Forbidden, InputError, Invalid, NotFound, Unauthorized)
-"""A first list that fails like this will fail again: somebody has to be told."""
+"""A first list that fails like this will fail again: the failure is raised."""
 _INITIAL_EVENTS: Final = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _WATCH_LASTS_S: Final = (300, 600)
@@ -78,7 +78,7 @@ _INITIAL_SILENCE_S: Final = 30.0
 """A streamed list pauses for less; a server that ignores the wish for one says nothing more."""
 _RELIST_AFTER_FAILURES: Final = 5
 _PART: Final = 100
-"""Objects of a list told at once, at most: the consumer leaves the loop to others in between."""
+"""Objects of one `Listed` at most: the consumer yields to the event loop in between."""
 
 
 class _NoStreamedList(KubeError):
@@ -102,7 +102,6 @@ class ListWatch:
         *,
         namespace: str = "",
         label_selector: str = "",
-        field_selector: str = "",
         metadata_only: bool = False,
         page_size: int = 500,
         silence_s: float = 90.0,
@@ -120,7 +119,6 @@ class ListWatch:
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
-        self._field_selector = field_selector
         self._metadata_only = metadata_only
         self._page_size = page_size
         self._part = min(page_size, _PART)
@@ -195,7 +193,6 @@ class ListWatch:
                     self.resource,
                     namespace=self._namespace,
                     label_selector=self._label_selector,
-                    field_selector=self._field_selector,
                     limit=self._limit,
                     continue_=continue_,
                     resource_version="" if continue_ else self.resource_version,
@@ -330,7 +327,6 @@ class ListWatch:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(self._rng.randint(*_WATCH_LASTS_S)),
             "labelSelector": self._label_selector,
-            "fieldSelector": self._field_selector,
             **query,
         }
         return self._client.stream(

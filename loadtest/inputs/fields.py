@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError
+from kubeio.suggestions import nearest
 
 _DURATION: Final = re.compile(r"\A(\d+(?:\.\d+)?)(ms|s|m|h)\Z")
 _SHARE: Final = re.compile(r"\A(\d+(?:\.\d+)?)\s*%\Z")

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError
 from kubeio.program.yaml_file import read_document
+from kubeio.suggestions import nearest
 from loadtest.inputs.fields import check_names, mapping, number, seconds, sequence, share
 
 OPERATIONS: Final = ("create", "update", "delete")

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from devcluster.real import BinariesMissing
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError
 from kubeio.program import runtime
 from kubeio.program.command_line import run_command
+from kubeio.suggestions import nearest
 from loadtest.measuring.document import Document
 from loadtest.measuring.goals import Figure, Verdict
 from loadtest.measuring.meter import Meter

@@ -15,7 +15,7 @@ from typing import Final, Self
 import msgspec
 
 from kubeio.access.cluster import Cluster, parse_server
-from kubeio.http.target import Trust
+from kubeio.http.endpoint import Trust
 from kubeio.rest.client import Client
 
 _AT_ONCE: Final = 32

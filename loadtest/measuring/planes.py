@@ -19,7 +19,7 @@ from devcluster.embedded import embedded_plane
 from devcluster.plane import ControlPlane
 from devcluster.real import RealPlane, ensure_binaries, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.etcd import Etcd

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kubeio.clock import Clock
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import decode_lease
 from kubeio.models import Meta
+from kubeio.protocol import RingKeys
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from kubeio.errors import AlreadyExists
-from kubeio.labels import RingKeys
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.etcd import Etcd

@@ -16,8 +16,8 @@ from devcluster.plane import ControlPlane
 from devcluster.real import RealPlane
 from kubeio.access.cluster import Cluster, load_cluster
 from kubeio.clock import Clock, SystemClock
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
+from kubeio.protocol import RingKeys
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client
 from loadtest.measuring.planes import Account, make_account, open_plane, writer_for

@@ -19,7 +19,7 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from loadtest.measuring.stock import object_names
 from ring import HashRing, object_key

@@ -16,9 +16,9 @@ import msgspec
 
 from kubeio.clock import Clock, micro_time
 from kubeio.errors import Conflict, Invalid, KubeError, NotFound
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.watch import Changed, Listed, ListWatch

@@ -15,7 +15,8 @@ import msgspec
 
 from kubeio.errors import Expired, Forbidden, NotFound
 from kubeio.models import HasMeta, Lease, ListMeta
-from kubeio.resource import CONTROLLER_RINGS, LEASES, NAMESPACES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import LEASES, NAMESPACES, ApiResource
 from ringleader.doctor.counting import count, trouble_of
 from ringleader.doctor.reader import Reader
 from ringleader.doctor.samples import look_at_samples
@@ -233,7 +234,7 @@ async def _read_objects(reader: Reader, ring: RingSeen, tally: Tally, pace: Look
 
 async def _look_for_stranger(reader: Reader, ring: RingSeen, name: str) -> None:
     """Whose Lease it is that has the *name* of no shard of the ring."""
-    from kubeio.labels import is_shard_name
+    from kubeio.protocol import is_shard_name
 
     if not is_shard_name(name):
         return

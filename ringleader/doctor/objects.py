@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kubeio.labels import is_shard_name
+from kubeio.protocol import is_shard_name
 from ringleader.doctor.checks import Check, Told, counted, error, some, warning
 from ringleader.doctor.leading import leader_of, why_nobody_leads
 from ringleader.doctor.seen import Group, RingSeen, Sample, Seen, Tally, Trouble

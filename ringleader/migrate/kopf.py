@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kubeio.errors import Conflict, InputError, Invalid, KubeError, NotFound
+from kubeio.errors import Conflict, InputError, Invalid, KubeError, NotFound, first_error
 from kubeio.models import HasMeta, Meta
 from kubeio.program.failures import FAILED
 from kubeio.resource import ApiResource
@@ -177,7 +177,9 @@ async def change_all(client: Client, order: Order, found: Found, *, timeout_s: f
             for number in range(min(_AT_ONCE, len(found.marked))):
                 tasks.create_task(worker(), name=f"migrate {number}")
     except* KubeError as failures:
-        raise _first(failures) from None  # what fails for one, such as a right that is missing, fails for all
+        raise first_error(
+            failures
+        ) from None  # what fails for one, such as a right that is missing, fails for all
     return endings
 
 
@@ -229,11 +231,6 @@ async def _read(client: Client, resource: ApiResource, meta: Meta, *, timeout_s:
     except NotFound:
         return None
     return found.metadata
-
-
-def _first(group: BaseExceptionGroup[KubeError]) -> KubeError:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _tell_progress(done: int, total: int) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from devcluster.plane import Write
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from ringleader.testing.journal import Begin, End, Record
 from ringleader.testing.witness import accepted
 

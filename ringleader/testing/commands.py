@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from ringleader.assets import website_controller, website_crd
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from ringleader.assets import ring_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from ringleader.testing.commands import FleetSpec

@@ -17,7 +17,8 @@ import aiohttp
 
 from devcluster.plane import ControlPlane
 from kubeio.clock import Clock
-from kubeio.resource import CONTROLLER_RINGS, LEASES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import LEASES, ApiResource
 from ring import HashRing, object_key
 from ringleader.testing.attendance import Span
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError

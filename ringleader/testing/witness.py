@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from devcluster.plane import Write
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from ringleader.testing.journal import Begin, End, Life, Record
 
 LEASES = "leases.coordination.k8s.io"

@@ -17,13 +17,13 @@ from prometheus_client import CollectorRegistry
 from kubeio.access.cluster import Cluster
 from kubeio.clock import Clock
 from kubeio.errors import InputError, KubeError
-from kubeio.leases.counts import write_counts
 from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.program.access_gate import AccessGate
 from kubeio.program.http_server import HttpServer, write_port
 from kubeio.program.probes import FLAG, Guarded, Probes
+from kubeio.protocol import write_counts
 from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, KubeError, NotFound
-from kubeio.labels import DEFAULT_DOMAIN, RingKeys, split_namespaces
+from kubeio.labels import split_namespaces
 from kubeio.models import GroupResource, HasMeta, Meta
 from kubeio.program.failures import names_an_object
 from kubeio.program.http_server import parse_bind
 from kubeio.program.yaml_file import read_document
-from kubeio.resource import CONTROLLER_RINGS, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS, DEFAULT_DOMAIN, RingKeys
+from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
+from kubeio.suggestions import nearest
 
 _SHORTEST_BLOCK_S = 0.05
 

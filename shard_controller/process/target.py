@@ -5,7 +5,6 @@ Every way in which that can fail becomes one InputError.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -15,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from kubeio.errors import InputError
+from kubeio.suggestions import closest, did_you_mean
 from shard_controller.api.controller import Controller
 
 _FIELD = "CONTROLLER"
@@ -89,5 +89,4 @@ def _cannot_import(text: str, error: BaseException) -> InputError:
 def _nearest(attribute: str, names: list[str]) -> str:
     if not names:
         return "define one: websites = sc.Controller(sc.Resource(...))"
-    close = difflib.get_close_matches(attribute, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"the file has {', '.join(names)}"
+    return did_you_mean(closest(attribute, names, most=1, cutoff=0.6)) or f"the file has {', '.join(names)}"

@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from kubeio.labels import RingKeys
 from kubeio.models import Meta
+from kubeio.protocol import RingKeys
 from kubeio.watches.versions import order
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import structlog
 
 from kubeio.errors import ApiError, Conflict, Invalid, NotFound, ServerFailure, Unreachable
-from kubeio.labels import RingKeys
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import MergePatch
 from kubeio.program.failures import refusal
+from kubeio.protocol import RingKeys
 from shard_controller.declare.errors import ShardError
 from shard_controller.objects.caches import Caches, ResourceCache, version_of
 from shard_controller.observe.metrics import ControllerMetrics

@@ -20,7 +20,7 @@ import structlog
 
 from kubeio.access.cluster import Cluster
 from kubeio.clock import Clock
-from kubeio.errors import Conflict, KubeError, NotFound
+from kubeio.errors import Conflict, KubeError, NotFound, first_error
 from kubeio.leases import record
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease
@@ -228,7 +228,7 @@ class HeartbeatThread:
         try:
             asyncio.run(self._serve())
         except BaseException as error:
-            self._end(_first(error))
+            self._end(first_error(error))
 
     def _end(self, why: BaseException) -> None:
         """End the process, whatever happens to the log on the way."""
@@ -287,10 +287,3 @@ async def _until(stop: asyncio.Event, heartbeat: Heartbeat, timer: ExitTimer) ->
         beating.cancel()
         timing.cancel()
     timer.close()
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first error in nested groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

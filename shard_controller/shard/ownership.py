@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubeio.clock import Clock
-from kubeio.labels import FIRST_TURN, RingKeys, json_pointer
+from kubeio.labels import json_pointer
 from kubeio.models import Meta, ObjectKey
 from kubeio.patch import JsonPatch
+from kubeio.protocol import FIRST_TURN, RingKeys
 from shard_controller.objects.caches import ResourceCache, version_of
 from shard_controller.objects.min_versions import MinVersions
 from shard_controller.shard.decisions import (

@@ -14,10 +14,10 @@ import structlog
 
 from kubeio.clock import Clock
 from kubeio.errors import AlreadyExists, Conflict, InputError, KubeError, NotFound, Unreachable
-from kubeio.labels import PROTOCOL_VERSION, RingKeys, is_shard_name
 from kubeio.leases import record
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
+from kubeio.protocol import PROTOCOL_VERSION, RingKeys, is_shard_name
 from shard_controller.shard import process_proof
 from shard_controller.shard.process_proof import Identity, ProcessTable
 

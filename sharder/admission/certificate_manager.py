@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
-from kubeio.http.target import KeyPair
+from kubeio.http.endpoint import KeyPair
 from kubeio.http.tls import load_key_pair
 from kubeio.models import Meta
 from kubeio.patch import MergePatch

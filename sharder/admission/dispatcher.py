@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kubeio.clock import Clock
-    from kubeio.labels import RingKeys
+    from kubeio.protocol import RingKeys
     from sharder.admission.metrics import AdmissionMetrics
 
 log = structlog.get_logger("sharder")

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kubeio.decoding import UNREADABLE, decode_pruned, meta_of
-from kubeio.labels import FIRST_TURN, json_pointer
+from kubeio.labels import json_pointer
 from kubeio.models import GroupResource, Meta
 from kubeio.patch import JsonPatch
+from kubeio.protocol import FIRST_TURN
 from sharder.errors import SharderError
 
 if TYPE_CHECKING:
-    from kubeio.labels import RingKeys
+    from kubeio.protocol import RingKeys
 
 VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"

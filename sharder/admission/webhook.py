@@ -18,7 +18,7 @@ from kubeio.errors import KubeError
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.program.failures import failure
-from kubeio.program.http_server import HttpServer, Limits, Reply, Request
+from kubeio.program.http_server import HttpRequest, HttpServer, Limits, Reply
 from sharder.admission.certificate_manager import CertificateManager, server_context
 from sharder.admission.dispatcher import DEADLINE_S, Dispatcher
 from sharder.admission.handler import AdmissionHandler
@@ -99,7 +99,7 @@ class Webhook:
     def port(self) -> int:
         return self._server.port
 
-    async def _answer(self, request: Request) -> Reply:
+    async def _answer(self, request: HttpRequest) -> Reply:
         return await self._dispatcher.answer(request.path, request.body)
 
     async def run(self) -> None:

@@ -18,7 +18,8 @@ from kubeio.errors import Forbidden, KubeError, NotFound
 from kubeio.models import HasMeta
 from kubeio.patch import ApplyPatch
 from kubeio.program.failures import failure
-from kubeio.resource import CONTROLLER_RINGS, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import ApiResource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kubeio.labels import RingKeys
+    from kubeio.protocol import RingKeys
 
 
 def sharder_holder(identity: str) -> str:

@@ -15,7 +15,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kubeio.labels import is_shard_name
+from kubeio.protocol import is_shard_name
 from kubeio.watches.versions import order
 from ring.ring import HashRing
 from sharder.errors import FieldProblem

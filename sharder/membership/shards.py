@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from kubeio.labels import PROTOCOL_VERSION, RingKeys, is_shard_name
+from kubeio.protocol import PROTOCOL_VERSION, RingKeys, is_shard_name
 from sharder.errors import FieldProblem
 from sharder.ringspec.spec import LONGEST_LEASE_S
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kubeio.labels import is_shard_name
+from kubeio.protocol import is_shard_name
 from sharder.membership.hash_rings import mean_shares
 from sharder.membership.shards import ShardState
 

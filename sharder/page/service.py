@@ -19,7 +19,7 @@ from kubeio.errors import InputError, KubeError
 from kubeio.program.access_gate import AccessGate, Asks
 from kubeio.program.failures import failure
 from kubeio.program.http_server import HttpServer, Limits, Reply
-from kubeio.program.pages import Pages
+from kubeio.program.pages import GuardedPages
 from sharder.page.board import Board
 from sharder.page.facts import NotFoundHere
 from sharder.page.live import Live
@@ -49,7 +49,7 @@ class LivePage:
         self._live = Live(board)
         self._turn = asyncio.Semaphore(1)
         self._known: tuple[HashRing | None, dict[int, WhatIf]] = (None, {})
-        pages = Pages(
+        pages = GuardedPages(
             door=AccessGate(reviews, path=RIGHT, clock=clock),
             home=home(),
             computed={"where": self._where, "whatif": self._what_if},

@@ -18,8 +18,8 @@ from sharder.planning.planner import ControllerSeen
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from sharder.planning.keys import ControllerName, RingKinds

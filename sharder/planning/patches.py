@@ -15,8 +15,8 @@ from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta
+    from kubeio.protocol import RingKeys
 
 
 def patch_of(decision: Write, meta: Meta, *, keys: RingKeys) -> Patch:

@@ -28,8 +28,8 @@ from sharder.planning.decisions import (
 from sharder.planning.keys import Controlled, Outsider, Role
 
 if TYPE_CHECKING:
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta
+    from kubeio.protocol import RingKeys
     from sharder.membership.view import Desired, View
 
 CHILDREN_FIRST_S: Final = 10.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.errors import Conflict, InputError, KubeError, NotFound
+from kubeio.errors import Conflict, InputError, KubeError, NotFound, first_error
 from kubeio.program.failures import failure
 from sharder.errors import RingRefused
 from sharder.membership.controller import MembershipController
@@ -109,7 +109,7 @@ class RingController:
                 await self._report_refusal("InvalidSpec", "; ".join(str(p) for p in refused.problems))
                 await asyncio.Event().wait()  # only another spec can help: `run` starts anew then
             except (KubeError, ExceptionGroup) as raised:
-                error = _first(raised)
+                error = first_error(raised)
                 if not isinstance(error, KubeError):
                     raise
                 if isinstance(error, Conflict):  # somebody wrote to the ring at the same time
@@ -246,11 +246,6 @@ class RingController:
 def _substance(ring: Ring) -> object:
     """Parts of a ring that change the work: not its status, not its versions."""
     return ring.spec, ring.metadata.uid, ring.is_deleted
-
-
-def _first(raised: Exception) -> Exception:
-    """The first error inside *raised*, however deep the groups around it are."""
-    return _first(raised.exceptions[0]) if isinstance(raised, ExceptionGroup) else raised
 
 
 async def _end(*tasks: asyncio.Task[object]) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import structlog
 
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import NotFound
 from kubeio.program.failures import failure
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.suggestions import nearest
 from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
 from sharder.rings.controller import RingController
 from sharder.rings.store import ClusterRingStore, Ring

@@ -15,7 +15,8 @@ from kubeio.errors import AlreadyExists, Conflict, NotFound
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
 from kubeio.patch import JsonPatch, MergePatch
-from kubeio.resource import CONTROLLER_RINGS, LEASES
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import LEASES
 from kubeio.rest.events import Regarding
 from sharder.ringspec.worked import read_resources
 

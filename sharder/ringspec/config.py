@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kubeio.labels import DEFAULT_DOMAIN, MAX_NAME
+from kubeio.labels import MAX_NAME, is_dns_label, is_dns_subdomain, is_label_key
 from kubeio.models import GroupResource
+from kubeio.protocol import DEFAULT_DOMAIN
 from ring.errors import InvalidRing
 from ring.ring import HashRing
 from sharder.errors import FieldProblem, RingRefused
-from sharder.ringspec.fields import Fields, Problems, is_dns_label, is_dns_subdomain, is_label_key
+from sharder.ringspec.fields import Fields, Problems
 from sharder.ringspec.spec import (
     LONGEST_LEASE_S,
     DrainPolicy,

@@ -5,32 +5,11 @@ Owns paths, types, ranges and unknown names; what a ControllerRing's fields mean
 
 from __future__ import annotations
 
-import difflib
 import math
-import re
 from collections.abc import Mapping
-from typing import Final
 
+from kubeio.suggestions import closest
 from sharder.errors import FieldProblem
-
-_LABEL_NAME: Final = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
-_DNS_LABEL: Final = re.compile(r"\A[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
-
-
-def is_dns_label(value: str) -> bool:
-    """A namespace's name, or one part of a domain: RFC 1123."""
-    return len(value) <= 63 and _DNS_LABEL.match(value) is not None
-
-
-def is_dns_subdomain(value: str, *, longest: int = 253) -> bool:
-    """An API group, an object's name, a label domain: RFC 1123 labels joined by dots."""
-    return len(value) <= longest and all(is_dns_label(part) for part in value.split("."))
-
-
-def is_label_key(value: str) -> bool:
-    """The key of a label: a name, with a DNS name and '/' before it or not."""
-    prefix, slash, name = value.rpartition("/")
-    return _LABEL_NAME.match(name) is not None and (is_dns_subdomain(prefix) if slash else True)
 
 
 def shown(value: object) -> str:
@@ -149,7 +128,7 @@ class Fields:
         """One of the keys of *of*; a key with a text is known but not worked: the text says what to do instead."""
         value = self.text(name, default)
         if value not in of:
-            nearest = difflib.get_close_matches(value, of, n=1, cutoff=0.5)
+            nearest = closest(value, of, most=1)
             hint = f"did you mean {nearest[0]!r}? " if nearest else ""
             usable = ", ".join(key for key, why in of.items() if not why)
             self.problem(name, "is not known", f"{hint}use {usable}")
@@ -192,7 +171,7 @@ class Fields:
         for name, value in self._document.items():
             if name in self._asked:
                 continue
-            nearest = difflib.get_close_matches(str(name), list(self._asked), n=1, cutoff=0.6)
+            nearest = closest(str(name), self._asked, most=1, cutoff=0.6)
             remedy = (
                 f"did you mean {nearest[0]!r}?"
                 if nearest

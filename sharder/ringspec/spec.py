@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kubeio.labels import DEFAULT_DOMAIN, RingKeys, ring_keys
 from kubeio.models import GroupResource
+from kubeio.protocol import DEFAULT_DOMAIN, RingKeys, ring_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,6 +25,7 @@ from kubeio.errors import (
     NotFound,
     ServerFailure,
     Unauthorized,
+    first_error,
 )
 from kubeio.models import ListMeta
 from kubeio.watches.versions import UNKNOWN, is_older, newest, number, order
@@ -115,7 +116,7 @@ class UnownedReflector:
             try:
                 await self._see()
             except* KubeError as group:
-                error = _first(group)
+                error = first_error(group)
                 if isinstance(error, Forbidden):
                     await self._denied(error)
                 elif not self.begun.is_set() and isinstance(error, _FINAL):
@@ -310,8 +311,3 @@ class UnownedReflector:
             error=str(error),
             retry_in_s=round(retry_in_s, 2),
         )
-
-
-def _first(group: BaseExceptionGroup[KubeError]) -> KubeError:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error

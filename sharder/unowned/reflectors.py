@@ -19,7 +19,7 @@ from sharder.unowned.reflector import Place, UnownedReflector
 from sharder.unowned.selector import SelectorPlan, plan_selection, selectors_of
 
 if TYPE_CHECKING:
-    from kubeio.labels import RingKeys
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from sharder.ringspec.scope import Scope
     from sharder.unowned.access import ObjectAccess

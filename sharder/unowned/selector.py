@@ -9,7 +9,7 @@ from urllib.parse import quote_plus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kubeio.labels import RingKeys
+    from kubeio.protocol import RingKeys
 
 LONGEST_BYTES: Final = 6_000
 """Of a selector as it stands in the request line, about 150 names. Proxies take lines of 8 KB; path, version and

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import Counter, Histogram
 
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from sharder.metrics import SharderMetrics
     from sharder.planning.decisions import Write

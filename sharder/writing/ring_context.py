@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kubeio.clock import Clock
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from kubeio.rest.events import EventRecorder, Regarding

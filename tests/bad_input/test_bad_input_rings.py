@@ -20,7 +20,8 @@ import yaml
 
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import Invalid, NotFound
-from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.testing.held import held
 

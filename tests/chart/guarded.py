@@ -18,7 +18,7 @@ import yaml
 
 from devcluster.real import kubernetes_recipe
 from devcluster.real.real_plane import RealPlane
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from kubeio.resource import CRDS, LEASES, NAMESPACES, ApiResource
 from ringleader.assets import ring_crd, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError

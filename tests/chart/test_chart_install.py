@@ -19,8 +19,8 @@ import yaml
 
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
-from kubeio.labels import RingKeys
-from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS, RingKeys
+from kubeio.resource import CRDS, LEASES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import website_controller, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError

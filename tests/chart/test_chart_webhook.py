@@ -17,7 +17,8 @@ import pytest_asyncio
 import yaml
 
 from devcluster.real.real_plane import RealPlane
-from kubeio.resource import CONTROLLER_RINGS, CRDS, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import CRDS, ApiResource
 from ringleader.assets import ring_crd, website_crd
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.helm import Helm

@@ -14,7 +14,8 @@ import pytest
 import pytest_asyncio
 
 from devcluster.plane import ControlPlane, Write
-from kubeio.resource import CONTROLLER_RINGS, LEASES
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import LEASES
 from ringleader.testing.commands import WAIT_MS, FleetSpec, Mode
 from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.held import held

@@ -18,7 +18,8 @@ import aiohttp
 import pytest
 
 from devcluster.plane import Write
-from kubeio.resource import CONTROLLER_RINGS, EVENTS
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import EVENTS
 from ring import HashRing, object_key
 from ringleader.testing.caught import in_progress
 from ringleader.testing.commands import FleetSpec

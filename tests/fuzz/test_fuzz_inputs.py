@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from kubeio.clock import ManualClock
 from kubeio.decoding import UNREADABLE, object_from
 from kubeio.errors import ApiError, NotFound, Unreachable
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import decode_lease
 from kubeio.models import GroupResource, HasMeta, Lease, LeaseSpec, Meta, OwnerReference
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Unexpected, decode, decode_page
 from kubeio.rest.client import Client
-from kubeio.watches.events import Changed, Removed, decode_line
 from kubeio.watches.storage import COMPRESSED, PLAIN, RAW
 from kubeio.watches.store import Store
+from kubeio.watches.watch_events import Changed, Removed, decode_line
 from shard_controller.declare.resource import Resource as Declared
 from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ShardOwnership

@@ -16,9 +16,9 @@ from kubeio.decoding import UNREADABLE, members, meta_of, object_from, pruned
 from kubeio.http.messages import Answer
 from kubeio.models import HasMeta
 from kubeio.rest.answers import Unexpected, decode, decode_page, failure
-from kubeio.watches.events import Changed, Removed, decode_line
 from kubeio.watches.storage import COMPRESSED, PLAIN, RAW, StoredForm
 from kubeio.watches.store import Store
+from kubeio.watches.watch_events import Changed, Removed, decode_line
 
 DEPTHS = (1_100, 9_900)
 META = '"metadata":{"name":"pill","namespace":"ns","uid":"u-1","resourceVersion":"7"%s}'

@@ -22,9 +22,9 @@ from rich.console import Console
 
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import decode_lease
 from kubeio.models import HasMeta, Object
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from loadtest.measuring.command import choose_rows, exit_code

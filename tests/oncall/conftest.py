@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from devcluster.embedded import embedded_plane
 from kubeio.clock import SystemClock
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.held import held

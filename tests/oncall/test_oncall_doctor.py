@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubeio.resource import CONTROLLER_RINGS, LEASES
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import LEASES
 from ringleader.assets import website_controller
 from ringleader.testing.commands import WEBSITES, FleetSpec
 from tests.fleet.test_fleet_hanging import hanging

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devcluster.plane import Write
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from ringleader.testing.attendance import (
     Demand,
     History,

@@ -15,7 +15,7 @@ import pytest
 from devcluster.embedded.faults import Fault
 from kubeio.errors import InputError
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from ringleader.inspect.cluster.reading import read_rings
 from ringleader.inspect.drains import read_handoffs
 from ringleader.inspect.edit.changes import (
@@ -141,7 +141,7 @@ _WEIGHS_A = """
 import asyncio, sys
 from kubeio.access.cluster import load_cluster
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import (CONTROLLER_RINGS)
 from kubeio.rest.client import Client
 
 async def main():

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from devcluster.plane import Write
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from ringleader.demo.document import Document, Event, document, faults
 from ringleader.testing.attendance import Demand, Span
 from ringleader.testing.commands import FleetSpec

@@ -12,10 +12,10 @@ import pytest
 
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import InputError
-from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
 from kubeio.patch import ApplyPatch, MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS
+from kubeio.protocol import CONTROLLER_RINGS, RingKeys
+from kubeio.resource import CRDS
 from ringleader.inspect.cluster.dates import DatedMeta, ManagedFields
 from ringleader.inspect.cluster.rings import Ring, RingFields
 from ringleader.inspect.cluster.sharders import ELECTION_LEASE, Sharders

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster.embedded import embedded_plane
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from ringleader.testing.client import RequestFailedError
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet

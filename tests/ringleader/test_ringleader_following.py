@@ -10,7 +10,7 @@ import pytest
 from devcluster.embedded.faults import Fault
 from kubeio.errors import InputError, KubeError
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.discovery import Discovery
 from ring import HashRing
 from ringleader.inspect.cluster.following import Following

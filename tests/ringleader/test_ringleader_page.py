@@ -14,7 +14,7 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ringleader.inspect.page.command import Reader

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from kubeio.errors import InputError
-from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from ring import HashRing, object_key
 from ringleader.inspect.cluster.keys import Key, Target

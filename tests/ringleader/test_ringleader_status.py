@@ -19,7 +19,7 @@ from devcluster.embedded.faults import Fault
 from kubeio.clock import SystemClock, micro_time
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ring import HashRing, object_key

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devcluster.plane import Write, asks_for_labels_only
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from ringleader.testing.journal import Begin, End, Journal, Life, Record
 from ringleader.testing.witness import (
     LEASES,

@@ -20,9 +20,9 @@ from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import Write
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import KubeError
-from kubeio.labels import RingKeys
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS, RingKeys
+from kubeio.resource import CRDS, LEASES, ApiResource
 from kubeio.rest.client import Client
 
 ROOT = Path(__file__).parents[2]

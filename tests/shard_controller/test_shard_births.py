@@ -11,9 +11,10 @@ import pytest
 
 from kubeio.clock import ManualClock
 from kubeio.errors import AlreadyExists, Conflict, NotFound, Unreachable
-from kubeio.labels import RingKeys, is_label_value
+from kubeio.labels import is_label_value
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
+from kubeio.protocol import RingKeys
 from shard_controller.shard.process_proof import Identity
 from shard_controller.shard.shard_lease import LeaseTemplate, ShardLease, begin_life, fresh_name, member_hash
 

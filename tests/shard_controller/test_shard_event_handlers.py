@@ -15,8 +15,8 @@ import shard_controller as sc
 from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.errors import InputError
-from kubeio.labels import RingKeys
 from kubeio.models import ObjectKey
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.watches.store import Change
 from shard_controller.declare.request import Request

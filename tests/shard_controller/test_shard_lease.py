@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 
 from kubeio.errors import InputError
-from kubeio.labels import RingKeys, is_shard_name
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.protocol import RingKeys, is_shard_name
 from shard_controller.shard import process_proof
 from shard_controller.shard.process_proof import (
     MARK,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kubeio.labels import RingKeys
 from kubeio.models import Meta
+from kubeio.protocol import RingKeys
 from shard_controller.objects.min_versions import MinVersions
 from shard_controller.shard.decisions import (
     Acknowledge,

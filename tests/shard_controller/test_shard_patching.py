@@ -9,9 +9,9 @@ import jsonpatch
 from hypothesis import given, settings
 
 from kubeio.clock import ManualClock
-from kubeio.labels import RingKeys
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
+from kubeio.protocol import RingKeys
 from shard_controller.objects.patching import WHOLE, extend, without_none
 from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership

@@ -12,7 +12,8 @@ import pytest
 from devcluster.embedded import Fault
 from kubeio.models import Lease
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, LEASES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import LEASES, ApiResource
 from ringleader.demo.command import UNFENCED_MODULE
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from kubeio.access.cluster import load_cluster
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from shard_controller.process.settings import is_ring_ending, read_ring
 from tests.sharder.io.ground import RING, Ground

@@ -12,9 +12,9 @@ import pytest
 from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.errors import NotFound, ServerFailure, Unreachable
-from kubeio.labels import RingKeys
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ResourceCache

@@ -19,11 +19,11 @@ from kubeio.access.cluster import load_cluster
 from kubeio.clock import ManualClock, SystemClock, micro_time
 from kubeio.decoding import object_from
 from kubeio.errors import ApiError, InputError, NotFound, api_error
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch, MergePatch
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder

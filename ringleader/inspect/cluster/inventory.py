@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kubeio.models import ObjectKey
-from kubeio.watches.events import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
+from kubeio.watches.watch_events import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from ring import HashRing, hash_key
 from ringleader.inspect.cluster.picture import ObjectCount
 from ringleader.inspect.cluster.placing import known_key, main_of
 from ringleader.inspect.cluster.rings import Life, Ring, Rings, ring_weights
 
 if TYPE_CHECKING:
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta
+    from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from ringleader.inspect.cluster.terms import NamespaceSelection
     from sharder.planning.keys import RingKinds

@@ -18,7 +18,7 @@ from kubeio.errors import ApiError, Forbidden, InputError, KubeError, NotFound, 
 from kubeio.resource import ApiResource
 
 if TYPE_CHECKING:
-    from kubeio.http.target import Endpoint
+    from kubeio.http.endpoint import Endpoint
     from kubeio.models import ObjectKey
     from kubeio.rest.client import Client
     from ringleader.inspect.cluster.rings import Pod
@@ -158,7 +158,7 @@ def check_url(url: str) -> tuple[str, Endpoint]:
 async def at_url(url: str, *, timeout_s: float) -> AsyncIterator[Door]:
     """The replica at *url*. Raises InputError if that is no URL."""
     from kubeio.access.cluster import Cluster
-    from kubeio.http.target import Trust
+    from kubeio.http.endpoint import Trust
     from kubeio.rest.client import Client
 
     full, endpoint = check_url(url)

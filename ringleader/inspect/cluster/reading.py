@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kubeio.access.kubeconfig import nearest
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.suggestions import nearest
 from ringleader.inspect.cluster.rings import Life, Ring, lives
 
 PAGE: Final = 1000

@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kubeio.labels import DEFAULT_DOMAIN, RingKeys
-from kubeio.leases.counts import read_counts
 from kubeio.models import Lease, Meta
+from kubeio.protocol import DEFAULT_DOMAIN, RingKeys, read_counts
 from ring import HashRing
 from sharder.membership.shards import watched_kinds
 from sharder.ringspec.spec import KeyKind

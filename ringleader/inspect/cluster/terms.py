@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kubeio.errors import Forbidden
-from kubeio.resource import CONTROLLER_RINGS, NAMESPACES
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import NAMESPACES
 from sharder.errors import RingRefused
 from sharder.ringspec.config import parse_ring
 from sharder.ringspec.spec import RingSpec
 
 if TYPE_CHECKING:
-    from kubeio.labels import RingKeys
     from kubeio.models import Meta
+    from kubeio.protocol import RingKeys
     from kubeio.rest.client import Client
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import Conflict, InputError
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.suggestions import nearest
 from ring import movement
 from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
 from ringleader.inspect.cluster.rings import Life, Member, Ring, Rings, ring_weights

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kubeio.clock import SystemClock
 from kubeio.errors import Forbidden, InputError, KubeError, NotFound, Unauthorized
 from kubeio.program.failures import FAILED, failure
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from ringleader.inspect.cluster.reading import named_ring, read_ahead, read_lives, read_rings
 from ringleader.inspect.cluster.rings import Ring
 from ringleader.inspect.cluster.sharders import read_sharders

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kubeio.labels import is_shard_name
+from kubeio.protocol import is_shard_name
 from ringleader.inspect.cluster.dates import seconds_since
 from ringleader.inspect.cluster.kinds import ROLL, give_up, unwatched
 from ringleader.inspect.cluster.rings import is_tombstone

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError
+from kubeio.suggestions import nearest
 from ring import HashRing, InvalidRing
 
 Weights = Mapping[str, float]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubeio.access.kubeconfig import nearest
 from kubeio.errors import InputError, NotFound
 from kubeio.models import ObjectKey
 from kubeio.resource import ApiResource
+from kubeio.suggestions import nearest
 from ring import Explanation
 from ringleader.inspect.cluster.dates import DatedMeta, HasDatedMeta
 from ringleader.inspect.cluster.keys import Key, Target, read_key

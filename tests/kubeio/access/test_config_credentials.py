@@ -25,7 +25,7 @@ from kubeio.access.credentials import FileCredentials, PluginCredentials
 from kubeio.access.plugins import PluginFailed, run_child
 from kubeio.clock import ManualClock, SystemClock
 from kubeio.errors import InputError, Unreachable
-from kubeio.http.target import Credential, Credentials, KeyPair
+from kubeio.http.endpoint import Credential, Credentials, KeyPair
 from tests.kubeio.access.conftest import Write
 from tests.kubeio.access.kubeconfigs import Ca, b64
 

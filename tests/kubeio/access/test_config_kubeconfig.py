@@ -14,7 +14,7 @@ import yaml
 from kubeio.access.cluster import Cluster, in_cluster, is_in_cluster, load_cluster
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
-from kubeio.http.target import Credential, KeyPair, Proxy
+from kubeio.http.endpoint import Credential, KeyPair, Proxy
 from tests.kubeio.access.conftest import Write
 from tests.kubeio.access.kubeconfigs import Ca, b64
 

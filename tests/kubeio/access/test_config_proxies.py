@@ -6,7 +6,7 @@ import pytest
 
 from kubeio.access.proxies import is_exempt, parse_proxy, proxy_from_environment, without_password
 from kubeio.errors import InputError
-from kubeio.http.target import Proxy
+from kubeio.http.endpoint import Proxy
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from kubeio.errors import InputError
-from kubeio.program.http_server import Handler, HttpServer, Limits, Reply, Request
+from kubeio.program.http_server import Handler, HttpRequest, HttpServer, Limits, Reply
 
 CA = trustme.CA()
 
@@ -32,7 +32,7 @@ def trusting(ca: trustme.CA = CA) -> ssl.SSLContext:
 LIMITS = Limits(body_bytes=4096, held_bytes=8192)
 
 
-async def echo(request: Request) -> Reply:
+async def echo(request: HttpRequest) -> Reply:
     return Reply(200, request.path.encode() + b":" + request.body)
 
 
@@ -106,7 +106,7 @@ async def test_one_connection_is_answered_again_and_again() -> None:
 async def test_requests_sent_at_once_are_answered_in_order_one_at_a_time() -> None:
     under_way = 0
 
-    async def slow(request: Request) -> Reply:
+    async def slow(request: HttpRequest) -> Reply:
         nonlocal under_way
         under_way += 1
         assert under_way == 1
@@ -123,7 +123,7 @@ async def test_requests_sent_at_once_are_answered_in_order_one_at_a_time() -> No
 async def test_a_request_that_is_refused_waits_for_the_answers_before_it() -> None:
     go = asyncio.Event()
 
-    async def gate(request: Request) -> Reply:
+    async def gate(request: HttpRequest) -> Reply:
         await go.wait()
         return Reply(200, b"first")
 
@@ -138,7 +138,7 @@ async def test_a_request_that_is_refused_waits_for_the_answers_before_it() -> No
 
 
 async def test_an_answer_that_is_never_fetched_is_cut_even_if_it_is_the_last() -> None:
-    async def big(request: Request) -> Reply:
+    async def big(request: HttpRequest) -> Reply:
         return Reply(200, b"x" * 20_000_000)
 
     async with serving(big, limits=replace(LIMITS, patience_s=0.2)) as server, calling(server) as caller:
@@ -153,7 +153,7 @@ async def test_an_answer_that_is_never_fetched_is_cut_even_if_it_is_the_last() -
 async def test_connections_do_not_wait_for_each_other() -> None:
     go = asyncio.Event()
 
-    async def gate(request: Request) -> Reply:
+    async def gate(request: HttpRequest) -> Reply:
         if request.path == "/slow":
             await go.wait()
         return Reply(200, b"")
@@ -204,7 +204,7 @@ async def test_what_is_not_served_is_told_and_hung_up_on(request_: bytes, status
 async def test_the_bodies_of_all_callers_together_are_limited() -> None:
     go, came = asyncio.Event(), asyncio.Event()
 
-    async def gate(request: Request) -> Reply:
+    async def gate(request: HttpRequest) -> Reply:
         came.set()
         await go.wait()
         return Reply(200, b"")
@@ -243,7 +243,7 @@ async def test_a_caller_that_does_not_finish_is_cut_off() -> None:
 
 
 async def test_a_slow_answer_is_not_the_callers_fault() -> None:
-    async def slow(request: Request) -> Reply:
+    async def slow(request: HttpRequest) -> Reply:
         await asyncio.sleep(0.3)
         return Reply(200, b"done")
 
@@ -257,7 +257,7 @@ class Interrupted:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, request: HttpRequest) -> Reply:
         self.begun.set()
         try:
             await asyncio.sleep(60)
@@ -278,7 +278,7 @@ async def test_a_caller_that_leaves_is_not_worked_for() -> None:
 
 
 async def test_a_handler_that_fails_is_a_500_and_the_next_request_is_served() -> None:
-    async def moody(request: Request) -> Reply:
+    async def moody(request: HttpRequest) -> Reply:
         if request.body == b"bad":
             raise ZeroDivisionError("ours")
         return Reply(200, request.body)

@@ -11,7 +11,7 @@ import pytest
 from kubeio.clock import ManualClock
 from kubeio.program.access_gate import AccessGate, RequestOrigin
 from kubeio.program.http_server import HttpServer, Limits, Reply, ServerConnection, Stream
-from kubeio.program.pages import Pages
+from kubeio.program.pages import GuardedPages
 from kubeio.rest.reviews import User
 
 HOME = Reply(200, b"<!doctype html>home", "text/html; charset=utf-8", (("Content-Security-Policy", "x"),))
@@ -61,7 +61,7 @@ class Ticker:
 async def site(ticker: Ticker | None = None, *, patience_s: float = 15.0) -> AsyncIterator[HttpServer]:
     ticker = ticker or Ticker()
     door = AccessGate(Reviews(), path="/page", clock=ManualClock())
-    pages = Pages(door=door, home=HOME, computed={"echo": echo}, streams={"events": ticker.open})
+    pages = GuardedPages(door=door, home=HOME, computed={"echo": echo}, streams={"events": ticker.open})
     limits = Limits(patience_s=patience_s)
     async with HttpServer("127.0.0.1", 0, pages.answer, flag="--page-bind", limits=limits) as server:
         yield server

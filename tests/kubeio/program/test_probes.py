@@ -13,7 +13,7 @@ from kubeio.clock import ManualClock
 from kubeio.errors import InputError
 from kubeio.program.access_gate import AccessGate
 from kubeio.program.http_server import HttpServer, Limits
-from kubeio.program.probes import FLAG, Check, Guarded, Page, Probes
+from kubeio.program.probes import FLAG, Check, Guarded, PageContent, Probes
 from kubeio.rest.reviews import User
 
 
@@ -24,7 +24,7 @@ def new_server(
     patience_s: float = 5.0,
     max_connections: int = 100,
     ready_checks: Mapping[str, Check] | None = None,
-    pages: Mapping[str, Page] | None = None,
+    pages: Mapping[str, PageContent] | None = None,
 ) -> HttpServer:
     gate = AccessGate(OneToken(), path="/debug/objects", clock=ManualClock())
     probes = Probes(

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeio import errors
-from kubeio.http.target import Credential
+from kubeio.http.endpoint import Credential
 from kubeio.labels import json_pointer
 from kubeio.models import HasMeta, Lease, Meta
 from kubeio.patch import ApplyPatch, JsonPatch, MergePatch

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from kubeio.errors import Unreachable
-from kubeio.http.target import Proxy
+from kubeio.http.endpoint import Proxy
 from tests.kubeio.rest.wire_server import CHUNKED_HEAD, Conversation, WireServer, basic, chunked
 
 

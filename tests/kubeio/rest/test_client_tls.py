@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from kubeio.access.credentials import FixedCredentials
 from kubeio.errors import InputError, Unreachable
-from kubeio.http.target import Credential, KeyPair, Trust
+from kubeio.http.endpoint import Credential, KeyPair, Trust
 from tests.kubeio.rest.wire_server import Conversation, Tls, WireServer
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from kubeio.access.cluster import Cluster, parse_server
 from kubeio.errors import Forbidden, NotFound, Unreachable
+from kubeio.http.endpoint import Trust
 from kubeio.http.lines import Lines
 from kubeio.http.messages import Answer, BrokenMessage, Call
-from kubeio.http.target import Trust
 from kubeio.resource import LEASES
 from kubeio.rest.client import Client
 

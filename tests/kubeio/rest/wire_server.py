@@ -23,7 +23,7 @@ import trustme
 
 from kubeio.access.cluster import Cluster, parse_server
 from kubeio.access.credentials import FixedCredentials
-from kubeio.http.target import Credential, Credentials, Endpoint, Proxy, Trust
+from kubeio.http.endpoint import Credential, Credentials, Endpoint, Proxy, Trust
 from kubeio.rest.client import Client
 
 TOKEN = Credential("Bearer secret")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kubeio.errors import Unreachable
-from kubeio.watches.events import Bookmark, Changed, Removed, decode_line
+from kubeio.watches.watch_events import Bookmark, Changed, Removed, decode_line
 
 OBJECT = (
     '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","resourceVersion":"7"}}'

@@ -61,7 +61,7 @@ async def test_an_edit_that_no_sharder_takes_up_is_told(ward: Ward) -> None:
 
 
 async def test_a_ring_without_status_is_told(ward: Ward) -> None:
-    from kubeio.resource import CONTROLLER_RINGS
+    from kubeio.protocol import CONTROLLER_RINGS
 
     patch = MergePatch({"status": None})
     await ward.client.patch(CONTROLLER_RINGS, "websites", patch, subresource="status", type=bytes)

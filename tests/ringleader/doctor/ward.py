@@ -19,11 +19,11 @@ from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import ControlPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.patch import ApplyPatch, MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS, RingKeys
+from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import ring_crd, website_crd
 from ringleader.doctor.checks import Finding, Level

@@ -23,7 +23,8 @@ from kubeio.clock import SystemClock
 from kubeio.errors import NotFound
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, LEASES
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import LEASES
 from kubeio.rest.client import Client
 from sharder.admission.certificate_manager import SECRETS
 from sharder.admission.metrics import AdmissionMetrics

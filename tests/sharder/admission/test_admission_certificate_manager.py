@@ -16,7 +16,7 @@ from devcluster.embedded.faults import Fault
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.patch import MergePatch
-from kubeio.program.http_server import HttpServer, Reply, Request
+from kubeio.program.http_server import HttpRequest, HttpServer, Reply
 from kubeio.rest.client import Client
 from sharder.admission.certificate_manager import SECRETS, CertificateManager, server_context
 from sharder.admission.metrics import AdmissionMetrics
@@ -46,7 +46,7 @@ class Sharder:
 
     @asynccontextmanager
     async def running(self, *, leads: bool) -> AsyncIterator[Sharder]:
-        async def answer(request: Request) -> Reply:
+        async def answer(request: HttpRequest) -> Reply:
             return Reply(200, b"")
 
         async with (

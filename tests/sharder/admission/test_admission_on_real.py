@@ -15,8 +15,8 @@ import pytest_asyncio
 from devcluster.real import BinariesMissing, real_plane
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
-from kubeio.program.http_server import HttpServer, Reply, Request
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.program.http_server import HttpRequest, HttpServer, Reply
+from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from ringleader.testing.held import held
 from sharder.admission.certificate_manager import load_pair, server_context
@@ -168,7 +168,7 @@ async def test_a_certificate_that_has_expired_stops_nothing(stage: Stage) -> Non
     context = server_context()
     load_pair(context, expired)
 
-    async def never(request: Request) -> Reply:
+    async def never(request: HttpRequest) -> Reply:
         raise AssertionError("nobody trusts this certificate")
 
     refusing = HttpServer(HOST, 0, never, tls=context, methods=("POST",), flag="--webhook-bind")

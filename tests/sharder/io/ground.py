@@ -17,11 +17,11 @@ from devcluster.embedded import EmbeddedPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import AlreadyExists, Conflict, NotFound
-from kubeio.labels import RingKeys
 from kubeio.leases.lease import Leases
 from kubeio.models import HasMeta, Lease, LeaseSpec, Meta
 from kubeio.patch import JsonPatch, MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS, NAMESPACES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS, RingKeys
+from kubeio.resource import CRDS, EVENTS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from sharder.admission.webhook import Webhook

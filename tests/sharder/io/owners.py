@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager, suppress
 
 from kubeio.clock import SystemClock
 from kubeio.errors import Conflict, Invalid, KubeError, NotFound
-from kubeio.labels import is_shard_name, json_pointer
+from kubeio.labels import json_pointer
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
+from kubeio.protocol import is_shard_name
 from kubeio.watches.watch import Changed, Listed, ListWatch
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground
 

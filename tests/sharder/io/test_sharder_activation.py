@@ -10,7 +10,7 @@ import msgspec
 from kubeio.clock import SystemClock, micro_time
 from kubeio.leases.election import leadership
 from kubeio.models import Lease, LeaseSpec, Meta
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from sharder.membership.activation import FORMER_DURATION, HELD_S
 from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
 

@@ -6,7 +6,7 @@ import asyncio
 
 from devcluster.embedded.faults import Fault
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from tests.sharder.io.ground import KEYS, RING, Ground, is_balanced, wait_until
 
 

@@ -9,7 +9,7 @@ import pytest
 from devcluster.embedded.faults import Fault
 from kubeio.leases.lease import Leases
 from kubeio.models import HasMeta
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from sharder.membership.membership import MOST_STRANGERS
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, wait_until
 from tests.sharder.io.owners import owners_that_pass_on

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import TooManyRequests
-from kubeio.labels import RingKeys
+from kubeio.protocol import RingKeys
 from kubeio.rest.client import Client
 from sharder.rings.manager import RingManager
 from tests.sharder.io.ground import RING, Ground, sharder_context, wait_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kubeio.models import HasMeta
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from ring import HashRing
 from ring.key import object_key
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, wait_until

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from kubeio.clock import SystemClock, micro_time
-from kubeio.labels import RingKeys
 from kubeio.models import HasMeta, Lease, LeaseSpec, Meta
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, NAMESPACES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS, RingKeys
+from kubeio.resource import NAMESPACES, ApiResource
 from ring import HashRing
 from ring.key import object_key
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, is_balanced, wait_until

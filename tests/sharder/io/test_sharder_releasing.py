@@ -7,7 +7,8 @@ import asyncio
 from devcluster.embedded.faults import Fault
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import CRDS, ApiResource
 from tests.sharder.io.ground import (
     CONFIGMAPS,
     KEYS,

@@ -16,7 +16,8 @@ from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError, NotFound
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, EVENTS
+from kubeio.protocol import CONTROLLER_RINGS
+from kubeio.resource import CRDS, EVENTS
 from kubeio.rest.client import Client
 from sharder.metrics import SharderMetrics
 from sharder.rings.ring_file import FileRing, RingFile

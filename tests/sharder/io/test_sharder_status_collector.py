@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from sharder.metrics import SharderMetrics
 from sharder.rings.manager import RingManager

@@ -14,7 +14,7 @@ import pytest
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from kubeio.rest.reviews import Reviews
 from sharder.page.board import Board

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from kubeio.errors import KubeError, NotFound, ServerFailure
-from kubeio.labels import RingKeys
 from kubeio.models import GroupResource, HasMeta, Meta, OwnerReference
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from sharder.planning import controllers

@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from kubeio.resource import CONTROLLER_RINGS
+from kubeio.protocol import CONTROLLER_RINGS
 from sharder.ringspec.config import parse_ring
 from tests.sharder.pure.test_sharder_config import ring
 

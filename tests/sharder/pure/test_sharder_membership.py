@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubeio.labels import RingKeys
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.protocol import RingKeys
 from sharder.membership.actions import (
     ClearContested,
     CreateTombstone,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeio.labels import RingKeys
 from kubeio.models import Meta, OwnerReference
+from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from ring.ring import HashRing
 from sharder.membership.places import Place

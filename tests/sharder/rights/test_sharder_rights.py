@@ -23,10 +23,10 @@ from devcluster.real import BinariesMissing, RealPlane, real_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.errors import NotFound
-from kubeio.labels import RingKeys
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
-from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, NAMESPACES, ApiResource
+from kubeio.protocol import CONTROLLER_RINGS, RingKeys
+from kubeio.resource import CRDS, LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import ring_crd, website_controller, website_crd
 from ringleader.testing.held import held

@@ -35,7 +35,7 @@ class Trust:
     ca: bytes = b""
     """PEM certificates; empty: the system's."""
     ca_file: Path | None = None
-    """Where *ca* was read and may be renewed."""
+    """File from which *ca* was read; it may be renewed there."""
     server_name: str = ""
     """Name that the certificate must carry; empty: the host."""
     is_insecure: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeio.leases.counts import read_counts, write_counts
+from kubeio.protocol import read_counts, write_counts
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""Keys and values of the ring protocol, and the resource that describes rings (docs/protocol.md, section 2). Pure.
+
+The other modules of kubeio know nothing about rings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from kubeio.labels import MAX_NAME, is_dns_subdomain
+from kubeio.resource import ApiResource
+
+DEFAULT_DOMAIN: Final = "ringleader.dev"
+PROTOCOL_VERSION: Final = "v1"
+FIRST_TURN: Final = "0"
+"""The turn of an object that is created with its owner's name: no version came before."""
+CONTROLLER_RINGS: Final = ApiResource(
+    "ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False
+)
+NOT_INSTALLED: Final = (
+    f"does not know {CONTROLLER_RINGS.group_resource}: Ringleader's CustomResourceDefinition is not installed; "
+    "install it: ringleader crds --apply"
+)
+"""Words about a server that answers 404 for the resource itself."""
+
+
+def is_shard_name(value: str) -> bool:
+    """Whether *value* can be the name of a Lease and a label value at once."""
+    return len(value) <= MAX_NAME and is_dns_subdomain(value)
+
+
+class RingKeys:
+    """Every label and annotation key of one ring in one label domain."""
+
+    __slots__ = (
+        "contested",
+        "domain",
+        "drain",
+        "duration",
+        "field_manager",
+        "hold",
+        "member",
+        "member_hash",
+        "objects",
+        "pod",
+        "pod_uid",
+        "process",
+        "protocol",
+        "released_by",
+        "resources",
+        "ring",
+        "ring_label",
+        "shard",
+        "state",
+        "synced",
+        "turn",
+    )
+
+    def __init__(self, ring: str, domain: str = DEFAULT_DOMAIN) -> None:
+        self.ring = ring
+        self.domain = domain
+        # on objects
+        self.shard = f"shard.{domain}/{ring}"
+        self.drain = f"drain.{domain}/{ring}"
+        self.turn = f"turn.{domain}/{ring}"  # an annotation
+        # labels of a Lease
+        self.ring_label = f"{domain}/controllerring"
+        self.state = f"{domain}/state"
+        self.member_hash = f"{domain}/member-hash"
+        # annotations of a Lease
+        self.member = f"{domain}/member"
+        self.protocol = f"{domain}/protocol"
+        self.hold = f"{domain}/hold"
+        self.pod = f"{domain}/pod"
+        self.pod_uid = f"{domain}/pod-uid"
+        self.process = f"{domain}/process"
+        self.contested = f"{domain}/contested"
+        self.released_by = f"{domain}/released-by"
+        self.field_manager = f"{domain}/field-manager"
+        self.duration = f"{domain}/duration-seconds"
+        self.synced = f"{domain}/synced"
+        self.resources = f"{domain}/resources"
+        self.objects = f"{domain}/objects"
+
+
+@lru_cache(maxsize=64)
+def ring_keys(ring: str, domain: str) -> RingKeys:
+    """`RingKeys`, built once: they are asked for with every decision."""
+    return RingKeys(ring, domain)
+
+
+def write_counts(counts: Mapping[str, int]) -> str:
+    """Counts of a shard's objects as its Lease has them: `configmaps=2,websites.example.com=2`, sorted.
+
+    For people: no decision reads them.
+    """
+    return ",".join(f"{name}={number}" for name, number in sorted(counts.items()))
+
+
+def read_counts(text: str) -> dict[str, int] | None:
+    """Counts by `plural.group`; None unless *text* consists of them: anybody may write a Lease."""
+    found = {}
+    for each in text.split(","):
+        name, _, number = each.partition("=")
+        if not (name and number.isascii() and number.isdigit() and len(number) <= 12):
+            return None
+        found[name] = int(number)
+    return found
