@@ -31,43 +31,35 @@ class ControllerMetrics(Observer):
         self.results = {result: FastCounter() for result in RESULTS}
         self._success = self.results["success"]
         self.time = FastHistogram(BUCKETS)
-        registry.register(FastCollector(_results, self._tell_results))
+        registry.register(FastCollector(_results, self._add_results))
         registry.register(FastCollector(_times, lambda family: self.time.add_to(family, (controller,))))
-        self.errors = _counter(
-            registry,
-            "controller_runtime_reconcile_errors",
-            "Total number of reconciliation errors per controller",
-            controller,
+
+        def counter(name: str, text: str) -> Counter:
+            return Counter(name, text, ["controller"], registry=registry).labels(controller)
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(name, text, ["controller"], registry=registry).labels(controller)
+
+        self.errors = counter(
+            "controller_runtime_reconcile_errors", "Total number of reconciliation errors per controller"
         )
-        self.terminal = _counter(
-            registry,
+        self.terminal = counter(
             "controller_runtime_terminal_reconcile_errors",
             "Total number of terminal reconciliation errors per controller",
-            controller,
         )
-        self.unfit_objects = _counter(
-            registry,
-            "ringleader_shard_unfit_objects",
-            "Objects that do not fit the model, counted per version",
-            controller,
+        self.unfit_objects = counter(
+            "ringleader_shard_unfit_objects", "Objects that do not fit the model, counted per version"
         )
-        self.timeouts = _counter(
-            registry,
+        self.timeouts = counter(
             "controller_runtime_reconcile_timeouts",
             "Total number of reconciliation timeouts per controller",
-            controller,
         )
-        self._active = _gauge(
-            registry,
-            "controller_runtime_active_workers",
-            "Number of currently used workers per controller",
-            controller,
+        self._active = gauge(
+            "controller_runtime_active_workers", "Number of currently used workers per controller"
         )
-        _gauge(
-            registry,
+        gauge(
             "controller_runtime_max_concurrent_reconciles",
             "Maximum number of concurrent reconciles per controller",
-            controller,
         ).set(workers)
         handoffs = Counter(
             "ringleader_shard_handoffs",
@@ -76,36 +68,21 @@ class ControllerMetrics(Observer):
             registry=registry,
         )
         self.handoffs = {kind: handoffs.labels(controller, kind) for kind in ("directed", "plain", "kept")}
-        self.foreign = _counter(
-            registry,
-            "ringleader_shard_dropped_keys",
-            "Keys that were not ours when they left the queue",
-            controller,
+        self.foreign = counter(
+            "ringleader_shard_dropped_keys", "Keys that were not ours when they left the queue"
         )
-        self.overruns = _counter(
-            registry,
-            "ringleader_shard_overruns",
-            "Reconciles that went on although they were told to end",
-            controller,
+        self.overruns = counter(
+            "ringleader_shard_overruns", "Reconciles that went on although they were told to end"
         )
-        self.refused_writes = _counter(
-            registry, "ringleader_shard_refused_writes", "Writes that the fence refused", controller
-        )
-        self._blocks = _counter(
-            registry,
+        self.refused_writes = counter("ringleader_shard_refused_writes", "Writes that the fence refused")
+        self._blocks = counter(
             "ringleader_shard_loop_blocks",
             "Times that the event loop did not turn for longer than --blocked-loop-s",
-            controller,
         )
-        self._blocked_s = _counter(
-            registry,
-            "ringleader_shard_loop_blocked_seconds",
-            "Time in which the event loop was blocked, in sum",
-            controller,
+        self._blocked_s = counter(
+            "ringleader_shard_loop_blocked_seconds", "Time in which the event loop was blocked, in sum"
         )
-        self._lease_age = _gauge(
-            registry, "ringleader_shard_lease_age_seconds", "Time since the last renewal was sent", controller
-        )
+        self._lease_age = gauge("ringleader_shard_lease_age_seconds", "Time since the last renewal was sent")
         self._objects = Gauge(
             "ringleader_shard_objects", "Objects in the cache", ["controller", "resource"], registry=registry
         )
@@ -156,7 +133,7 @@ class ControllerMetrics(Observer):
     def watch_lease(self, age_s: Callable[[], float]) -> None:
         self._lease_age.set_function(age_s)
 
-    def _tell_results(self, family: CounterMetricFamily) -> None:
+    def _add_results(self, family: CounterMetricFamily) -> None:
         for result, count in self.results.items():
             family.add_metric((self._controller, result), count.value)
 
@@ -178,11 +155,3 @@ def _times() -> HistogramMetricFamily:
         "Length of time per reconciliation per controller",
         labels=["controller"],
     )
-
-
-def _counter(registry: CollectorRegistry, name: str, text: str, controller: str) -> Counter:
-    return Counter(name, text, ["controller"], registry=registry).labels(controller)
-
-
-def _gauge(registry: CollectorRegistry, name: str, text: str, controller: str) -> Gauge:
-    return Gauge(name, text, ["controller"], registry=registry).labels(controller)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar, assert_never
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 import structlog
@@ -49,6 +49,7 @@ from shard_controller.shard.writer import FencedWriter
 M = TypeVar("M")
 
 Interruption = Literal["lease", "stop"]
+_Ended = tuple[Outcome, Exception | None]
 _RESULTS = (Done, RequeueAfter)
 
 
@@ -110,29 +111,28 @@ class ReconcileRunner(Generic[M]):
         """Reconcile *request*, ours in the version *current*; its key is busy. Errors of users are not raised."""
         try:
             model = self.controller.resource.decode(current.raw)
-        except msgspec.ValidationError as error:
-            self._give_up_unfit(request, current, error)
+        except msgspec.ValidationError as unfit:
+            self._give_up_unfit(request, current, unfit)
             return
         session = ReconcileSession(current, self._caches, self._writer, self._events, self._log)
-        run = _Run(request, session, Context(model, session))
         for began in self._began:
             began(request, current.meta)
         started = time.perf_counter()
         outcome: Outcome = "error"
+        error: Exception | None = None
         try:
-            outcome = await self._attempt(run)
+            outcome, error = await self._attempt(request, session, Context(model, session))
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         finally:
             if not session.close():
                 await session.settled()
-            if run.is_tracked:
-                self._running.pop(request)
+            if self._running.pop(request, None) is not None:
                 self._queue.end(request)
             at = time.perf_counter()
             for ended in self._ended:
-                ended(request, outcome, run.error, at, at - started)
+                ended(request, outcome, error, at, at - started)
 
     def _give_up_unfit(self, request: Request, current: Object, error: msgspec.ValidationError) -> None:
         """No retry until the object changes: it cannot become readable by itself."""
@@ -148,45 +148,50 @@ class ReconcileRunner(Generic[M]):
         self._queue.forget(request)
         self._queue.fail_permanently(request, version_of(current.meta))
 
-    def _track(self, run: _Run) -> None:
-        """*run* is about to wait for something: from now on it can be interrupted, and changes count as newer."""
-        if not run.is_tracked:
-            run.is_tracked = True
-            run.in_task = asyncio.current_task()
-            self._running[run.request] = run
-            self._queue.begin(run.request)
+    def _track(self, request: Request) -> _Run:
+        """The reconcile of *request* waits for something: it can be interrupted, and changes count as newer."""
+        run = self._running.get(request)
+        if run is None:
+            run = self._running[request] = _Run(asyncio.current_task())
+            self._queue.begin(request)
+        return run
 
-    async def _attempt(self, run: _Run) -> Outcome:
+    async def _attempt(self, request: Request, session: ReconcileSession, context: Context[M]) -> _Ended:
         """Run the user's function and decide what becomes of the key."""
         try:
-            call = self._call(run)
+            call = self._call(session, context)
             try:
                 waits_for = call.send(None)
             except StopIteration as answer:  # as far as it goes without waiting, no clock could stop it
                 result: Result = answer.value
             else:
-                self._track(run)
-                result = await self._in_time(run, call, waits_for)
+                result = await self._in_time(self._track(request), call, waits_for)
         except TimeoutError as error:
-            if run.interrupted:
-                self._queue.add(run.request)
-                return "lost" if run.interrupted == "lease" else "cancelled"
-            if run.is_late:
-                timeout_s = self.controller.timeout_s
-                late = ReconcileTimeout(
-                    f"not done after timeout_s, {timeout_s:g} s: give its calls shorter timeouts"
-                )
-                return self._retry(run, late, "error")
-            return self._retry(run, error, "error")
+            return self._timed_out(request, error)
         except (Refused, LeaseNotHeld) as error:
-            return self._retry(run, error, "lost")
+            return self._retry(request, error, "lost")
         except (Conflict, Elsewhere) as error:
-            return self._retry(run, error, "requeue")
+            return self._retry(request, error, "requeue")
         except PermanentError as error:
-            return await self._fail_permanently(run, error)
+            return await self._fail_permanently(request, session, context, error)
         except Exception as error:  # whatever a user's code raises
-            return self._retry(run, error, "error")
-        return self._succeeded(run.request, result)
+            return self._retry(request, error, "error")
+        self._queue.forget(request)
+        if isinstance(result, RequeueAfter):
+            self._queue.add_after(request, result.seconds)
+            return "requeue", None
+        return "done", None
+
+    def _timed_out(self, request: Request, error: TimeoutError) -> _Ended:
+        """An interruption, the end of `timeout_s`, or a TimeoutError of the user's code."""
+        run = self._running.get(request)
+        if run is not None and run.interrupted:
+            self._queue.add(request)
+            return ("lost" if run.interrupted == "lease" else "cancelled"), None
+        if run is not None and run.is_late:
+            limit = f"{self.controller.timeout_s:g} s"
+            error = ReconcileTimeout(f"not done after timeout_s, {limit}: give its calls shorter timeouts")
+        return self._retry(request, error, "error")
 
     async def _in_time(self, run: _Run, call: Coroutine[Any, Any, Result], waits_for: object) -> Result:
         """The answer of *call*, which waits for something. Raises TimeoutError, and what it raises."""
@@ -201,9 +206,9 @@ class ReconcileRunner(Generic[M]):
         finally:
             run.is_late = scope.expired()
 
-    async def _call(self, run: _Run) -> Result:
+    async def _call(self, session: ReconcileSession, context: Context[M]) -> Result:
         """Finalizers and reconciler, and the write of what they staged."""
-        controller, context, session = self.controller, run.context, run.session
+        controller = self.controller
         if controller.finalizers and session.is_deleting:
             await finalizers.run(controller.finalizers, context, session, self._call_function)
             await session.write_staged(context.status)
@@ -249,58 +254,39 @@ class ReconcileRunner(Generic[M]):
             raise cancelled
         return future.result()
 
-    def _succeeded(self, request: Request, result: Result) -> Outcome:
-        self._queue.forget(request)
-        match result:
-            case Done():
-                return "done"
-            case RequeueAfter(seconds=seconds):
-                self._queue.add_after(request, seconds)
-                return "requeue"
-        assert_never(result)
+    def _retry(self, request: Request, error: Exception, outcome: Outcome) -> _Ended:
+        self._queue.add_rate_limited(request)
+        return outcome, error
 
-    def _retry(self, run: _Run, error: Exception, outcome: Outcome) -> Outcome:
-        run.error = error
-        self._queue.add_rate_limited(run.request)
-        return outcome
-
-    async def _fail_permanently(self, run: _Run, error: PermanentError) -> Outcome:
+    async def _fail_permanently(
+        self, request: Request, session: ReconcileSession, context: Context[M], error: PermanentError
+    ) -> _Ended:
         """Write what was staged, record an event, and wait for the object to change."""
-        self._track(run)
-        session = run.session
+        self._track(request)
         session.fail_permanently(error)
         try:
-            await session.write_staged(run.context.status)
+            await session.write_staged(context.status)
         except (StatusMissing, Invalid, Forbidden) as unwritten:  # it will not be written next time either
             session.log.warning("status of a permanent error not written", error=str(unwritten))
         except (KubeError, Refused) as unwritten:
             session.log.info("status of a permanent error not written", error=str(unwritten))
-            return self._retry(run, unwritten, "lost")
-        run.error = error
-        self._queue.forget(run.request)
-        self._queue.fail_permanently(run.request, session.version)
-        return "error"
+            return self._retry(request, unwritten, "lost")
+        self._queue.forget(request)
+        self._queue.fail_permanently(request, session.version)
+        return "error", error
 
 
 class _Run:
-    """One reconcile, and how to interrupt it."""
+    """One reconcile that waits for something, and how to interrupt it."""
 
-    # set when first needed: most reconciles finish without awaiting
-    scope: asyncio.Timeout | None = None
-    interrupted: Interruption | None = None
-    overruns_since: float | None = None
-    is_counted = False
-    is_late = False
-    """Whether its time was over when it ended."""
-    is_tracked = False
-    """Whether it is among those that run: it has waited for something."""
-    in_task: asyncio.Task[object] | None = None
-    error: Exception | None = None
-
-    def __init__(self, request: Request, session: ReconcileSession, context: Context[Any]) -> None:
-        self.request = request
-        self.session = session
-        self.context = context
+    def __init__(self, in_task: asyncio.Task[object] | None) -> None:
+        self.in_task = in_task
+        self.scope: asyncio.Timeout | None = None
+        self.interrupted: Interruption | None = None
+        self.overruns_since: float | None = None
+        self.is_counted = False
+        self.is_late = False
+        """Whether its time was over when it ended."""
 
     def interrupt(self, why: Interruption) -> None:
         if self.interrupted is None and self.scope is not None and not self.scope.expired():

@@ -82,8 +82,11 @@ class Worker(Generic[M]):
             self.taken += 1
             kind = self._caches.kind(request.resource)
             found = kind.get(request.key)
-            is_draining = found is not None and self._ownership.is_draining(found.meta)
-            if is_draining and len(self._handoffs) < HANDOFFS:
+            if (
+                found is not None
+                and self._ownership.is_draining(found.meta)
+                and len(self._handoffs) < HANDOFFS
+            ):
                 # two round trips and no work, so no worker waits for it
                 handoff = group.create_task(self._serve_later(request, kind), name="handoff")
                 self._handoffs.add(handoff)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kubeio.models import Meta
+from kubeio.clock import ManualClock
+from kubeio.models import HasMeta, Meta, Object
 from kubeio.protocol import RingKeys
+from kubeio.resource import ApiResource
+from shard_controller.objects.caches import ResourceCache
 from shard_controller.objects.min_versions import MinVersions
 from shard_controller.shard.decisions import (
     Acknowledge,
@@ -27,6 +31,8 @@ from shard_controller.shard.decisions import (
     decide_handoff,
     state_of,
 )
+from shard_controller.shard.lease_validity import LeaseValidity
+from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership
 
 ME = "shard-a"
 OTHER = "shard-b"
@@ -274,3 +280,46 @@ def test_a_floor_is_forgotten_only_at_the_second_look_beyond_it() -> None:
     assert min_versions.floor(KEY) == 9
     min_versions.forget(9)
     assert min_versions.floor(KEY) == 0
+
+
+# -- the ownership of a process: decisions over its own min versions
+
+SITES = ApiResource("example.com", "v1", "websites", "Website")
+
+
+def blog(version: int, **labels: str) -> Meta:
+    return Meta(name="blog", namespace="ns", uid="u", resource_version=str(version), labels=labels)
+
+
+def test_an_acknowledgement_under_way_is_read_again_and_its_answer_ends_the_older_version() -> None:
+    clock = ManualClock()
+    kind = ResourceCache(SITES, clock=clock)
+    ownership = ShardOwnership(
+        KEYS, ME, validity=LeaseValidity(duration_s=15, sent_at=clock.now()), clock=clock
+    )
+    seen = blog(5, **{KEYS.shard: ME, KEYS.drain: OTHER})
+    assert isinstance(ownership.decide(kind, seen.key, seen), Acknowledge)
+    ownership.acknowledging(kind, seen)
+    assert ownership.decide(kind, seen.key, seen) == Reread()
+    assert isinstance(ownership.decide_read(kind, seen), Acknowledge), "the same patch is sent again"
+    ownership.acknowledged(kind, blog(6, **{KEYS.shard: OTHER}))
+    assert ownership.decide(kind, seen.key, seen) == Drop("superseded")
+    back = blog(7, **{KEYS.shard: ME})
+    assert isinstance(ownership.decide(kind, seen.key, back), Reconcile)
+    clock.advance(10)
+    assert ownership.decide(kind, seen.key, back) == Wait()
+    assert not ownership.start()
+
+
+def test_without_a_ring_everything_is_ours_but_what_a_read_did_not_find() -> None:
+    kind = ResourceCache(SITES, clock=ManualClock())
+    ownership = ExclusiveOwnership("a-1")
+    meta = blog(5)
+    kind.store.put(Object(meta, msgspec.json.encode(HasMeta(meta))))
+    assert isinstance(ownership.decide(kind, meta.key, meta), Reconcile)
+    ownership.was_missing(kind, meta.key)
+    assert ownership.decide(kind, meta.key, meta) == Drop("superseded")
+    assert ownership.decide(kind, meta.key, None) == Drop("absent")
+    for _ in range(2):
+        ownership.forget(kind, 6)
+    assert isinstance(ownership.decide(kind, meta.key, meta), Reconcile)

@@ -360,6 +360,7 @@ async def test_an_unanswered_create_is_settled_before_the_reconcile_ends(
     await bench.site("blog", "publish hello\nready", owner=shard)
     await bench.until(lambda: has_condition(bench, "blog"))
     assert await bench.page("blog") == "hello"
+    await bench.until(lambda: value(shard.records("end")))
     assert shard.records("end")[0]["outcome"] == "done"
 
 

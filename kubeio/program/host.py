@@ -1,0 +1,56 @@
+"""Surroundings of a process in one value: time, chance, the way to API servers, listening sockets, its end.
+
+Every process takes these from here and from nowhere else; a simulation passes its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, Final
+
+from kubeio.clock import Clock, SystemClock
+from kubeio.program.http_server import HttpServer
+from kubeio.rest.client import Client
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from kubeio.access.cluster import Cluster
+    from kubeio.program.http_server import Answer
+    from kubeio.rest.metrics import ClientMetrics
+
+
+class Host:
+    """The surroundings of a process on an ordinary machine."""
+
+    def __init__(self, *, clock: Clock | None = None, rng: random.Random | None = None) -> None:
+        self.clock: Final = clock or SystemClock()
+        self.rng: Final = rng or random.Random()  # noqa: S311 - jitter and names, no secrets
+
+    def client(
+        self,
+        cluster: Cluster,
+        *,
+        user_agent: str,
+        max_connections: int = 64,
+        metrics: ClientMetrics | None = None,
+    ) -> Client:
+        """A client of *cluster* with connections of its own."""
+        return Client(
+            cluster,
+            user_agent=user_agent,
+            max_connections=max_connections,
+            clock=self.clock,
+            metrics=metrics,
+        )
+
+    def serve(
+        self, host: str, port: int, answer: Answer, *, flag: str
+    ) -> AbstractAsyncContextManager[HttpServer]:
+        """A server for probes and pages. Raises, when entered: InputError that names *flag*."""
+        return HttpServer(host, port, answer, flag=flag)
+
+    def end_process(self, code: int) -> None:
+        """End the process at once: nothing is cleaned up."""
+        os._exit(code)
