@@ -6,7 +6,6 @@ Losing leadership ends the process: whoever starts it again starts it as a stand
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -15,13 +14,12 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from kubeio.access.cluster import load_cluster
-from kubeio.clock import Clock, SystemClock
 from kubeio.leases.election import leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.program import probes
-from kubeio.program.http_server import HttpServer, write_port
+from kubeio.program.host import Host
+from kubeio.program.http_server import write_port
 from kubeio.program.logs import watch_dropped
-from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from kubeio.rest.metrics import ClientMetrics
 from sharder.metrics import LimiterMetrics, SharderMetrics
@@ -46,26 +44,25 @@ LOOK_PERIOD_S: Final = 0.4
 """A standby looks at the election's Lease this often: nobody shards from a leader's goodbye to the next look."""
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: Settings, host: Host | None = None) -> None:
     """Shard until cancelled. Raises LeadershipLost, HistoryWentBack, InputError, what makes the start impossible."""
     cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()
-    clock = SystemClock()
-    rng = random.Random()  # noqa: S311 - jitter, no secret
+    host = host or Host()
+    clock, rng = host.clock, host.rng
     client_metrics = ClientMetrics(registry)
     # The election and the rings' Leases have connections of their own: they never queue behind patches.
     async with (
-        Client(
+        host.client(
             cluster,
             max_connections=MOST + READS,
             user_agent="ringleader-sharder",
-            clock=clock,
             metrics=client_metrics,
         ) as client,
-        Client(cluster, max_connections=2, user_agent="ringleader-sharder-election", clock=clock) as election,
-        Client(cluster, max_connections=8, user_agent="ringleader-sharder-leases", clock=clock) as leases,
-        _webhook(settings.webhook, cluster, registry, clock, rng) as webhook,
-        _page(settings, cluster, clock) as stage,
+        host.client(cluster, max_connections=2, user_agent="ringleader-sharder-election") as election,
+        host.client(cluster, max_connections=8, user_agent="ringleader-sharder-leases") as leases,
+        _webhook(settings.webhook, cluster, registry, host) as webhook,
+        _page(settings, cluster, host) as stage,
     ):
         context = SharderContext(
             identity=settings.identity,
@@ -89,9 +86,9 @@ async def run(settings: Settings) -> None:
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         alive = {"leases": rings.why_not_alive}
         pages = probes.Probes(registry, alive, ready_checks=ready)
-        server = HttpServer(settings.probes_host, settings.probes_port, pages.answer, flag=probes.FLAG)
-        async with server, asyncio.TaskGroup() as tasks:
-            write_port(settings.probes_port_file, server.port)
+        server = host.serve(settings.probes_host, settings.probes_port, pages.answer, flag=probes.FLAG)
+        async with server as listening, asyncio.TaskGroup() as tasks:
+            write_port(settings.probes_port_file, listening.port)
             tasks.create_task(rings.run(), name="rings")
             if webhook is not None:
                 tasks.create_task(webhook.run(), name="webhook keys")
@@ -120,8 +117,7 @@ async def _webhook(
     settings: WebhookSettings | None,
     cluster: Cluster,
     registry: CollectorRegistry,
-    clock: Clock,
-    rng: random.Random,
+    host: Host,
 ) -> AsyncIterator[Webhook | None]:
     """The webhook, listening, if it is asked for; its reads never queue behind the label patches."""
     if settings is None:
@@ -132,14 +128,16 @@ async def _webhook(
 
     agent = "ringleader-sharder-webhook"
     async with (
-        Client(cluster, max_connections=16, user_agent=agent, clock=clock) as client,
-        Webhook(client, settings, metrics=AdmissionMetrics(registry), clock=clock, rng=rng) as webhook,
+        host.client(cluster, max_connections=16, user_agent=agent) as client,
+        Webhook(
+            client, settings, metrics=AdmissionMetrics(registry), clock=host.clock, rng=host.rng
+        ) as webhook,
     ):
         yield webhook
 
 
 @asynccontextmanager
-async def _page(settings: Settings, cluster: Cluster, clock: Clock) -> AsyncIterator[Stage | None]:
+async def _page(settings: Settings, cluster: Cluster, host: Host) -> AsyncIterator[Stage | None]:
     """The live page, listening, if it is asked for. Its requests have connections of their own."""
     if not settings.page_host:
         yield None
@@ -149,16 +147,16 @@ async def _page(settings: Settings, cluster: Cluster, clock: Clock) -> AsyncIter
     from sharder.page.service import LivePage
     from sharder.page.stage import Stage
 
-    board = Board(title=settings.identity, clock=clock)
+    board = Board(title=settings.identity, clock=host.clock)
     async with (
-        Client(cluster, max_connections=4, user_agent="ringleader-sharder-page", clock=clock) as client,
+        host.client(cluster, max_connections=4, user_agent="ringleader-sharder-page") as client,
         LivePage(
             board,
             Reviews(client),
             bind=settings.page_host,
             port=settings.page_port,
             flag="--page-bind",
-            clock=clock,
+            clock=host.clock,
         ) as page,
         asyncio.TaskGroup() as tasks,
     ):
@@ -166,6 +164,6 @@ async def _page(settings: Settings, cluster: Cluster, clock: Clock) -> AsyncIter
         log.info("live page", url=page.url)
         running = tasks.create_task(page.run(), name="live page")
         try:
-            yield Stage(board, client, clock=clock)
+            yield Stage(board, client, clock=host.clock)
         finally:
             running.cancel()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from kubeio.access.cluster import Cluster
-    from kubeio.program.http_server import Answer
+    from kubeio.program.http_server import Handler
     from kubeio.rest.metrics import ClientMetrics
 
 
@@ -46,10 +46,10 @@ class Host:
         )
 
     def serve(
-        self, host: str, port: int, answer: Answer, *, flag: str
+        self, bind: str, port: int, handler: Handler, *, flag: str
     ) -> AbstractAsyncContextManager[HttpServer]:
         """A server for probes and pages. Raises, when entered: InputError that names *flag*."""
-        return HttpServer(host, port, answer, flag=flag)
+        return HttpServer(bind, port, handler, flag=flag)
 
     def end_process(self, code: int) -> None:
         """End the process at once: nothing is cleaned up."""

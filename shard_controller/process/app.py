@@ -14,14 +14,13 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from kubeio.access.cluster import load_cluster
-from kubeio.clock import SystemClock
 from kubeio.errors import InputError
 from kubeio.program.logs import configure_logging, watch_dropped
 from kubeio.program.runtime import run as run_process
-from kubeio.rest.client import Client
 from kubeio.rest.metrics import ClientMetrics
 from shard_controller.api.controller import Controller, Mode
 from shard_controller.observe.journal import check_journal
+from shard_controller.process.host import ReplicaHost
 from shard_controller.process.replica import Replica
 from shard_controller.process.settings import Settings
 from shard_controller.process.target import RENAME
@@ -38,13 +37,15 @@ def run(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
     return run_process(serve(controller, mode, settings))
 
 
-async def serve(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
+async def serve(
+    controller: Controller[Any], mode: Mode, settings: Settings, host: ReplicaHost | None = None
+) -> int:
     """Run on the present loop until cancelled; the exit code. Raises: InputError, KubeError."""
     _ = controller.reconciler, settings.probes_address  # bad input before anything starts
     if settings.journal is not None:
         check_journal(settings.journal)
     with _named(controller.name):
-        return await _serve(controller, mode, settings)
+        return await _serve(controller, mode, settings, host or ReplicaHost())
 
 
 @contextmanager
@@ -59,18 +60,17 @@ def _named(name: str) -> Iterator[None]:
         _at_work.discard(name)
 
 
-async def _serve(controller: Controller[Any], mode: Mode, settings: Settings) -> int:
+async def _serve(controller: Controller[Any], mode: Mode, settings: Settings, host: ReplicaHost) -> int:
     stopping = asyncio.Event()
     cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     watch_dropped(registry)
-    clock = SystemClock()
-    async with Client(
-        cluster, user_agent=f"ringleader/{controller.name}", clock=clock, metrics=ClientMetrics(registry)
+    async with host.client(
+        cluster, user_agent=f"ringleader/{controller.name}", metrics=ClientMetrics(registry)
     ) as client:
         replica = Replica(
-            controller, settings, cluster, client, registry=registry, clock=clock, stopping=stopping
+            controller, settings, cluster, client, registry=registry, host=host, stopping=stopping
         )
         return await _stop_on_cancel(replica.work(mode), stopping, replica.can_stop)
 

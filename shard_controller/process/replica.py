@@ -7,7 +7,6 @@ heartbeat, informers, workers. Stop: work queue, running reconciles, unanswered 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Never, assert_never
 
@@ -15,13 +14,12 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from kubeio.access.cluster import Cluster
-from kubeio.clock import Clock
 from kubeio.errors import InputError, KubeError
 from kubeio.leases.election import LeadershipLost, leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.program.access_gate import AccessGate
-from kubeio.program.http_server import HttpServer, write_port
+from kubeio.program.http_server import write_port
 from kubeio.program.probes import FLAG, Guarded, Probes
 from kubeio.protocol import write_counts
 from kubeio.queues.metrics import QueueCollectors
@@ -36,9 +34,10 @@ from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.observer import Observer, Observers
 from shard_controller.observe.reconcile_log import ReconcileLog
 from shard_controller.observe.tracing import Spans, find_spans
-from shard_controller.observe.watchdog import LoopWatch, Progress
+from shard_controller.observe.watchdog import Progress
 from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
+from shard_controller.process.host import ReplicaHost
 from shard_controller.process.informers import Informers
 from shard_controller.process.resources import find_resources
 from shard_controller.process.settings import RingView, Settings, is_ring_ending, read_ring, ring_from_file
@@ -47,9 +46,9 @@ from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.resync import Resync
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.worker import Worker
-from shard_controller.shard import process_proof, shard_lease
+from shard_controller.shard import shard_lease
 from shard_controller.shard.drain import READS_APART_S, DrainAcknowledger
-from shard_controller.shard.heartbeat import LOST_LEASE_EXIT, HeartbeatThread
+from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.shard.ownership import ExclusiveOwnership, Ownership, ShardOwnership
 from shard_controller.shard.shard_lease import ShardLease
@@ -73,7 +72,7 @@ class Replica:
         client: Client,
         *,
         registry: CollectorRegistry,
-        clock: Clock,
+        host: ReplicaHost,
         stopping: asyncio.Event,
     ) -> None:
         self._controller = controller
@@ -81,17 +80,18 @@ class Replica:
         self._cluster = cluster
         self._client = client
         self._registry = registry
-        self._clock = clock
+        self._host = host
+        self._clock = host.clock
+        self._rng = host.rng
         self._stopping = stopping
-        self._rng = random.Random()  # noqa: S311 - jitter and names, no secrets
         self._workers = settings.workers or controller.workers
         self._metrics = ControllerMetrics(registry, controller=controller.name, workers=self._workers)
         self._progress = Progress(
             # busy workers are not stuck before their reconciles are far beyond their time
             deadline_s=max(settings.progress_deadline_s, 2 * controller.timeout_s),
-            clock=clock,
+            clock=host.clock,
         )
-        self._history = History(clock)
+        self._history = History(host.clock)
         self._pages = Pages()
         self._runtime: ControllerRuntime | None = None
 
@@ -101,16 +101,15 @@ class Replica:
 
     async def work(self, mode: Mode) -> int:
         """Do what *mode* says until asked to stop; the exit code."""
-        host, port = self._settings.probes_address
+        bind, port = self._settings.probes_address
         ready = {"work": self._why_not_ready}
-        watch = LoopWatch(
+        watch = self._host.watch_loop(
             blocked_s=self._settings.blocked_loop_s,
             describe=self._pages.queue_document,
             metrics=self._metrics,
-            clock=self._clock,
         )
         probes = Probes(self._registry, {}, ready_checks=ready, guarded=self._guarded())
-        async with watch, HttpServer(host, port, probes.answer, flag=FLAG) as server:
+        async with watch, self._host.serve(bind, port, probes.answer, flag=FLAG) as server:
             write_port(self._settings.probes_port_file, server.port)
             match mode:
                 case Sharded(ring=ring):
@@ -144,9 +143,9 @@ class Replica:
             namespace=view.spec.lease_namespace,
             clock=self._clock,
             rng=self._rng,
-            processes=process_proof.LinuxProcesses(),
+            processes=self._host.processes,
         )
-        process_proof.mark_children(born.name)
+        self._host.mark_children(born.name)
         return await self._live(born, template, caches, leases)
 
     async def _read_ring(self, ring: str) -> RingView:
@@ -172,13 +171,11 @@ class Replica:
             if phase is not Phase.HELD:
                 runtime.runner.interrupt("lease")
 
-        heartbeat = HeartbeatThread(
+        heartbeat = self._host.heartbeat(
             self._cluster,
             born.lease,
             validity=validity,
             progress=self._progress,
-            clock=self._clock,
-            rng=self._rng,
             on_phase=lambda phase: _call_soon(loop, follow, phase),
         )
 
@@ -347,10 +344,10 @@ class Replica:
             member=shard_lease.check_member(self._settings.member_name),
             duration_s=self._settings.lease_duration_s,
             hold=self._settings.hold,
-            identity=process_proof.this_process(),
+            identity=self._host.identity(),
             field_manager=self._controller.name,
             resources=tuple(kind.resource.group_resource for kind in caches),
-            pod=process_proof.this_pod(self._settings.member_name),
+            pod=self._host.pod(self._settings.member_name),
         )
 
     def _observers(self, shard: str, spans: Spans | None) -> Observers:

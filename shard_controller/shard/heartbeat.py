@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import threading
 from collections import deque
@@ -24,8 +23,8 @@ from kubeio.errors import Conflict, KubeError, NotFound, first_error
 from kubeio.leases import record
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease
+from kubeio.program.host import Host
 from kubeio.program.logs import AT_EXIT_S, drain, write_text
-from kubeio.rest.client import Client
 from shard_controller.declare.errors import LeaseLost, Stalled
 from shard_controller.observe.watchdog import Progress, stacks_of_threads
 from shard_controller.shard import shard_lease
@@ -180,24 +179,20 @@ class HeartbeatThread:
 
     def __init__(
         self,
+        host: Host,
         cluster: Cluster,
         lease: Lease,
         *,
         validity: LeaseValidity,
         progress: Progress,
-        clock: Clock,
-        rng: random.Random,
         on_phase: Callable[[Phase], None],
-        end_process: Callable[[int], None] = os._exit,
     ) -> None:
+        self._host = host
         self._cluster = cluster
         self._lease = lease
         self._validity = validity
         self._progress = progress
-        self._clock = clock
-        self._rng = rng
         self._on_phase = on_phase
-        self._end_process = end_process
         self._thread = threading.Thread(target=self._main, name="heartbeat", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -239,24 +234,26 @@ class HeartbeatThread:
                 write_text(f"{stacks_of_threads()}\n")
             drain(within_s=min(AT_EXIT_S, self._validity.duration_s / 4))
         finally:
-            self._end_process(code)
+            self._host.end_process(code)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with Client(self._cluster, max_connections=1, user_agent="ringleader-heartbeat") as client:
+        async with self._host.client(
+            self._cluster, max_connections=1, user_agent="ringleader-heartbeat"
+        ) as client:
             leases = Leases(client, self._lease.metadata.namespace)
             heartbeat = Heartbeat(
                 leases,
                 self._lease,
                 validity=self._validity,
                 progress=self._progress,
-                clock=self._clock,
-                rng=self._rng,
+                clock=self._host.clock,
+                rng=self._host.rng,
                 on_phase=self._on_phase,
             )
             self._heartbeat = heartbeat
             self._ready.set()
-            timer = ExitTimer(self._validity, clock=self._clock)
+            timer = ExitTimer(self._validity, clock=self._host.clock)
             await _until(self._stop, heartbeat, timer)
             if self._release:
                 await self._release_lease(leases, heartbeat)

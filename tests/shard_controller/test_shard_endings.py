@@ -12,9 +12,10 @@ import pytest
 
 DURATION_S = 1.0
 CHILD = """
-import asyncio, ctypes, random, sys, threading, time
+import asyncio, ctypes, sys, threading, time
 from kubeio.clock import SystemClock
 from kubeio.models import Lease, LeaseSpec, Meta
+from kubeio.program.host import Host
 from kubeio.program.logs import configure_logging
 from shard_controller.shard import heartbeat
 from shard_controller.observe.watchdog import Progress
@@ -35,15 +36,18 @@ class Silent:
         return lease
     async def get(self, name): await asyncio.sleep(3600)
 
-heartbeat.Client = heartbeat.Leases = Silent
+class SilentHost(Host):
+    def client(self, *_, **__): return Silent()
+
+heartbeat.Leases = Silent
 clock = SystemClock()
 validity = LeaseValidity(duration_s=%(duration)r, sent_at=clock.now())
 validity.running = %(running)d
 name = "web-0-aaaaaaaa"
 lease = Lease(Meta(name=name, namespace="ns", resource_version="1"), LeaseSpec(name, 1))
 thread = heartbeat.HeartbeatThread(
-    None, lease, validity=validity, progress=Progress(deadline_s=60, clock=clock),
-    clock=clock, rng=random.Random(1), on_phase=lambda phase: None,
+    SilentHost(), None, lease, validity=validity, progress=Progress(deadline_s=60, clock=clock),
+    on_phase=lambda phase: None,
 )
 thread.start()
 print("started", flush=True)

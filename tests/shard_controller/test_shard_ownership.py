@@ -315,7 +315,7 @@ def test_without_a_ring_everything_is_ours_but_what_a_read_did_not_find() -> Non
     kind = ResourceCache(SITES, clock=ManualClock())
     ownership = ExclusiveOwnership("a-1")
     meta = blog(5)
-    kind.store.put(Object(meta, msgspec.json.encode(HasMeta(meta))))
+    kind.store.learn(Object(meta, msgspec.json.encode(HasMeta(meta))))
     assert isinstance(ownership.decide(kind, meta.key, meta), Reconcile)
     ownership.was_missing(kind, meta.key)
     assert ownership.decide(kind, meta.key, meta) == Drop("superseded")

@@ -1,0 +1,58 @@
+"""Surroundings of a replica: those of every process, its heartbeat, and the processes beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubeio.program.host import Host
+from shard_controller.observe.watchdog import LoopWatch
+from shard_controller.shard import process_proof
+from shard_controller.shard.heartbeat import HeartbeatThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from kubeio.access.cluster import Cluster
+    from kubeio.models import Lease
+    from shard_controller.observe.metrics import ControllerMetrics
+    from shard_controller.observe.watchdog import Progress
+    from shard_controller.shard.lease_validity import LeaseValidity, Phase
+
+
+class ReplicaHost(Host):
+    """The surroundings of a replica on an ordinary machine."""
+
+    @property
+    def processes(self) -> process_proof.ProcessTable:
+        """The processes beside this one: they prove that an earlier one has ended."""
+        return process_proof.LinuxProcesses()
+
+    def identity(self) -> process_proof.Identity:
+        return process_proof.this_process()
+
+    def pod(self, member: str) -> str:
+        """`NAMESPACE/NAME` of the pod of *member*; empty outside of pods."""
+        return process_proof.this_pod(member)
+
+    def mark_children(self, shard: str) -> None:
+        """Children of this process can be told to be of *shard* from now on."""
+        process_proof.mark_children(shard)
+
+    def heartbeat(
+        self,
+        cluster: Cluster,
+        lease: Lease,
+        *,
+        validity: LeaseValidity,
+        progress: Progress,
+        on_phase: Callable[[Phase], None],
+    ) -> HeartbeatThread:
+        """A heartbeat of *lease* that goes on while the event loop is blocked; not started."""
+        return HeartbeatThread(self, cluster, lease, validity=validity, progress=progress, on_phase=on_phase)
+
+    def watch_loop(
+        self, *, blocked_s: float, describe: Callable[[], object], metrics: ControllerMetrics
+    ) -> AbstractAsyncContextManager[object]:
+        """A watch over the running event loop."""
+        return LoopWatch(blocked_s=blocked_s, describe=describe, metrics=metrics, clock=self.clock)
