@@ -18,6 +18,7 @@ from kubeio.clock import Clock
 from kubeio.queues.workqueue import WorkQueue
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.store import Change
 from kubeio.watches.versions import order
 from kubeio.watches.watch import ListWatch
@@ -71,11 +72,13 @@ class ControllerRuntime:
             self._sources[kind] = []
             for namespace in (namespaces if kind.resource.namespaced else ()) or ("",):
                 source = ListWatch(
-                    client,
-                    kind.resource,
-                    namespace=namespace,
-                    label_selector=label_selector,
-                    metadata_only=kind.is_metadata_only,
+                    ListerWatcher(
+                        client,
+                        kind.resource,
+                        namespace=namespace,
+                        label_selector=label_selector,
+                        metadata_only=kind.is_metadata_only,
+                    ),
                     silence_s=silence_s,
                     clock=clock,
                     rng=rng,

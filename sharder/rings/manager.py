@@ -13,6 +13,7 @@ from kubeio.errors import NotFound
 from kubeio.program.failures import failure
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.suggestions import nearest
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
 from sharder.rings.controller import RingController
 from sharder.rings.store import ClusterRingStore
@@ -93,7 +94,11 @@ class RingManager:
                     await asyncio.sleep(CRD_RETRY_S)
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        watch = ListWatch(self._client, CONTROLLER_RINGS, clock=self._clock, rng=self._rng)
+        watch = ListWatch(
+            ListerWatcher(self._client, CONTROLLER_RINGS),
+            clock=self._clock,
+            rng=self._rng,
+        )
         async for event in watch.events():
             self._handle(event, tasks)
 

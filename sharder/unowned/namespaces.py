@@ -10,6 +10,7 @@ import random
 from typing import TYPE_CHECKING
 
 from kubeio.resource import NAMESPACES
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
 from sharder.ringspec.scope import EVERYWHERE
 
@@ -60,7 +61,11 @@ class Namespaces:
         """Follow the namespaces until cancelled; returns at once if the ring selects none."""
         if self._spec.namespace_selector is None:
             return
-        watch = ListWatch(self._client, NAMESPACES, metadata_only=True, clock=self._clock, rng=self._rng)
+        watch = ListWatch(
+            ListerWatcher(self._client, NAMESPACES, metadata_only=True),
+            clock=self._clock,
+            rng=self._rng,
+        )
         async for event in watch.events():
             match event:
                 case ListStarted():

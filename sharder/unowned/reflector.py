@@ -29,6 +29,7 @@ from kubeio.errors import (
     first_error,
 )
 from kubeio.models import ListMeta
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.versions import UNKNOWN, is_older, newest, number, order
 from kubeio.watches.watch import Bookmark, Changed, Gap, ListWatch, Removed, WatchEvent
 from sharder.unowned.pending import Lane, ListedMeta
@@ -255,11 +256,13 @@ class UnownedReflector:
 
     async def _watch(self) -> None:
         watch = ListWatch(
-            self._client,
-            self.resource,
-            namespace=self.namespace,
-            label_selector=self._label_selector,
-            metadata_only=True,
+            ListerWatcher(
+                self._client,
+                self.resource,
+                namespace=self.namespace,
+                label_selector=self._label_selector,
+                metadata_only=True,
+            ),
             since=self._version,
             clock=self._clock,
             rng=self._rng,

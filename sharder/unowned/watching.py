@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kubeio.errors import BadRequest, Forbidden, Invalid, KubeError
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Gap, ListDone, ListWatch, Removed, WatchEvent
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions, Permission, refused_verb
 
@@ -44,11 +45,9 @@ async def watch_objects(
     """
     while True:
         watch = ListWatch(
-            client,
-            resource,
-            namespace=namespace,
-            label_selector=label_selector,
-            metadata_only=True,
+            ListerWatcher(
+                client, resource, namespace=namespace, label_selector=label_selector, metadata_only=True
+            ),
             clock=clock,
             rng=rng,
         )
