@@ -30,6 +30,7 @@ from kubeio.errors import KubeError
 from kubeio.patch import MergePatch
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import ListWatch
 from loadtest.measuring.chart import SHARDER, rendered
 from loadtest.measuring.meter import Meter
@@ -246,10 +247,12 @@ async def watching(ground: Ground, number: int) -> AsyncIterator[None]:
         client = await stack.enter_async_context(Client(ground.cluster, max_connections=number + 1))
         sessions = [
             ListWatch(
-                client,
-                ground.resource,
-                label_selector=f"{ground.keys.shard}=watcher-{index}",
-                metadata_only=True,
+                ListerWatcher(
+                    client,
+                    ground.resource,
+                    label_selector=f"{ground.keys.shard}=watcher-{index}",
+                    metadata_only=True,
+                ),
                 streams_lists=False,
                 clock=ground.clock,
                 rng=random.Random(index),  # noqa: S311 - jitter

@@ -38,8 +38,7 @@ from kubeio.errors import (
 )
 from kubeio.http.lines import Lines
 from kubeio.models import Meta, Object
-from kubeio.resource import ApiResource
-from kubeio.rest.client import Client
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.versions import is_older, newest
 from kubeio.watches.watch_events import (
     Bookmark,
@@ -70,7 +69,6 @@ _log = structlog.get_logger("kubeio")
 _FINAL: Final = (BadRequest, Forbidden, InputError, Invalid, NotFound, Unauthorized)
 """A first list that fails like this will fail again: the failure is raised."""
 _INITIAL_EVENTS: Final = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _WATCH_LASTS_S: Final = (300, 600)
 _EMPTY_WATCH_S: Final = 1.0
 """A watch that ends sooner than this and said nothing has failed, however politely."""
@@ -97,12 +95,8 @@ class ListWatch:
 
     def __init__(
         self,
-        client: Client,
-        resource: ApiResource,
+        source: ListerWatcher,
         *,
-        namespace: str = "",
-        label_selector: str = "",
-        metadata_only: bool = False,
         page_size: int = 500,
         silence_s: float = 90.0,
         streams_lists: bool = True,
@@ -110,23 +104,20 @@ class ListWatch:
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        self.resource: Final = resource
+        self.resource: Final = source.resource
         self.resource_version = since
         self.sign_of_life_at = clock.now()
         self.watching_since: float | None = None
         self.failures = 0
         self.last_error: KubeError | None = None
-        self._client = client
-        self._namespace = namespace
-        self._label_selector = label_selector
-        self._metadata_only = metadata_only
+        self._source = source
         self._page_size = page_size
         self._part = min(page_size, _PART)
         self._silence_s = silence_s
         self._clock = clock
         self._rng = rng
         self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=rng)
-        self._attempted = f"WATCH {resource.path(namespace=namespace)}"
+        self._attempted = source.attempted
         self._has_picture = bool(since)  # of now: the watch can go on from `resource_version`
         self._had_picture = bool(since)  # ever
         self._lists = not since
@@ -189,15 +180,8 @@ class ListWatch:
         version, continue_ = "", ""
         while True:
             try:
-                page = await self._client.list_page(
-                    self.resource,
-                    namespace=self._namespace,
-                    label_selector=self._label_selector,
-                    limit=self._limit,
-                    continue_=continue_,
-                    resource_version="" if continue_ else self.resource_version,
-                    resource_version_match="NotOlderThan" if self.resource_version and not continue_ else "",
-                    metadata_only=self._metadata_only,
+                page = await self._source.page(
+                    limit=self._limit, continue_=continue_, not_older_than=self.resource_version
                 )
             except Expired:
                 # Reading took longer than the server keeps history: next time in one go.
@@ -322,18 +306,7 @@ class ListWatch:
         )
 
     def _stream(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[Lines]:
-        wanted = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(self._rng.randint(*_WATCH_LASTS_S)),
-            "labelSelector": self._label_selector,
-            **query,
-        }
-        return self._client.stream(
-            self.resource.path(namespace=self._namespace),
-            query={name: value for name, value in wanted.items() if value},
-            accept=_METADATA_ONLY if self._metadata_only else "application/json",
-        )
+        return self._source.watch(query, lasts_s=self._rng.randint(*_WATCH_LASTS_S))
 
     async def _next_lines(self, lines: Lines, limit_s: float) -> list[bytes]:
         """Lines that have come, a part of a list at most; none if the server ended the stream.

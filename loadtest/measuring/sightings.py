@@ -20,6 +20,7 @@ from kubeio.models import Meta
 from kubeio.protocol import RingKeys
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
 
 _POLL_S: Final = 0.02
@@ -71,9 +72,7 @@ class Sightings:
 
     def __init__(self, client: Client, resource: ApiResource, *, keys: RingKeys, clock: Clock) -> None:
         self._watch = ListWatch(
-            client,
-            resource,
-            metadata_only=True,
+            ListerWatcher(client, resource, metadata_only=True),
             clock=clock,
             rng=random.Random(0),  # noqa: S311 - jitter
         )
@@ -182,9 +181,7 @@ class LeaseSightings:
 
     def __init__(self, client: Client, namespace: str, *, clock: Clock) -> None:
         self._watch = ListWatch(
-            client,
-            LEASES,
-            namespace=namespace,
+            ListerWatcher(client, LEASES, namespace=namespace),
             clock=clock,
             rng=random.Random(0),  # noqa: S311 - jitter
         )

@@ -16,6 +16,7 @@ import msgspec
 
 from kubeio.decoding import UNREADABLE
 from kubeio.models import Meta
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed
 
 if TYPE_CHECKING:
@@ -91,10 +92,9 @@ class Observer:
         clock: Clock,
     ) -> None:
         self._watch = ListWatch(
-            client,
-            resource,
-            namespace=namespace if resource.namespaced else "",
-            label_selector=selector,
+            ListerWatcher(
+                client, resource, namespace=namespace if resource.namespaced else "", label_selector=selector
+            ),
             streams_lists=False,
             clock=clock,
             rng=random.Random(0),  # noqa: S311 - jitter

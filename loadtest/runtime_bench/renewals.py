@@ -24,6 +24,7 @@ from kubeio.leases.lease import decode_lease
 from kubeio.models import Object
 from kubeio.resource import LEASES
 from kubeio.rest.client import Client
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Listed, ListWatch
 from loadtest.measuring.meter import Meter
 from loadtest.measuring.processes import Cores, family
@@ -74,9 +75,7 @@ class RenewalSightings:
 
     def __init__(self, client: Client, namespace: str, *, clock: Clock) -> None:
         self._watch = ListWatch(
-            client,
-            LEASES,
-            namespace=namespace,
+            ListerWatcher(client, LEASES, namespace=namespace),
             clock=clock,
             rng=random.Random(0),  # noqa: S311 - jitter
         )

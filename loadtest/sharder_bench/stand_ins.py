@@ -21,6 +21,7 @@ from kubeio.models import Lease, Meta
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Listed, ListWatch
 from shard_controller.shard.decisions import decide_handoff
 from shard_controller.shard.drain import acknowledgement
@@ -126,10 +127,7 @@ class StandIns:
 
     async def _answer_drains(self, tasks: asyncio.TaskGroup) -> None:
         watch = ListWatch(
-            self._client,
-            self._resource,
-            label_selector=self._keys.drain,
-            metadata_only=True,
+            ListerWatcher(self._client, self._resource, label_selector=self._keys.drain, metadata_only=True),
             clock=self._clock,
             rng=random.Random(0),  # noqa: S311 - jitter
         )

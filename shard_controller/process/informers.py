@@ -10,6 +10,7 @@ from functools import partial
 from kubeio.clock import Clock
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.store import Change
 from kubeio.watches.versions import order
 from kubeio.watches.watch import ListWatch
@@ -47,16 +48,14 @@ class Informers:
         def follow(kind: ResourceCache, namespaces: Sequence[str], selector: str) -> None:
             self._sources[kind] = []
             for namespace in (namespaces if kind.resource.namespaced else ()) or ("",):
-                source = ListWatch(
+                server = ListerWatcher(
                     client,
                     kind.resource,
                     namespace=namespace,
                     label_selector=selector,
                     metadata_only=kind.is_metadata_only,
-                    silence_s=silence_s,
-                    clock=clock,
-                    rng=rng,
                 )
+                source = ListWatch(server, silence_s=silence_s, clock=clock, rng=rng)
                 self._sources[kind].append(source)
                 handler = self._handler(kind)
                 self.running.append(

@@ -29,6 +29,7 @@ from kubeio.errors import (
 )
 from kubeio.leases.lease import Leases, decode_lease
 from kubeio.resource import LEASES, ApiResource
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.versions import is_older, newest
 from kubeio.watches.watch import Bookmark, Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed
 from sharder.membership.actions import (
@@ -215,10 +216,9 @@ class MembershipController:
 
     async def _watch(self) -> None:
         watch = ListWatch(
-            self._client,
-            LEASES,
-            namespace=self._spec.lease_namespace,
-            label_selector=self._selector,
+            ListerWatcher(
+                self._client, LEASES, namespace=self._spec.lease_namespace, label_selector=self._selector
+            ),
             clock=self._clock,
             rng=self._rng,
         )

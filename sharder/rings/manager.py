@@ -12,6 +12,7 @@ from kubeio.errors import NotFound
 from kubeio.program.failures import failure
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.suggestions import nearest
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
 from sharder.rings.controller import RingController
 from sharder.rings.store import ClusterRingStore, Ring
@@ -66,7 +67,8 @@ class RingManager:
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         context = self._context
-        watch = ListWatch(context.client, CONTROLLER_RINGS, clock=context.clock, rng=context.rng)
+        source = ListerWatcher(context.client, CONTROLLER_RINGS)
+        watch = ListWatch(source, clock=context.clock, rng=context.rng)
         async for event in watch.events():
             self._handle(event, tasks)
 

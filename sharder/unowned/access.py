@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubeio.errors import BadRequest, Forbidden, Invalid, KubeError
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Gap, ListDone, ListWatch, Removed, WatchEvent
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions, Permission, refused_verb
 
@@ -36,16 +37,10 @@ class ObjectAccess:
         self, resource: ApiResource, *, namespace: str, label_selector: str, since: str = ""
     ) -> ListWatch:
         """A list and watch of metadata."""
-        return ListWatch(
-            self.client,
-            resource,
-            namespace=namespace,
-            label_selector=label_selector,
-            metadata_only=True,
-            since=since,
-            clock=self.clock,
-            rng=self.rng,
+        source = ListerWatcher(
+            self.client, resource, namespace=namespace, label_selector=label_selector, metadata_only=True
         )
+        return ListWatch(source, since=since, clock=self.clock, rng=self.rng)
 
     async def watch(
         self,

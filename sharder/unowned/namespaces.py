@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from kubeio.resource import NAMESPACES
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ class Namespaces:
         """Follow the namespaces until cancelled; returns at once if the ring selects none."""
         if not self._is_watched:
             return
-        watch = ListWatch(self._client, NAMESPACES, metadata_only=True, clock=self._clock, rng=self._rng)
+        watch = ListWatch(
+            ListerWatcher(self._client, NAMESPACES, metadata_only=True),
+            clock=self._clock,
+            rng=self._rng,
+        )
         async for event in watch.events():
             match event:
                 case ListStarted():

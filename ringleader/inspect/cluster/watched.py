@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.versions import is_older
 from kubeio.watches.watch import ListDone, ListStarted, ListWatch
 from ringleader.inspect.cluster.inventory import Hear, Inventory
@@ -58,9 +59,7 @@ class WatchedRing:
         self.objects = Inventory(kinds, ring.keys, heard=heard)
         self._sessions = [
             ListWatch(
-                client,
-                resource,
-                metadata_only=True,
+                ListerWatcher(client, resource, metadata_only=True),
                 page_size=PAGE,
                 streams_lists=False,
                 clock=self._clock,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kubeio.errors import Expired, KubeError, ServerFailure, TooManyRequests
 from kubeio.models import Meta, ObjectKey
 from kubeio.watches.informer import Informer
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.storage import PLAIN, StoredForm
 from kubeio.watches.store import Change, Store
 from kubeio.watches.versions import number
@@ -107,7 +108,12 @@ async def live_through(steps: list[tuple[str, str]], *, has_watch_list: bool, fo
 
     def follow() -> asyncio.Task[None]:
         """A session of its own, on what is known already."""
-        source = ListWatch(server.client, WEBSITES, page_size=2, clock=LoopClock(), rng=rng())
+        source = ListWatch(
+            ListerWatcher(server.client, WEBSITES),
+            page_size=2,
+            clock=LoopClock(),
+            rng=rng(),
+        )
         informer = Informer(source, store=store, on_change=mirror.hear)
         return group.create_task(informer.run())
 

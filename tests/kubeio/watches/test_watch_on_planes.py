@@ -19,6 +19,7 @@ from kubeio.patch import JsonPatch
 from kubeio.resource import NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.store import Change
 from kubeio.watches.watch import ListWatch
 
@@ -78,11 +79,13 @@ async def watching(
     admin: Client, namespace: str, *, client: Client | None = None, metadata_only: bool = False
 ) -> AsyncIterator[Watched]:
     source = ListWatch(
-        client or admin,
-        CONFIG_MAPS,
-        namespace=namespace,
-        label_selector="shard=a",
-        metadata_only=metadata_only,
+        ListerWatcher(
+            client or admin,
+            CONFIG_MAPS,
+            namespace=namespace,
+            label_selector="shard=a",
+            metadata_only=metadata_only,
+        ),
         page_size=7,
         silence_s=2.0,
         clock=SystemClock(),

@@ -23,6 +23,7 @@ from kubeio.errors import (
 )
 from kubeio.models import ObjectKey
 from kubeio.watches.informer import Informer
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.store import Change
 from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, WatchEvent
 from tests.kubeio.virtual import LoopClock, rng
@@ -33,9 +34,7 @@ pytestmark = pytest.mark.looptime
 
 def session(server: FakeServer, *, page_size: int = 3, label_selector: str = "") -> ListWatch:
     return ListWatch(
-        server.client,
-        WEBSITES,
-        label_selector=label_selector,
+        ListerWatcher(server.client, WEBSITES, label_selector=label_selector),
         page_size=page_size,
         clock=LoopClock(),
         rng=rng(),
@@ -299,7 +298,11 @@ async def test_quiet_server_that_sends_no_bookmarks_is_known_to_be_alive_by_list
     server = FakeServer(has_watch_list=True)
     server.sends_bookmarks = False
     clock = LoopClock()
-    source = ListWatch(server.client, WEBSITES, clock=clock, rng=rng())
+    source = ListWatch(
+        ListerWatcher(server.client, WEBSITES),
+        clock=clock,
+        rng=rng(),
+    )
     async with running(Informer(source).run):
         for _ in range(600):
             await asyncio.sleep(1)

@@ -13,6 +13,7 @@ from kubeio.labels import json_pointer
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch
 from kubeio.protocol import is_shard_name
+from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Listed, ListWatch
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground
 
@@ -30,10 +31,7 @@ class Owners:
 
     async def run(self) -> None:
         drains = ListWatch(
-            self._ground.client,
-            WEBSITES,
-            label_selector=KEYS.drain,
-            metadata_only=True,
+            ListerWatcher(self._ground.client, WEBSITES, label_selector=KEYS.drain, metadata_only=True),
             clock=SystemClock(),
             rng=random.Random(3),
         )
