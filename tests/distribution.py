@@ -70,9 +70,9 @@ def is_unit(item: pytest.Item) -> bool:
         return False
     if _SERVERS & set(item.fixturenames) or any(item.get_closest_marker(mark) for mark in _APART):
         return False
-    return _STARTS_PROCESSES.search(_source(item.path)) is None
+    return not _starts_processes(item.path)
 
 
 @cache
-def _source(path: Path) -> str:
-    return path.read_text()
+def _starts_processes(path: Path) -> bool:
+    return _STARTS_PROCESSES.search(path.read_text()) is not None

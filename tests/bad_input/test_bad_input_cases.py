@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return " ".join([*(f"{name}={value}" for name, value in self.env.items()), self.run])
 
 
+@cache
 def all_cases() -> dict[str, Case]:
     groups = yaml.safe_load(CASES.read_text())["cases"]
     read = {group: msgspec.convert(cases, list[Case]) for group, cases in groups.items()}

@@ -337,7 +337,7 @@ async def has_text(bench: Bench, name: str, text: str) -> bool:
     return text in (await bench.find(CONFIGMAPS, name))["data"]["index.html"]
 
 
-async def recorded(shard: ShardProcess, kind: str) -> bool:
+async def recorded(shard: Any, kind: str) -> bool:
     return bool(shard.records(kind))
 
 
