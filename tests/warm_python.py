@@ -4,7 +4,8 @@ A command of ours takes 0.45 s of CPU, 0.3 s of them for imports, and tests star
 executable that takes the words of `python`. It hands words, folder, environment and open files to the process of
 `main`, whose fork runs the module: a process with a session, a memory and an exit code of its own. It passes signals
 on, and is ended with its fork. What a fork cannot show starts cold: another program than ours, another setting of
-Python, a closed stream. A test that looks at a process (its number, memory, parent) takes `sys.executable`.
+Python, a closed stream. A test that looks at a process (its memory, parent) takes `sys.executable`; the number of the
+fork is written to the file that WARM_PYTHON_PID names.
 """
 
 from __future__ import annotations
@@ -70,6 +71,10 @@ answer = link.recv(4, _socket.MSG_WAITALL)
 if not answer:
     sys.exit("the warm Python has ended")
 child = int.from_bytes(answer, "big")
+if os.environ.get("WARM_PYTHON_PID"):
+    with open(os.environ["WARM_PYTHON_PID"] + ".new", "w") as file:
+        file.write(str(child))
+    os.rename(file.name, os.environ["WARM_PYTHON_PID"])
 for number in early:
     os.kill(child, number)
 code = int.from_bytes(link.recv(4, _socket.MSG_WAITALL), "big", signed=True)
