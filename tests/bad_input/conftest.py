@@ -24,6 +24,7 @@ from kubeio.errors import KubeError
 from kubeio.resource import CONTROLLER_RINGS, CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.testing.held import held
+from tests.manifests import manifest
 from tests.warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
@@ -131,14 +132,14 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     ):
         await _fill(plane)
         place = Place(plane, bare, folder)
-        _write_files(place, yaml.safe_load(CASES.read_text()))
+        _write_files(place, manifest(CASES))
         yield place
 
 
 async def _fill(plane: EmbeddedPlane) -> None:
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
         for path in ("manifests/crds/ringleader.dev_controllerrings.yaml", "examples/website/crd.yaml"):
-            await client.create(CRDS, yaml.safe_load((ROOT / path).read_text()), type=dict)
+            await client.create(CRDS, manifest(ROOT / path), type=dict)
         await client.create(NAMESPACES, {"metadata": {"name": "sites"}}, type=dict)
         ring = {
             "metadata": {"name": "websites"},

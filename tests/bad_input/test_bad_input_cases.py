@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-import yaml
 
 from devcluster.embedded import Fault
 from ringleader.testing.held import held
+from tests.manifests import manifest
 
 CASES = Path(__file__).with_name("cases.yaml")
 AT_ONCE = 3
@@ -48,7 +48,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def all_cases() -> dict[str, Case]:
-    groups = yaml.safe_load(CASES.read_text())["cases"]
+    groups = manifest(CASES)["cases"]
     read = {group: msgspec.convert(cases, list[Case]) for group, cases in groups.items()}
     return {f"{group}: {case.shown}": case for group, cases in read.items() for case in cases}
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import Write
@@ -24,6 +23,7 @@ from kubeio.labels import RingKeys
 from kubeio.patch import MergePatch
 from kubeio.resource import CONTROLLER_RINGS, CRDS, LEASES, ApiResource
 from kubeio.rest.client import Client
+from tests.manifests import manifest
 from tests.warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +91,7 @@ class Bench:
 
     async def install(self) -> None:
         for path in ("manifests/crds/ringleader.dev_controllerrings.yaml", "examples/website/crd.yaml"):
-            crd = yaml.safe_load((ROOT / path).read_text())
+            crd = manifest(ROOT / path)
             await self.client.create(CRDS, crd, type=dict)
         ring = {
             "apiVersion": "ringleader.dev/v1alpha1",
