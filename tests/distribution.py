@@ -23,7 +23,7 @@ _SERVERS: Final = frozenset(
 """Fixtures that start a control plane, or another program."""
 _APART: Final = ("fleet", "real", "alone", "slow")
 _STARTS_PROCESSES: Final = re.compile(
-    r"\bsubprocess\b|create_subprocess|start_process|real_plane|embedded_plane"
+    r"\bsubprocess\b|create_subprocess|start_process|real_plane|embedded_plane|warm_python"
 )
 UNKNOWN_S: Final = 30.0
 """What a group that nobody has timed yet counts as: it is begun early."""
@@ -70,9 +70,9 @@ def is_unit(item: pytest.Item) -> bool:
         return False
     if _SERVERS & set(item.fixturenames) or any(item.get_closest_marker(mark) for mark in _APART):
         return False
-    return _STARTS_PROCESSES.search(_source(item.path)) is None
+    return not _starts_processes(item.path)
 
 
 @cache
-def _source(path: Path) -> str:
-    return path.read_text()
+def _starts_processes(path: Path) -> bool:
+    return _STARTS_PROCESSES.search(path.read_text()) is not None

@@ -9,7 +9,6 @@ import asyncio
 import os
 import shlex
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,11 +25,14 @@ from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.testing.held import held
+from tests.manifests import manifest
+from tests.warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 CASES = Path(__file__).with_name("cases.yaml")
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 PATIENCE_S = 40.0
+WARNINGS = "error::ResourceWarning"
 Document = dict[str, Any]
 
 
@@ -82,21 +84,21 @@ class Place:
         kept = {
             name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "SSL_CERT_FILE")
         }
-        folders = {"HOME": str(self.folder / "home"), "PYTHONWARNINGS": "error::ResourceWarning"}
+        folders = {"HOME": str(self.folder / "home"), "PYTHONWARNINGS": WARNINGS}
         default = {"KUBECONFIG": str(self.plane.kubeconfig), "COLUMNS": "80"}
         return {**kept, **folders, **default, **{name: self.filled(value) for name, value in extra.items()}}
 
 
 def arguments(command: str) -> list[str]:
     """The words of *command*; a line with shell syntax goes to a shell. The commands are those of this checkout."""
-    python = shlex.quote(sys.executable)
+    python = warm_python(PYTHONWARNINGS=WARNINGS)
     if any(sign in command for sign in "|<>"):
-        told = command.replace("ringleader ", f"{python} -m ringleader ", 1)
+        told = command.replace("ringleader ", f"{shlex.quote(python)} -m ringleader ", 1)
         return ["bash", "-c", told]
     words = shlex.split(command)
     if words[0] == "ringleader":
-        return [sys.executable, "-m", *words]
-    return [sys.executable, *words[1:]] if words[0] == "python" else words
+        return [python, "-m", *words]
+    return [python, *words[1:]] if words[0] == "python" else words
 
 
 async def _read(
@@ -131,14 +133,14 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     ):
         await _fill(plane)
         place = Place(plane, bare, folder)
-        _write_files(place, yaml.safe_load(CASES.read_text()))
+        _write_files(place, manifest(CASES))
         yield place
 
 
 async def _fill(plane: EmbeddedPlane) -> None:
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
         for path in ("manifests/crds/ringleader.dev_controllerrings.yaml", "examples/website/crd.yaml"):
-            await client.create(CRDS, yaml.safe_load((ROOT / path).read_text()), type=dict)
+            await client.create(CRDS, manifest(ROOT / path), type=dict)
         await client.create(NAMESPACES, {"metadata": {"name": "sites"}}, type=dict)
         ring = {
             "metadata": {"name": "websites"},

@@ -9,16 +9,17 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import pytest_asyncio
-import yaml
 
 from devcluster.embedded import Fault
 from ringleader.testing.held import held
+from tests.manifests import manifest
 
 CASES = Path(__file__).with_name("cases.yaml")
 AT_ONCE = 3
@@ -45,8 +46,9 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return " ".join([*(f"{name}={value}" for name, value in self.env.items()), self.run])
 
 
+@cache
 def all_cases() -> dict[str, Case]:
-    groups = yaml.safe_load(CASES.read_text())["cases"]
+    groups = manifest(CASES)["cases"]
     read = {group: msgspec.convert(cases, list[Case]) for group, cases in groups.items()}
     return {f"{group}: {case.shown}": case for group, cases in read.items() for case in cases}
 

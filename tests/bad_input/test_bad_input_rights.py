@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest_asyncio
 
 from devcluster.real import BinariesMissing, RealPlane, real_plane
 from ringleader.testing.held import held
+from tests.warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 CONTROLLER = f"{ROOT / 'examples' / 'website' / 'controller.py'}:websites"
@@ -48,7 +48,7 @@ async def account(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pat
 )
 async def test_a_missing_right_is_told_with_its_rule(account: Path, command: list[str], verb: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", *command, "--kubeconfig", str(account)),
+        *(warm_python(), "-m", *command, "--kubeconfig", str(account)),
         stderr=asyncio.subprocess.PIPE,
     )
     _, err = await asyncio.wait_for(process.communicate(), 30)

@@ -24,9 +24,10 @@ from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.testing.held import held
+from tests.manifests import manifest
 
 ROOT = Path(__file__).parents[2]
-RINGS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text())["rings"]
+RINGS: dict[str, dict[str, Any]] = manifest(Path(__file__).with_name("cases.yaml"))["rings"]
 REFUSED_BY_SCHEMA = [name for name, ring in RINGS.items() if "schema" in ring]
 REFUSED_BY_KUBECTL = [name for name, ring in RINGS.items() if "schema" in ring or "strict" in ring]
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")

@@ -22,6 +22,7 @@ from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.held import held
 from ringleader.testing.process import Process, start_process
+from tests.warm_python import warm_python
 
 OBJECTS = 30
 
@@ -53,7 +54,7 @@ class Night:
 
     async def _run(self, *arguments: str) -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "ringleader", *arguments),
+            *(warm_python(), "-P", "-m", "ringleader", *arguments),
             *("--kubeconfig", str(self.fleet.plane.kubeconfig)),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -31,6 +31,7 @@ from ringleader.inspect.edit.changes import (
 )
 from ringleader.inspect.edit.release import FINALIZER
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
+from tests.warm_python import warm_python
 
 
 async def spec(ground: Ground) -> dict[str, Any]:
@@ -53,7 +54,7 @@ async def run(
 ) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-m", "ringleader", *words],
+        [warm_python(), "-m", "ringleader", *words],
         input=stdin,
         capture_output=True,
         text=True,

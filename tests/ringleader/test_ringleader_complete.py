@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 import time
 import tomllib
 from collections.abc import AsyncIterator
@@ -19,6 +18,7 @@ from kubeio.access.cluster import load_cluster
 from kubeio.rest.client import Client
 from ringleader.inspect.complete import WITHIN_S
 from tests.sharder.io.ground import Ground
+from tests.warm_python import warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -47,10 +47,10 @@ async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grou
 async def run(words: list[str], environment: dict[str, str]) -> tuple[int, list[str], str]:
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, *words],
+        [warm_python(), *words],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, **environment},
         timeout=60,
         check=False,
     )

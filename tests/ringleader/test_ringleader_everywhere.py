@@ -8,7 +8,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from ringleader.inspect.where.many import ring_rows
 from ringleader.inspect.where.targets import Broken, Wanted, read_targets
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground
 from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
+from tests.warm_python import warm_python
 
 A, B = "a-00000001", "b-00000001"
 
@@ -33,7 +33,7 @@ async def run(ground: Ground, *words: str, stdin: str = "") -> tuple[int, str, s
     """The command as a process of its own."""
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-m", "ringleader", "where", *words],
+        [warm_python(), "-m", "ringleader", "where", *words],
         input=stdin,
         capture_output=True,
         text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from kubeio.errors import Forbidden, InputError, NotFound, Unauthorized, Unreach
 from kubeio.program.failures import failure
 from ringleader.__main__ import main
 from ringleader.options import duration_s
+from tests.warm_python import warm_python
 
 
 def forbidden(message: str) -> Forbidden:
@@ -126,7 +126,7 @@ def test_a_server_that_is_not_there_is_exit_code_1(tmp_path: Path) -> None:
         "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"
         "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n"
     )
-    command = [sys.executable, "-m", "ringleader", "status", "--kubeconfig", str(config)]
+    command = [warm_python(), "-m", "ringleader", "status", "--kubeconfig", str(config)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert ended.returncode == 1
     assert "https://127.0.0.1:1: no answer" in ended.stderr

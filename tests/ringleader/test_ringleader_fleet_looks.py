@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ringleader.testing.client import RequestFailedError
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.held import held
+from tests.warm_python import warm_python
 
 pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -41,7 +41,7 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
 async def run(fleet: Fleet, *words: str) -> tuple[int, str, str]:
     kubeconfig = await fleet.plane.kubeconfig_for("looker")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ringleader", *words, "--kubeconfig", str(kubeconfig)),
+        *(warm_python(), "-m", "ringleader", *words, "--kubeconfig", str(kubeconfig)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -102,7 +102,7 @@ async def test_status_that_looks_again_and_again_lists_nothing_either(fleet: Fle
     kubeconfig = await fleet.plane.kubeconfig_for("looker")
     words = ("status", "-w", "--interval", "1s", "-o", "json", "--kubeconfig", str(kubeconfig))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ringleader", *words), stdout=asyncio.subprocess.PIPE
+        *(warm_python(), "-m", "ringleader", *words), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:

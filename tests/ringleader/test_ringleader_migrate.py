@@ -24,6 +24,7 @@ from kubeio.resource import CRDS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.migrate.kopf import Ending, Order, change
 from ringleader.migrate.kopf_marks import FINALIZERS, PREFIX, marks_of, patch_of, swapped
+from tests.warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
@@ -177,7 +178,7 @@ class Ground:
     async def run(self, *words: str) -> tuple[int, str, str]:
         """`ringleader migrate kopf` as a process without a terminal."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "ringleader", "migrate", "kopf", *words),
+            *(warm_python(), "-m", "ringleader", "migrate", "kopf", *words),
             cwd=ROOT,
             env={**os.environ, "KUBECONFIG": str(self.plane.kubeconfig)},
             stdin=asyncio.subprocess.DEVNULL,
@@ -262,7 +263,7 @@ async def test_at_a_terminal_a_person_is_asked(
     person, terminal = os.openpty()
     os.write(person, f"{answer}\n".encode())
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ringleader", "migrate", "kopf", "websites"),
+        *(warm_python(), "-m", "ringleader", "migrate", "kopf", "websites"),
         cwd=ROOT,
         env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
         stdin=terminal,

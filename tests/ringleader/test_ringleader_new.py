@@ -133,7 +133,7 @@ def test_what_is_made_is_formatted_linted_and_typed(project: Path) -> None:
     for words in (
         ["ruff", "format", "--check", "--isolated", "--line-length", "110", "."],
         ["ruff", "check", "--isolated", "--line-length", "110", "--select", "E,F,I,UP,B,ANN", "."],
-        ["mypy", "--strict", "--no-incremental", "controller.py", "tests"],
+        ["mypy", "--strict", "--cache-dir", f"{ROOT}/.mypy_cache/scaffold", "controller.py", "tests"],
     ):
         ran = run(*words, cwd=project)
         assert ran.returncode == 0, ran.stdout + ran.stderr

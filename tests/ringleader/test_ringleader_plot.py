@@ -35,6 +35,7 @@ from ringleader.inspect.simulate.change import apply_change
 from ringleader.inspect.simulate.simulation import Tally, conclude
 from ringleader.inspect.simulate.stock import invented
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
+from tests.warm_python import warm_python
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NAMES: dict[str, Callable[[int], str]] = {
@@ -385,7 +386,7 @@ def test_an_order_to_record_is_checked_before_anything_is_read(tmp_path: Path) -
 async def ended(ground: Ground, *words: str) -> tuple[int, str, str]:
     kubeconfig = await ground.plane.kubeconfig_for("ada")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ringleader", "plot", *words),
+        *(warm_python(), "-m", "ringleader", "plot", *words),
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -22,6 +22,7 @@ from ringleader.inspect.report.doctor import Finding
 from ringleader.inspect.report.html import Report, RingPart, render
 from ringleader.inspect.report.plots import colour, ring_plot, shares_plot
 from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
+from tests.warm_python import warm_python
 
 HOSTILE = '"><script>alert(1)</script>\u202e'
 
@@ -111,7 +112,7 @@ async def test_it_shows_what_the_cluster_has(ground: Ground, tmp_path: Path) -> 
         await wait_until(lambda: is_balanced(ground))
     file = tmp_path / "report.html"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ringleader", "report", "--kubeconfig", str(ground.plane.kubeconfig)),
+        *(warm_python(), "-m", "ringleader", "report", "--kubeconfig", str(ground.plane.kubeconfig)),
         *("-f", str(file)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import time
 import tracemalloc
 from collections import Counter
@@ -29,6 +28,7 @@ from ringleader.inspect.simulate.simulation import Batch, Rate, Simulation, Tall
 from ringleader.inspect.simulate.stock import invented, listed, parse_objects
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground
 from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
+from tests.warm_python import warm_python
 
 PODS = {"web-0": 1.0, "web-1": 1.0, "web-2": 1.0}
 
@@ -340,7 +340,7 @@ async def ended(ground: Ground, *words: str) -> tuple[int, str, str]:
     """The command as a person starts it, under an account of its own."""
     kubeconfig = await ground.plane.kubeconfig_for("ada")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ringleader", *words),
+        *(warm_python(), "-m", "ringleader", *words),
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import struct
-import sys
 import termios
 from datetime import UTC, datetime
 from fcntl import ioctl
@@ -29,6 +28,7 @@ from ringleader.inspect.status.command import look_with_pace
 from ringleader.inspect.status.layout import Screen, convergence, duration, shortened, status_lines
 from ringleader.inspect.status.pace import LOOKS, ProgressPace
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
+from tests.warm_python import warm_python
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -302,7 +302,7 @@ class Terminal:
     """The command on a terminal of some width, and all that it wrote there."""
 
     def __init__(self, kubeconfig: str, *words: str, columns: int, term: str = "xterm") -> None:
-        self._words = (sys.executable, "-m", "ringleader", "status", *words)
+        self._words = (warm_python(), "-m", "ringleader", "status", *words)
         self._columns = columns
         self._environment = {
             **{name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")},
@@ -390,7 +390,7 @@ async def test_an_outage_is_told_with_the_age_of_the_last_picture_and_recovered_
 async def test_watching_into_a_pipe_is_a_line_of_json_for_each_picture(ground: Ground) -> None:
     await two_members(ground)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ringleader", "status", "-w", "--interval", "0.2s", "-o", "json"),
+        *(warm_python(), "-m", "ringleader", "status", "-w", "--interval", "0.2s", "-o", "json"),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
     )

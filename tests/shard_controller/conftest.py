@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import Write
@@ -24,6 +23,8 @@ from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS, RingKeys
 from kubeio.resource import CRDS, LEASES, ApiResource
 from kubeio.rest.client import Client
+from tests.manifests import manifest
+from tests.warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "acting.py"
@@ -59,8 +60,15 @@ class Shard:
         lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
         return [record for line in lines if (record := json.loads(line)).get("event") == event]
 
+    @property
+    def pid(self) -> int:
+        """The process that works; `process` may only wait for it."""
+        fork = self.journal.with_suffix(".pid")
+        return int(fork.read_text()) if fork.exists() else self.process.pid
+
     def signal(self, number: int) -> None:
-        self.process.send_signal(number)
+        if self.process.returncode is None:
+            os.kill(self.pid, number)
 
     async def terminate(self, within_s: float = 15) -> int:
         self.signal(signal.SIGTERM)
@@ -83,7 +91,7 @@ class Bench:
 
     async def install(self) -> None:
         for path in ("manifests/crds/ringleader.dev_controllerrings.yaml", "examples/website/crd.yaml"):
-            crd = yaml.safe_load((ROOT / path).read_text())
+            crd = manifest(ROOT / path)
             await self.client.create(CRDS, crd, type=dict)
         ring = {
             "apiVersion": "ringleader.dev/v1alpha1",
@@ -131,8 +139,9 @@ class Bench:
         flags: tuple[str, ...] = (),
         module: str = "shard_controller",
         wait: bool = True,
+        warm: bool = True,
     ) -> Shard:
-        """A shard process that has a Lease and watches."""
+        """A shard process that has a Lease and watches; *warm*: a fork, whose memory is not a replica's."""
         number = len(self._shards)
         journal, log = (
             self._directory / f"{member}-{number}.journal",
@@ -141,7 +150,7 @@ class Bench:
         kubeconfig = await self.plane.kubeconfig_for(member)
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
+                warm_python() if warm else sys.executable,
                 *("-m", module, "run", program or f"{PROGRAM}:{attribute}"),
                 *("--ring", KEYS.ring, "--member", member, "--mode", mode),
                 *("--lease-duration-s", str(duration_s), "--kubeconfig", str(kubeconfig)),
@@ -150,7 +159,7 @@ class Bench:
                 stdout=out,
                 stderr=out,
                 cwd=ROOT,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, "WARM_PYTHON_PID": str(journal.with_suffix(".pid")), **(env or {})},
                 start_new_session=True,
             )
         shard = Shard(member, process, journal, log)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from dataclasses import dataclass
 
 import yaml
@@ -12,6 +11,7 @@ import yaml
 from devcluster.embedded import EmbeddedPlane
 from devcluster.embedded.faults import Fault
 from tests.ringleader.doctor.ward import KEYS, Ward
+from tests.warm_python import warm_python
 
 ACCOUNTS = ("--sharder-account", "system/sharder", "--shard-account", "sites/websites")
 
@@ -25,7 +25,7 @@ class Ended:
 
 async def doctor(ward: Ward, *flags: str) -> Ended:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "ringleader", "doctor", "--look-again", "1.2s", *flags),
+        *(warm_python(), "-P", "-m", "ringleader", "doctor", "--look-again", "1.2s", *flags),
         *("--kubeconfig", str(ward.plane.kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-import yaml
 
 from devcluster.embedded import EmbeddedPlane
 from devcluster.plane import ControlPlane
@@ -29,6 +28,7 @@ from ringleader.assets import ring_crd, website_crd
 from ringleader.doctor.checks import Finding, Level
 from ringleader.doctor.command import Report, Wanted, diagnose
 from tests.bad_input.conftest import create_when_served
+from tests.manifests import manifest
 
 RING = "websites"
 KEYS = RingKeys(RING)
@@ -56,7 +56,7 @@ class Ward:
     async def furnish(self) -> None:
         """Definitions, namespaces, the ring with its status, a leader, two replicas, and their objects."""
         for path in (ring_crd(), website_crd()):
-            await self.client.create(CRDS, yaml.safe_load(path.read_text()), type=bytes)
+            await self.client.create(CRDS, manifest(path), type=bytes)
         for name in ("rings", "sites"):
             await self.client.create(NAMESPACES, {"metadata": {"name": name}}, type=bytes)
         await self.make_ring(RING)

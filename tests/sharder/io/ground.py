@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 from prometheus_client import CollectorRegistry
 
 from devcluster.embedded import EmbeddedPlane
@@ -30,6 +29,7 @@ from sharder.page.stage import Stage
 from sharder.rings.manager import RingManager
 from sharder.sharder_context import SharderContext
 from sharder.writing.limiter import WriteLimiter
+from tests.manifests import manifest
 
 ROOT = Path(__file__).resolve().parents[3]
 RING = "websites"
@@ -121,7 +121,7 @@ class Ground:
             await wait_until(lambda r=resource: self._is_served(r))  # type: ignore[misc] # a default binds the loop's value
 
     async def define(self, path: str) -> None:
-        await self.client.create(CRDS, yaml.safe_load((ROOT / path).read_text()), type=bytes)
+        await self.client.create(CRDS, manifest(ROOT / path), type=bytes)
 
     async def _is_served(self, resource: ApiResource) -> bool:
         try:
