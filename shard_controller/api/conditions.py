@@ -52,14 +52,14 @@ class Conditions:
     def stall(self, reason: str, message: str) -> None:
         """Stage a permanent failure: `Stalled` True and `Ready`, if the object has it, False; unless staged already.
 
-        `context` calls this.
+        `session` calls this.
         """
         self._unless_staged("Stalled", True, reason, message)
         if self.get("Ready") is not None:
             self._unless_staged("Ready", False, reason, message)
 
     def recover(self) -> None:
-        """Stage that nothing is stalled any more, unless something was staged about it. `context` calls this."""
+        """Stage that nothing is stalled any more, unless that was staged otherwise. `session` calls this."""
         if self.get("Stalled") is not None and "Stalled" not in self._staged:
             self.remove("Stalled")
 
@@ -68,7 +68,7 @@ class Conditions:
             self.set(type, status, reason, message)
 
     def merged(self) -> list[Entry] | None:
-        """The whole list as it should be written; None if nothing would change. `context` calls this."""
+        """The whole list as it should be written; None if nothing would change. `session` calls this."""
         result = [self._merge(entry) for entry in self._existing if entry.get("type") not in self._removed]
         known = {entry.get("type") for entry in self._existing}
         result += [self._new(entry) for name, entry in self._staged.items() if name not in known]
