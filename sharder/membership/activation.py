@@ -92,7 +92,7 @@ class Activation:
         self._note(False, "")
 
     async def _step(self, leases: Leases, former: LeaseRef) -> Lease:
-        """One look at the Lease, and one write if it is ours or free; the Lease as it is now. Raises KubeError."""
+        """Read the Lease once, and write it if it is ours or free; the Lease as it is now. Raises KubeError."""
         try:
             lease = await leases.get(former.name)
         except NotFound:
@@ -155,9 +155,9 @@ def holder_of(ring: str) -> str:
 
 def former_duration_s(lease: Lease) -> int:
     """The duration that a Lease which the ring holds had before; the usual one if its annotation names none."""
-    told = lease.metadata.annotations.get(FORMER_DURATION, "")
-    is_number = len(told) <= len(str(HELD_S)) and told.isascii() and told.isdecimal()
-    return max(1, int(told)) if is_number else DURATION_S
+    written = lease.metadata.annotations.get(FORMER_DURATION, "")
+    is_number = len(written) <= len(str(HELD_S)) and written.isascii() and written.isdecimal()
+    return max(1, int(written)) if is_number else DURATION_S
 
 
 def duration_s(lease: Lease) -> int:

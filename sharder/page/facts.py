@@ -17,7 +17,7 @@ ROWS: Final = 24
 
 
 class MemberFacts(msgspec.Struct, frozen=True, rename="camel"):
-    """One member: its place, the life that fills it, and its part. *objects* is None where they are not counted."""
+    """One member: its place, the shard that fills it, and its part. *objects* is None where they are not counted."""
 
     place: str
     shard: str = ""

@@ -169,14 +169,14 @@ class RingRoom:
         explanation = ring.explain(key) if ring is not None and len(ring) else None
         member = explanation.owner if explanation else ""
         desired = view.shard_at(member) or "" if member else ""
-        life = view.lives.get(owner)
-        is_live = life is not None and life.state.is_live
-        is_ignored = life is not None and life.is_held and not view.works(owner, resource)
+        shard = view.shards.get(owner)
+        is_live = shard is not None and shard.state.is_live
+        is_ignored = shard is not None and shard.is_held and not view.works(owner, resource)
         return FoundObject(
             object=f"{resource} {meta.key}",
             owner=owner,
-            owner_member=life.member if life else "",
-            owner_state=life.state.value if life else ("no Lease" if owner else "unowned"),
+            owner_member=shard.member if shard else "",
+            owner_state=shard.state.value if shard else ("no Lease" if owner else "unowned"),
             desired_member=member,
             desired_shard=desired,
             drain_to=drain,
@@ -260,35 +260,37 @@ class RingRoom:
         return round(self._epoch + self._clock.now(), 3)
 
 
-def member_name(view: View, shard: str) -> str:
-    """The member whose life *shard* is; the shard itself if that is not known."""
-    life = view.lives.get(shard)
-    return life.member if life is not None else shard
+def member_name(view: View, name: str) -> str:
+    """The member of the shard *name*; the name itself if that is not known."""
+    shard = view.shards.get(name)
+    return shard.member if shard is not None else name
 
 
 def members_of(view: View, in_flight: Mapping[str, int]) -> dict[str, MemberFacts]:
-    """Every member that has a place, or a life whose objects cannot move yet."""
+    """Every member that has a place, or a shard whose objects cannot move yet."""
     shares = view.shares()
     total = sum(place.weight for place in view.places.values())
     shown = _shown(view)
     found = {}
     for member in sorted(view.places.keys() | shown):
         place = view.places.get(member)
-        shard = (place.shard or "") if place is not None else shown[member].name
-        life = view.lives.get(shard)
+        name = (place.shard or "") if place is not None else shown[member].name
+        shard = view.shards.get(name)
         found[member] = MemberFacts(
-            place="none" if place is None else "filled" if shard else "settling",
-            shard=shard,
-            state=life.state.value if life else "vacant",
+            place="none" if place is None else "filled" if name else "settling",
+            shard=name,
+            state=shard.state.value if shard else "vacant",
             weight=float(place.weight) if place is not None else 0.0,
             share=round(float(shares.get(member, 0)), 6),
             ideal=round(place.weight / total, 6) if place is not None and total else 0.0,
-            in_flight=in_flight.get(shard, 0),
+            in_flight=in_flight.get(name, 0),
         )
     return found
 
 
 def _shown(view: View) -> dict[str, ShardView]:
-    """One life of each member that is not dead: a live one if there is any, then by name."""
-    lives = [life for life in view.lives.values() if life.state is not ShardState.DEAD]
-    return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}
+    """One shard of each member that is not dead: a live one if there is any, then by name."""
+    shards = [shard for shard in view.shards.values() if shard.state is not ShardState.DEAD]
+    return {
+        shard.member: shard for shard in sorted(shards, key=lambda shard: (shard.state.is_live, shard.name))
+    }

@@ -124,7 +124,7 @@ def plan_status(
         "conditions": list(conditions),
         "ringVersion": view.ring_version,
         "members": most_telling(members),
-        "shards": sum(1 for life in view.lives.values() if life.state.is_live),
+        "shards": sum(1 for shard in view.shards.values() if shard.state.is_live),
         "availableShards": sum(
             1 for member in members if (member["place"], member["state"]) == ("filled", "ready")
         ),
@@ -278,24 +278,24 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def plan_members(view: View, in_flight: Mapping[str, int]) -> list[dict[str, object]]:
-    """One row for each member that has a place, or a life whose objects cannot move yet; by name."""
+    """One row for each member that has a place, or a shard whose objects cannot move yet; by name."""
     shares = view.shares()
-    shown = _shown_lives(view)
+    shown = _shown_shards(view)
     rows: list[dict[str, object]] = []
     for member in sorted(view.places.keys() | shown):
         place = view.places.get(member)
         name = (place.shard or "") if place is not None else shown[member].name
-        life = view.lives.get(name)
+        shard = view.shards.get(name)
         rows.append(
             {
                 "name": member,
                 "place": "none" if place is None else "filled" if name else "settling",
                 "shard": name,
-                "state": life.state.value if life else "vacant",
+                "state": shard.state.value if shard else "vacant",
                 "weight": float(place.weight) if place is not None else 0.0,
                 "share": round(float(shares.get(member, 0)), 6),
                 "inFlight": in_flight.get(name, 0),
-                **({"reason": life.unplaced.value} if life and life.unplaced else {}),
+                **({"reason": shard.unplaced.value} if shard and shard.unplaced else {}),
             }
         )
     return rows
@@ -309,7 +309,9 @@ def most_telling(rows: list[dict[str, object]], *, most: int = MOST_ROWS) -> lis
     return sorted(chosen, key=lambda row: str(row["name"]))
 
 
-def _shown_lives(view: View) -> dict[str, ShardView]:
-    """One life of each member that is not dead: a live one if there is any, then by name."""
-    lives = [life for life in view.lives.values() if life.state is not ShardState.DEAD]
-    return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}
+def _shown_shards(view: View) -> dict[str, ShardView]:
+    """One shard of each member that is not dead: a live one if there is any, then by name."""
+    shards = [shard for shard in view.shards.values() if shard.state is not ShardState.DEAD]
+    return {
+        shard.member: shard for shard in sorted(shards, key=lambda shard: (shard.state.is_live, shard.name))
+    }

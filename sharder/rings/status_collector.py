@@ -74,7 +74,7 @@ class StatusCollector:
         self._count_states({}, view)
         while True:
             newer = await self._context.membership.wait_newer(view.version)
-            self._count_states({name: life.state for name, life in view.lives.items()}, newer)
+            self._count_states({name: shard.state for name, shard in view.shards.items()}, newer)
             self._count_members(view, newer)
             if newer.ring_version != view.ring_version:
                 self._disturbed_at = self._context.clock.now()
@@ -113,7 +113,7 @@ class StatusCollector:
         membership, shard = self._context.membership, self._context.keys.shard
         if now >= self._count_at:
             view = membership.view
-            is_possible = membership.deferred or any(map(view.is_stranger, view.lives))
+            is_possible = membership.deferred or any(map(view.is_stranger, view.shards))
             owners = (self._pending.label(name, shard) for name in self._pending.names() if is_possible)
             self._strangers = sum(1 for owner in owners if owner is not None and view.is_stranger(owner))
             self._count_at = now + COUNT_EVERY_S
@@ -164,7 +164,7 @@ class StatusCollector:
         metrics.missing_rights.labels(ring=ring).set(len(self._context.permissions))
         metrics.converged.labels(ring=ring).set(progress.is_converged and view.ring is not None)
         metrics.ring_version.labels(ring=ring).set(view.ring_version)
-        states = Counter(life.state for life in view.lives.values())
+        states = Counter(shard.state for shard in view.shards.values())
         for state in ShardState:
             metrics.shards.labels(ring=ring, state=state.value).set(states[state])
         self._measure_late(progress.late)
@@ -179,9 +179,9 @@ class StatusCollector:
         self._late = set(late)
 
     def _count_states(self, before: Mapping[str, ShardState], view: View) -> None:
-        for name, life in view.lives.items():
-            if before.get(name) is not life.state:
-                self._context.metrics.state_changes.labels(ring=self._ring, state=life.state.value).inc()
+        for name, shard in view.shards.items():
+            if before.get(name) is not shard.state:
+                self._context.metrics.state_changes.labels(ring=self._ring, state=shard.state.value).inc()
 
     def _count_members(self, before: View, now: View) -> None:
         changes = self._context.metrics.ring_changes

@@ -167,8 +167,8 @@ class Assigner:
                 self._context.membership.unknown_name_seen(owner)
             if owner_state in (OwnerState.UNKNOWN, OwnerState.CONTESTED):
                 return
-            life = view.lives.get(owner)
-            is_news = life is not None and 0 < life.heard < self._pending.version(name)
+            shard = view.shards.get(owner)
+            is_news = shard is not None and 0 < shard.heard < self._pending.version(name)
             if is_wanted or is_news or self._waits_for(name):
                 self._pending.raise_priority(name)
         priority = self._pending.priority(name)
@@ -343,8 +343,8 @@ class Assigner:
         children = self._pending.controlled_by(pending.meta.uid)
         if are_known and not any(self._pending.label(child, keys.shard) == name for child in children):
             return None
-        life = view.lives.get(name)
-        return max(pending.since, life.since) if life is not None else pending.since
+        shard = view.shards.get(name)
+        return max(pending.since, shard.since) if shard is not None else pending.since
 
     # ---- what came of it --------------------------------------------------------------------------------------
 

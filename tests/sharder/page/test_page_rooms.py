@@ -266,7 +266,7 @@ async def test_main_resources_that_different_members_work_have_circles_of_their_
         assert (await ask(page, f"/whatif/{RING}/1/pages"))[0] == 404
         _, found = await ask(page, f"/where/{RING}/websites.example.com/default/blog")
         assert found["story"][-1] == (
-            "b-00000001 does not watch websites.example.com: the object waits for the end of that life."
+            "b-00000001 does not watch websites.example.com: the object waits for the end of that shard."
         )
         assert (found["desiredMember"], found["main"], found["isPlaced"]) == (
             "a",

@@ -283,7 +283,7 @@ async def test_what_is_read_anew_under_a_dead_name_gets_an_owner_at_once() -> No
 def with_stranger(view: View) -> View:
     """*view*, and a name under care that no shard's Lease ever bore."""
     forged = ShardView("forged", "forged", ShardState.CONTESTED, False, False, 0.0, 15, had_lease=False)
-    return replace(view, lives={**view.lives, "forged": forged})
+    return replace(view, shards={**view.shards, "forged": forged})
 
 
 async def test_a_forged_name_keeps_a_ring_neither_from_converging_nor_from_moving_the_others() -> None:
@@ -301,7 +301,7 @@ async def test_a_forged_name_keeps_a_ring_neither_from_converging_nor_from_movin
 
 async def test_a_name_that_lost_its_lease_keeps_a_ring_from_converging() -> None:
     lost = ShardView("lost", "lost", ShardState.CONTESTED, False, False, 0.0, 15)
-    ring = Ring(replace(TWO, lives={**TWO.lives, "lost": lost}))
+    ring = Ring(replace(TWO, shards={**TWO.shards, "lost": lost}))
     ring.server.own(OF_A, "lost")
     async with passing(ring):
         await asyncio.sleep(60)
