@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 STRANGERS: Final = 0.1
-"""Drain labels that nobody asked for take this part of the room at most: anybody may write one."""
+"""Drain labels that no sharder wrote take this part of the room at most: any client may write one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class DrainBudget:
         return self._answered_at.get(owner, float("-inf")) + self.timeout_s
 
     def in_order(self, owners: Iterable[str], *, at: float) -> list[str]:
-        """*owners* in the order in which they should be asked: who is late with a handoff comes last.
+        """*owners* in the order in which they should be asked: those late with a handoff come last.
 
         Or one that hangs would be given all the room again at each timeout.
         """

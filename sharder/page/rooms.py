@@ -119,12 +119,12 @@ class RingRoom:
             Move(kind, name, member_name(view, source), member_name(view, target)), at=self._at()
         )
 
-    def handed_over(self, work: ObjectRef, meta: Meta) -> None:
+    def handed_over(self, ref: ObjectRef, meta: Meta) -> None:
         """An object carries no drain label any more."""
         view, keys = self._membership.view, self._spec.keys
         source = member_name(view, meta.labels.get(keys.shard, ""))
         target = member_name(view, meta.labels.get(keys.drain, ""))
-        self._history.moved(Move("handedOver", f"{work.resource} {work.key}", source, target), at=self._at())
+        self._history.moved(Move("handedOver", f"{ref.resource} {ref.key}", source, target), at=self._at())
 
     def by_main(self) -> Mapping[str, HashRing | None]:
         return self._membership.view.by_main
@@ -243,11 +243,11 @@ class RingRoom:
     def _handovers(self, view: View, handoffs: Handoffs) -> list[HandoffFacts]:
         keys, timeout_s, now = self._spec.keys, self._spec.drain_timeout_s, self._clock.now()
         rows = []
-        for work, handoff, meta in handoffs.oldest(ROWS):
+        for ref, handoff, meta in handoffs.oldest(ROWS):
             target = meta.labels.get(keys.drain, "") if meta is not None else ""
             rows.append(
                 HandoffFacts(
-                    object=f"{work.resource} {work.key}",
+                    object=f"{ref.resource} {ref.key}",
                     source=member_name(view, handoff.owner),
                     target=member_name(view, target),
                     since=round(self._epoch + handoff.since, 1),

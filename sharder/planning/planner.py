@@ -68,7 +68,7 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
     """One object to plan for.
 
     `selected`: its namespace belongs to the ring. `controller`: for controlled objects, if it was read; needed for
-    unlabelled ones (`NeedController` asks for it), and to tell one that was left behind. `children_since`: for a
+    unlabelled ones (`NeedController` asks for it), and to recognize one that was left behind. `children_since`: for a
     parent of a dead shard, since when it is held back because controlled objects of it still carry the dead name.
     """
 
@@ -293,7 +293,7 @@ def _desired(subject: Subject, *, view: View) -> Desired | None:
 
 
 def _key(subject: Subject) -> str | None:
-    """The key, as its controller told it, or as its own metadata does; None if nobody did."""
+    """The key, from its controller or from its own metadata; None if neither has it."""
     if isinstance(subject.role, Outsider):
         raise TypeError("an outsider has no key")
     if subject.role.key is not None:

@@ -57,7 +57,7 @@ class StatusCollector:
         self._disturbed_at = context.clock.now()
         self._strangers = 0
         self._count_at = 0.0
-        self._told_version: int | None = None
+        self._converged_version: int | None = None
         self._last: Convergence | None = None
         self._rebalanced: Rebalanced | None = None
 
@@ -93,7 +93,7 @@ class StatusCollector:
             late=late,
             refused=len(self._context.objects.refusals),
             refusals=self._context.objects.refusals.messages(),
-            late_objects=[str(work) for work in islice(overdue, LATE_NAMED)],
+            late_objects=[str(ref) for ref in islice(overdue, LATE_NAMED)],
             is_converged=self._scan.is_converged,
             paused=self._context.spec.paused,
             denied=self._context.permissions.messages(),
@@ -135,12 +135,12 @@ class StatusCollector:
         if (
             not scan.is_converged
             or scan.converged_version is None
-            or scan.converged_version.ring == self._told_version
+            or scan.converged_version.ring == self._converged_version
         ):
             return
         if self._context.states.current.view.ring is None:
             return  # nobody is there who could own anything
-        self._told_version = scan.converged_version.ring
+        self._converged_version = scan.converged_version.ring
         took_s = max(0.0, scan.converged_at - self._disturbed_at)
         wall = self._context.clock.wall()
         at = wall.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -179,7 +179,7 @@ class EvidenceReads:
                 pass
 
     def _due_in_s(self) -> float | None:
-        """None: not before something happens."""
+        """Seconds until the next read is due; None: not before something happens."""
         if not self._writes or self._under_way >= MOST_READS:
             return None
         if (paused_s := self._limiter.paused_s()) > 0:

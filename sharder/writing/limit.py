@@ -101,7 +101,7 @@ class AdaptiveLimit:
 
 
 class _Round:
-    """Answers of one limit: what it does to the latency."""
+    """Answers of one limit, and its effect on the latency."""
 
     def __init__(self) -> None:
         self.answers = 0
