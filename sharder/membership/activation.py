@@ -36,7 +36,7 @@ HELD_S: Final = 86_400
 """The duration that the Lease names while the ring holds it."""
 FORMER_DURATION: Final = "ringleader.dev/former-duration-seconds"
 """Annotation of the Lease while the ring holds it: the duration that it is given back with."""
-LOOK_S: Final = 1.0
+READ_EVERY_S: Final = 1.0
 
 
 class Activation:
@@ -73,10 +73,10 @@ class Activation:
                 lease = await self._step(self._leases, self._former)
                 is_ours = lease.spec.holder_identity == self._holder
                 self._note(is_ours, "" if is_ours else lease.spec.holder_identity or "")
-                pause_s = former_duration_s(lease) / 3 if is_ours else LOOK_S
+                pause_s = former_duration_s(lease) / 3 if is_ours else READ_EVERY_S
             except KubeError as error:
                 log.warning("former lease could not be written", lease=self._former.name, error=str(error))
-                pause_s = LOOK_S
+                pause_s = READ_EVERY_S
             await asyncio.sleep(pause_s)
 
     async def give_back(self) -> None:

@@ -225,7 +225,7 @@ class Membership:
         return len(self._deferred)
 
     def tombstone_refused(self, name: str, *, why: str) -> None:
-        """The API server refused a Lease for *name*: a policy or a right stands in the way, and its objects stay.
+        """The API server refused a Lease for *name*: a policy or a missing right forbids it, and its objects stay.
 
         Every name that gets here can be a Lease's, so a refusal says nothing about the process that had it.
         """
@@ -375,7 +375,7 @@ class Membership:
     def _observe_stray(self, lease: Lease, shard: Shard | None, *, at: float) -> None:
         """A Lease under a name of ours that is not of this ring (protocol: a name without a Lease).
 
-        One that is still contested is ours, whoever removed its label: its wait must not be cut short.
+        One that is still contested is ours, even without its label: its wait must not be cut short.
         """
         if shard is None:
             return

@@ -102,7 +102,7 @@ class LeaseFacts:
 
 
 def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseFacts:
-    """Judge *lease*; whatever stands in it, the answer is a value and what is wrong with it is in `problems`."""
+    """Facts of *lease*, whatever its content; `problems` has what is wrong with it."""
     meta = lease.metadata
     at = f"leases/{meta.name}"
     problems: list[FieldProblem] = []

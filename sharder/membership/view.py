@@ -110,7 +110,7 @@ class View:
 
     `version` grows with every difference; `ring_version` only when some object's desired owner or the fate of an
     owner may have changed: a pass that was clean under one ring version has converged. Names that no shard's Lease
-    ever bore (`is_stranger`) change no ring version: anybody may write them.
+    ever bore (`is_stranger`) change no ring version: any client may write them.
     """
 
     version: int
@@ -167,7 +167,7 @@ class View:
     def selector_names(self) -> frozenset[str]:
         """Names that the unowned watch leaves out: not dead, and a shard had a Lease of that name.
 
-        Anybody who may label an object makes names; only the right to write Leases makes these.
+        The right to label an object is enough to make a name; these need the right to write Leases.
         """
         return frozenset(name for name in self.not_dead if self.shards[name].had_lease)
 

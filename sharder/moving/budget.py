@@ -31,7 +31,7 @@ class DrainBudget:
     A handoff past *timeout_s* no longer takes room, so that one shard that hangs does not stop all others; it is
     still in flight and shows in `overdue`. The shard itself gets one more handoff per timeout until it answers one.
     Fed by the watch of drain labels: that, not our own writes, is the truth.
-    Instants never go back, so handoffs stand in the order in which they will be overdue: no answer costs more than
+    Instants never go back, so handoffs are in the order in which they will be overdue: no answer costs more than
     those that are.
     """
 
@@ -42,7 +42,7 @@ class DrainBudget:
         self._handoffs: dict[Hashable, Handoff] = {}
         self._of_owner: Counter[str] = Counter()
         self._strangers: Counter[str] = Counter()
-        """Those of them that nobody asked for."""
+        """Those of them that no sharder asked for."""
         self._answered_at: dict[str, float] = {}
         """When owners of what is in flight last answered a handoff."""
 

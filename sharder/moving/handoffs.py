@@ -232,7 +232,7 @@ class Handoffs:
         return ref
 
     def _is_wanted(self, ref: ObjectRef, meta: Meta) -> bool:
-        """Whether a sharder would ask for that now: of roots, and for where they belong. Anybody may write labels."""
+        """Whether a sharder would ask for it now: of roots, for where they belong. Any client may write labels."""
         role = self._context.kinds.role(self._context.resource(ref), meta)
         return isinstance(role, Root) and isinstance(self._plan(ref, meta), Nothing | Wait)
 

@@ -89,7 +89,7 @@ class _Link(NamedTuple):
 class RingKinds:
     """The kinds of one ring, resolved against what the server serves.
 
-    *resolved* is what the server serves; whoever calls discovery makes it. *worked* is what the ring distributed so
+    *resolved*: the kinds that the server serves, from discovery. *worked* is what the ring distributed so
     far (`sharder.ringspec.worked`). A kind that is not served has no objects, and is nothing here; what it may control
     is given up only if the whole ring is, *releasing*: its definition may come back.
     """

@@ -1,4 +1,4 @@
-"""The status of a ControllerRing: what people and `ringleader status` read. Pure."""
+"""The status of a ControllerRing, for people and `ringleader status`. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_ROWS: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition, without its transition time: that is the writer's to keep."""
+    """One condition, without its transition time, which StatusWriter keeps."""
 
     type: str
     status: bool
@@ -31,7 +31,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RingProgress:
     """Counts of the components of one ring at the moment.
 
     *late* is handoffs past their timeout, by owner; *late_objects* are the first of them. *denied*: the missing
@@ -67,7 +67,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """The last time that everything was found at its place: when, and how long after the change that disturbed it."""
+    """The last time that everything was found at its place, and the seconds since the change that disturbed it."""
 
     at: str
     took_s: float
@@ -87,7 +87,7 @@ class Rebalanced:
     moved: int
 
 
-def plan_conditions(view: View, progress: Progress) -> list[Condition]:
+def plan_conditions(view: View, progress: RingProgress) -> list[Condition]:
     """The four conditions of a ring that is being worked, and a fifth while it or some of its resources go."""
     conditions = [
         _ready(view, progress),
@@ -111,7 +111,7 @@ def refused_conditions(reason: str, message: str) -> list[Condition]:
 
 def plan_status(
     view: View,
-    progress: Progress,
+    progress: RingProgress,
     *,
     generation: int,
     conditions: Sequence[Mapping[str, object]],
@@ -123,7 +123,7 @@ def plan_status(
         "sharder": IMPLEMENTATION,
         "conditions": list(conditions),
         "ringVersion": view.ring_version,
-        "members": most_telling(members),
+        "members": worst_first(members),
         "shards": sum(1 for shard in view.shards.values() if shard.state.is_live),
         "availableShards": sum(
             1 for member in members if (member["place"], member["state"]) == ("filled", "ready")
@@ -175,7 +175,7 @@ def _dated(
     }
 
 
-def _ready(view: View, progress: Progress) -> Condition:
+def _ready(view: View, progress: RingProgress) -> Condition:
     if progress.denied:
         return Condition("Ready", False, "Forbidden", _some(progress.denied))
     if progress.failing:
@@ -183,8 +183,8 @@ def _ready(view: View, progress: Progress) -> Condition:
     if progress.released is not None:
         return Condition("Ready", False, "Releasing", f"the ring is being given up: {_given_up(progress)}")
     if progress.former_holder:
-        told = f"{progress.former_holder} holds the former controller's Lease: no object may have an owner"
-        return Condition("Ready", False, "FormerController", told)
+        message = f"{progress.former_holder} holds the former controller's Lease: no object may have an owner"
+        return Condition("Ready", False, "FormerController", message)
     ready = sum(1 for place in view.places.values() if place.shard is not None)
     if view.hold is not None:
         return Condition(
@@ -198,17 +198,17 @@ def _ready(view: View, progress: Progress) -> Condition:
     return Condition("Ready", True, "Working", f"{ready} members share the objects")
 
 
-def _refused(progress: Progress) -> str:
+def _refused(progress: RingProgress) -> str:
     return f"the API server refuses to label {progress.refused:,} objects: {'; '.join(progress.refusals)}"
 
 
-def _given_up(progress: Progress) -> str:
+def _given_up(progress: RingProgress) -> str:
     moving = sum(progress.in_flight.values())
     text = f"{progress.released or 0:,} objects given up, {moving:,} being given up{_strangers(progress)}"
     return f"{text}; {_refused(progress)}" if progress.refused else text
 
 
-def _strangers(progress: Progress) -> str:
+def _strangers(progress: RingProgress) -> str:
     if not progress.strangers:
         return ""
     return (
@@ -217,7 +217,7 @@ def _strangers(progress: Progress) -> str:
     )
 
 
-def _balanced(view: View, progress: Progress) -> Condition:
+def _balanced(view: View, progress: RingProgress) -> Condition:
     if progress.released is not None:
         return Condition("Balanced", False, "Releasing", "no object has a place on a ring that is given up")
     if view.ring is None:
@@ -235,7 +235,7 @@ def _balanced(view: View, progress: Progress) -> Condition:
     )
 
 
-def _drain_stuck(progress: Progress) -> Condition:
+def _drain_stuck(progress: RingProgress) -> Condition:
     if not progress.late:
         return Condition("DrainStuck", False, "None", "")
     named = ", ".join(f"{shard} ({count})" for shard, count in sorted(progress.late.items()))
@@ -243,7 +243,7 @@ def _drain_stuck(progress: Progress) -> Condition:
     return Condition("DrainStuck", True, "DrainTimeout", f"handoffs past drainTimeoutSeconds: {named}{first}")
 
 
-def _releasing(progress: Progress) -> Condition:
+def _releasing(progress: RingProgress) -> Condition:
     if progress.released is not None:
         return Condition("Releasing", True, "RingDeleted", _given_up(progress))
     named = ", ".join(progress.removed)
@@ -253,7 +253,7 @@ def _releasing(progress: Progress) -> Condition:
     return Condition("Releasing", True, "ResourceRemoved", f"{count} objects still carry labels: {named}")
 
 
-def _uncertain(view: View, progress: Progress) -> Condition:
+def _uncertain(view: View, progress: RingProgress) -> Condition:
     members = sorted(view.uncertain_members)
     problems = _some([str(problem) for problem in view.problems])
     if members:
@@ -301,7 +301,7 @@ def plan_members(view: View, in_flight: Mapping[str, int]) -> list[dict[str, obj
     return rows
 
 
-def most_telling(rows: list[dict[str, object]], *, most: int = MOST_ROWS) -> list[dict[str, object]]:
+def worst_first(rows: list[dict[str, object]], *, most: int = MOST_ROWS) -> list[dict[str, object]]:
     """*rows* of members, or *most* of them: those that are not as they should be before the others; by name."""
     if len(rows) <= most:
         return rows

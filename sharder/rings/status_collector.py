@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from sharder.membership.shards import ShardState
 from sharder.rings.status import (
     Convergence,
-    Progress,
     Rebalanced,
+    RingProgress,
     plan_conditions,
     plan_status,
 )
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sharder.membership.view import View
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
-    from sharder.page.rooms import RingRoom
+    from sharder.page.page_ring import PageRing
     from sharder.rings.status_writer import StatusWriter
     from sharder.unowned.pending import PendingObjects
     from sharder.writing.ring_context import RingContext
@@ -45,10 +45,10 @@ class StatusCollector:
         handoffs: Handoffs,
         scan: Scan,
         *,
-        room: RingRoom | None,
+        page_ring: PageRing | None,
     ) -> None:
-        if room is not None:
-            room.enter(context.objects, pending, handoffs, scan)
+        if page_ring is not None:
+            page_ring.enter(context.objects, pending, handoffs, scan)
         self._context = context
         self._pending = pending
         self._handoffs = handoffs
@@ -81,13 +81,13 @@ class StatusCollector:
                 self._context.objects.moves.begin_anew()
             view = newer
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> RingProgress:
         now = self._context.clock.now()
         overdue = self._handoffs.budget.overdue(at=now)
         late = Counter(handoff.owner for handoff in overdue.values())
         self._note_convergence()
         released = self._released()
-        return Progress(
+        return RingProgress(
             unassigned=len(self._pending) if released is None else 0,
             in_flight=self._handoffs.budget.in_flight(),
             late=late,
@@ -139,7 +139,7 @@ class StatusCollector:
         ):
             return
         if self._context.states.current.view.ring is None:
-            return  # nobody is there who could own anything
+            return  # no member could own anything
         self._converged_version = scan.converged_version.ring
         took_s = max(0.0, scan.converged_at - self._disturbed_at)
         wall = self._context.clock.wall()
@@ -152,7 +152,7 @@ class StatusCollector:
         self._context.metrics.convergence_s.labels(ring=self._ring).set(took_s)
         self._context.metrics.converged_at_s.labels(ring=self._ring).set(wall.timestamp())
 
-    def _measure(self, view: View, progress: Progress) -> None:
+    def _measure(self, view: View, progress: RingProgress) -> None:
         metrics, ring = self._context.metrics, self._ring
         metrics.unowned.labels(ring=ring).set(progress.unassigned)
         oldest_s = self._pending.oldest_s(self._context.clock.now()) if progress.unassigned else 0.0

@@ -2,7 +2,7 @@
 
 Work queue, plan, evidence, turn to write, patch: one object after the other passes through these. The planner decides
 what to write. `WriteLimiter` decides how many patches are under way, `EvidenceReads` on which read of the Leases. A
-write that met another version is decided anew on a fresh read and with fresh evidence.
+write that conflicted with another version is decided anew on a fresh read and with fresh evidence.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Assigner:
     def _add(self, name: str, *, is_wanted: bool = False) -> None:
         """Queue *name*; first if it *is_wanted* or was written since its owner was last heard of.
 
-        Not if it names a shard whose Lease has to be judged first: nothing can be written before, and anybody may
+        Not if it names a shard whose Lease has to be judged first: nothing can be written before, and any client may
         write such a name: it costs no turn and no evidence.
         """
         if not self._pending.knows(name):

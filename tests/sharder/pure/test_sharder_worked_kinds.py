@@ -13,7 +13,7 @@ from sharder.membership.view import View, WaitReason
 from sharder.planning.decisions import Assign, Decision, Drain, Wait
 from sharder.planning.keys import Controlled, ControllerName, Root
 from sharder.planning.planner import ControllerSeen, Subject, Terms, plan
-from sharder.rings.status import Progress, plan_conditions, plan_members
+from sharder.rings.status import RingProgress, plan_conditions, plan_members
 from sharder.ringspec.spec import RingResource
 from tests.sharder.pure.story import Story
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
@@ -102,7 +102,7 @@ def test_a_kind_that_nobody_works_waits_and_the_ring_says_so() -> None:
     assert view.unworked == (BASES,)
     assert planned(BASES, view) == Wait(WaitReason.KIND_UNWORKED)
     assert planned(SITES, view) == Assign("a-00000001")
-    progress = Progress(unassigned=1, in_flight={}, late={}, is_converged=False, paused=False)
+    progress = RingProgress(unassigned=1, in_flight={}, late={}, is_converged=False, paused=False)
     ready = plan_conditions(view, progress)[0]
     assert (ready.status, ready.reason) == (False, "KindUnworked")
     assert BASES in ready.message

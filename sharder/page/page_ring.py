@@ -21,7 +21,7 @@ from sharder.page.facts import (
     RingCircles,
     RingFacts,
 )
-from sharder.page.history import History, Move
+from sharder.page.history import Move, RingHistory
 from sharder.page.story import owner_story, ring_story, unwatched
 from sharder.planning.controllers import read_controller
 from sharder.planning.decisions import Assign, Drain, UpdateDrain
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 FIND_TIMEOUT_S: Final = 10.0
 
 
-class Rooms(NamedTuple):
+class ActingComponents(NamedTuple):
     """Components that only the acting sharder has."""
 
     pending: PendingObjects
@@ -56,7 +56,7 @@ class Rooms(NamedTuple):
     scan: Scan
 
 
-class RingRoom:
+class PageRing:
     """One ring under one spec. `follow` lasts as long as the work on it."""
 
     def __init__(
@@ -65,7 +65,7 @@ class RingRoom:
         kinds: RingKinds,
         membership: MembershipController,
         client: Client,
-        history: History,
+        history: RingHistory,
         *,
         circles: RingCircles,
         clock: Clock,
@@ -79,14 +79,14 @@ class RingRoom:
         self._clock = clock
         self._epoch = clock.wall().timestamp() - clock.now()
         """Seconds since 1970 when the monotonic clock stood at 0: instants do not move with the wall clock."""
-        self._rooms: Rooms | None = None
+        self._acting: ActingComponents | None = None
         self._is_worked = True
         self._assigned = (0.0, 0)
-        """When the last whole circle ended, and how many new objects got an owner since."""
+        """End of the last whole pass, and the number of new objects that got an owner since."""
 
     def enter(self, objects: ObjectWriter, pending: PendingObjects, handoffs: Handoffs, scan: Scan) -> None:
         """Show the components of the acting sharder."""
-        self._rooms = Rooms(pending, handoffs, scan)
+        self._acting = ActingComponents(pending, handoffs, scan)
         objects.on_done = self.wrote
         handoffs.on_ended = self.handed_over
 
@@ -106,7 +106,7 @@ class RingRoom:
         match decision:
             case Assign(to=to, was=was):
                 if not was:
-                    counted_at, number = self._since_circle()
+                    counted_at, number = self._since_pass()
                     self._assigned = counted_at, number + 1
                 kind, source, target = ("takenOver" if was else "assigned"), was, to
             case Drain(owner=owner, to=to) | UpdateDrain(owner=owner, to=to):
@@ -130,23 +130,23 @@ class RingRoom:
         return self._membership.view.by_main
 
     def facts(self) -> RingFacts:
-        view, rooms = self._membership.view, self._rooms
-        in_flight = rooms.handoffs.budget.in_flight() if rooms else {}
+        view, acting = self._membership.view, self._acting
+        in_flight = acting.handoffs.budget.in_flight() if acting else {}
         circles = self._circles.of(view.by_main)
         return RingFacts(
             version=view.ring_version,
-            acting=rooms is not None and self._is_worked,
-            converged=rooms.scan.is_converged if rooms else False,
+            acting=acting is not None and self._is_worked,
+            converged=acting.scan.is_converged if acting else False,
             note=self._note(view),
             problem="; ".join(map(str, view.problems[:3])),
             objects=self._objects(),
             counted_at=self._counted_at(),
-            unowned=len(rooms.pending) if rooms else None,
-            misplaced=rooms.scan.misplaced if rooms else None,
+            unowned=len(acting.pending) if acting else None,
+            misplaced=acting.scan.misplaced if acting else None,
             in_flight=sum(in_flight.values()),
-            late=len(rooms.handoffs.budget.overdue(at=self._clock.now())) if rooms else 0,
+            late=len(acting.handoffs.budget.overdue(at=self._clock.now())) if acting else 0,
             members=members_of(view, in_flight),
-            handovers=self._handovers(view, rooms.handoffs) if rooms else [],
+            handovers=self._handovers(view, acting.handoffs) if acting else [],
             order=circles[0].order,
             sectors=circles[0].sectors,
             circles=circles if len(circles) > 1 else [],
@@ -220,21 +220,21 @@ class RingRoom:
 
     def _objects(self) -> int | None:
         """Number of objects in the last whole pass, plus those that got an owner since; None without such a pass."""
-        seen = self._rooms.scan.last_seen if self._rooms else None
-        return None if seen is None else seen + self._since_circle()[1]
+        seen = self._acting.scan.last_seen if self._acting else None
+        return None if seen is None else seen + self._since_pass()[1]
 
     def _counted_at(self) -> float | None:
-        ended_at = self._rooms.scan.converged_at if self._rooms else 0.0
+        ended_at = self._acting.scan.converged_at if self._acting else 0.0
         return round(self._epoch + ended_at, 1) if ended_at else None
 
-    def _since_circle(self) -> tuple[float, int]:
-        ended_at = self._rooms.scan.converged_at if self._rooms else 0.0
+    def _since_pass(self) -> tuple[float, int]:
+        ended_at = self._acting.scan.converged_at if self._acting else 0.0
         return self._assigned if self._assigned[0] == ended_at else (ended_at, 0)
 
     def _note(self, view: View) -> str:
         if not self._is_worked:
             return "this ring is not worked at the moment: its status says why"
-        if self._rooms is None:
+        if self._acting is None:
             return "this sharder stands by: another one acts, and shows what moves"
         if view.hold is not None:
             return f"objects without an owner wait: {view.hold.reason.value}"
