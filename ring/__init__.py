@@ -1,4 +1,4 @@
-"""The consistent-hash ring: which member owns which key, and what moves when members come and go.
+"""The consistent-hash ring: owners of keys, and movement when members come and go.
 
 Pure: no I/O, no clock, no randomness, nothing of Kubernetes except the form of an object's key. Replicas never
 compute an owner. The algorithm is frozen as v1 and described in docs/ring.md well enough to write it in another
@@ -14,7 +14,7 @@ from ring.movement import MovedKey, Movement, Transition, moved_keys, movement
 from ring.ring import Explanation, HashRing
 
 ALGORITHM: Final = "v1"
-"""`spec.algorithm` of a ring; also tells this package from the foreign `ring` on PyPI."""
+"""`spec.algorithm` of a ring; also distinguishes this package from the foreign `ring` on PyPI."""
 
 __all__ = [
     "ALGORITHM",

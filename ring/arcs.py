@@ -1,4 +1,4 @@
-"""Bounded arcs: who owns which part of the hash space, so that nobody owns more than a capacity.
+"""Bounded arcs: a partition of the hash space in which no member owns more than its capacity.
 
 The arc of a token is every position after the token before it, up to and including its own; the first token's
 arc wraps round. A member whose arcs are together larger than its capacity is full: its arcs are bounded to one

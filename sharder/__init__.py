@@ -3,4 +3,4 @@
 from typing import Final
 
 DISTRIBUTION: Final = "ringleader"
-"""Where this package comes from; also tells it from the foreign `sharder` on PyPI."""
+"""Origin of this package; also distinguishes it from the foreign `sharder` on PyPI."""

@@ -24,7 +24,7 @@ def main(words: Sequence[str]) -> int:
 
     settings = read_settings(words)
     configure_logging(format=settings.log_format, level=settings.log_level)
-    # What was imported stays for ever: the collector need not look at it again and again.
+    # Imported modules stay for ever: the collector need not scan them again and again.
     gc.collect()
     gc.freeze()
     return run(run_sharder(settings))

@@ -1,6 +1,6 @@
 """The sharder as a process: probes, rings as a standby, then leadership; composed here and nowhere else.
 
-Losing leadership ends the process: whoever starts it again starts it as a standby that knows nothing stale.
+Losing leadership ends the process: the restarted process is a standby without stale knowledge.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = structlog.get_logger("sharder")
 READS: Final = 16
 """Connections beside those that patches may use: lists never queue behind them."""
 LOOK_PERIOD_S: Final = 0.4
-"""A standby looks at the election's Lease this often: nobody shards from a leader's goodbye to the next look."""
+"""A standby reads the election's Lease this often: no sharder acts from a leader's goodbye to the next read."""
 
 
 async def run(settings: Settings, host: Host | None = None) -> None:

@@ -15,7 +15,7 @@ class SharderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """One thing that a person wrote and that cannot be used: where, what stands there, why not, what instead."""
+    """One field that cannot be used as written: its path, its value, the problem, the remedy."""
 
     field: str
     value: object

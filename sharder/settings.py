@@ -101,7 +101,7 @@ class Settings:
     rings: tuple[str, ...] = ()
     """Only these rings; empty: all."""
     ring_file: RingFile | None = None
-    """A ring that stands in a file, instead of the cluster's."""
+    """A ring in a file, instead of the cluster's."""
     release: bool = False
     """Give the file's ring up and end."""
     webhook: WebhookSettings | None = None

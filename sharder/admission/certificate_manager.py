@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 SECRETS: Final = ApiResource("", "v1", "secrets", "Secret")
-LOOK_S: Final = 30.0
-FIRST_LOOK_S: Final = 2.0
+READ_EVERY_S: Final = 30.0
+FIRST_READ_S: Final = 2.0
 """While there is nothing to serve with."""
 
 
@@ -83,7 +83,7 @@ class WebhookTrust:
 
 
 class CertificateManager:
-    """The keys as this sharder knows them, until cancelled. *names*: what the API server calls the webhook."""
+    """Keeps the webhook's keys until cancelled. *names*: the hosts by which the API server calls the webhook."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class CertificateManager:
         self._certificate_set: CertificateSet | None = None
         self._is_leading = False
         self._logged = ""
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self._changed = asyncio.Condition()
 
     @property
@@ -126,18 +126,18 @@ class CertificateManager:
     def lead(self) -> None:
         """This sharder makes and renews the keys from now on."""
         self._is_leading = True
-        self._stirred.set()
+        self._woken.set()
 
     async def run(self) -> None:
         while True:
-            self._stirred.clear()
+            self._woken.clear()
             pause_s = await self._turn()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
-                    await self._stirred.wait()
+                    await self._woken.wait()
 
     async def _turn(self) -> float:
-        """One look at the Secret, one step if this sharder leads; how long to wait for the next."""
+        """Read the Secret once, with one step if this sharder leads; the seconds to wait for the next."""
         try:
             secret = await self._read()
             certificate_set = read_keyring(secret.data) if secret is not None else None
@@ -150,12 +150,12 @@ class CertificateManager:
             return 0.0  # another sharder was faster: read what it wrote
         except KubeError as error:
             self._log(failure(error).message)
-            return FIRST_LOOK_S if self._certificate_set is None else LOOK_S
+            return FIRST_READ_S if self._certificate_set is None else READ_EVERY_S
         self._logged = ""
         if certificate_set is not None:
             await self._use(certificate_set)
         is_busy = self._certificate_set is None or step is not Step.NONE
-        return min(FIRST_LOOK_S if is_busy else LOOK_S, self._lifetimes.serving_s / 20)
+        return min(FIRST_READ_S if is_busy else READ_EVERY_S, self._lifetimes.serving_s / 20)
 
     def _log(self, problem: str) -> None:
         """Log *problem* once, while it lasts."""
@@ -199,7 +199,7 @@ class CertificateManager:
         await self._client.patch(SECRETS, self._name, patch, namespace=self._namespace, type=bytes)
 
     async def _use(self, certificate_set: CertificateSet) -> None:
-        """Serve with *certificate_set* from now on, then tell those who publish its bundle."""
+        """Serve with *certificate_set* from now on, then notify the waiters for its bundle."""
         if certificate_set == self._certificate_set:
             return
         if self._certificate_set is None or certificate_set.serving != self._certificate_set.serving:

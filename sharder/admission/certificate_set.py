@@ -109,10 +109,10 @@ def plan_rotation(
     if _must_renew(certificate_set, serving, now=now, names=names, is_trusted=is_trusted):
         return Step.RENEW_SERVING
     is_spread = now >= serving.made_at + timedelta(seconds=lifetimes.spread_s)
-    is_settled = (
+    is_stable = (
         len(certificate_set.authorities) > 1 and _issuer(certificate_set) == certificate_set.authorities[-1]
     )
-    return Step.DROP_AUTHORITIES if is_settled and is_spread else Step.NONE
+    return Step.DROP_AUTHORITIES if is_stable and is_spread else Step.NONE
 
 
 def carry_out(
@@ -160,7 +160,7 @@ def _must_renew(
     is_trusted: bool,
 ) -> bool:
     if not serving.names >= set(names):
-        return True  # nobody could reach it as it is
+        return True  # no API server could reach it as it is
     left = serving.left(now)
     if _issuer(certificate_set) == certificate_set.authorities[-1]:
         return left <= DUE

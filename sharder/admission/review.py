@@ -144,8 +144,8 @@ def _managed(request: _Request) -> bytes | None:
         entries = decode_pruned(_managed_fields, raw).metadata.managed_fields
     except UNREADABLE:
         return None
-    is_told = 0 < len(entries) <= MAX_MANAGED and len(raw) <= MAX_TRACKED_BYTES
-    return b",".join(map(bytes, entries)) if is_told else None
+    is_complete = 0 < len(entries) <= MAX_MANAGED and len(raw) <= MAX_TRACKED_BYTES
+    return b",".join(map(bytes, entries)) if is_complete else None
 
 
 def write_answer(asked: AdmissionRequest, verdict: Verdict, *, keys: RingKeys) -> bytes:

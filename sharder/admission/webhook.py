@@ -122,8 +122,10 @@ class Webhook:
             try:
                 await self._serve(spec, kinds, membership, releasing=releasing)
             except* KubeError as group:
-                told = [failure(error).message for error in group.exceptions if isinstance(error, KubeError)]
-                log.warning("ring cannot be answered for", ring=spec.name, error="; ".join(told))
+                messages = [
+                    failure(error).message for error in group.exceptions if isinstance(error, KubeError)
+                ]
+                log.warning("ring cannot be answered for", ring=spec.name, error="; ".join(messages))
             await asyncio.sleep(RETRY_S)
 
     async def _serve(

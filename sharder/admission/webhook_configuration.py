@@ -1,7 +1,7 @@
 """The MutatingWebhookConfiguration of a ring: written by the leader, and removed when it is not wanted any more.
 
 Written by server-side apply, so that the account needs no right but on this very name. It belongs to the ring: when
-the ring is gone, so is it, even if no sharder runs. Everything that fails is told and tried again; the ring is
+the ring is gone, so is it, even if no sharder runs. Failures are logged and retried; the ring is
 worked all the same.
 """
 
@@ -130,7 +130,7 @@ async def keep_configuration(
 ) -> None:
     """Have the API server ask, as soon as there is a certificate to answer with; until cancelled."""
     certificates.trust.expect(spec.name)
-    bundle, told = b"", ""
+    bundle, logged = b"", ""
     try:
         while True:
             with suppress(TimeoutError):
@@ -139,15 +139,15 @@ async def keep_configuration(
             wanted = configuration(spec, resources, ring_uid=ring_uid, target=target, bundle=bundle)
             problem = await _apply(client, configuration_name(spec.name), wanted)
             if problem:
-                if problem != told:
+                if problem != logged:
                     log.warning("webhook configuration could not be written", ring=spec.name, error=problem)
-                bundle, told = b"", problem
+                bundle, logged = b"", problem
                 await asyncio.sleep(RETRY_S)
                 continue
-            if told or not certificates.trust.has(spec.name, bundle):
+            if logged or not certificates.trust.has(spec.name, bundle):
                 log.info("objects are assigned at admission", ring=spec.name)
             certificates.trust.confirm(spec.name, bundle, at=clock.now())
-            told = ""
+            logged = ""
     finally:
         certificates.trust.forget(spec.name)
 
@@ -165,7 +165,7 @@ async def _apply(client: Client, name: str, wanted: Mapping[str, object]) -> str
 async def remove_configuration(client: Client, ring: str) -> bool:
     """Have the API server ask no more; true if it did until now. Raises KubeError.
 
-    An account without the right to look had none to write it either.
+    An account without the right to read it had none to write it either.
     """
     name = configuration_name(ring)
     try:

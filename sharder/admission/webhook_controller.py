@@ -108,17 +108,17 @@ class WebhookController:
         self.withdrawn.set()
 
     async def _remove(self) -> bool:
-        told = ""
+        logged = ""
         while True:
             try:
                 return await remove_configuration(self._client, self._spec.name)
             except KubeError as error:
                 message = failure(error).message
-                if message != told:
+                if message != logged:
                     log.warning(
                         "webhook configuration could not be removed", ring=self._spec.name, error=message
                     )
-                told = message
+                logged = message
                 if self._releasing and isinstance(error, Forbidden):
                     return True  # it goes with the ring; nothing is labelled until then
                 await asyncio.sleep(RETRY_S)

@@ -36,7 +36,7 @@ HELD_S: Final = 86_400
 """The duration that the Lease names while the ring holds it."""
 FORMER_DURATION: Final = "ringleader.dev/former-duration-seconds"
 """Annotation of the Lease while the ring holds it: the duration that it is given back with."""
-LOOK_S: Final = 1.0
+READ_EVERY_S: Final = 1.0
 
 
 class Activation:
@@ -73,10 +73,10 @@ class Activation:
                 lease = await self._step(self._leases, self._former)
                 is_ours = lease.spec.holder_identity == self._holder
                 self._note(is_ours, "" if is_ours else lease.spec.holder_identity or "")
-                pause_s = former_duration_s(lease) / 3 if is_ours else LOOK_S
+                pause_s = former_duration_s(lease) / 3 if is_ours else READ_EVERY_S
             except KubeError as error:
                 log.warning("former lease could not be written", lease=self._former.name, error=str(error))
-                pause_s = LOOK_S
+                pause_s = READ_EVERY_S
             await asyncio.sleep(pause_s)
 
     async def give_back(self) -> None:
@@ -92,7 +92,7 @@ class Activation:
         self._note(False, "")
 
     async def _step(self, leases: Leases, former: LeaseRef) -> Lease:
-        """One look at the Lease, and one write if it is ours or free; the Lease as it is now. Raises KubeError."""
+        """Read the Lease once, and write it if it is ours or free; the Lease as it is now. Raises KubeError."""
         try:
             lease = await leases.get(former.name)
         except NotFound:
@@ -155,9 +155,9 @@ def holder_of(ring: str) -> str:
 
 def former_duration_s(lease: Lease) -> int:
     """The duration that a Lease which the ring holds had before; the usual one if its annotation names none."""
-    told = lease.metadata.annotations.get(FORMER_DURATION, "")
-    is_number = len(told) <= len(str(HELD_S)) and told.isascii() and told.isdecimal()
-    return max(1, int(told)) if is_number else DURATION_S
+    written = lease.metadata.annotations.get(FORMER_DURATION, "")
+    is_number = len(written) <= len(str(HELD_S)) and written.isascii() and written.isdecimal()
+    return max(1, int(written)) if is_number else DURATION_S
 
 
 def duration_s(lease: Lease) -> int:

@@ -63,7 +63,7 @@ log = structlog.get_logger("sharder")
 
 TURNS_PER_S: Final = 10.0
 TURNS_AT_ONCE: Final = 5
-"""A turn looks at every member (10 ms for 1,000). A goodbye, a join or a death takes two or three of them."""
+"""A turn iterates over all members (10 ms for 1,000). A goodbye, a join or a death takes two or three of them."""
 TOMBSTONES_PER_S: Final = 5.0
 TOMBSTONES_AT_ONCE: Final = 20
 """Anyone with the right to label objects decides how many are wanted."""
@@ -74,7 +74,7 @@ LONGEST_PAUSE_S: Final = 10.0
 """Longest pause after a write of a Lease that failed; each one is longer than the last."""
 STILL_S: Final = 60.0
 """Reads of the Leases that end neither well nor badly for so long stand still."""
-_TOLD = 200
+_MAX_REASON = 200
 """Characters of a refusal that are logged: enough for a policy's name and reason."""
 
 
@@ -112,7 +112,7 @@ class MembershipController:
         self._clock = clock
         self._rng = rng
         self._acting = False
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self._changed = asyncio.Condition()
         self._under_way: set[str] = set()
         self._making_rings: asyncio.Task[None] | None = None
@@ -177,24 +177,24 @@ class MembershipController:
     def unknown_name_seen(self, name: str) -> None:
         """An object carries *name* and no Lease of ours does."""
         if self.membership.unknown_name_seen(name, at=self._clock.now()):
-            self._stirred.set()
+            self._woken.set()
 
     def force(self, name: str) -> None:
         """Have *name*'s Lease taken although it may still be worked under (policy `Force`)."""
         self.membership.force(name)
-        self._stirred.set()
+        self._woken.set()
 
     def act(self, acting: bool) -> None:
         """Write what membership decides (the leader), or only read (a standby)."""
         self._acting = acting
-        self._stirred.set()
+        self._woken.set()
 
     def configure(self, spec: RingSpec, resources: Sequence[ApiResource], *, releasing: bool = False) -> None:
         """Work under a newer spec of the same ring; *releasing*: it is being deleted."""
         self._spec = spec
         self._orphans.resources = resources
         self.membership.configure(spec, releasing_at=self._clock.now() if releasing else None)
-        self._stirred.set()
+        self._woken.set()
 
     # ---- loops ------------------------------------------------------------------------------------------------
 
@@ -235,17 +235,17 @@ class MembershipController:
                     self._observe(decode_lease(item.raw))
                 case Removed(object=item):
                     self._newest = newest(self._newest, item.meta.resource_version)
-                    await self._look_again(item.meta.name)
+                    await self._read_one(item.meta.name)
                 case ListDone(resource_version=version):
                     self._newest = newest(self._newest, version)
                     self.membership.note_watch(since=list_began_at)
-                    self._stirred.set()
+                    self._woken.set()
                 case Bookmark(resource_version=version):
                     self._newest = newest(self._newest, version)
                 case Gap(error=error):
                     log.warning("lease watch interrupted", ring=self._spec.name, error=str(error))
 
-    async def _look_again(self, name: str) -> None:
+    async def _read_one(self, name: str) -> None:
         """Read a Lease that left the watch: it was deleted, or its ring label was edited away."""
         try:
             await self._observe_now(name)
@@ -263,7 +263,7 @@ class MembershipController:
             else:
                 backoff.reset()
                 delay_s = self.membership.read_interval_s
-                self._stirred.set()  # silence reaches as far as the newest read
+                self._woken.set()  # silence reaches as far as the newest read
             self._read_at = self._clock.now()
             await asyncio.sleep(delay_s)
 
@@ -275,7 +275,7 @@ class MembershipController:
         if self.membership.observe_list(
             leases, resource_version=version, begun_at=begun_at, at=self._clock.now()
         ):
-            self._stirred.set()
+            self._woken.set()
         return leases
 
     def _refuse_older(self, attempted: str, version: str, seen: str) -> None:
@@ -288,8 +288,8 @@ class MembershipController:
         return f"{self._keys.ring_label}={self._keys.ring}"
 
     async def _turn(self, tasks: asyncio.TaskGroup) -> None:
-        """One round: start the writes that are wanted, publish the view, wait for news or a deadline."""
-        self._stirred.clear()
+        """One iteration: start the writes that are wanted, publish the view, wait for a change or a deadline."""
+        self._woken.clear()
         now = self._clock.now()
         are_left = False
         intents, view, deadline = self.membership.turn(at=now, acting=self._acting)
@@ -299,35 +299,35 @@ class MembershipController:
         for intent in intents:
             are_left |= not self._start(tasks, intent, now)
         if view.version != self._view.version:
-            self._tell(self._view, view)
+            self._log_changes(self._view, view)
             async with self._changed:
                 self._view = view
                 self._changed.notify_all()
-            self._pauses = {name: pause for name, pause in self._pauses.items() if name in view.lives}
+            self._pauses = {name: pause for name, pause in self._pauses.items() if name in view.shards}
         if are_left:
             next_at = now + self._tombstones.wait_s(now)
             deadline = next_at if deadline is None else min(deadline, next_at)
         try:
             async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._clock.now())):
-                await self._stirred.wait()
+                await self._woken.wait()
         except TimeoutError:
             pass
 
     async def _make_rings(self, wanted: RingInputs) -> None:
         """Build rings on another thread, so that leadership and reads go on meanwhile."""
         self.membership.rings_made(wanted, await asyncio.to_thread(wanted.make))
-        self._stirred.set()
+        self._woken.set()
 
-    def _tell(self, old: View, new: View) -> None:
-        for name, life in new.lives.items():
-            before = old.lives.get(name)
-            if before is None or before.state is not life.state:
+    def _log_changes(self, old: View, new: View) -> None:
+        for name, shard in new.shards.items():
+            before = old.shards.get(name)
+            if before is None or before.state is not shard.state:
                 log.info(
                     "shard changed state",
                     ring=self._spec.name,
                     shard=name,
-                    member=life.member,
-                    state=life.state.value,
+                    member=shard.member,
+                    state=shard.state.value,
                     was=before.state.value if before else None,
                 )
         if old.ring_members != new.ring_members:
@@ -362,7 +362,7 @@ class MembershipController:
         finally:
             self._under_way.discard(name)
             if not isinstance(intent, MarkState):  # nothing is decided by a label for people
-                self._stirred.set()
+                self._woken.set()
 
     def _is_timely(self, intent: Write) -> bool:
         """Whether the Lease is still what *intent* was decided on: it may have waited for others."""
@@ -372,18 +372,18 @@ class MembershipController:
         return self.membership.version_of(meta.name) == meta.resource_version
 
     async def _recover(self, intent: Write, name: str, error: KubeError) -> None:
-        """Look what stands in the way of a write, and wait: whatever the answer was, the next one may be the same."""
+        """Read the Lease that a write conflicted with, and wait: the next answer may be the same."""
         pause = self._pauses.setdefault(
             name, Backoff(base_s=PAUSE_S, max_s=LONGEST_PAUSE_S, healthy_s=60.0, rng=self._rng)
         )
         pause_s = pause.failed(self._clock.now(), at_least_s=_asked_s(error))
         if isinstance(error, Conflict | NotFound | AlreadyExists):
-            await self._look_again(name)
-            self._stirred.set()
+            await self._read_one(name)
+            self._woken.set()
         else:
             log.warning("lease could not be written", lease=name, error=str(error))
         if isinstance(intent, CreateTombstone) and isinstance(error, Invalid | Forbidden):
-            self.membership.tombstone_refused(name, why=str(error)[:_TOLD])
+            self.membership.tombstone_refused(name, why=str(error)[:_MAX_REASON])
         await asyncio.sleep(pause_s)
 
     async def _write(self, intent: Write) -> None:
@@ -427,7 +427,7 @@ class MembershipController:
             lease = await self._leases.get(name)
         except NotFound:
             if self.membership.gone(name, at=self._clock.now()):
-                self._stirred.set()
+                self._woken.set()
             return None
         self._refuse_older(f"GET lease {name}", lease.metadata.resource_version, known)
         self._observe(lease)
@@ -436,7 +436,7 @@ class MembershipController:
     def _observe(self, lease: Lease) -> None:
         self._newest = newest(self._newest, lease.metadata.resource_version)
         if self.membership.observe_one(lease, at=self._clock.now()):
-            self._stirred.set()
+            self._woken.set()
 
 
 def _asked_s(error: KubeError) -> float:

@@ -10,22 +10,22 @@ from __future__ import annotations
 from typing import Final
 
 SHORT_DURATIONS: Final = 4
-"""A life is short that lasted less than this many durations of its Lease: a minute of the usual 15 s."""
+"""A shard is short-lived if it lasted less than this many durations of its Lease: a minute of the usual 15 s."""
 FREE: Final = 1
-"""This many short lives in a row cost nothing: every process may crash once while it starts."""
+"""This many short-lived shards in a row cost nothing: every process may crash once while it starts."""
 LONGEST_WAIT_S: Final = 300.0
 """The longest wait of a kubelet before it starts a crashing container again."""
 FORGOTTEN_AFTER_S: Final = 2 * LONGEST_WAIT_S
 
 
 class Flapping:
-    """Short lives in a row, by member; instants are of the sharder's monotonic clock."""
+    """Short-lived shards in a row, by member; instants are of the sharder's monotonic clock."""
 
     def __init__(self) -> None:
         self._short: dict[str, tuple[int, float]] = {}
 
     def note_end(self, member: str, *, lived_s: float, duration_s: float, at: float) -> None:
-        """A life of *member* ended at *at*; it was last heard *lived_s* after it began."""
+        """A shard of *member* ended at *at*; it was last heard *lived_s* after it began."""
         if lived_s >= SHORT_DURATIONS * duration_s:
             self._short.pop(member, None)
         else:
@@ -39,7 +39,7 @@ class Flapping:
         return min(settle_s * 2.0**doublings, LONGEST_WAIT_S) if doublings > 0 else 0.0
 
     def forget(self, *, now: float) -> None:
-        """Drop members without a short life for long enough."""
+        """Drop members without a short-lived shard for long enough."""
         if self._short:
             horizon = now - FORGOTTEN_AFTER_S
             self._short = {member: entry for member, entry in self._short.items() if entry[1] > horizon}

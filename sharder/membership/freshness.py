@@ -32,7 +32,7 @@ class ReadFreshness:
         self._blind = True
 
     def note_fresh(self, *, at: float, shortest_s: float) -> float:
-        """Reads are complete as of *at*. Gives the gap before it; one longer than *shortest_s* breaks the sight."""
+        """Reads are complete as of *at*. Gives the gap before it; one longer than *shortest_s* counts as a break."""
         if at <= self.fresh_at and not self._blind:
             return 0.0
         gap_s = float("inf") if self._blind else at - self.fresh_at
@@ -44,22 +44,22 @@ class ReadFreshness:
 
 
 def failing_members(
-    lives: Iterable[Shard], *, fresh_at: float, recent_takes: Mapping[str, float], now: float
+    shards: Iterable[Shard], *, fresh_at: float, recent_takes: Mapping[str, float], now: float
 ) -> frozenset[str]:
     """Members to be patient with: those that fall silent in one window, if they are more than a third of all.
 
     Renewals are a third of a duration apart, so what fails together falls silent within that: the window. A member
-    with another life that renews is not lost. Those taken within the window count as well.
+    with another shard that renews is not lost. Those taken within the window count as well.
     """
-    held = [life for life in lives if life.is_held and life.facts.fit]
-    window_s = max((life.patience_s for life in held), default=0.0) / 3
-    silent = {life.member for life in held if _falls_silent(life, fresh_at)}
-    well = {life.member for life in held if not _falls_silent(life, fresh_at)}
+    held = [shard for shard in shards if shard.is_held and shard.facts.fit]
+    window_s = max((shard.patience_s for shard in held), default=0.0) / 3
+    silent = {shard.member for shard in held if _falls_silent(shard, fresh_at)}
+    well = {shard.member for shard in held if not _falls_silent(shard, fresh_at)}
     recent = {member for member, at in recent_takes.items() if at > now - window_s}
     lost = (silent | recent) - well
     return frozenset(silent - well) if 3 * len(lost) > len(silent | well | recent) else frozenset()
 
 
-def _falls_silent(life: Shard, fresh_at: float) -> bool:
-    duration_s = life.patience_s
-    return life.silence_s(fresh_at) >= DURATIONS * duration_s - duration_s / 3
+def _falls_silent(shard: Shard, fresh_at: float) -> bool:
+    duration_s = shard.patience_s
+    return shard.silence_s(fresh_at) >= DURATIONS * duration_s - duration_s / 3

@@ -30,7 +30,7 @@ class ResourceRings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RingInputs:
-    """Rings before they are made. *apart*: what each member works that does not work all of *mains*."""
+    """Inputs of the rings. *apart*: the kinds of each member that does not work all of *mains*."""
 
     members: Mapping[str, float]
     apart: Mapping[str, frozenset[str] | None]

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from sharder.ringspec.spec import RingSpec
 
 ORPHAN_AFTER_S: Final = 60.0
-"""A dead name is looked for this long after it died, and as often again while objects still carry it."""
+"""Objects with a dead name are searched for this long after its death, and as often again while one carries it."""
 MOST_STRANGERS: Final = 100
 """Names that no shard's Lease ever bore and that are not dead yet: each costs a Lease and a minute's wait."""
 DEFERRED_S: Final = 60.0
@@ -79,7 +79,7 @@ class Membership:
         self._builds_elsewhere = builds_elsewhere
         self._rings_wanted: RingInputs | None = None
         self._keys = spec.keys
-        self._lives: dict[str, Shard] = {}
+        self._shards: dict[str, Shard] = {}
         self._foreign: dict[str, float] = {}
         self._buried: dict[str, tuple[str, float]] = {}
         self._misnamed: dict[str, tuple[FieldProblem, ...]] = {}
@@ -116,10 +116,10 @@ class Membership:
         self._spec = spec
         self._releasing_since = math.inf if releasing_at is None else min(self._releasing_since, releasing_at)
         self._places.settle_s = spec.settle_s
-        for name, life in self._lives.items():
-            if life.lease is not None:
-                facts = read_lease(life.lease, keys=self._keys, max_duration_s=spec.max_lease_duration_s)
-                self._lives[name] = replace(life, facts=facts)
+        for name, shard in self._shards.items():
+            if shard.lease is not None:
+                facts = read_lease(shard.lease, keys=self._keys, max_duration_s=spec.max_lease_duration_s)
+                self._shards[name] = replace(shard, facts=facts)
 
     def observe_list(
         self, leases: Iterable[Lease], *, resource_version: str, begun_at: float, at: float
@@ -134,7 +134,7 @@ class Membership:
             seen.add(lease.metadata.name)
             has_changed |= self.observe_one(lease, at=at)
         self._misnamed = {name: problems for name, problems in self._misnamed.items() if name in seen}
-        absent = (name for name in self._lives.keys() - seen if not self._lives[name].stray)
+        absent = (name for name in self._shards.keys() - seen if not self._shards[name].stray)
         for name in sorted(absent):
             has_changed |= self.gone(name, at=at, resource_version=resource_version)
         self._synced = True
@@ -147,29 +147,29 @@ class Membership:
         False if nothing but its renewal was new, and its shard was ready before: no decision changes.
         """
         name = lease.metadata.name
-        life = self._lives.get(name)
-        if not self._is_news(lease, life):
+        shard = self._shards.get(name)
+        if not self._is_news(lease, shard):
             return False
         if lease.metadata.labels.get(self._keys.ring_label) != self._keys.ring:
-            self._observe_stray(lease, life, at=at)
+            self._observe_stray(lease, shard, at=at)
             return True
         facts = read_lease(lease, keys=self._keys, max_duration_s=self._spec.max_lease_duration_s)
         if not is_shard_name(name):
             self._misnamed[name] = facts.problems
             return True
         self._foreign.pop(name, None)
-        if life is None:
+        if shard is None:
             seen = first_seen(facts, lease, at=at, founder=not self._synced)
         else:
-            self._note_silent_take(life, facts.holding, contested=facts.contested, at=at)
-            seen = life.seen_again(facts, lease, at=at)
+            self._note_silent_take(shard, facts.holding, contested=facts.contested, at=at)
+            seen = shard.seen_again(facts, lease, at=at)
             if not seen.is_held:
-                self._note_end(life, at=at)
-        self._lives[name] = seen
+                self._note_end(shard, at=at)
+        self._shards[name] = seen
         if facts.holding is not Holding.HELD:
             self._forced.discard(name)
-        was_ready = life is not None and life.state(self._freshness.fresh_at) is ShardState.READY
-        return not (life is not None and was_ready and seen.is_pure_renewal(life))
+        was_ready = shard is not None and shard.state(self._freshness.fresh_at) is ShardState.READY
+        return not (shard is not None and was_ready and seen.is_pure_renewal(shard))
 
     def gone(self, name: str, *, at: float, resource_version: str = "") -> bool:
         """The Lease *name* is not there (any more): watch DELETED, 404, or absence from a consistent list.
@@ -177,28 +177,28 @@ class Membership:
         Dead names are forgotten; for any other a tombstone is wanted before its objects may move. False if that was
         known.
         """
-        life = self._lives.get(name)
-        if life is None or life.lease is None:
+        shard = self._shards.get(name)
+        if shard is None or shard.lease is None:
             return False
-        if resource_version and newer(life.resource_version, resource_version):
+        if resource_version and newer(shard.resource_version, resource_version):
             return False
-        self._note_end(life, at=at)
-        self._buried[name] = (resource_version or life.resource_version, at)
+        self._note_end(shard, at=at)
+        self._buried[name] = (resource_version or shard.resource_version, at)
         self._forced.discard(name)
         self._orphaned.discard(name)
         self._orphan_checks.pop(name, None)
-        if life.state(self._freshness.fresh_at) is ShardState.DEAD:
-            del self._lives[name]
+        if shard.state(self._freshness.fresh_at) is ShardState.DEAD:
+            del self._shards[name]
         else:
-            self._lives[name] = replace(
-                life, lease=None, stray=False, changed_at=at, counted_from=at, entered_at=at
+            self._shards[name] = replace(
+                shard, lease=None, stray=False, changed_at=at, counted_from=at, entered_at=at
             )
         return True
 
     def version_of(self, name: str) -> str:
         """The newest resourceVersion seen of the Lease *name*; empty if none was."""
-        life = self._lives.get(name)
-        return life.resource_version if life is not None else ""
+        shard = self._shards.get(name)
+        return shard.resource_version if shard is not None else ""
 
     def unknown_name_seen(self, name: str, *, at: float) -> bool:
         """An object carries *name* and no Lease of ours does: a tombstone is wanted, or the name is dead at once.
@@ -207,11 +207,13 @@ class Membership:
         """
         if name in self._foreign:
             self._foreign[name] = at
-        elif name not in self._lives and is_shard_name(name):
+        elif name not in self._shards and is_shard_name(name):
             if self._admissible > 0:
                 self._admissible -= 1
                 self._deferred.pop(name, None)
-                self._lives[name] = without_lease(name, at=at, max_duration_s=self._spec.max_lease_duration_s)
+                self._shards[name] = without_lease(
+                    name, at=at, max_duration_s=self._spec.max_lease_duration_s
+                )
                 return True
             if name in self._deferred or len(self._deferred) < MOST_TOMBSTONES:
                 self._deferred[name] = at
@@ -223,7 +225,7 @@ class Membership:
         return len(self._deferred)
 
     def tombstone_refused(self, name: str, *, why: str) -> None:
-        """The API server refused a Lease for *name*: a policy or a right stands in the way, and its objects stay.
+        """The API server refused a Lease for *name*: a policy or a missing right forbids it, and its objects stay.
 
         Every name that gets here can be a Lease's, so a refusal says nothing about the process that had it.
         """
@@ -236,21 +238,21 @@ class Membership:
 
     def orphan_confirmed(self, name: str, *, begun_at: float) -> None:
         """A consistent list begun at *begun_at* found no object with the dead *name*."""
-        life = self._lives.get(name)
+        shard = self._shards.get(name)
         if (
-            life is not None
-            and life.state(self._freshness.fresh_at) is ShardState.DEAD
-            and begun_at >= life.entered_at
+            shard is not None
+            and shard.state(self._freshness.fresh_at) is ShardState.DEAD
+            and begun_at >= shard.entered_at
         ):
             self._orphaned.add(name)
 
     def orphan_refuted(self, name: str, *, at: float) -> None:
-        """Some object still carries the dead *name*: look again later."""
+        """Some object still carries the dead *name*: check again later."""
         self._orphan_checks[name] = at + ORPHAN_AFTER_S
 
     def force(self, name: str) -> None:
         """Policy or a person wants *name*'s Lease taken although it may be worked under."""
-        if name in self._lives:
+        if name in self._shards:
             self._forced.add(name)
 
     def note_fresh(self, *, at: float) -> None:
@@ -259,9 +261,9 @@ class Membership:
         After a gap, longer than a Lease's own duration or known by `note_gap`, that Lease's silence starts anew.
         """
         gap_s = self._freshness.note_fresh(at=at, shortest_s=self._shortest_s(default=float("inf")))
-        for name, life in self._lives.items():
-            if gap_s > life.patience_s:
-                self._lives[name] = replace(life, counted_from=max(life.counted_from, at))
+        for name, shard in self._shards.items():
+            if gap_s > shard.patience_s:
+                self._shards[name] = replace(shard, counted_from=max(shard.counted_from, at))
 
     def note_watch(self, *, since: float) -> None:
         """The Lease watch shows every version after the list begun at *since*; infinity: it lists anew."""
@@ -304,7 +306,7 @@ class Membership:
         return self._next_deadline(self._advance(at))
 
     def turn(self, *, at: float, acting: bool) -> tuple[list[Intent], View, float | None]:
-        """`decide` (nothing unless *acting*), `view` and `next_deadline`: each looks at every member, this one once."""
+        """`decide` (nothing unless *acting*), `view` and `next_deadline`; the clock and the places advance once."""
         at = self._advance(at)
         return self._decide(at) if acting else [], self._view(at), self._next_deadline(at)
 
@@ -314,23 +316,23 @@ class Membership:
         if not self._synced:
             return []
         failing = failing_members(
-            self._lives.values(), fresh_at=self._freshness.fresh_at, recent_takes=self._silent_takes, now=at
+            self._shards.values(), fresh_at=self._freshness.fresh_at, recent_takes=self._silent_takes, now=at
         )
         intents: list[Intent] = []
-        for life in sorted(self._lives.values(), key=lambda life: (not life.had_lease, life.name)):
-            patience = DURATIONS + 1 if life.member in failing else DURATIONS
-            intents.extend(self._decide_one(life, patience_s=patience * life.patience_s, at=at))
+        for shard in sorted(self._shards.values(), key=lambda shard: (not shard.had_lease, shard.name)):
+            patience = DURATIONS + 1 if shard.member in failing else DURATIONS
+            intents.extend(self._decide_one(shard, patience_s=patience * shard.patience_s, at=at))
         return intents
 
     def _view(self, at: float) -> View:
-        lives = {life.name: self._life_view(life) for life in self._lives.values()}
+        shards = {shard.name: self._shard_view(shard) for shard in self._shards.values()}
         places = self._places.current()
-        known = {name: owner_state_of(life.state) for name, life in lives.items() if life.had_lease}
+        known = {name: owner_state_of(shard.state) for name, shard in shards.items() if shard.had_lease}
         fates = {
             name: owner_state for name, owner_state in known.items() if owner_state is not OwnerState.LIVE
         }
         filled = {member: place for member, place in places.items() if member in (self._ring or ())}
-        rings = (self._ring, self._rings)  # who is born, or on its way to them, has no object to move
+        rings = (self._ring, self._rings)  # a shard that joins them has no object to move yet
         content = (fates, frozenset(self._foreign), filled, rings, self._unknown_are_dead)
         if content != self._last_ring_content:
             self._ring_version += 1
@@ -339,7 +341,7 @@ class Membership:
             version=self._version,
             ring_version=self._ring_version,
             at=at,
-            lives=lives,
+            shards=shards,
             foreign=frozenset(self._foreign),
             places=places,
             ring=self._ring,
@@ -359,41 +361,43 @@ class Membership:
     def _next_deadline(self, at: float) -> float | None:
         return min((deadline for deadline in self._deadlines(at) if deadline > at), default=None)
 
-    def _is_news(self, lease: Lease, life: Shard | None) -> bool:
+    def _is_news(self, lease: Lease, shard: Shard | None) -> bool:
         version = lease.metadata.resource_version
         if lease.metadata.namespace not in ("", self._spec.lease_namespace):
             return False
-        if life is not None:
-            return newer(version, life.resource_version) or (life.lease is None and not life.resource_version)
+        if shard is not None:
+            return newer(version, shard.resource_version) or (
+                shard.lease is None and not shard.resource_version
+            )
         buried = self._buried.get(lease.metadata.name)
         return buried is None or newer(version, buried[0])
 
-    def _observe_stray(self, lease: Lease, life: Shard | None, *, at: float) -> None:
+    def _observe_stray(self, lease: Lease, shard: Shard | None, *, at: float) -> None:
         """A Lease under a name of ours that is not of this ring (protocol: a name without a Lease).
 
-        One that is still contested is ours, whoever removed its label: its wait must not be cut short.
+        One that is still contested is ours, even without its label: its wait must not be cut short.
         """
-        if life is None:
+        if shard is None:
             return
         name, meta = lease.metadata.name, lease.metadata
-        is_settled = holding_of(lease) is Holding.TAKEN and self._keys.contested not in meta.annotations
-        if meta.labels.get(self._keys.ring_label) or is_settled:
-            del self._lives[name]
+        is_over = holding_of(lease) is Holding.TAKEN and self._keys.contested not in meta.annotations
+        if meta.labels.get(self._keys.ring_label) or is_over:
+            del self._shards[name]
             self._foreign[name] = at
             return
-        self._lives[name] = replace(
-            life, lease=lease, resource_version=lease.metadata.resource_version, stray=True
+        self._shards[name] = replace(
+            shard, lease=lease, resource_version=lease.metadata.resource_version, stray=True
         )
 
-    def _note_silent_take(self, life: Shard, holding: Holding, *, contested: bool, at: float) -> None:
-        if life.is_held and holding is Holding.TAKEN and not contested:
-            self._silent_takes[life.member] = at
+    def _note_silent_take(self, shard: Shard, holding: Holding, *, contested: bool, at: float) -> None:
+        if shard.is_held and holding is Holding.TAKEN and not contested:
+            self._silent_takes[shard.member] = at
 
-    def _note_end(self, life: Shard, *, at: float) -> None:
-        """*life* lost its Lease, or gave it back. The age of one that was there before this sharder is not known."""
-        if life.is_held and not life.founder:
-            lived_s = life.changed_at - life.born_at
-            self._flapping.note_end(life.member, lived_s=lived_s, duration_s=life.patience_s, at=at)
+    def _note_end(self, shard: Shard, *, at: float) -> None:
+        """*shard* lost its Lease, or gave it back. The age of one that was there before this sharder is not known."""
+        if shard.is_held and not shard.founder:
+            lived_s = shard.changed_at - shard.born_at
+            self._flapping.note_end(shard.member, lived_s=lived_s, duration_s=shard.patience_s, at=at)
 
     def _advance(self, at: float) -> float:
         self._now = max(self._now, at)
@@ -407,50 +411,52 @@ class Membership:
         horizon = self._now - FORGET_AFTER_S
         self._foreign = {name: at for name, at in self._foreign.items() if at > horizon}
         if self._refused:
-            self._refused = {name: told for name, told in self._refused.items() if self._is_missing(name)}
+            self._refused = {
+                name: problem for name, problem in self._refused.items() if self._is_missing(name)
+            }
         self._buried = {name: entry for name, entry in self._buried.items() if entry[1] > horizon}
         self._silent_takes = {m: at for m, at in self._silent_takes.items() if at > horizon}
         self._deferred = {name: at for name, at in self._deferred.items() if at > self._now - DEFERRED_S}
         if self._unknown_are_dead:
-            self._lives = {n: life for n, life in self._lives.items() if life.had_lease or life.lease}
-        strangers = [life for life in self._lives.values() if not life.had_lease]
-        undead = sum(1 for life in strangers if life.state(self._freshness.fresh_at) is not ShardState.DEAD)
+            self._shards = {n: shard for n, shard in self._shards.items() if shard.had_lease or shard.lease}
+        strangers = [shard for shard in self._shards.values() if not shard.had_lease]
+        undead = sum(1 for shard in strangers if shard.state(self._freshness.fresh_at) is not ShardState.DEAD)
         self._admissible = max(0, min(MOST_STRANGERS - undead, MOST_TOMBSTONES - len(strangers)))
 
     def _is_missing(self, name: str) -> bool:
-        life = self._lives.get(name)
-        return life is not None and life.lease is None
+        shard = self._shards.get(name)
+        return shard is not None and shard.lease is None
 
     def _turn_places(self) -> None:
         by_member: dict[str, list[Candidate]] = {}
         may_stay, alive = set(), set()
-        for life in self._lives.values():
-            if life.is_held and life.facts.fit:
-                alive.add(life.member)
-            if not self._may_stay(life):
+        for shard in self._shards.values():
+            if shard.is_held and shard.facts.fit:
+                alive.add(shard.member)
+            if not self._may_stay(shard):
                 continue
-            may_stay.add(life.name)
-            if self._why_unplaced(life) is None:
+            may_stay.add(shard.name)
+            if self._why_unplaced(shard) is None:
                 candidate = Candidate(
-                    life.name, life.member, life.state(self._freshness.fresh_at), life.facts.created
+                    shard.name, shard.member, shard.state(self._freshness.fresh_at), shard.facts.created
                 )
-                by_member.setdefault(life.member, []).append(candidate)
+                by_member.setdefault(shard.member, []).append(candidate)
         wanted = {
-            member: self._wanted(plan_filler(lives))
-            for member, lives in by_member.items()
+            member: self._wanted(plan_filler(candidates))
+            for member, candidates in by_member.items()
             if not self._spec.member(member).cordoned
         }
         departed = frozenset(
-            life.name
-            for life in self._lives.values()
-            if life.facts.holding is Holding.RELEASED and life.member not in alive
+            shard.name
+            for shard in self._shards.values()
+            if shard.facts.holding is Holding.RELEASED and shard.member not in alive
         )
         self._places.turn(wanted, may_fill=frozenset(may_stay), departed=departed, at=self._now)
         self._build_ring()
 
     def _wanted(self, filler: Candidate) -> PlacesWanted:
         weight = self._spec.member(filler.member).weight
-        return PlacesWanted(filler.name, weight, self._lives[filler.name].facts.resources)
+        return PlacesWanted(filler.name, weight, self._shards[filler.name].facts.resources)
 
     def _build_ring(self) -> None:
         """One ring of all members, and one for each main resource that not all of them work."""
@@ -466,73 +472,73 @@ class Membership:
         else:
             self.rings_made(wanted, wanted.make())
 
-    def _may_stay(self, life: Shard) -> bool:
-        """Whether *life* keeps its member's place, if it fills it."""
-        if life.is_missing or not life.facts.fit:
+    def _may_stay(self, shard: Shard) -> bool:
+        """Whether *shard* keeps its member's place, if it fills it."""
+        if shard.is_missing or not shard.facts.fit:
             return False
-        return life.is_held or (life.facts.holding is Holding.RELEASED and not self._hold_is_over(life))
+        return shard.is_held or (shard.facts.holding is Holding.RELEASED and not self._hold_is_over(shard))
 
-    def _why_unplaced(self, life: Shard) -> Unplaced | None:
-        """Reason that keeps *life* from its member's place; None if it may fill the place, or fills it."""
-        if self._places.filler(life.member) == life.name:
+    def _why_unplaced(self, shard: Shard) -> Unplaced | None:
+        """Reason that keeps *shard* from its member's place; None if it may fill the place, or fills it."""
+        if self._places.filler(shard.member) == shard.name:
             return None
-        if not life.works:
-            return Unplaced.UNSEEN if life.facts.synced or not life.facts.protocol else Unplaced.FILLING
-        return Unplaced.FLAPPING if self._now < self._place_due_at(life) else None
+        if not shard.works:
+            return Unplaced.UNSEEN if shard.facts.synced or not shard.facts.protocol else Unplaced.FILLING
+        return Unplaced.FLAPPING if self._now < self._place_due_at(shard) else None
 
-    def _place_due_at(self, life: Shard) -> float:
-        return life.born_at + self._flapping.wait_s(life.member, settle_s=self._spec.settle_s)
+    def _place_due_at(self, shard: Shard) -> float:
+        return shard.born_at + self._flapping.wait_s(shard.member, settle_s=self._spec.settle_s)
 
-    def _hold_is_over(self, life: Shard) -> bool:
-        """Whether a released Lease is to be taken: no hold asked for, hold passed, place gone, next life there."""
-        if not life.facts.hold or self._now >= life.entered_at + self._spec.hold_s:
+    def _hold_is_over(self, shard: Shard) -> bool:
+        """Whether a released Lease is to be taken: no hold asked for, hold passed, place gone, next shard there."""
+        if not shard.facts.hold or self._now >= shard.entered_at + self._spec.hold_s:
             return True
-        if self._spec.member(life.member).cordoned or not life.facts.fit:
+        if self._spec.member(shard.member).cordoned or not shard.facts.fit:
             return True
         return any(
-            other.is_held and other.member == life.member and self._why_unplaced(other) is None
-            for other in self._lives.values()
+            other.is_held and other.member == shard.member and self._why_unplaced(other) is None
+            for other in self._shards.values()
         )
 
-    def _decide_one(self, life: Shard, *, patience_s: float, at: float) -> Iterator[Intent]:
-        state = life.state(self._freshness.fresh_at)
-        if life.lease is None:
-            yield CreateTombstone(life.name, life.member, life.patience_s)
+    def _decide_one(self, shard: Shard, *, patience_s: float, at: float) -> Iterator[Intent]:
+        state = shard.state(self._freshness.fresh_at)
+        if shard.lease is None:
+            yield CreateTombstone(shard.name, shard.member, shard.patience_s)
             return
         match state:
             case ShardState.MISSING:
-                yield Take(life.lease, contested=True, reason="its name is on objects of the ring")
-            case ShardState.CONTESTED if at >= self._contested_until(life):
-                yield ClearContested(life.lease)
+                yield Take(shard.lease, contested=True, reason="its name is on objects of the ring")
+            case ShardState.CONTESTED if at >= self._contested_until(shard):
+                yield ClearContested(shard.lease)
             case ShardState.DEAD:
-                yield from self._decide_dead(life, at=at)
-            case ShardState.RELEASED if self._hold_is_over(life):
-                yield Take(life.lease, contested=False, reason="released")
-            case ShardState.UNCERTAIN if life.silence_s(self._freshness.fresh_at) >= patience_s:
-                contested = not life.has_known_duration
-                yield Take(life.lease, contested=contested, reason="silent for two durations")
-            case _ if life.name in self._forced:
-                yield Take(life.lease, contested=True, reason="forced")
+                yield from self._decide_dead(shard, at=at)
+            case ShardState.RELEASED if self._hold_is_over(shard):
+                yield Take(shard.lease, contested=False, reason="released")
+            case ShardState.UNCERTAIN if shard.silence_s(self._freshness.fresh_at) >= patience_s:
+                contested = not shard.has_known_duration
+                yield Take(shard.lease, contested=contested, reason="silent for two durations")
+            case _ if shard.name in self._forced:
+                yield Take(shard.lease, contested=True, reason="forced")
             case _:
-                yield from self._decide_mark(life, state)
+                yield from self._decide_mark(shard, state)
 
-    def _decide_dead(self, life: Shard, *, at: float) -> Iterator[Intent]:
-        if life.lease is not None and life.name in self._orphaned:
-            yield DeleteOrphan(life.lease)
-        elif at >= self._orphan_check_at(life):
-            yield NeedOrphanCheck(life.name)
+    def _decide_dead(self, shard: Shard, *, at: float) -> Iterator[Intent]:
+        if shard.lease is not None and shard.name in self._orphaned:
+            yield DeleteOrphan(shard.lease)
+        elif at >= self._orphan_check_at(shard):
+            yield NeedOrphanCheck(shard.name)
         else:
-            yield from self._decide_mark(life, ShardState.DEAD)
+            yield from self._decide_mark(shard, ShardState.DEAD)
 
-    def _decide_mark(self, life: Shard, state: ShardState) -> Iterator[Intent]:
-        if life.lease is not None and life.lease.metadata.labels.get(self._keys.state) != state.value:
-            yield MarkState(life.lease, state)
+    def _decide_mark(self, shard: Shard, state: ShardState) -> Iterator[Intent]:
+        if shard.lease is not None and shard.lease.metadata.labels.get(self._keys.state) != state.value:
+            yield MarkState(shard.lease, state)
 
-    def _contested_until(self, life: Shard) -> float:
-        return life.entered_at + max(self._spec.max_lease_duration_s, life.patience_s)
+    def _contested_until(self, shard: Shard) -> float:
+        return shard.entered_at + max(self._spec.max_lease_duration_s, shard.patience_s)
 
     @property
-    def _every_life_seen_at(self) -> float:
+    def _every_shard_seen_at(self) -> float:
         """The instant after which an unknown name has no process: one whose Lease went before has stopped.
 
         By then each sharder that still acts knows of the deletion too, and gives no object that a late birth may have
@@ -543,13 +549,13 @@ class Membership:
     @property
     def _unknown_are_dead(self) -> bool:
         """No tombstone is needed: no object gets an owner that a late birth under such a name could meet."""
-        return self._synced and self._now >= self._every_life_seen_at
+        return self._synced and self._now >= self._every_shard_seen_at
 
-    def _orphan_check_at(self, life: Shard) -> float:
-        return self._orphan_checks.get(life.name, life.entered_at + ORPHAN_AFTER_S)
+    def _orphan_check_at(self, shard: Shard) -> float:
+        return self._orphan_checks.get(shard.name, shard.entered_at + ORPHAN_AFTER_S)
 
     def _shortest_s(self, *, default: float) -> float:
-        return min((life.patience_s for life in self._lives.values() if life.is_held), default=default)
+        return min((shard.patience_s for shard in self._shards.values() if shard.is_held), default=default)
 
     def _hold(self, at: float) -> AssignmentHold | None:
         filled = sum(1 for place in self._places.current().values() if place.shard is not None)
@@ -563,24 +569,24 @@ class Membership:
             return AssignmentHold(WaitReason.NO_MEMBERS, self._places.next_deadline())
         return AssignmentHold(WaitReason.MIN_MEMBERS) if filled < self._spec.min_members else None
 
-    def _life_view(self, life: Shard) -> ShardView:
-        facts = life.facts
+    def _shard_view(self, shard: Shard) -> ShardView:
+        facts = shard.facts
         return ShardView(
-            name=life.name,
-            member=life.member,
-            state=life.state(self._freshness.fresh_at),
+            name=shard.name,
+            member=shard.member,
+            state=shard.state(self._freshness.fresh_at),
             hands_over=facts.hands_over,
             fit=facts.fit,
-            since=life.entered_at,
-            duration_s=life.patience_s,
-            had_lease=life.had_lease,
-            unplaced=self._why_unplaced(life) if life.is_held and facts.fit else None,
+            since=shard.entered_at,
+            duration_s=shard.patience_s,
+            had_lease=shard.had_lease,
+            unplaced=self._why_unplaced(shard) if shard.is_held and facts.fit else None,
             resources=facts.resources,
-            heard=order(life.heard),
+            heard=order(shard.heard),
         )
 
     def _problems(self) -> tuple[FieldProblem, ...]:
-        by_name = self._misnamed | {name: life.facts.problems for name, life in self._lives.items()}
+        by_name = self._misnamed | {name: shard.facts.problems for name, shard in self._shards.items()}
         of_leases = [problem for _, problems in sorted(by_name.items()) for problem in problems]
         of_leases += [problem for _, problem in sorted(self._refused.items())]
         of_leases += self._unwatched()
@@ -589,12 +595,12 @@ class Membership:
     def _unwatched(self) -> list[FieldProblem]:
         """Controlled kinds that a live shard does not watch although it works what controls them: added meanwhile."""
         found = []
-        for life in sorted(self._lives.values(), key=lambda life: life.name):
-            if life.is_held and life.facts.fit and (lacks := self._lacks(life.facts.resources)):
+        for shard in sorted(self._shards.values(), key=lambda shard: shard.name):
+            if shard.is_held and shard.facts.fit and (lacks := self._lacks(shard.facts.resources)):
                 found.append(
                     FieldProblem(
-                        f"leases/{life.name}.metadata.annotations[{self._keys.resources}]",
-                        ",".join(sorted(life.facts.resources or ())),
+                        f"leases/{shard.name}.metadata.annotations[{self._keys.resources}]",
+                        ",".join(sorted(shard.facts.resources or ())),
                         f"lacks {', '.join(lacks)}: its shard does not watch them, so they are not given to it",
                         "roll the replicas: they learn at their start what the ring controls",
                     )
@@ -613,17 +619,17 @@ class Membership:
             yield settles_at
         yield self._freshness.unbroken_since + self._spec.start_delay_s
         if self._releasing_since < math.inf:
-            yield self._every_life_seen_at
-        for life in self._lives.values():
-            if life.is_held:
-                yield from (life.counted_from + n * life.patience_s for n in (1, DURATIONS, DURATIONS + 1))
-                yield self._place_due_at(life)
-            elif life.facts.holding is Holding.RELEASED:
-                yield life.entered_at + self._spec.hold_s
-            elif life.facts.contested:
-                yield self._contested_until(life)
+            yield self._every_shard_seen_at
+        for shard in self._shards.values():
+            if shard.is_held:
+                yield from (shard.counted_from + n * shard.patience_s for n in (1, DURATIONS, DURATIONS + 1))
+                yield self._place_due_at(shard)
+            elif shard.facts.holding is Holding.RELEASED:
+                yield shard.entered_at + self._spec.hold_s
+            elif shard.facts.contested:
+                yield self._contested_until(shard)
             else:
-                yield self._orphan_check_at(life)
+                yield self._orphan_check_at(shard)
 
 
 def _covers(resources: frozenset[str] | None, mains: Sequence[str]) -> bool:

@@ -36,7 +36,7 @@ APART_S: Final = 1.0
 
 
 class OrphanChecks:
-    """Looks for objects of the names it is given, and shows *membership* what it found; until cancelled."""
+    """Searches objects of the names it is given, and reports them to *membership*; until cancelled."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Candidate(NamedTuple):
-    """One live life that may fill its member's place."""
+    """A live shard that may fill its member's place."""
 
     name: str
     member: str
@@ -27,7 +27,7 @@ class Candidate(NamedTuple):
 
 
 class PlacesWanted(NamedTuple):
-    """Content that a place would have if nothing had to settle."""
+    """Content that a place would have without the settle window."""
 
     shard: str
     weight: float
@@ -36,9 +36,9 @@ class PlacesWanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A member on the ring. *shard* is None while it waits for a next life, until *vacant_since* + a window.
+    """A member on the ring. *shard* is None while it waits for the next shard, until *vacant_since* + a window.
 
-    *resources*: what the life that fills it works, or the last one did; None: all that the ring has.
+    *resources*: the kinds that the filling shard works, or the last one did; None: all that the ring has.
     """
 
     member: str
@@ -51,9 +51,9 @@ class Place:
 _RANK = {ShardState.READY: 3, ShardState.EXPIRED: 2, ShardState.UNCERTAIN: 2}
 
 
-def plan_filler(lives: Iterable[Candidate]) -> Candidate:
-    """The life that fills a member's place: the ready one with the latest creation, then name."""
-    return max(lives, key=lambda life: (_RANK.get(life.state, 1), life.created, life.name))
+def plan_filler(candidates: Iterable[Candidate]) -> Candidate:
+    """The shard that fills a member's place: the ready one with the latest creation, then name."""
+    return max(candidates, key=lambda each: (_RANK.get(each.state, 1), each.created, each.name))
 
 
 class Places:
@@ -78,7 +78,7 @@ class Places:
     ) -> None:
         """Let places follow *wanted*; a filler that is in *may_fill* keeps its place, any other leaves it at once.
 
-        *departed*: lives that will have no next one; a place that such a life leaves goes with it.
+        *departed*: shards that released their Lease for good; their places are removed at once.
         """
         for place in list(self._places.values()):
             if place.shard in departed - may_fill and place.member not in wanted:
@@ -90,7 +90,7 @@ class Places:
         self._settle(wanted, at=at)
 
     def filler(self, member: str) -> str | None:
-        """The life that fills *member*'s place."""
+        """The shard that fills *member*'s place."""
         place = self._places.get(member)
         return place.shard if place is not None else None
 

@@ -102,7 +102,7 @@ class LeaseFacts:
 
 
 def read_lease(lease: Lease, *, keys: RingKeys, max_duration_s: float) -> LeaseFacts:
-    """Judge *lease*; whatever stands in it, the answer is a value and what is wrong with it is in `problems`."""
+    """Facts of *lease*, whatever its content; `problems` has what is wrong with it."""
     meta = lease.metadata
     at = f"leases/{meta.name}"
     problems: list[FieldProblem] = []
@@ -237,7 +237,7 @@ class Shard:
     `stray` is a Lease under this name that is not of this ring, but has to be taken before the name is dead.
     `had_lease`: a shard held a Lease of this name. Otherwise an object carries the name and nothing else is known.
 
-    Of the process that holds it: `born_at`: it was first seen. `founder`: it was there when this sharder began to look.
+    Of the process that holds it: `born_at`: it was first seen. `founder`: it was there at the first list.
     `renewed`: it was seen to renew. `patience_s`: the longest duration that its Lease had. `doubted`: it had several.
     `renewal`: resourceVersion of its last renewal, and of no release: a successor releases what a dead process held.
     `heard`: of the one before, if two were seen: what was written since may not have been reconciled.
@@ -317,7 +317,7 @@ class Shard:
         )
 
     def seen_again(self, facts: LeaseFacts, lease: Lease, *, at: float) -> Shard:
-        """This life after a newer version of its Lease was seen."""
+        """This shard after a newer version of its Lease was seen."""
         if facts.holding is Holding.HELD and not self._is_same_process(lease):
             return first_seen(facts, lease, at=at)
         changed = self.lease is None or _pulse(lease) != _pulse(self.lease)

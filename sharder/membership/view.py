@@ -47,7 +47,7 @@ class WaitReason(StrEnum):
     NO_MEMBERS = "no member on the ring"
     ACTIVATION = "former controller's lease not held"
     PAUSED = "ring is paused"
-    PLACE_SETTLING = "place waits for its member's next life"
+    PLACE_SETTLING = "place waits for its member's next shard"
     OWNER_CONTESTED = "owner's lease is contested"
     OWNER_UNKNOWN = "owner has no lease"
     OWNER_SILENT = "owner does not renew"
@@ -64,7 +64,7 @@ class Unplaced(StrEnum):
 
     FILLING = "caches are being filled"
     UNSEEN = "not seen to renew yet"
-    FLAPPING = "its member's last lives were short"
+    FLAPPING = "its member's last shards were short-lived"
 
 
 class AssignmentHold(NamedTuple):
@@ -110,13 +110,13 @@ class View:
 
     `version` grows with every difference; `ring_version` only when some object's desired owner or the fate of an
     owner may have changed: a pass that was clean under one ring version has converged. Names that no shard's Lease
-    ever bore (`is_stranger`) change no ring version: anybody may write them.
+    ever bore (`is_stranger`) change no ring version: any client may write them.
     """
 
     version: int
     ring_version: int
     at: float
-    lives: Mapping[str, ShardView]
+    shards: Mapping[str, ShardView]
     foreign: frozenset[str]
     places: Mapping[str, Place]
     ring: HashRing | None
@@ -127,7 +127,7 @@ class View:
     rings: Mapping[str, HashRing | None] = field(default_factory=dict)
     """The ring of each main resource that not every member works; None: none does. For all others it is `ring`."""
     unknown_are_dead: bool = False
-    """The ring is being deleted, and no process works under a name that `lives` lacks (protocol, section 7)."""
+    """The ring is being deleted, and no process works under a name that `shards` lacks (protocol, section 7)."""
 
     @property
     def unworked(self) -> tuple[str, ...]:
@@ -145,8 +145,8 @@ class View:
 
     def works(self, name: str, kind: str) -> bool:
         """Whether the shard *name* watches objects of *kind*; not known of one without a Lease."""
-        life = self.lives.get(name)
-        return life is None or life.resources is None or not kind or kind in life.resources
+        shard = self.shards.get(name)
+        return shard is None or shard.resources is None or not kind or kind in shard.resources
 
     @property
     def ring_members(self) -> Mapping[str, float]:
@@ -156,41 +156,41 @@ class View:
     @property
     def live(self) -> frozenset[str]:
         """Names whose Lease exists and is not taken."""
-        return frozenset(name for name, life in self.lives.items() if life.state.is_live)
+        return frozenset(name for name, shard in self.shards.items() if shard.state.is_live)
 
     @property
     def not_dead(self) -> frozenset[str]:
         """Names whose objects are not up for taking."""
-        return frozenset(name for name, life in self.lives.items() if life.state is not ShardState.DEAD)
+        return frozenset(name for name, shard in self.shards.items() if shard.state is not ShardState.DEAD)
 
     @property
     def selector_names(self) -> frozenset[str]:
         """Names that the unowned watch leaves out: not dead, and a shard had a Lease of that name.
 
-        Anybody who may label an object makes names; only the right to write Leases makes these.
+        The right to label an object is enough to make a name; these need the right to write Leases.
         """
-        return frozenset(name for name in self.not_dead if self.lives[name].had_lease)
+        return frozenset(name for name in self.not_dead if self.shards[name].had_lease)
 
     @property
     def dead_names(self) -> frozenset[str]:
         """Names whose objects may be given away without a drain."""
-        dead = (name for name, life in self.lives.items() if life.state is ShardState.DEAD)
+        dead = (name for name, shard in self.shards.items() if shard.state is ShardState.DEAD)
         return self.foreign.union(dead)
 
     @property
     def may_be_worked(self) -> frozenset[str]:
         """Names under which a process may still be at work: held, or lost otherwise than by its end or silence."""
         ended = (ShardState.DEAD, ShardState.RELEASED)
-        return frozenset(name for name, life in self.lives.items() if life.state not in ended)
+        return frozenset(name for name, shard in self.shards.items() if shard.state not in ended)
 
     @property
     def uncertain_members(self) -> frozenset[str]:
         """Members whose place is filled by a shard that is about to be taken."""
-        filling = (self.lives.get(place.shard or "") for place in self.places.values())
-        return frozenset(life.member for life in filling if life and life.state is ShardState.UNCERTAIN)
+        filling = (self.shards.get(place.shard or "") for place in self.places.values())
+        return frozenset(shard.member for shard in filling if shard and shard.state is ShardState.UNCERTAIN)
 
     def shard_at(self, member: str) -> str | None:
-        """The life that fills *member*'s place; None if it has none, or no place."""
+        """The shard that fills *member*'s place; None if it has none, or no place."""
         place = self.places.get(member)
         return place.shard if place else None
 
@@ -204,31 +204,31 @@ class View:
 
     def owner_state(self, name: str) -> OwnerState:
         """State of the owner *name*, read from a shard label. A value that cannot be a Lease's name is dead."""
-        life = self.lives.get(name)
-        if life is None:
+        shard = self.shards.get(name)
+        if shard is None:
             is_dead = self.unknown_are_dead or name in self.foreign or not is_shard_name(name)
             return OwnerState.DEAD if is_dead else OwnerState.UNKNOWN
-        return owner_state_of(life.state)
+        return owner_state_of(shard.state)
 
     def is_stranger(self, name: str) -> bool:
         """Whether objects labelled *name* wait though no shard's Lease ever bore it: theirs alone to wait."""
         if self.hold is not None and self.hold.reason is WaitReason.NOT_SYNCED:
             return False
-        life = self.lives.get(name)
-        if life is None:
+        shard = self.shards.get(name)
+        if shard is None:
             return self.owner_state(name) is OwnerState.UNKNOWN
-        return not life.had_lease and owner_state_of(life.state) is OwnerState.CONTESTED
+        return not shard.had_lease and owner_state_of(shard.state) is OwnerState.CONTESTED
 
     def dead(self, name: str) -> bool:
         """Whether objects labelled *name* may be given away without a drain."""
         return self.owner_state(name) is OwnerState.DEAD
 
     def holds(self, name: str) -> bool:
-        """Whether *name*'s Lease is held, as last seen: what evidence for a write of that name has to show."""
-        life = self.lives.get(name)
-        return life is not None and life.is_held
+        """Whether *name*'s Lease is held, as last seen. Evidence for a write of that name has to show the same."""
+        shard = self.shards.get(name)
+        return shard is not None and shard.is_held
 
     def may_receive(self, name: str) -> bool:
         """Whether a new drain may point to *name*: not while it does not renew."""
-        life = self.lives.get(name)
-        return life is not None and life.state is ShardState.READY
+        shard = self.shards.get(name)
+        return shard is not None and shard.state is ShardState.READY

@@ -52,7 +52,7 @@ RETRY_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class AuditPosition:
-    """One list of the circle, and how many objects it has by the server's count."""
+    """One list of the pass, and the number of its objects by the server's count."""
 
     resource: ApiResource
     namespace: str
@@ -69,7 +69,7 @@ class AuditPace:
         self._done = 0
 
     def pause_s(self, looked_at: int, *, now: float) -> float:
-        """*looked_at* more objects are done: how long to wait before the next ones."""
+        """Seconds to wait before the next objects, now that *looked_at* more are done."""
         self._done += looked_at
         due_at = self._began_at + self._interval_s * min(1.0, self._done / self._objects)
         return max(SHORTEST_PAUSE_S, due_at - now)
@@ -80,24 +80,26 @@ class AuditPace:
 
 
 class Audit:
-    """Goes over all objects of one ring, until cancelled."""
+    """Checks all objects of one ring, pass after pass, until cancelled."""
 
     def __init__(self, context: RingContext, scan: Scan) -> None:
         self._context = context
         self._scan = scan
-        self._ancestry = ControllerKeys(context.kinds, context.objects.read_controller, most=REMEMBERED)
+        self._controller_keys = ControllerKeys(
+            context.kinds, context.objects.read_controller, most=REMEMBERED
+        )
 
     async def run(self) -> None:
         while True:
             try:
-                await self._circle()
+                await self._run_pass()
             except* KubeError as group:
                 log.warning("audit interrupted", ring=self._ring, error=str(group.exceptions[0]))
                 await asyncio.sleep(RETRY_S)
 
-    async def _circle(self) -> None:
+    async def _run_pass(self) -> None:
         """Everything once, converged or not."""
-        self._ancestry.forget()
+        self._controller_keys.forget()
         began_at = self._context.clock.now()
         places = [place async for place in self._places()]
         objects = sum(place.count for place in places)
@@ -114,7 +116,7 @@ class Audit:
         await asyncio.sleep(pace.rest_s(now=self._context.clock.now()))
 
     async def _places(self) -> AsyncIterator[AuditPosition]:
-        """Every list of the circle, counted by the server."""
+        """Every list of the pass, counted by the server."""
         for namespace in self._context.scope.namespaces:
             for resource in self._context.kinds.labelled:
                 try:
@@ -155,7 +157,7 @@ class Audit:
                     metadata_only=True,
                 )
             except Expired as error:
-                # the same token again would be a circle of its own
+                # the same token again would be an endless loop
                 is_behind = error.continue_ in ("", continue_)
                 continue_ = "" if is_behind else error.continue_
                 await asyncio.sleep(SHORTEST_PAUSE_S)
@@ -172,7 +174,9 @@ class Audit:
 
     async def _suspects(self, resource: ApiResource, metas: Sequence[Meta]) -> list[Meta]:
         """Objects that look wrong although neither the assigner nor a handoff is at work on them."""
-        roles = await self._ancestry.resolved(self._context.kinds.role(resource, meta) for meta in metas)
+        roles = await self._controller_keys.resolved(
+            self._context.kinds.role(resource, meta) for meta in metas
+        )
         return [
             meta
             for meta, role in zip(metas, roles, strict=True)
@@ -190,15 +194,15 @@ class Audit:
         return what is not None and not self._scan.knows(ObjectRef(resource.group_resource, meta.key))
 
     async def _confirmed(self, resource: ApiResource, suspects: Sequence[Meta]) -> Counter[str]:
-        """Look again, with a fresh read each, and hand on what is still so."""
+        """Confirm each suspect by a fresh read, and enqueue those that are still wrong."""
         await asyncio.sleep(GRACE_S)
         found: Counter[str] = Counter()
         for suspect in suspects:
             try:
-                what = await self._look_again(resource, suspect)
+                what = await self._confirm(resource, suspect)
             except KubeError as error:
-                work = ObjectRef(resource.group_resource, suspect.key)
-                log.warning("object could not be read", object=str(work), error=str(error))
+                ref = ObjectRef(resource.group_resource, suspect.key)
+                log.warning("object could not be read", object=str(ref), error=str(error))
                 continue
             if what is not None:
                 found[what] += 1
@@ -208,7 +212,7 @@ class Audit:
             self._scan.request_pass()
         return found
 
-    async def _look_again(self, resource: ApiResource, suspect: Meta) -> str | None:
+    async def _confirm(self, resource: ApiResource, suspect: Meta) -> str | None:
         meta = await self._context.objects.read(resource, suspect)
         if meta is None:
             return None
@@ -218,7 +222,7 @@ class Audit:
         what = finding(self._context.plan(self._context.subject(resource, meta, role=role, controller=seen)))
         if what is None or what == MISPLACED:
             return what if self._scan.is_converged else None
-        is_news = self._scan.bring(ObjectRef(resource.group_resource, meta.key), meta)
+        is_news = self._scan.enqueue_unshown(ObjectRef(resource.group_resource, meta.key), meta)
         return what if is_news else None
 
     @property

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 STRANGERS: Final = 0.1
-"""Drain labels that nobody asked for take this part of the room at most: anybody may write one."""
+"""Drain labels that no sharder wrote take this part of the room at most: any client may write one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DrainBudget:
     A handoff past *timeout_s* no longer takes room, so that one shard that hangs does not stop all others; it is
     still in flight and shows in `overdue`. The shard itself gets one more handoff per timeout until it answers one.
     Fed by the watch of drain labels: that, not our own writes, is the truth.
-    Instants never go back, so handoffs stand in the order in which they will be overdue: no answer costs more than
+    Instants never go back, so handoffs are in the order in which they will be overdue: no answer costs more than
     those that are.
     """
 
@@ -42,7 +42,7 @@ class DrainBudget:
         self._handoffs: dict[Hashable, Handoff] = {}
         self._of_owner: Counter[str] = Counter()
         self._strangers: Counter[str] = Counter()
-        """Those of them that nobody asked for."""
+        """Those of them that no sharder asked for."""
         self._answered_at: dict[str, float] = {}
         """When owners of what is in flight last answered a handoff."""
 
@@ -104,7 +104,7 @@ class DrainBudget:
         return self._answered_at.get(owner, float("-inf")) + self.timeout_s
 
     def in_order(self, owners: Iterable[str], *, at: float) -> list[str]:
-        """*owners* in the order in which they should be asked: who is late with a handoff comes last.
+        """*owners* in the order in which they should be asked: those late with a handoff come last.
 
         Or one that hangs would be given all the room again at each timeout.
         """

@@ -37,8 +37,8 @@ SYNCS_WITHIN_S: Final = 10.0
 """Passes wait for the first lists of drain labels so long at most: one resource that fails stops no other."""
 
 
-def _tell_nobody(_: ObjectRef) -> None:
-    """The default of `on_missent`."""
+def _ignore(_: ObjectRef) -> None:
+    """Default of `on_missent`."""
 
 
 class Handoffs:
@@ -60,9 +60,9 @@ class Handoffs:
         self._denied: set[tuple[str, str]] = set()
         """Resources and namespaces that cannot be watched for now: the others do not wait for them."""
         self._changed = asyncio.Event()
-        self._stirred = asyncio.Event()
-        self._unlooked: set[ObjectRef] = set()
-        """What came or changed since it was last planned."""
+        self._woken = asyncio.Event()
+        self._unplanned: set[ObjectRef] = set()
+        """Objects that came or changed since they were last planned."""
         self._is_everything_due = True
         self._reported: set[str] = set()
         self._forced: set[str] = set()
@@ -72,7 +72,7 @@ class Handoffs:
         """Objects, without what they control, that were given up, or were gone before their owner answered."""
         self.answered_at = 0.0
         """When an owner last answered, on the sharder's clock."""
-        self.on_missent: Callable[[ObjectRef], None] = _tell_nobody
+        self.on_missent: Callable[[ObjectRef], None] = _ignore
         """Called with an object that may have been passed on to where it does not belong: no watch shows it there."""
         self.on_ended: Callable[[ObjectRef, Meta], None] | None = None
         """Called with an object, as it was last seen, that carries no drain label any more: the live page counts."""
@@ -80,39 +80,39 @@ class Handoffs:
     def __len__(self) -> int:
         return len(self._metas)
 
-    def __contains__(self, work: ObjectRef) -> bool:
-        return work in self._metas
+    def __contains__(self, ref: ObjectRef) -> bool:
+        return ref in self._metas
 
     def is_free_of_former(self) -> bool:
         """Whether no object of a resource that the ring gave up carries a drain label, as far as they can be seen."""
         names = {resource.group_resource for resource in self._context.kinds.former}
         former = {(name, namespace) for name in names for namespace in self._context.scope.namespaces}
-        return former <= self._listed and not any(work.resource in names for work in self._metas)
+        return former <= self._listed and not any(ref.resource in names for ref in self._metas)
 
     def oldest(self, count: int) -> list[tuple[ObjectRef, Handoff, Meta | None]]:
         """The first *count* handoffs under way, oldest first; None for what no watch has shown yet."""
         found = self.budget.oldest(count)
-        return [(work, each, self._metas.get(work)) for work, each in found if isinstance(work, ObjectRef)]
+        return [(ref, each, self._metas.get(ref)) for ref, each in found if isinstance(ref, ObjectRef)]
 
-    def begin(self, work: ObjectRef, owner: str) -> None:
+    def begin(self, ref: ObjectRef, owner: str) -> None:
         """A drain is about to be sent: it counts before the watch shows it."""
-        self.budget.begin(work, owner=owner, at=self._context.clock.now())
+        self.budget.begin(ref, owner=owner, at=self._context.clock.now())
 
-    def failed(self, work: ObjectRef) -> None:
+    def failed(self, ref: ObjectRef) -> None:
         """The drain was not written after all."""
-        if work not in self._metas:
-            self.budget.end(work)
+        if ref not in self._metas:
+            self.budget.end(ref)
             self._changed.set()
 
-    def asked_to_give_up(self, work: ObjectRef) -> None:
-        """That drain is written: how it ends counts, though no watch may ever show it."""
-        if work in self.budget and work not in self._metas:
-            self._unshown.add(work)
+    def asked_to_give_up(self, ref: ObjectRef) -> None:
+        """Count the end of a drain that was just written, though no watch may ever show it."""
+        if ref in self.budget and ref not in self._metas:
+            self._unshown.add(ref)
 
     def redirect_all(self) -> None:
         """Plan everything in flight again: it may be wanted elsewhere, or be kept."""
         self._is_everything_due = True
-        self._stirred.set()
+        self._woken.set()
 
     async def wait_changed(self, *, at_most_s: float | None = None) -> None:
         """Return at the next change of what is in flight, when a handoff becomes overdue, or after *at_most_s*."""
@@ -157,12 +157,12 @@ class Handoffs:
                 self.take(resource, namespace, event)
 
     async def _watch_former(self, resource: ApiResource, namespace: str) -> None:
-        """A resource that the ring gave up may be out of reach by now: that must not stop the others."""
+        """Watch a resource that the ring gave up. It may be out of reach by now, which stops no other resource."""
         while True:
             try:
                 await self._watch(resource, namespace)
             except NotFound:
-                raise  # not served any more, or not in this version: `ringwork` asks which
+                raise  # not served any more, or not in this version: RingController asks which
             except KubeError as error:
                 log.warning(
                     "removed resource cannot be watched", ring=self._context.spec.name, error=str(error)
@@ -193,16 +193,16 @@ class Handoffs:
         self._changed.set()
 
     def _end_unlisted(self, where: tuple[str, str]) -> None:
-        """A list is complete: what it did not show is handed over, or gone.
+        """End the handoffs that a complete list did not show: these objects are handed over, or gone.
 
-        Also what no watch ever showed: asked for, and answered while the watch was away.
+        Also those that no watch ever showed: requested, and answered while the watch was away.
         """
         name, namespace = where
         asked = self.budget.begun_before(self._listing_since.get(where, 0.0))
-        for work in {*self._metas, *(key for key in asked if isinstance(key, ObjectRef))}:
-            is_here = work.resource == name and namespace in ("", work.key.namespace)
-            if is_here and work not in self._listing[where]:
-                self._ended(work)
+        for ref in {*self._metas, *(key for key in asked if isinstance(key, ObjectRef))}:
+            is_here = ref.resource == name and namespace in ("", ref.key.namespace)
+            if is_here and ref not in self._listing[where]:
+                self._ended(ref)
 
     def _note_synced(self) -> None:
         known = self._listed | self._denied
@@ -218,41 +218,41 @@ class Handoffs:
             self.synced.set()
 
     def _seen(self, resource: str, meta: Meta) -> ObjectRef:
-        work = ObjectRef(resource, meta.key)
-        kept = self._metas[work] = essential(meta, self._context.spec.labels_read)
-        self._unshown.discard(work)
+        ref = ObjectRef(resource, meta.key)
+        kept = self._metas[ref] = essential(meta, self._context.spec.labels_read)
+        self._unshown.discard(ref)
         self.budget.begin(
-            work,
+            ref,
             owner=meta.labels.get(self._context.keys.shard, ""),
             at=self._context.clock.now(),
-            asked=self._is_wanted(work, kept),
+            asked=self._is_wanted(ref, kept),
         )
-        self._unlooked.add(work)
-        self._stirred.set()
-        return work
+        self._unplanned.add(ref)
+        self._woken.set()
+        return ref
 
-    def _is_wanted(self, work: ObjectRef, meta: Meta) -> bool:
-        """Whether a sharder would ask for that now: of roots, and for where they belong. Anybody may write labels."""
-        role = self._context.kinds.role(self._context.resource(work), meta)
-        return isinstance(role, Root) and isinstance(self._plan(work, meta), Nothing | Wait)
+    def _is_wanted(self, ref: ObjectRef, meta: Meta) -> bool:
+        """Whether a sharder would ask for it now: of roots, for where they belong. Any client may write labels."""
+        role = self._context.kinds.role(self._context.resource(ref), meta)
+        return isinstance(role, Root) and isinstance(self._plan(ref, meta), Nothing | Wait)
 
-    def _ended(self, work: ObjectRef) -> None:
-        meta = self._metas.pop(work, None)
-        if meta is not None and work in self._unlooked and isinstance(self._plan(work, meta), UpdateDrain):
-            self.on_missent(work)
-        self._unlooked.discard(work)
-        self.budget.answered(work, at=self._context.clock.now())
+    def _ended(self, ref: ObjectRef) -> None:
+        meta = self._metas.pop(ref, None)
+        if meta is not None and ref in self._unplanned and isinstance(self._plan(ref, meta), UpdateDrain):
+            self.on_missent(ref)
+        self._unplanned.discard(ref)
+        self.budget.answered(ref, at=self._context.clock.now())
         self.answered_at = self._context.clock.now()
-        if self._is_given_up(work, meta):
+        if self._is_given_up(ref, meta):
             self.given_up += 1
-        self._unshown.discard(work)
+        self._unshown.discard(ref)
         if meta is not None and self.on_ended is not None:
-            self.on_ended(work, meta)
+            self.on_ended(ref, meta)
 
-    def _is_given_up(self, work: ObjectRef, last: Meta | None) -> bool:
+    def _is_given_up(self, ref: ObjectRef, last: Meta | None) -> bool:
         if last is None:
-            return work in self._unshown
-        role = self._context.kinds.role(self._context.resource(work), last)
+            return ref in self._unshown
+        role = self._context.kinds.role(self._context.resource(ref), last)
         return last.labels.get(self._context.keys.drain) == "" and not isinstance(role, Controlled)
 
     async def _follow_states(self) -> None:
@@ -262,56 +262,56 @@ class Handoffs:
             self.redirect_all()
 
     async def _redirect(self) -> None:
-        """Whenever the ring or a request changed: point what is in flight to where it belongs now."""
+        """Point handoffs in flight to where their objects belong now, at each change of the ring or of a request."""
         await self.synced.wait()
         while True:
-            self._stirred.clear()
-            works = list(self._metas) if self._is_everything_due else list(self._unlooked)
+            self._woken.clear()
+            refs = list(self._metas) if self._is_everything_due else list(self._unplanned)
             self._is_everything_due = False
-            self._unlooked.clear()
-            for work in works:
-                meta = self._metas.get(work)
-                if meta is not None and not await self._redirect_one(work, meta):
-                    self._unlooked.add(work)
+            self._unplanned.clear()
+            for ref in refs:
+                meta = self._metas.get(ref)
+                if meta is not None and not await self._redirect_one(ref, meta):
+                    self._unplanned.add(ref)
             with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_S if self._unlooked else None):
-                    await self._stirred.wait()
+                async with asyncio.timeout(RETRY_S if self._unplanned else None):
+                    await self._woken.wait()
 
-    async def _redirect_one(self, work: ObjectRef, meta: Meta) -> bool:
+    async def _redirect_one(self, ref: ObjectRef, meta: Meta) -> bool:
         """False if what is to be written could not be written now."""
         context = self._context
-        resource = context.resource(work)
-        decision = self._plan(work, meta)
+        resource = context.resource(ref)
+        decision = self._plan(ref, meta)
         if isinstance(decision, UpdateDrain | ReleaseDrain) or (
             isinstance(decision, Strip) and resource in context.kinds.former  # no unowned watch shows it
         ):
             outcome = await context.objects.write(resource, meta, decision)
             if outcome is WriteOutcome.STALE and isinstance(decision, UpdateDrain):
-                self.on_missent(work)
+                self.on_missent(ref)
             return outcome not in (WriteOutcome.LATER, WriteOutcome.DENIED, WriteOutcome.REFUSED)
         return True
 
-    def _plan(self, work: ObjectRef, meta: Meta) -> Decision:
+    def _plan(self, ref: ObjectRef, meta: Meta) -> Decision:
         context = self._context
-        return context.plan(context.subject(context.resource(work), meta))
+        return context.plan(context.subject(context.resource(ref), meta))
 
     async def report(self) -> None:
         """Name each owner that is late with handoffs once, and force it if the ring wants that; until cancelled.
 
-        How many handoffs are late, status and metrics say.
+        Status and metrics have the number of late handoffs.
         """
         while True:
             await self.wait_changed(at_most_s=self._forces_in_s())
             now = self._context.clock.now()
             late = Counter(h.owner for h in self.budget.overdue(at=now).values())
-            self._tell({owner: count for owner, count in late.items() if owner not in self._reported})
+            self._report_late({owner: count for owner, count in late.items() if owner not in self._reported})
             self._force(owner for owner in late if self.budget.hangs(owner, at=now))
             self._forced &= late.keys()
             for owner in self._reported - late.keys():
                 log.info("handoffs no longer overdue", ring=self._context.spec.name, shard=owner)
             self._reported = set(late)
 
-    def _tell(self, late: dict[str, int]) -> None:
+    def _report_late(self, late: dict[str, int]) -> None:
         for owner, count in late.items():
             log.error("handoffs overdue", ring=self._context.spec.name, shard=owner, objects=count)
             self._context.events.record(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sharder.page.frames import Document
-from sharder.page.history import History
+from sharder.page.history import RingHistory
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
@@ -24,16 +24,16 @@ class Board:
         self.title = title
         self._clock = clock
         self._subjects: dict[str, RingSource] = {}
-        self._histories: dict[str, History] = {}
-        self._told: dict[str, int] = {}
+        self._histories: dict[str, RingHistory] = {}
+        self._sent: dict[str, int] = {}
 
     def at(self) -> float:
         """Seconds since 1970, to the millisecond."""
         return round(self._clock.wall().timestamp(), 3)
 
-    def history(self, ring: str) -> History:
+    def history(self, ring: str) -> RingHistory:
         """History of *ring*: it outlives the ring's subjects."""
-        return self._histories.setdefault(ring, History())
+        return self._histories.setdefault(ring, RingHistory())
 
     def show(self, ring: str, subject: RingSource) -> None:
         """*subject* is *ring* from now on."""
@@ -43,7 +43,7 @@ class Board:
         """The ring is gone."""
         self._subjects.pop(ring, None)
         self._histories.pop(ring, None)
-        self._told.pop(ring, None)
+        self._sent.pop(ring, None)
 
     def subject(self, ring: str) -> RingSource | None:
         return self._subjects.get(ring)
@@ -75,8 +75,8 @@ class Board:
         for name in self._subjects:
             history = self.history(name)
             moves, more = history.take_fresh()
-            count = min(history.news - self._told.get(name, 0), len(history.happenings))
-            self._told[name] = history.news
+            count = min(history.news - self._sent.get(name, 0), len(history.happenings))
+            self._sent[name] = history.news
             news: dict[str, Any] = {}
             if moves:
                 news |= {"moves": msgspec.to_builtins(moves), "more": more}

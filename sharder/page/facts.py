@@ -17,7 +17,7 @@ ROWS: Final = 24
 
 
 class MemberFacts(msgspec.Struct, frozen=True, rename="camel"):
-    """One member: its place, the life that fills it, and its part. *objects* is None where they are not counted."""
+    """One member: its place, the shard that fills it, and its part. *objects* is None where they are not counted."""
 
     place: str
     shard: str = ""
@@ -55,7 +55,7 @@ class RingCircle(msgspec.Struct, frozen=True, rename="camel"):
 class RingFacts(msgspec.Struct, frozen=True, rename="camel"):
     """One ring. *note* says why it is not worked as usual, *problem* what is wrong.
 
-    *objects* were counted at *counted_at*; what is shown was read at *read_at*, None: it is what the teller knows.
+    *objects* were counted at *counted_at*; what is shown was read at *read_at*, None: it is current.
     *order* names the members that *sectors* number, on the circle of the first main resource. *circles*: every circle,
     if there are several; a member's own share is then the mean. Instants are seconds since 1970.
     """

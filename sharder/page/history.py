@@ -39,7 +39,7 @@ class Move(msgspec.Struct, frozen=True):
     target: str
 
 
-class History:
+class RingHistory:
     """Recent events of one ring: its moves, and changes of its members."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class History:
         return self._buckets[-1][1]
 
     def saw(self, members: Mapping[str, MemberFacts], *, at: float) -> None:
-        """Note what became of the members since they were last seen; who is there at first did not join."""
+        """Record changes of the members since the last call; members of the first call did not join."""
         before, self._members = self._members, dict(members)
         if before is None:
             return

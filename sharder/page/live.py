@@ -24,7 +24,7 @@ _EVENTS: Final = "text/event-stream; charset=utf-8"
 
 
 class Live:
-    """Streams of *board*. `run` lasts until cancelled; `serve` until its visitor leaves."""
+    """Streams of *board*. `run` lasts until cancelled; `serve` until its viewer leaves."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -43,7 +43,7 @@ class Live:
         """Send to one viewer until cancelled."""
         if not self._viewers:
             self._last = self._board.now()
-            self._board.fresh()  # what nobody was there to see
+            self._board.fresh()  # drop what happened without a viewer
         connection.push(self._picture())
         self._viewers[connection] = False
         self._came.set()
@@ -53,7 +53,7 @@ class Live:
             self._viewers.pop(connection, None)
 
     async def run(self) -> None:
-        """Send what changes to all who look."""
+        """Send changes to all viewers."""
         silent_s = 0.0
         while True:
             self._came.clear()

@@ -1,6 +1,6 @@
 """The page as a service on a port of its own: its paths and its access check.
 
-Composes board, streams and access gate. In the sharder, `rooms` fills it.
+Composes board, streams and access gate. In the sharder, `page_ring` fills it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class LivePage:
         return Reply(200, msgspec.json.encode(await self._answer(ring, int(parts[1]))), _JSON)
 
     async def _answer(self, ring: HashRing, members: int) -> WhatIf:
-        """Computed beside the event loop, one at a time, and remembered for as long as the ring is the same."""
+        """Compute in a thread, one at a time; answers are remembered for as long as the ring is the same."""
         async with self._turn:
             if self._known[0] is not ring:
                 self._known = (ring, {})

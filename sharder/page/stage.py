@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sharder.page.facts import RingCircles
-from sharder.page.rooms import RingRoom
+from sharder.page.page_ring import PageRing
 from sharder.page.unworked import Unworked
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Stage:
-    """Shows rings on *board*; *client* reads the objects that are looked for."""
+    """Shows rings on *board*; *client* reads the objects that viewers search."""
 
     def __init__(self, board: Board, client: Client, *, clock: Clock) -> None:
         self._board = board
@@ -29,9 +29,9 @@ class Stage:
         self._clock = clock
         self._circles: dict[str, RingCircles] = {}
 
-    def open(self, spec: RingSpec, kinds: RingKinds, membership: MembershipController) -> RingRoom:
+    def open(self, spec: RingSpec, kinds: RingKinds, membership: MembershipController) -> PageRing:
         """The ring under this spec, on the page from now on."""
-        room = RingRoom(
+        page_ring = PageRing(
             spec,
             kinds,
             membership,
@@ -40,8 +40,8 @@ class Stage:
             circles=self._circles.setdefault(spec.name, RingCircles()),
             clock=self._clock,
         )
-        self._board.show(spec.name, room)
-        return room
+        self._board.show(spec.name, page_ring)
+        return page_ring
 
     def refuse(self, ring: str, problem: str) -> None:
         """*ring* cannot be worked, until it is opened again."""

@@ -36,4 +36,4 @@ def owner_story(owner: str, desired: str, drain: str | None, *, is_live: bool) -
 
 def unwatched(owner: str, kind: str) -> str:
     """Explain why an object of *kind* that bears the name *owner* is not worked on."""
-    return f"{owner} does not watch {kind}: the object waits for the end of that life."
+    return f"{owner} does not watch {kind}: the object waits for the end of that shard."

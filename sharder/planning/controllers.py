@@ -1,6 +1,6 @@
-"""Owner chains: who owns an object's controller, and which key that controller follows. Reads only.
+"""Owner chains: the owner of an object's controller, and the key that it follows. Reads only.
 
-One GET tells the owner. The key under `Owner` takes as many as the tree is deep. `ControllerKeys` remembers keys for
+One GET shows the owner. The key under `Owner` takes as many as the tree is deep. `ControllerKeys` remembers keys for
 one pass, so that not every controlled object costs a read.
 """
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sharder.planning.keys import ControllerName, RingKinds
 
 MAX_DEPTH: Final = 16
-"""Trees are not followed higher than this: owner references can be written in a circle."""
+"""Trees are not followed higher than this: owner references can form a cycle."""
 MAX_REMEMBERED: Final = 50_000
-"""Keys remembered for one circle, about 10 MB; further ones are read each time."""
+"""Keys remembered for one pass, about 10 MB; further ones are read each time."""
 READS_AT_ONCE: Final = 16
 
 
@@ -46,8 +46,8 @@ async def read_controller(
             case Root(key=key, main=main):
                 return ControllerSeen(owner, key=key, main=main)
             case Outsider(unserved=True):
-                told = "the kind that controls it is not served now"
-                raise ServerFailure(f"GET {at.resource.group_resource} {at.name}", status=503, message=told)
+                why = "the kind that controls it is not served now"
+                raise ServerFailure(f"GET {at.resource.group_resource} {at.name}", status=503, message=why)
             case Outsider():
                 return ControllerSeen(owner, is_outsider=True)
             case Controlled(key=key, controller=above, main=main):
@@ -76,7 +76,7 @@ class _Place(NamedTuple):
 
 
 class ControllerKeys:
-    """Keys that only controllers can tell, by the controller's uid; None: it is not of the ring."""
+    """Keys that depend on controllers, by the controller's uid; None: it is not of the ring."""
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class ControllerKeys:
         self._shared: dict[_Place, _Place] = {}
 
     def forget(self) -> None:
-        """Labels and references may have changed: a new circle begins."""
+        """Forget all keys at the start of a pass: labels and references may have changed."""
         self._known.clear()
         self._shared.clear()
 
-    def met(self, resource: ApiResource, meta: Meta, role: Role) -> None:
-        """A pass met an object that may control others: its key is theirs."""
+    def remember(self, resource: ApiResource, meta: Meta, role: Role) -> None:
+        """Remember the key of an object that may control others: it is theirs too."""
         if not self._kinds.may_control(resource):
             return
         match role:

@@ -58,20 +58,20 @@ class Touch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
-    """The object is not where it should be, and nothing may be written now. *until*: look again then, if known."""
+    """The object is not where it should be, and nothing may be written now. *until*: plan again then, if known."""
 
     reason: WaitReason
     until: float | None = None
 
 
 class ReportUnknown(msgspec.Struct, frozen=True, gc=False):
-    """The owner has no Lease that we know of: tell `Membership.unknown_name_seen`; the object waits."""
+    """The owner has no Lease that we know of: report it to `Membership.unknown_name_seen`; the object waits."""
 
     name: str
 
 
 class NeedController(msgspec.Struct, frozen=True, gc=False):
-    """Cannot say before the controller was read: GET it and plan again with `Subject.controller` set."""
+    """Undecided until the controller was read: GET it and plan again with `Subject.controller` set."""
 
     controller: ControllerName
 

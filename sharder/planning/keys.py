@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ControllerName(NamedTuple):
-    """The object that controls another one: enough to GET it, and its uid to tell it from a namesake."""
+    """The object that controls another one: enough to GET it, and its uid to distinguish it from a namesake."""
 
     resource: ApiResource
     namespace: str
@@ -31,7 +31,7 @@ class ControllerName(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of this object if it follows nobody."""
+        """The key of this object if it follows no controller."""
         return object_key(self.resource.group, self.namespace, self.name)
 
 
@@ -55,8 +55,8 @@ class Root:
 class Controlled:
     """An object that follows its controller: it has its controller's key, and is *given_up* with it.
 
-    *key* is None if only the controller can tell it. *kind*: its own. *main*: the kind at the root of its tree; empty
-    if only the controller can tell it.
+    *key* is None if only the controller shows it. *kind*: its own. *main*: the kind at the root of its tree; empty
+    if only the controller shows it.
     """
 
     key: str | None
@@ -89,7 +89,7 @@ class _Link(NamedTuple):
 class RingKinds:
     """The kinds of one ring, resolved against what the server serves.
 
-    *resolved* is what the server serves; whoever calls discovery makes it. *worked* is what the ring distributed so
+    *resolved*: the kinds that the server serves, from discovery. *worked* is what the ring distributed so
     far (`sharder.ringspec.worked`). A kind that is not served has no objects, and is nothing here; what it may control
     is given up only if the whole ring is, *releasing*: its definition may come back.
     """
@@ -205,7 +205,7 @@ class RingKinds:
         return Root(self._root_key(resource, meta), given_up=given_up, main=main)
 
     def _main_above(self, controller: ApiResource) -> str:
-        """The kind at the root of what a *controller* of this kind controls, if that kind tells."""
+        """The kind at the root of what a *controller* of this kind controls, if that kind shows it."""
         named = _named(controller)
         is_root = named in self._mains and named not in self._links
         return self._texts[named] if is_root else ""
@@ -219,7 +219,7 @@ class RingKinds:
         return object_key(resource.group, meta.namespace, meta.name)
 
     def _followed_key(self, controller: ControllerName) -> str | None:
-        """The key of what *controller* controls, if its name tells."""
+        """The key of what *controller* controls, if its name shows it."""
         match self._key:
             case KeyKind.NAMESPACE if controller.namespace:
                 return namespace_key(controller.namespace)

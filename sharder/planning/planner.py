@@ -68,7 +68,7 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
     """One object to plan for.
 
     `selected`: its namespace belongs to the ring. `controller`: for controlled objects, if it was read; needed for
-    unlabelled ones (`NeedController` asks for it), and to tell one that was left behind. `children_since`: for a
+    unlabelled ones (`NeedController` asks for it), and to recognize one that was left behind. `children_since`: for a
     parent of a dead shard, since when it is held back because controlled objects of it still carry the dead name.
     """
 
@@ -122,7 +122,7 @@ def may_be_left_behind(subject: Subject, *, view: View, terms: Terms, keys: Ring
         or view.owner_state(owner) is not OwnerState.LIVE
     ):
         return False
-    if not view.lives[owner].hands_over:
+    if not view.shards[owner].hands_over:
         return False
     if is_given_up(subject, terms) or terms.yields:
         return drain != ""
@@ -205,7 +205,7 @@ def _plan_owned(subject: Subject, owner: str, drain: str | None, *, view: View, 
     desired = _desired(subject, view=view)
     if not _works(subject.role, owner, view=view):
         return Wait(WaitReason.OWNER_BLIND)
-    if isinstance(subject.role, Controlled) and view.lives[owner].hands_over:
+    if isinstance(subject.role, Controlled) and view.shards[owner].hands_over:
         return _plan_owned_child(subject, owner, drain, desired, view=view, terms=terms)
     if drain is not None:
         return _plan_in_flight(owner, drain, desired, view=view, terms=terms)
@@ -240,14 +240,14 @@ def _plan_move(owner: str, to: str | None, *, view: View, terms: Terms) -> Decis
         return Wait(WaitReason.PLACE_SETTLING, view.settles_at)
     if not view.may_receive(to):
         return Wait(WaitReason.TARGET_SILENT)
-    if view.lives[owner].state is not ShardState.READY:
+    if view.shards[owner].state is not ShardState.READY:
         return Wait(WaitReason.OWNER_SILENT)
     return Drain(owner, to)
 
 
 def _plan_in_flight(owner: str, drain: str, desired: Desired | None, *, view: View, terms: Terms) -> Decision:
     """A request the owner has not answered yet: leave it, or point it to where the object belongs now."""
-    if terms.paused or desired is None or not view.lives[owner].hands_over:
+    if terms.paused or desired is None or not view.shards[owner].hands_over:
         return NOTHING
     if desired.shard is None:
         return Wait(WaitReason.PLACE_SETTLING, view.settles_at)
@@ -278,7 +278,7 @@ def _plan_release(subject: Subject, owner: str | None, drain: str | None, *, vie
 def _release(subject: Subject, owner: str, drain: str | None, *, view: View) -> Decision:
     if drain == "":
         return NOTHING
-    if isinstance(subject.role, Controlled) and view.lives[owner].hands_over:
+    if isinstance(subject.role, Controlled) and view.shards[owner].hands_over:
         left_behind = subject.controller is not None and subject.controller.owner is None
         return ReleaseDrain(owner) if left_behind else NOTHING
     return ReleaseDrain(owner)
@@ -293,7 +293,7 @@ def _desired(subject: Subject, *, view: View) -> Desired | None:
 
 
 def _key(subject: Subject) -> str | None:
-    """The key, as its controller told it, or as its own metadata does; None if nobody did."""
+    """The key, from its controller or from its own metadata; None if neither has it."""
     if isinstance(subject.role, Outsider):
         raise TypeError("an outsider has no key")
     if subject.role.key is not None:

@@ -1,6 +1,6 @@
 """State of one ring, on which every decision about its objects depends: membership, selected namespaces, terms.
 
-Components do not call each other when one of the three changes: each waits for a newer state and looks again.
+Components do not call each other when one of the three changes: each waits for a newer state and plans again.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class RingState:
         return self.selected is None or not namespace or namespace in self.selected
 
 
-class Membership(Protocol):
-    """Source of views."""
+class Views(Protocol):
+    """Source of views: `sharder.membership.controller.MembershipController`."""
 
     @property
     def view(self) -> View: ...
@@ -62,9 +62,7 @@ class Membership(Protocol):
 class RingStates:
     """The present state of a ring, and those that follow it."""
 
-    def __init__(
-        self, membership: Membership, terms: Terms, selected: AbstractSet[str] | None = None
-    ) -> None:
+    def __init__(self, membership: Views, terms: Terms, selected: AbstractSet[str] | None = None) -> None:
         self._membership: Final = membership
         self._current = RingState(membership.view, terms, selected)
         self._changed = asyncio.Event()

@@ -1,6 +1,6 @@
 """One ring on which this sharder acts: its components, built in the order of their dependencies, and run together.
 
-Sources name objects (reflectors, handoffs, scan, audit), the assigner and the scan decide and write. All look again
+Sources name objects (reflectors, handoffs, scan, audit), the assigner and the scan decide and write. All plan again
 whenever `RingStates` has a newer state.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kubeio.models import GroupResource, Meta
     from kubeio.resource import ApiResource
     from sharder.membership.controller import MembershipController
-    from sharder.page.rooms import RingRoom
+    from sharder.page.page_ring import PageRing
     from sharder.planning.keys import RingKinds
     from sharder.rings.store import Ring, RingStore
     from sharder.ringspec.scope import Scope
@@ -126,7 +126,7 @@ class ActingRing:
         self._handoffs = Handoffs(self._context)
         self._scan = Scan(self._context, self._handoffs, self._pending, self._assigner)
 
-    async def run(self, ring: Callable[[], Ring], *, has_former: bool, room: RingRoom | None) -> None:
+    async def run(self, ring: Callable[[], Ring], *, has_former: bool, page_ring: PageRing | None) -> None:
         """Act on the ring until cancelled. *ring*: its newest version; *has_former*: some resource was given up."""
         context = self._context
         webhook_controller = WebhookController(
@@ -150,7 +150,7 @@ class ActingRing:
                 self._states, self._unowned, settle_s=self._spec.settle_s, clock=self._process.clock
             )
             tasks.create_task(selection, name="selector")
-            tasks.create_task(self._keep_status(ring, room), name="status")
+            tasks.create_task(self._keep_status(ring, page_ring), name="status")
             tasks.create_task(
                 try_again(context.permissions, self._assigner.enqueue_some), name="missing permissions"
             )
@@ -164,7 +164,7 @@ class ActingRing:
     def _start_endings(
         self, tasks: asyncio.TaskGroup, webhook_controller: WebhookController, *, has_former: bool
     ) -> None:
-        """What ends by itself: resources and namespaces that the ring gave up, and the ring."""
+        """Start the tasks that release resources, namespaces, or the whole ring, and end then."""
         store, spec, scan = self._store, self._spec, self._scan
         if self._releasing:
             ending = finalize(
@@ -184,9 +184,11 @@ class ActingRing:
                 watch_former_namespaces(store, spec, self._scope, scan), name="former namespaces"
             )
 
-    async def _keep_status(self, ring: Callable[[], Ring], room: RingRoom | None) -> None:
+    async def _keep_status(self, ring: Callable[[], Ring], page_ring: PageRing | None) -> None:
         writer = StatusWriter(self._store, self._spec.name, ring().status, clock=self._process.clock)
-        collector = StatusCollector(self._context, self._pending, self._handoffs, self._scan, room=room)
+        collector = StatusCollector(
+            self._context, self._pending, self._handoffs, self._scan, page_ring=page_ring
+        )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(collector.follow(), name="membership counts")
             tasks.create_task(

@@ -1,7 +1,7 @@
 """Controller of one ring: composes its components, starts them when this sharder leads, and when the spec changes.
 
 Standbys run the membership controller too, so that a new leader knows since when each Lease has been silent. An
-obstacle to the work (a resource that is not served, a missing permission) becomes a condition and is retried.
+obstacle (a resource that is not served, a missing permission) becomes a condition and is retried.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ UNSERVED_RETRY_S: Final = 10.0
 
 
 class RingController:
-    """The work on one ring. `run` lasts until cancelled; `change` and `lead` report a newer ring and leadership."""
+    """Controller of one ring. `run` lasts until cancelled; `change` and `lead` report a newer ring and leadership."""
 
     def __init__(
         self,
@@ -92,18 +92,18 @@ class RingController:
     async def run(self) -> None:
         while True:
             self._changed.clear()
-            work = asyncio.create_task(self._work(), name=f"ring {self.name}")
+            running = asyncio.create_task(self._run_spec(), name=f"ring {self.name}")
             news = asyncio.create_task(self._changed.wait(), name=f"ring changes {self.name}")
             try:
-                await asyncio.wait({work, news}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({running, news}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await _end(work, news)
+                await _end(running, news)
 
-    async def _work(self) -> None:
-        """Work under the present spec; an obstacle is reported, and the work tried again."""
+    async def _run_spec(self) -> None:
+        """Run under the present spec; an obstacle is reported, and the run retried."""
         while True:
             try:
-                await self._work_once()
+                await self._run_once()
             except RingRefused as refused:
                 log.error("ring refused", ring=self.name, problems=[str(p) for p in refused.problems])
                 await self._report_refusal("InvalidSpec", "; ".join(str(p) for p in refused.problems))
@@ -112,7 +112,7 @@ class RingController:
                 error = first_error(raised)
                 if not isinstance(error, KubeError):
                     raise
-                if isinstance(error, Conflict):  # somebody wrote to the ring at the same time
+                if isinstance(error, Conflict):  # another client wrote to the ring at the same time
                     await asyncio.sleep(CONFLICT_RETRY_S)
                     continue
                 if isinstance(error, NotFound):  # a resource, in this version: is another one served?
@@ -120,12 +120,12 @@ class RingController:
                     self._context.discovery.forget()
                     await asyncio.sleep(NOT_FOUND_RETRY_S)
                     continue
-                told = failure(error).message
-                log.error("ring cannot be worked", ring=self.name, error=told)
-                await self._report_refusal(type(error).__name__, told)
+                message = failure(error).message
+                log.error("ring cannot be worked", ring=self.name, error=message)
+                await self._report_refusal(type(error).__name__, message)
             await asyncio.sleep(RETRY_S)
 
-    async def _work_once(self) -> None:
+    async def _run_once(self) -> None:
         spec = self._parse()
         resolved = await self._resolve(spec.resources)
         if not self._ring.is_deleted and not any(entry.main in resolved for entry in spec.resources):
@@ -140,17 +140,17 @@ class RingController:
         resolved |= await self._resolve(worked)
         kinds = RingKinds(spec, resolved, worked=worked, releasing=self._ring.is_deleted)
         self._scope.check(self.name, kinds.labelled)
-        membership = self._take_roster(spec, kinds)
+        membership = self._configure_membership(spec, kinds)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(membership.run(), name=f"roster {self.name}")
+            tasks.create_task(membership.run(), name=f"membership {self.name}")
             if kinds.unserved:
                 tasks.create_task(self._watch_unserved(kinds.unserved), name=f"unserved {self.name}")
             if self._webhook is not None and spec.assign_at_admission and self._is_ours():
                 serve = self._webhook.serve(spec, kinds, membership, releasing=self._ring.is_deleted)
                 tasks.create_task(serve, name=f"admission {self.name}")
-            room = self._stage.open(spec, kinds, membership) if self._stage is not None else None
-            if room is not None:
-                tasks.create_task(room.follow(), name=f"page {self.name}")
+            page_ring = self._stage.open(spec, kinds, membership) if self._stage is not None else None
+            if page_ring is not None:
+                tasks.create_task(page_ring.follow(), name=f"page {self.name}")
             if is_acting:
                 acting = ActingRing(
                     self._context,
@@ -163,7 +163,7 @@ class RingController:
                     remedies=self._remedies,
                 )
                 has_former = worked != united((), spec.resources)
-                run = acting.run(lambda: self._ring, has_former=has_former, room=room)
+                run = acting.run(lambda: self._ring, has_former=has_former, page_ring=page_ring)
                 tasks.create_task(run, name=f"acting {self.name}")
 
     async def _resolve(self, entries: Iterable[RingResource]) -> dict[GroupResource, ApiResource]:
@@ -184,7 +184,7 @@ class RingController:
             return None
 
     async def _watch_unserved(self, kinds: Iterable[GroupResource]) -> None:
-        """Begin the work anew when one of *kinds* is served."""
+        """Begin the run anew when one of *kinds* is served."""
         while True:
             await asyncio.sleep(UNSERVED_RETRY_S)
             try:
@@ -206,7 +206,7 @@ class RingController:
         self._worked_as = worked_as(spec)
         return spec
 
-    def _take_roster(self, spec: RingSpec, kinds: RingKinds) -> MembershipController:
+    def _configure_membership(self, spec: RingSpec, kinds: RingKinds) -> MembershipController:
         """The ring's one membership controller: its memory outlives changes of the spec and of leadership."""
         if self._membership is None:
             self._membership = MembershipController(
@@ -244,7 +244,7 @@ class RingController:
 
 
 def _substance(ring: Ring) -> object:
-    """Parts of a ring that change the work: not its status, not its versions."""
+    """Parts of a ring whose change begins the run anew: not its status, not its versions."""
     return ring.spec, ring.metadata.uid, ring.is_deleted
 
 

@@ -29,7 +29,7 @@ log = structlog.get_logger("sharder")
 
 WORKED_AS: Final = "ringleader.dev/worked-as"
 """Annotation of a ring: label domain and lease namespace under which its shards live (protocol, section 2)."""
-LOOK_S: Final = 1.0
+READ_EVERY_S: Final = 1.0
 
 
 async def ensure_finalizer(store: RingStore, spec: RingSpec) -> tuple[RingResource, ...]:
@@ -77,7 +77,7 @@ async def watch_former(store: RingStore, spec: RingSpec, scan: Scan) -> None:
             return
         except KubeError as error:
             log.warning("what was released could not be forgotten", ring=spec.name, error=str(error))
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(READ_EVERY_S)
         else:
             log.info("removed resources released", ring=spec.name)
             return
@@ -94,7 +94,7 @@ async def watch_former_namespaces(store: RingStore, spec: RingSpec, scope: Scope
             else:
                 log.info("removed namespaces released", ring=spec.name, namespaces=list(scope.former))
                 return
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(READ_EVERY_S)
 
 
 async def finalize(
@@ -119,7 +119,7 @@ async def finalize(
         is_free = scan.is_converged and scan.last_seen == 0
         if is_free and await _has_no_worker(membership, name):
             break
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(READ_EVERY_S)
     await activation.give_back()
     await store.leave()
     log.info("ring let go", ring=name)

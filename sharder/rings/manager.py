@@ -35,7 +35,7 @@ class RingManager:
     def __init__(self, context: SharderContext, *, names: Collection[str]) -> None:
         self._context = context
         self._names = frozenset(names)
-        self._works: dict[str, tuple[RingController, asyncio.Task[None]]] = {}
+        self._controllers: dict[str, tuple[RingController, asyncio.Task[None]]] = {}
         self._listing: set[str] = set()
         self._is_leading = False
         self.synced = asyncio.Event()
@@ -45,15 +45,17 @@ class RingManager:
     def lead(self) -> None:
         """This sharder acts from now on, on every ring."""
         self._is_leading = True
-        for work, _ in self._works.values():
-            work.lead()
+        for controller, _ in self._controllers.values():
+            controller.lead()
 
     def why_not_alive(self) -> str | None:
         """Problem of one ring that a restart would cure; None if there is none."""
-        return next(filter(None, (work.why_not_alive() for work, _ in self._works.values())), None)
+        return next(
+            filter(None, (controller.why_not_alive() for controller, _ in self._controllers.values())), None
+        )
 
     async def run(self) -> None:
-        """Raises what ends the work on a ring for another reason than a Kubernetes answer: a fault of ours."""
+        """Raises the errors of a ring's controller that are no Kubernetes answers: faults of ours."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 try:
@@ -81,7 +83,7 @@ class RingManager:
                     self._listing.add(item.meta.name)
                     self._seen(item, tasks)
             case ListDone():
-                for name in self._works.keys() - self._listing:
+                for name in self._controllers.keys() - self._listing:
                     self._gone(name)
                 for name in sorted(self._names - self._listing):
                     log.warning("ring does not exist", ring=name, remedy=nearest(name, self._listing))
@@ -100,22 +102,22 @@ class RingManager:
         if self._names and name not in self._names:
             return
         ring = msgspec.json.decode(item.raw, type=Ring)
-        if name in self._works:
-            self._works[name][0].change(ring)
+        if name in self._controllers:
+            self._controllers[name][0].change(ring)
             return
-        work = RingController(
+        controller = RingController(
             self._context,
             ring,
             store=ClusterRingStore(self._context.client, name, uid=item.meta.uid),
             scope=EVERYWHERE,
         )
         if self._is_leading:
-            work.lead()
-        self._works[name] = (work, tasks.create_task(work.run(), name=f"ring {name}"))
+            controller.lead()
+        self._controllers[name] = (controller, tasks.create_task(controller.run(), name=f"ring {name}"))
         log.info("ring found", ring=name)
 
     def _gone(self, name: str) -> None:
-        found = self._works.pop(name, None)
+        found = self._controllers.pop(name, None)
         if found is not None:
             found[1].cancel()
             context = self._context

@@ -1,4 +1,4 @@
-"""A ring that stands in a file: read, read again when it changes, and worked; no ControllerRing, no cluster rights.
+"""A ring in a file: read, read again when it changes, and worked; no ControllerRing, no cluster rights.
 
 An edit that cannot be worked is logged, and the last good version goes on. `sharder.rings.store` keeps the ring's
 memory, `sharder.rings.controller` does the work.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 FLAG: Final = "--ring-file"
-LOOK_S: Final = 1.0
+READ_EVERY_S: Final = 1.0
 
 
 class RingFile:
@@ -44,8 +44,8 @@ class RingFile:
         self._content: bytes | None = read_file(FLAG, path)
         self.document, self.spec = self._parse(self._content)
 
-    def look(self) -> bool:
-        """Read again: whether there is a new version. Raises InputError once for each that cannot be worked."""
+    def reload(self) -> bool:
+        """Read the file again; true if there is a new version. Raises InputError once for each unusable one."""
         try:
             content = read_file(FLAG, self._path)
         except InputError:
@@ -106,7 +106,7 @@ class FileRing:
         self._deleted_at = micro_time(context.clock.wall()) if release else None
         self._generation = 1
         self._store = FileRingStore(context.client, self._ring(), namespace=file.spec.lease_namespace)
-        self._work: RingController | None = None
+        self._controller: RingController | None = None
         self._led = asyncio.Event()
         self.synced = asyncio.Event()
         self.ended = asyncio.Event()
@@ -118,32 +118,34 @@ class FileRing:
 
     def why_not_alive(self) -> str | None:
         """Problem that a restart would cure; None if there is none."""
-        return self._work.why_not_alive() if self._work is not None else None
+        return self._controller.why_not_alive() if self._controller is not None else None
 
     async def run(self) -> None:
         ring = await self._remembered()
         scope = Scope(self._names, former=self._former(ring))
         async with asyncio.TaskGroup() as tasks:
-            work = self._work = RingController(self._context, ring, store=self._store, scope=scope)
-            running = tasks.create_task(work.run(), name=f"ring {self._file.spec.name}")
+            controller = self._controller = RingController(
+                self._context, ring, store=self._store, scope=scope
+            )
+            running = tasks.create_task(controller.run(), name=f"ring {self._file.spec.name}")
             self.synced.set()
             while not self._store.is_left:
                 await self._wait()
                 if self._led.is_set():
                     self._led.clear()
                     await self._remember(scope)
-                    work.change(await self._remembered())  # what the last leader wrote down
-                    work.lead()
+                    controller.change(await self._remembered())  # what the last leader wrote down
+                    controller.lead()
                 if self._has_changed():
                     self._generation += 1
                     self._store.ring = self._ring()
-                    work.change(await self._remembered())
+                    controller.change(await self._remembered())
             running.cancel()
         self.ended.set()
 
     async def _wait(self) -> None:
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(READ_EVERY_S):
                 await self._led.wait()
         except TimeoutError:
             return
@@ -151,7 +153,7 @@ class FileRing:
     def _has_changed(self) -> bool:
         refused = self._context.metrics.ring_file_refused.labels(ring=self._file.spec.name)
         try:
-            changed = self._file.look()
+            changed = self._file.reload()
         except InputError as error:
             refused.set(1)
             log.error("ring file cannot be used; the last good version goes on", error=str(error))
@@ -181,7 +183,7 @@ class FileRing:
                 await self._store.merge_status({"namespaces": [*scope.names, *scope.former]})
             except KubeError as error:
                 log.warning("ring's record could not be written", error=failure(error).message)
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(READ_EVERY_S)
             else:
                 return
 
@@ -194,4 +196,4 @@ class FileRing:
                 if isinstance(error, Forbidden | Unauthorized) and not self.synced.is_set():
                     raise  # the right has to be there from the beginning
                 log.warning("ring's record could not be read", error=failure(error).message)
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(READ_EVERY_S)

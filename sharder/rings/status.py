@@ -1,4 +1,4 @@
-"""The status of a ControllerRing: what people and `ringleader status` read. Pure."""
+"""The status of a ControllerRing, for people and `ringleader status`. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_ROWS: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition, without its transition time: that is the writer's to keep."""
+    """One condition, without its transition time, which StatusWriter keeps."""
 
     type: str
     status: bool
@@ -31,7 +31,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RingProgress:
     """Counts of the components of one ring at the moment.
 
     *late* is handoffs past their timeout, by owner; *late_objects* are the first of them. *denied*: the missing
@@ -67,7 +67,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """The last time that everything was found at its place: when, and how long after the change that disturbed it."""
+    """The last time that everything was found at its place, and the seconds since the change that disturbed it."""
 
     at: str
     took_s: float
@@ -87,7 +87,7 @@ class Rebalanced:
     moved: int
 
 
-def plan_conditions(view: View, progress: Progress) -> list[Condition]:
+def plan_conditions(view: View, progress: RingProgress) -> list[Condition]:
     """The four conditions of a ring that is being worked, and a fifth while it or some of its resources go."""
     conditions = [
         _ready(view, progress),
@@ -111,7 +111,7 @@ def refused_conditions(reason: str, message: str) -> list[Condition]:
 
 def plan_status(
     view: View,
-    progress: Progress,
+    progress: RingProgress,
     *,
     generation: int,
     conditions: Sequence[Mapping[str, object]],
@@ -123,8 +123,8 @@ def plan_status(
         "sharder": IMPLEMENTATION,
         "conditions": list(conditions),
         "ringVersion": view.ring_version,
-        "members": most_telling(members),
-        "shards": sum(1 for life in view.lives.values() if life.state.is_live),
+        "members": worst_first(members),
+        "shards": sum(1 for shard in view.shards.values() if shard.state.is_live),
         "availableShards": sum(
             1 for member in members if (member["place"], member["state"]) == ("filled", "ready")
         ),
@@ -175,7 +175,7 @@ def _dated(
     }
 
 
-def _ready(view: View, progress: Progress) -> Condition:
+def _ready(view: View, progress: RingProgress) -> Condition:
     if progress.denied:
         return Condition("Ready", False, "Forbidden", _some(progress.denied))
     if progress.failing:
@@ -183,8 +183,8 @@ def _ready(view: View, progress: Progress) -> Condition:
     if progress.released is not None:
         return Condition("Ready", False, "Releasing", f"the ring is being given up: {_given_up(progress)}")
     if progress.former_holder:
-        told = f"{progress.former_holder} holds the former controller's Lease: no object may have an owner"
-        return Condition("Ready", False, "FormerController", told)
+        message = f"{progress.former_holder} holds the former controller's Lease: no object may have an owner"
+        return Condition("Ready", False, "FormerController", message)
     ready = sum(1 for place in view.places.values() if place.shard is not None)
     if view.hold is not None:
         return Condition(
@@ -198,17 +198,17 @@ def _ready(view: View, progress: Progress) -> Condition:
     return Condition("Ready", True, "Working", f"{ready} members share the objects")
 
 
-def _refused(progress: Progress) -> str:
+def _refused(progress: RingProgress) -> str:
     return f"the API server refuses to label {progress.refused:,} objects: {'; '.join(progress.refusals)}"
 
 
-def _given_up(progress: Progress) -> str:
+def _given_up(progress: RingProgress) -> str:
     moving = sum(progress.in_flight.values())
     text = f"{progress.released or 0:,} objects given up, {moving:,} being given up{_strangers(progress)}"
     return f"{text}; {_refused(progress)}" if progress.refused else text
 
 
-def _strangers(progress: Progress) -> str:
+def _strangers(progress: RingProgress) -> str:
     if not progress.strangers:
         return ""
     return (
@@ -217,7 +217,7 @@ def _strangers(progress: Progress) -> str:
     )
 
 
-def _balanced(view: View, progress: Progress) -> Condition:
+def _balanced(view: View, progress: RingProgress) -> Condition:
     if progress.released is not None:
         return Condition("Balanced", False, "Releasing", "no object has a place on a ring that is given up")
     if view.ring is None:
@@ -235,7 +235,7 @@ def _balanced(view: View, progress: Progress) -> Condition:
     )
 
 
-def _drain_stuck(progress: Progress) -> Condition:
+def _drain_stuck(progress: RingProgress) -> Condition:
     if not progress.late:
         return Condition("DrainStuck", False, "None", "")
     named = ", ".join(f"{shard} ({count})" for shard, count in sorted(progress.late.items()))
@@ -243,7 +243,7 @@ def _drain_stuck(progress: Progress) -> Condition:
     return Condition("DrainStuck", True, "DrainTimeout", f"handoffs past drainTimeoutSeconds: {named}{first}")
 
 
-def _releasing(progress: Progress) -> Condition:
+def _releasing(progress: RingProgress) -> Condition:
     if progress.released is not None:
         return Condition("Releasing", True, "RingDeleted", _given_up(progress))
     named = ", ".join(progress.removed)
@@ -253,7 +253,7 @@ def _releasing(progress: Progress) -> Condition:
     return Condition("Releasing", True, "ResourceRemoved", f"{count} objects still carry labels: {named}")
 
 
-def _uncertain(view: View, progress: Progress) -> Condition:
+def _uncertain(view: View, progress: RingProgress) -> Condition:
     members = sorted(view.uncertain_members)
     problems = _some([str(problem) for problem in view.problems])
     if members:
@@ -278,30 +278,30 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def plan_members(view: View, in_flight: Mapping[str, int]) -> list[dict[str, object]]:
-    """One row for each member that has a place, or a life whose objects cannot move yet; by name."""
+    """One row for each member that has a place, or a shard whose objects cannot move yet; by name."""
     shares = view.shares()
-    shown = _shown_lives(view)
+    shown = _shown_shards(view)
     rows: list[dict[str, object]] = []
     for member in sorted(view.places.keys() | shown):
         place = view.places.get(member)
         name = (place.shard or "") if place is not None else shown[member].name
-        life = view.lives.get(name)
+        shard = view.shards.get(name)
         rows.append(
             {
                 "name": member,
                 "place": "none" if place is None else "filled" if name else "settling",
                 "shard": name,
-                "state": life.state.value if life else "vacant",
+                "state": shard.state.value if shard else "vacant",
                 "weight": float(place.weight) if place is not None else 0.0,
                 "share": round(float(shares.get(member, 0)), 6),
                 "inFlight": in_flight.get(name, 0),
-                **({"reason": life.unplaced.value} if life and life.unplaced else {}),
+                **({"reason": shard.unplaced.value} if shard and shard.unplaced else {}),
             }
         )
     return rows
 
 
-def most_telling(rows: list[dict[str, object]], *, most: int = MOST_ROWS) -> list[dict[str, object]]:
+def worst_first(rows: list[dict[str, object]], *, most: int = MOST_ROWS) -> list[dict[str, object]]:
     """*rows* of members, or *most* of them: those that are not as they should be before the others; by name."""
     if len(rows) <= most:
         return rows
@@ -309,7 +309,9 @@ def most_telling(rows: list[dict[str, object]], *, most: int = MOST_ROWS) -> lis
     return sorted(chosen, key=lambda row: str(row["name"]))
 
 
-def _shown_lives(view: View) -> dict[str, ShardView]:
-    """One life of each member that is not dead: a live one if there is any, then by name."""
-    lives = [life for life in view.lives.values() if life.state is not ShardState.DEAD]
-    return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}
+def _shown_shards(view: View) -> dict[str, ShardView]:
+    """One shard of each member that is not dead: a live one if there is any, then by name."""
+    shards = [shard for shard in view.shards.values() if shard.state is not ShardState.DEAD]
+    return {
+        shard.member: shard for shard in sorted(shards, key=lambda shard: (shard.state.is_live, shard.name))
+    }

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from sharder.membership.shards import ShardState
 from sharder.rings.status import (
     Convergence,
-    Progress,
     Rebalanced,
+    RingProgress,
     plan_conditions,
     plan_status,
 )
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sharder.membership.view import View
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
-    from sharder.page.rooms import RingRoom
+    from sharder.page.page_ring import PageRing
     from sharder.rings.status_writer import StatusWriter
     from sharder.unowned.pending import PendingObjects
     from sharder.writing.ring_context import RingContext
@@ -45,10 +45,10 @@ class StatusCollector:
         handoffs: Handoffs,
         scan: Scan,
         *,
-        room: RingRoom | None,
+        page_ring: PageRing | None,
     ) -> None:
-        if room is not None:
-            room.enter(context.objects, pending, handoffs, scan)
+        if page_ring is not None:
+            page_ring.enter(context.objects, pending, handoffs, scan)
         self._context = context
         self._pending = pending
         self._handoffs = handoffs
@@ -57,7 +57,7 @@ class StatusCollector:
         self._disturbed_at = context.clock.now()
         self._strangers = 0
         self._count_at = 0.0
-        self._told_version: int | None = None
+        self._converged_version: int | None = None
         self._last: Convergence | None = None
         self._rebalanced: Rebalanced | None = None
 
@@ -74,26 +74,26 @@ class StatusCollector:
         self._count_states({}, view)
         while True:
             newer = await self._context.membership.wait_newer(view.version)
-            self._count_states({name: life.state for name, life in view.lives.items()}, newer)
+            self._count_states({name: shard.state for name, shard in view.shards.items()}, newer)
             self._count_members(view, newer)
             if newer.ring_version != view.ring_version:
                 self._disturbed_at = self._context.clock.now()
                 self._context.objects.moves.begin_anew()
             view = newer
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> RingProgress:
         now = self._context.clock.now()
         overdue = self._handoffs.budget.overdue(at=now)
         late = Counter(handoff.owner for handoff in overdue.values())
         self._note_convergence()
         released = self._released()
-        return Progress(
+        return RingProgress(
             unassigned=len(self._pending) if released is None else 0,
             in_flight=self._handoffs.budget.in_flight(),
             late=late,
             refused=len(self._context.objects.refusals),
             refusals=self._context.objects.refusals.messages(),
-            late_objects=[str(work) for work in islice(overdue, LATE_NAMED)],
+            late_objects=[str(ref) for ref in islice(overdue, LATE_NAMED)],
             is_converged=self._scan.is_converged,
             paused=self._context.spec.paused,
             denied=self._context.permissions.messages(),
@@ -113,7 +113,7 @@ class StatusCollector:
         membership, shard = self._context.membership, self._context.keys.shard
         if now >= self._count_at:
             view = membership.view
-            is_possible = membership.deferred or any(map(view.is_stranger, view.lives))
+            is_possible = membership.deferred or any(map(view.is_stranger, view.shards))
             owners = (self._pending.label(name, shard) for name in self._pending.names() if is_possible)
             self._strangers = sum(1 for owner in owners if owner is not None and view.is_stranger(owner))
             self._count_at = now + COUNT_EVERY_S
@@ -135,12 +135,12 @@ class StatusCollector:
         if (
             not scan.is_converged
             or scan.converged_version is None
-            or scan.converged_version.ring == self._told_version
+            or scan.converged_version.ring == self._converged_version
         ):
             return
         if self._context.states.current.view.ring is None:
-            return  # nobody is there who could own anything
-        self._told_version = scan.converged_version.ring
+            return  # no member could own anything
+        self._converged_version = scan.converged_version.ring
         took_s = max(0.0, scan.converged_at - self._disturbed_at)
         wall = self._context.clock.wall()
         at = wall.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -152,7 +152,7 @@ class StatusCollector:
         self._context.metrics.convergence_s.labels(ring=self._ring).set(took_s)
         self._context.metrics.converged_at_s.labels(ring=self._ring).set(wall.timestamp())
 
-    def _measure(self, view: View, progress: Progress) -> None:
+    def _measure(self, view: View, progress: RingProgress) -> None:
         metrics, ring = self._context.metrics, self._ring
         metrics.unowned.labels(ring=ring).set(progress.unassigned)
         oldest_s = self._pending.oldest_s(self._context.clock.now()) if progress.unassigned else 0.0
@@ -164,7 +164,7 @@ class StatusCollector:
         metrics.missing_rights.labels(ring=ring).set(len(self._context.permissions))
         metrics.converged.labels(ring=ring).set(progress.is_converged and view.ring is not None)
         metrics.ring_version.labels(ring=ring).set(view.ring_version)
-        states = Counter(life.state for life in view.lives.values())
+        states = Counter(shard.state for shard in view.shards.values())
         for state in ShardState:
             metrics.shards.labels(ring=ring, state=state.value).set(states[state])
         self._measure_late(progress.late)
@@ -179,9 +179,9 @@ class StatusCollector:
         self._late = set(late)
 
     def _count_states(self, before: Mapping[str, ShardState], view: View) -> None:
-        for name, life in view.lives.items():
-            if before.get(name) is not life.state:
-                self._context.metrics.state_changes.labels(ring=self._ring, state=life.state.value).inc()
+        for name, shard in view.shards.items():
+            if before.get(name) is not shard.state:
+                self._context.metrics.state_changes.labels(ring=self._ring, state=shard.state.value).inc()
 
     def _count_members(self, before: View, now: View) -> None:
         changes = self._context.metrics.ring_changes

@@ -130,7 +130,7 @@ def record_name(ring: str) -> str:
 
 
 class FileRingStore:
-    """A ring that stands in a file, with its record in a Lease of *namespace*. *ring* is the file's present content."""
+    """A ring in a file, with its record in a Lease of *namespace*. *ring* is the file's present content."""
 
     def __init__(self, client: Client, ring: Ring, *, namespace: str) -> None:
         self.ring = ring

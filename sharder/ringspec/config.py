@@ -82,7 +82,7 @@ def worked_as(spec: RingSpec) -> str:
 
 
 def immutable_changes(old: str, new: RingSpec) -> list[FieldProblem]:
-    """Changes of immutable fields in *new*: keys and Leases of running shards would be lost from sight.
+    """Changes of immutable fields in *new*: keys and Leases of running shards would not be seen any more.
 
     *old* is `worked_as` of the ring when it was first worked; empty if it never was.
     """

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """*names*: the only namespaces that are looked at; none: all of them, and what stands in none."""
+    """*names*: the only namespaces that are read; none: all of them, and cluster-scoped objects."""
 
     names: tuple[str, ...] = ()
 
     former: tuple[str, ...] = ()
-    """Looked at as well, so that objects in there are released: once worked, and no longer named."""
+    """Namespaces once worked and no longer named; read as well, so that their objects are released."""
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ class Scope:
         return (*self.names, *self.former) or ("",)
 
     def check(self, ring: str, resources: Iterable[ApiResource]) -> None:
-        """Raises RingRefused if one of *resources* has no namespaces, and only some are looked at."""
+        """Raises RingRefused if one of *resources* has no namespaces, and only some are read."""
         problems = [
             FieldProblem(
                 "spec.resources",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObjectAccess:
-    """What lists and watches of a ring's objects share."""
+    """Client, permissions, clock and rng that lists and watches of a ring's objects share."""
 
     client: Client
     permissions: MissingPermissions

@@ -12,7 +12,7 @@ from __future__ import annotations
 class ListProgress:
     """One list; names are those of `sharder.unowned.pending`."""
 
-    __slots__ = ("_settled", "is_complete", "is_overlapping", "position")
+    __slots__ = ("_handled", "is_complete", "is_overlapping", "position")
 
     def __init__(self, *, is_overlapping: bool) -> None:
         self.position = ""
@@ -20,26 +20,26 @@ class ListProgress:
         self.is_complete = False
         self.is_overlapping = is_overlapping
         """Two watches run, and each may show late what the other showed before."""
-        self._settled: dict[str, int] = {}
+        self._handled: dict[str, int] = {}
 
     def __len__(self) -> int:
         """Number of remembered objects."""
-        return len(self._settled)
+        return len(self._handled)
 
-    def settle(self, name: str, version: int) -> None:
-        """Object *name* was dealt with as of *version*."""
+    def mark_handled(self, name: str, version: int) -> None:
+        """Remember that *version* of *name* was handled."""
         if self.is_overlapping or (not self.is_complete and name > self.position):
-            self._settled[name] = max(version, self._settled.get(name, 0))
+            self._handled[name] = max(version, self._handled.get(name, 0))
 
-    def is_settled(self, name: str, version: int) -> bool:
-        """Whether *version* of *name* was dealt with already."""
-        return self._settled.get(name, -1) >= version
+    def is_handled(self, name: str, version: int) -> bool:
+        """Whether *version* of *name* was handled already."""
+        return self._handled.get(name, -1) >= version
 
     def prune(self) -> None:
         """Forget what can no longer be shown."""
         if self.is_overlapping:
             return
         if self.is_complete:
-            self._settled = {}
+            self._handled = {}
         else:
-            self._settled = {name: seen for name, seen in self._settled.items() if name > self.position}
+            self._handled = {name: seen for name, seen in self._handled.items() if name > self.position}

@@ -21,7 +21,7 @@ RECORD: Final = struct.Struct("<16sQIIHB")
 LONGEST_MS: Final = 2**32 - 1
 _MOST_REPEATED: Final = 2**16 - 1
 UNPACKED: Final = _MOST_REPEATED
-"""In the place of the number: the labels stand in the `Rest`."""
+"""In the place of the number: the labels are in the `Rest`."""
 NO_UID: Final = bytes(16)
 
 Labels = tuple[tuple[str, str], ...]

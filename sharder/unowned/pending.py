@@ -48,10 +48,10 @@ _FIRST_PREFIX: Final = 48
 class PendingObject(msgspec.Struct, frozen=True, gc=False):
     """The version of an object that waits for an owner, and since when (seconds of the sharder's clock).
 
-    Of its labels *meta* has those that `PendingObjects` was told to keep, and no annotations.
+    *meta* has the labels that `PendingObjects` keeps, and no annotations.
     """
 
-    work: ObjectRef
+    ref: ObjectRef
     meta: Meta
     since: float
     reads_before: int = 0
@@ -64,7 +64,7 @@ class AssignmentPriority(IntEnum):
     NEW = 2
     """Made just now, its owner's label was taken off, or written since its owner died: a user waits for it."""
     ORPHANED = 1
-    """Its owner died: it was worked on, and nobody does now."""
+    """Its owner died: it was reconciled until then, and is not now."""
     BACKLOG = 0
     """Never had an owner and was found by a list: a first assignment."""
 
@@ -106,7 +106,7 @@ class PendingObjects:
         return len(self._records)
 
     def is_full(self, resource: str) -> bool:
-        """Whether lists and passes should bring no more of *resource*: the unowned lists show everything in time."""
+        """Whether lists and passes should enqueue no more of *resource*: the unowned lists show everything in time."""
         return self._counts[self.prefix(resource)] >= ENOUGH
 
     def __iter__(self) -> Iterator[PendingObject]:
@@ -118,30 +118,30 @@ class PendingObjects:
 
     # ---- objects ----------------------------------------------------------------------------------------------
 
-    def get(self, work: ObjectRef) -> PendingObject | None:
-        return self.by_name(self.name(work))
+    def get(self, ref: ObjectRef) -> PendingObject | None:
+        return self.by_name(self.name(ref))
 
     def put(
         self,
-        work: ObjectRef,
+        ref: ObjectRef,
         meta: Meta,
         *,
         at: float,
         priority: AssignmentPriority = AssignmentPriority.ORPHANED,
     ) -> bool:
         """Remember *meta* unless a newer version is known; true if there is something new to decide."""
-        return self.put_named(self.name(work), meta, at=at, priority=priority)
+        return self.put_named(self.name(ref), meta, at=at, priority=priority)
 
-    def drop(self, work: ObjectRef) -> None:
+    def drop(self, ref: ObjectRef) -> None:
         """Forget an object: it has an owner, or is gone."""
-        self.drop_named(self.name(work))
+        self.drop_named(self.name(ref))
 
-    def drop_up_to(self, work: ObjectRef, version: int) -> None:
+    def drop_up_to(self, ref: ObjectRef, version: int) -> None:
         """Forget an object unless a version newer than *version* is known."""
-        self.drop_named_up_to(self.name(work), version)
+        self.drop_named_up_to(self.name(ref), version)
 
     def oldest_s(self, now: float) -> float:
-        """Age of what waits longest; 0 when nothing waits."""
+        """Age in seconds of the object that waits longest; 0 when none waits."""
         for record in self._records.values():  # the first is the oldest: what is renewed keeps its place
             return max(0.0, now - self._since(unpacked(record).since_ms))
         return 0.0
@@ -160,15 +160,15 @@ class PendingObjects:
         """Prefix of the names of *resource*'s objects in *namespace*; empty: of all of them."""
         return f"{self.prefix(resource)}{namespace}/" if namespace else self.prefix(resource)
 
-    def name(self, work: ObjectRef) -> str:
-        return f"{self.prefix(work.resource)}{work.key.namespace}/{work.key.name}"
+    def name(self, ref: ObjectRef) -> str:
+        return f"{self.prefix(ref.resource)}{ref.key.namespace}/{ref.key.name}"
 
-    def work(self, name: str) -> ObjectRef:
+    def ref(self, name: str) -> ObjectRef:
         namespace, _, object_name = name[1:].partition("/")
         return ObjectRef(self._resources[name[0]], ObjectKey(namespace, object_name))
 
     def names(self) -> Iterable[str]:
-        """Of everything that waits; not while it changes."""
+        """Names of all objects that wait; not to be iterated while they change."""
         return self._records.keys()
 
     def knows(self, name: str) -> bool:
@@ -189,7 +189,7 @@ class PendingObjects:
         return rest.controller.uid if rest is not None and rest.controller is not None else ""
 
     def controlled_by(self, uid: str) -> Iterable[str]:
-        """Of the waiting objects whose controller has *uid*; not while they change."""
+        """Names of waiting objects whose controller has *uid*; not to be iterated while they change."""
         return self._controlled.get(uid, ())
 
     def by_name(self, name: str) -> PendingObject | None:
@@ -242,7 +242,7 @@ class PendingObjects:
             self.drop_named(name)
         listing = self._listing(name)
         if listing is not None:
-            listing.settle(name, version)
+            listing.mark_handled(name, version)
 
     # ---- for the assigner -------------------------------------------------------------------------------------
 
@@ -280,10 +280,10 @@ class PendingObjects:
     def put_listed(
         self, area: str, name: str, meta: Meta | ListedMeta, *, at: float, priority: AssignmentPriority
     ) -> bool:
-        """`put` of what the list under way shows: unless that version, or a later one, was settled since it began."""
+        """`put` of an object that the list under way shows, unless that version or a later one was handled since."""
         listing = self._lists[area]
         listing.position = max(listing.position, name)
-        if listing.is_settled(name, order(meta.resource_version)):
+        if listing.is_handled(name, order(meta.resource_version)):
             return False
         is_news = self.put_named(name, meta, at=at, priority=priority)
         record = self._records[name]
@@ -293,14 +293,14 @@ class PendingObjects:
     def put_seen(
         self, name: str, meta: Meta | ListedMeta, *, at: float, priority: AssignmentPriority
     ) -> bool:
-        """`put` of what a watch shows: two watches may show the same, and one of them late."""
+        """`put` of an object that a watch shows: two watches may show the same one, and one of them late."""
         listing = self._listing(name)
-        if listing is not None and listing.is_settled(name, order(meta.resource_version)):
+        if listing is not None and listing.is_handled(name, order(meta.resource_version)):
             return False
         return self.put_named(name, meta, at=at, priority=priority)
 
     def end_list(self, area: str, version: int) -> None:
-        """The list, of *version*, is complete: what it did not show no longer waits."""
+        """End the list, of *version*: objects that it did not show no longer wait."""
         listing = self._lists[area]
         for name, record in tuple(self._records.items()):
             if not marks_of(record) & Marks.IS_LISTED and name.startswith(area):
@@ -309,7 +309,7 @@ class PendingObjects:
         listing.prune()
 
     def overlap(self, area: str, is_overlapping: bool) -> None:
-        """Whether two watches of *area* run: what one has shown and was settled, the other may show later."""
+        """Set whether two watches of *area* run: one may show late what the other showed, handled since."""
         if is_overlapping:
             self._overlapping.add(area)
         else:
@@ -321,7 +321,7 @@ class PendingObjects:
 
     @property
     def remembered(self) -> int:
-        """Settled objects that a list or a second watch may still show."""
+        """Number of handled objects that a list or a second watch may still show."""
         return sum(map(len, self._lists.values()))
 
     def _listing(self, name: str) -> ListProgress | None:
@@ -349,16 +349,16 @@ class PendingObjects:
     def _made(self, name: str, record: bytes) -> PendingObject:
         uid, version, since, reads_before, number, marks = unpacked(record)
         rest = self._rest[name] if marks & Marks.HAS_REST else Rest()
-        work = self.work(name)
+        ref = self.ref(name)
         meta = Meta(
-            name=work.key.name,
-            namespace=work.key.namespace,
+            name=ref.key.name,
+            namespace=ref.key.namespace,
             uid=rest.uid or (text_uid(uid) if uid != NO_UID else ""),
             resource_version=str(version) if version else "",
             labels=dict(self._repeated.labels(number) if number != UNPACKED else rest.labels),
             owner_references=[reference_to(rest.controller)] if rest.controller is not None else [],
         )
-        return PendingObject(work, meta, self._since(since), reads_before)
+        return PendingObject(ref, meta, self._since(since), reads_before)
 
     def _since_ms(self, at: float) -> int:
         if self._epoch is None:

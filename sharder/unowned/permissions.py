@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from kubeio.errors import Forbidden, KubeError
 
 TRY_AGAIN_S: Final = 5.0
-"""How long a right that is missing is believed to be missing."""
+"""A missing permission counts as missing for this long; then it is tried again."""
 FORGET_S: Final = 60.0
-"""What nothing has asked for since then is not told any more."""
+"""A permission that no request needed for so long is not reported any more."""
 CLOSED_AFTER_S: Final = 3.0
 CLOSED_AFTER: Final = 3
 """So many patches in a row that fail (5xx), over so long, close a resource: a blip of etcd closes nothing."""
 FAILING_S: Final = 10.0
-"""A resource that failed for so long without a success is told."""
+"""A resource that failed for so long without a success is reported."""
 _TRIES: Final = 10
 """Rights that are tried again at once."""
 
@@ -49,9 +49,9 @@ class Permission(NamedTuple):
 
 @dataclass(slots=True)
 class _Denial:
-    """One right that was refused; *again_at*: when the next try is due."""
+    """One permission that was refused; *again_at*: the next try is due."""
 
-    told: str
+    message: str
     refused_at: float
     again_at: float
 
@@ -60,7 +60,7 @@ class _Denial:
 class _Failing:
     """Requests that fail since *since*, *times* in a row, the last time at *failed_at*."""
 
-    told: str
+    message: str
     since: float
     failed_at: float
     times: int
@@ -72,7 +72,7 @@ class _Failing:
 
 
 class MissingPermissions:
-    """The rights that are missing at the moment. *on_change*(right, is_missing) hears when that changes."""
+    """The rights that are missing at the moment. *on_change*(right, is_missing) is called when that changes."""
 
     def __init__(self, *, now: Callable[[], float], on_change: Callable[[Permission, bool], None]) -> None:
         self._now = now
@@ -104,7 +104,7 @@ class MissingPermissions:
         known = self._failing.get(right)
         if known is None or now - known.failed_at > FORGET_S:
             known = self._failing[right] = _Failing("", now, now, 0, now)
-        known.told, known.failed_at, known.again_at = failure(error).message, now, now + TRY_AGAIN_S
+        known.message, known.failed_at, known.again_at = failure(error).message, now, now + TRY_AGAIN_S
         known.times += 1
 
     def is_failing(self, right: Permission) -> bool:
@@ -151,18 +151,18 @@ class MissingPermissions:
         """Requests that have failed for a while, in the server's words."""
         now = self._now()
         return [
-            f"{right}: {found.told}"
+            f"{right}: {found.message}"
             for right, found in sorted(self._failing.items())
             if now - found.failed_at <= FORGET_S and found.failed_at - found.since >= FAILING_S
         ]
 
     def messages(self) -> list[str]:
-        """Missing permissions in words, one text for each verb and resource: where, and the rule that grants it."""
+        """Missing permissions in words, one text for each verb and resource: namespace, and the rule that grants it."""
         rights: dict[tuple[str, str], list[Permission]] = {}
         for right in sorted(self._missing):
             rights.setdefault((right.verb, right.resource), []).append(right)
         return [
-            f"{verb} {resource}: {self._missing[found[0]].told}{_elsewhere(len(found) - 1)}"
+            f"{verb} {resource}: {self._missing[found[0]].message}{_elsewhere(len(found) - 1)}"
             for (verb, resource), found in rights.items()
         ]
 

@@ -46,7 +46,7 @@ PAGE: Final = 1000
 GIVES_UP_S: Final = 10.0
 """A first list that failed for so long delays no other resource any more; it is retried."""
 _FINAL: Final = (InputError, NotFound, Unauthorized)
-"""A first list that fails like this ends the ring's work: what is served, or who we are, has to be asked anew."""
+"""A first list that fails like this ends the run under this spec: discovery or authentication has to be repeated."""
 
 
 Place = tuple["ApiResource", str]
@@ -65,7 +65,7 @@ class _Page(msgspec.Struct, gc=False):
 class UnownedReflector:
     """One resource under one selector, until cancelled.
 
-    *may_list* is awaited before each page is taken in. *on_listed* is told once the list is complete.
+    *may_list* is awaited before each page is taken in. *on_listed* is called once the list is complete.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class UnownedReflector:
         *,
         label_selector: str,
         shard_label: str,
-        on_work: Callable[[str], None],
+        on_pending: Callable[[str], None],
         on_listed: Callable[[], None],
         may_list: Callable[[], Awaitable[None]],
     ) -> None:
@@ -94,7 +94,7 @@ class UnownedReflector:
         self._label_selector = label_selector
         self._shard_label = shard_label
         self._pending = pending
-        self._on_work = on_work
+        self._on_pending = on_pending
         self._on_listed = on_listed
         self._may_list = may_list
         self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=access.rng)
@@ -105,7 +105,7 @@ class UnownedReflector:
         self._made_at = access.clock.now()
 
     def stop_listing(self) -> None:
-        """Another picture lists in this one's place; the watch goes on."""
+        """Stop the list, which a newer reflector reads instead; the watch goes on."""
         self._is_superseded = True
         if self._listing is not None:
             self._listing.cancel()
@@ -148,12 +148,12 @@ class UnownedReflector:
                     if self._pending.put_named(
                         name, item.metadata, at=self._clock.now(), priority=AssignmentPriority.ORPHANED
                     ):
-                        self._on_work(name)
+                        self._on_pending(name)
                 if not page.metadata.continue_:
                     break
 
     async def _denied(self, error: Forbidden) -> None:
-        """The right is missing: told, and tried again; nobody waits for this resource's list meanwhile."""
+        """Report the missing permission and retry; other resources do not wait for this list meanwhile."""
         right = self._right("list")
         self._permissions.denied(right._replace(verb=refused_verb(error, right.verb)), error)
         self.begun.set()
@@ -190,13 +190,13 @@ class UnownedReflector:
 
     async def _first_page(self) -> _Page:
         if not self._is_superseded:
-            self._pending.begin_list(self.area)  # before it is sent: what is settled from now on counts
+            self._pending.begin_list(self.area)  # before it is sent: objects handled from now on count
         seen = self._version
         page = await self._page("")
         self._check_order(page.metadata.resource_version)
         self._permissions.granted(self._right("list"))
         version = page.metadata.resource_version
-        if is_older(version, seen):  # lists of a picture are consistent reads
+        if is_older(version, seen):  # first pages are consistent reads
             raise HistoryWentBack(f"LIST {self.resource.group_resource}", version=version, seen=seen)
         self._version = newest(self._version, version)
         return page
@@ -204,8 +204,10 @@ class UnownedReflector:
     def _check_order(self, version: str) -> None:
         """Raises ServerFailure: an aggregated server's versions may be anything."""
         if number(version) == UNKNOWN:
-            told = f"resourceVersion {version!r} is no number: objects of this resource cannot be distributed"
-            raise ServerFailure(f"LIST {self.resource.group_resource}", status=500, message=told)
+            message = (
+                f"resourceVersion {version!r} is no number: objects of this resource cannot be distributed"
+            )
+            raise ServerFailure(f"LIST {self.resource.group_resource}", status=500, message=message)
 
     async def _read_pages(self, page: _Page) -> None:
         version = order(page.metadata.resource_version)
@@ -247,7 +249,7 @@ class UnownedReflector:
             name = self._name(meta)
             priority = AssignmentPriority.ORPHANED if self._has_owner(meta) else AssignmentPriority.BACKLOG
             if self._pending.put_listed(self.area, name, meta, at=now, priority=priority):
-                self._on_work(name)
+                self._on_pending(name)
 
     # -- watch
 
@@ -279,7 +281,7 @@ class UnownedReflector:
                     self._permissions.denied(self._right(refused_verb(error, "watch")), error)
                 else:
                     self._permissions.failed(self._right("watch"), error)
-                self._tell(error, retry_in_s)
+                self._log_interruption(error, retry_in_s)
             case _:
                 pass
 
@@ -288,7 +290,7 @@ class UnownedReflector:
         name = self._name(item.meta)
         priority = AssignmentPriority.ORPHANED if self._has_owner(item.meta) else AssignmentPriority.NEW
         if self._pending.put_seen(name, item.meta, at=self._clock.now(), priority=priority):
-            self._on_work(name)
+            self._on_pending(name)
 
     # -- both
 
@@ -301,10 +303,10 @@ class UnownedReflector:
     async def _back_off(self, error: KubeError) -> None:
         asked_s = error.retry_after_s if isinstance(error, ApiError) else None
         delay_s = self._backoff.failed(self._clock.now(), at_least_s=asked_s or 0.0)
-        self._tell(error, delay_s)
+        self._log_interruption(error, delay_s)
         await asyncio.sleep(delay_s)
 
-    def _tell(self, error: KubeError, retry_in_s: float) -> None:
+    def _log_interruption(self, error: KubeError, retry_in_s: float) -> None:
         log.warning(
             "unowned watch interrupted",
             resource=self.resource.group_resource,

@@ -84,7 +84,7 @@ class UnownedReflectors:
         """The number of the present switch; 0 before anything was selected."""
         self._switched = asyncio.Event()
         """Set when the next switch begins; each has its own."""
-        self._room = {resource: asyncio.Event() for resource, _ in self._places}
+        self._capacity = {resource: asyncio.Event() for resource, _ in self._places}
         """Of each set while a page of its lists may be taken in."""
         self._listed: dict[Place, int] = {}
         """The switch under which each was last listed."""
@@ -111,18 +111,18 @@ class UnownedReflectors:
             self._forget_listed()
 
     def refresh(self) -> None:
-        """List everything once more under the present selector: what was dismissed may be wanted now."""
+        """List everything once more under the present selector: objects that were dropped may be wanted now."""
         if self._selection is not None:
             self._begin_switch()
 
     def resume_lists(self) -> None:
-        """Something was done: perhaps another page of a list can be taken."""
+        """Resume lists that wait for capacity in the work queue."""
         is_little = self._sink.backlog() < ENOUGH_TO_DO
-        for resource, room in self._room.items():
+        for resource, has_capacity in self._capacity.items():
             if is_little and not self._pending.is_full(resource.group_resource):
-                room.set()
+                has_capacity.set()
             else:
-                room.clear()
+                has_capacity.clear()
 
     async def run(self) -> None:
         """Run until cancelled; raises what makes the first list of a resource impossible (401, 404)."""
@@ -153,7 +153,7 @@ class UnownedReflectors:
             await self._switched.wait()
 
     async def _follow(self, place: Place) -> None:
-        """One picture after the other: the last one goes on until the next one shows everything."""
+        """Run one reflector after the other: the last one goes on until the next one shows everything."""
         running: list[Running] = []
         seen = 0
         async with asyncio.TaskGroup() as tasks:
@@ -182,7 +182,7 @@ class UnownedReflectors:
             self._pending,
             label_selector=self._selection.selector if self._selection is not None else "",
             shard_label=self._keys.shard,
-            on_work=self._sink.enqueue_name,
+            on_pending=self._sink.enqueue_name,
             on_listed=lambda: self._one_was_listed(place, switch),
             may_list=may_list,
         )
@@ -193,15 +193,15 @@ class UnownedReflectors:
         """Return when *resource* may be listed, or its next page asked for: what is controlled comes first."""
         if resource not in self._controlled:
             await self._knows_controlled.wait()
-        await self._wait_for_room(resource)
+        await self._wait_for_capacity(resource)
 
-    async def _wait_for_room(self, resource: ApiResource) -> None:
+    async def _wait_for_capacity(self, resource: ApiResource) -> None:
         self.resume_lists()
-        await self._room[resource].wait()
+        await self._capacity[resource].wait()
 
     def _one_was_listed(self, place: Place, switch: int) -> None:
         if switch != self._switch:
-            return  # a picture that is to be replaced
+            return  # of a reflector that is to be replaced
         self._listed[place] = switch
         self._orphans_due.set()
         self._note_listed()
@@ -253,7 +253,7 @@ class UnownedReflectors:
         names = self._orphans()
         try:
             # it waits for no other list: this task makes all of them, in their order
-            reflector = self._reflector(place, self._switch, partial(self._wait_for_room, place[0]))
+            reflector = self._reflector(place, self._switch, partial(self._wait_for_capacity, place[0]))
             await reflector.list_orphans(selectors_of(self._keys, names))
         except KubeError as error:
             log.warning(

@@ -19,7 +19,7 @@ async def follow_states(
     """Keep the unowned watch on what is not dead, switched at most once per settle window.
 
     A death switches it as soon as that allows; a join has time: the old selector shows a superset. When namespaces or
-    terms change, everything is listed again at once: what was dismissed may be wanted now.
+    terms change, everything is listed again at once: objects that were dropped may be wanted now.
     """
     state = states.current
     while state.view.hold is not None and state.view.hold.reason is WaitReason.NOT_SYNCED:
@@ -44,10 +44,10 @@ async def follow_states(
             unowned.select(selected, state.view.dead_names)
             switched_at = clock.now()
         else:
-            if _is_other_work(before, state):
+            if _selects_others(before, state):
                 unowned.refresh()
 
 
-def _is_other_work(before: RingState, state: RingState) -> bool:
+def _selects_others(before: RingState, state: RingState) -> bool:
     """Whether other objects may be wanted than before."""
     return (before.selected, before.terms) != (state.selected, state.terms)

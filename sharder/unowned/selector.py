@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kubeio.protocol import RingKeys
 
 LONGEST_BYTES: Final = 6_000
-"""Of a selector as it stands in the request line, about 150 names. Proxies take lines of 8 KB; path, version and
+"""Bytes of a selector in the request line, about 150 names. Proxies take lines of 8 KB; path, version and
 continue token need up to 1.5 KB of that."""
 
 
@@ -29,7 +29,7 @@ class SelectorPlan:
 
 
 def plan_selection(keys: RingKeys, not_dead: Iterable[str], dead: Iterable[str] = ()) -> SelectorPlan:
-    """Everything whose label names nobody of *not_dead*; if these are too many, everything without the label."""
+    """Select all objects whose label names none of *not_dead*; if these are too many, all without the label."""
     names = ",".join(sorted(not_dead))
     if not names:
         return SelectorPlan("")
@@ -41,12 +41,12 @@ def plan_selection(keys: RingKeys, not_dead: Iterable[str], dead: Iterable[str] 
 
 def selectors_of(keys: RingKeys, names: Iterable[str]) -> Iterator[str]:
     """Selectors that together match every object whose label names one of *names*; each short enough."""
-    room = LONGEST_BYTES - len(quote_plus(f"{keys.shard} in ()"))
+    left = LONGEST_BYTES - len(quote_plus(f"{keys.shard} in ()"))
     part: list[str] = []
     used = 0
     for name in sorted(names):
         size = len(quote_plus(f"{name},"))
-        if part and used + size > room:
+        if part and used + size > left:
             yield f"{keys.shard} in ({','.join(part)})"
             part, used = [], 0
         part.append(name)

@@ -2,7 +2,7 @@
 
 Work queue, plan, evidence, turn to write, patch: one object after the other passes through these. The planner decides
 what to write. `WriteLimiter` decides how many patches are under way, `EvidenceReads` on which read of the Leases. A
-write that met another version is decided anew on a fresh read and with fresh evidence.
+write that conflicted with another version is decided anew on a fresh read and with fresh evidence.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("sharder")
 
-LOOK_AGAIN_S: Final = 0.5
+RECHECK_S: Final = 0.5
 REST: Final = 4
-"""So many times as long as a look at everything took, the next one waits: 10 us an object, and membership may change
-many times a second while names are forged."""
+"""The next replan of everything waits so many times as long as the last one took: 10 us an object, and membership may
+change many times a second while names are forged."""
 SOME: Final = 8
-"""Objects brought to try a resource again: one of them is written, some may wait for their owners."""
+"""Objects enqueued to try a resource again: one of them is written, some may wait for their owners."""
 SPARE: Final = 4
 """Objects in hand beyond the writes that may be under way: their plans and evidence are ready when a turn is free."""
 FIRST_RETRY_S: Final = 0.05
@@ -78,7 +78,7 @@ class Lane:
         self._idle: list[asyncio.Future[str]] = []
 
     async def take(self, limiter: WriteLimiter) -> str:
-        """The next name, when there is room for it."""
+        """The next name, when the lane may have another one in hand."""
         while self._in_hand >= limiter.allowed(self.pace) + SPARE:
             self._freed.clear()
             await self._freed.wait()
@@ -87,7 +87,7 @@ class Lane:
         return name
 
     def give_back(self, name: str) -> None:
-        """*name* was looked at: what came meanwhile has it handed out once more."""
+        """*name* was processed; a change that came meanwhile queues it once more."""
         self._in_hand -= 1
         self._freed.set()
         self.queue.done(name)
@@ -107,7 +107,7 @@ class Lane:
 
 
 class Assigner:
-    """Works off *pending* until cancelled. Inside, objects go by their names in *pending*."""
+    """Assigns the objects of *pending* until cancelled. Inside, objects go by their names in *pending*."""
 
     def __init__(self, context: RingContext, pending: PendingObjects, limiter: WriteLimiter) -> None:
         self._context = context
@@ -125,7 +125,7 @@ class Assigner:
         )
         pace = context.spec.pace
         self._unattended = Lane(self._make_queue(), pace or Pace.URGENT, is_ahead=True)
-        """Objects without a worker that somebody misses."""
+        """Objects without a worker whose delay users notice."""
         self._backlog = Lane(self._make_queue(), pace or Pace.BACKGROUND, is_ahead=False)
         """A first assignment: none of these was ever worked."""
         self._waited_s = context.metrics.assign_s.labels(ring=context.spec.name)
@@ -141,9 +141,9 @@ class Assigner:
         """Number of names that wait in the queue of a first assignment."""
         return len(self._backlog.queue)
 
-    def enqueue(self, work: ObjectRef) -> None:
-        """Decide about *work* soon."""
-        self.enqueue_name(self._pending.name(work))
+    def enqueue(self, ref: ObjectRef) -> None:
+        """Decide about *ref* soon."""
+        self.enqueue_name(self._pending.name(ref))
 
     def enqueue_name(self, name: str) -> None:
         """`enqueue` by the object's name in *pending*."""
@@ -152,7 +152,7 @@ class Assigner:
     def _add(self, name: str, *, is_wanted: bool = False) -> None:
         """Queue *name*; first if it *is_wanted* or was written since its owner was last heard of.
 
-        Not if it names a shard whose Lease has to be judged first: nothing can be written before, and anybody may
+        Not if it names a shard whose Lease has to be judged first: nothing can be written before, and any client may
         write such a name: it costs no turn and no evidence.
         """
         if not self._pending.knows(name):
@@ -167,8 +167,8 @@ class Assigner:
                 self._context.membership.unknown_name_seen(owner)
             if owner_state in (OwnerState.UNKNOWN, OwnerState.CONTESTED):
                 return
-            life = view.lives.get(owner)
-            is_news = life is not None and 0 < life.heard < self._pending.version(name)
+            shard = view.shards.get(owner)
+            is_news = shard is not None and 0 < shard.heard < self._pending.version(name)
             if is_wanted or is_news or self._waits_for(name):
                 self._pending.raise_priority(name)
         priority = self._pending.priority(name)
@@ -222,7 +222,7 @@ class Assigner:
         while True:
             name = await lane.take(self._limiter)
             if not lane.give_to_idle(name):
-                tasks.create_task(self._work(lane, name), name="assign")
+                tasks.create_task(self._run_worker(lane, name), name="assign")
 
     async def _follow_states(self) -> None:
         state = self._context.states.current
@@ -234,23 +234,23 @@ class Assigner:
 
     # ---- one object -------------------------------------------------------------------------------------------
 
-    async def _work(self, lane: Lane, name: str) -> None:
+    async def _run_worker(self, lane: Lane, name: str) -> None:
         while True:
             try:
-                await self._work_one(lane, name)
+                await self._process(lane, name)
             finally:
                 lane.give_back(name)
             self._resume_lists()
             name = await lane.wait_idle()
 
-    async def _work_one(self, lane: Lane, name: str) -> None:
+    async def _process(self, lane: Lane, name: str) -> None:
         try:
             while (pending := self._pending.by_name(name)) is not None:
                 if not await self._assign(lane, name, pending):
                     return
             lane.queue.forget(name)
         except KubeError as error:
-            log.warning("object could not be read", object=str(self._pending.work(name)), error=str(error))
+            log.warning("object could not be read", object=str(self._pending.ref(name)), error=str(error))
             self._retry(lane, name)
 
     def _resume_lists(self) -> None:
@@ -269,7 +269,7 @@ class Assigner:
                 write = PendingWrite(to, pending.reads_before)
                 with self._evidence.wanted(write):
                     if to not in (await self._evidence.next(write)).held:
-                        self._later(lane, name, self._context.clock.now() + LOOK_AGAIN_S)
+                        self._later(lane, name, self._context.clock.now() + RECHECK_S)
                         return False
                     async with self._turn(lane):
                         evidence = self._evidence.current(write)
@@ -309,12 +309,12 @@ class Assigner:
 
     async def _write(self, lane: Lane, name: str, pending: PendingObject, decision: Assign | Strip) -> None:
         self._raise_children(name, pending)  # those that it was not held back for
-        resource = self._context.resource(pending.work)
+        resource = self._context.resource(pending.ref)
         outcome = await self._context.objects.write_in_turn(resource, pending.meta, decision)
-        await self._settle(lane, name, pending, outcome)
+        await self._handle_outcome(lane, name, pending, outcome)
 
     def _raise_children(self, name: str, pending: PendingObject) -> None:
-        """If *name* is wanted: some at a time, since each that gets an owner gives its controller a turn again."""
+        """Raise controlled objects of a wanted *name*, some at a time: each one assigned enqueues its controller."""
         if not self._is_wanted(name):
             return
         for child in islice(self._pending.controlled_by(pending.meta.uid), CHILDREN_AT_ONCE):
@@ -324,7 +324,7 @@ class Assigner:
     def _plan(self, pending: PendingObject, controller: ControllerSeen | None) -> Decision:
         context = self._context
         subject = context.subject(
-            context.resource(pending.work),
+            context.resource(pending.ref),
             pending.meta,
             controller=controller,
             children_since=self._held_back_since(pending),
@@ -337,34 +337,36 @@ class Assigner:
         name = pending.meta.labels.get(keys.shard)
         if name is None or view.owner_state(name) is not OwnerState.DEAD:
             return None
-        if not self._context.kinds.may_control(self._context.resource(pending.work)):
+        if not self._context.kinds.may_control(self._context.resource(pending.ref)):
             return None
         are_known = self.unowned is None or self.unowned.knows_controlled
         children = self._pending.controlled_by(pending.meta.uid)
         if are_known and not any(self._pending.label(child, keys.shard) == name for child in children):
             return None
-        life = view.lives.get(name)
-        return max(pending.since, life.since) if life is not None else pending.since
+        shard = view.shards.get(name)
+        return max(pending.since, shard.since) if shard is not None else pending.since
 
-    # ---- what came of it --------------------------------------------------------------------------------------
+    # ---- outcomes ---------------------------------------------------------------------------------------------
 
     def _drop(self, lane: Lane, name: str, meta: Meta) -> None:
         """Forget an object that has its owner, is gone, or is no business of the ring's.
 
-        Every change that matters shows it again: an owner's death switches the watch or is met by a pass, a change
+        Every change that matters shows it again: an owner's death switches the watch or a pass finds it, a change
         of the object is an event, a change of the selected namespaces lists anew (`UnownedReflectors.refresh`).
         """
         self._pending.drop_named_up_to(name, order(meta.resource_version))
         lane.queue.forget(name)
 
-    async def _settle(self, lane: Lane, name: str, pending: PendingObject, outcome: WriteOutcome) -> None:
+    async def _handle_outcome(
+        self, lane: Lane, name: str, pending: PendingObject, outcome: WriteOutcome
+    ) -> None:
         match outcome:
             case WriteOutcome.DONE:
                 self._waited_s.observe(self._context.clock.now() - pending.since)
                 if self._is_ahead(name):
                     self._ahead.add(pending.meta.uid)
                 self._drop(lane, name, pending.meta)
-                self._look_at_controller(pending)
+                self._enqueue_controller(pending)
             case WriteOutcome.GONE:
                 self._drop(lane, name, pending.meta)
             case WriteOutcome.STALE:
@@ -372,15 +374,15 @@ class Assigner:
             case WriteOutcome.LATER:
                 self._retry(lane, name)
             case WriteOutcome.DENIED:
-                lane.queue.forget(name)  # `permissions.try_again` brings it back
+                lane.queue.forget(name)  # `permissions.try_again` enqueues it again
             case WriteOutcome.REFUSED:
-                again_at = self._context.objects.refusals.again_at(pending.work)
-                self._later(lane, name, again_at or self._context.clock.now() + LOOK_AGAIN_S)
+                again_at = self._context.objects.refusals.again_at(pending.ref)
+                self._later(lane, name, again_at or self._context.clock.now() + RECHECK_S)
             case _:
                 assert_never(outcome)
 
     async def _read_again(self, lane: Lane, name: str, pending: PendingObject) -> None:
-        meta = await self._context.objects.read(self._context.resource(pending.work), pending.meta)
+        meta = await self._context.objects.read(self._context.resource(pending.ref), pending.meta)
         if meta is None:
             self._drop(lane, name, pending.meta)
             return
@@ -388,7 +390,7 @@ class Assigner:
         if owner is not None and self._context.states.current.view.owner_state(owner) is OwnerState.LIVE:
             self._drop(lane, name, meta)
             return
-        self._pending.put(pending.work, meta, at=self._context.clock.now())
+        self._pending.put(pending.ref, meta, at=self._context.clock.now())
         self._retry(lane, name)
 
     def _is_ahead(self, name: str) -> bool:
@@ -401,11 +403,11 @@ class Assigner:
         """Whether *name* is new, or was written since its owner was last heard of."""
         return self._pending.knows(name) and self._pending.priority(name) is AssignmentPriority.NEW
 
-    def _look_at_controller(self, pending: PendingObject) -> None:
-        """A child was moved: its parent may have been held back for it."""
+    def _enqueue_controller(self, pending: PendingObject) -> None:
+        """Enqueue the controller of an object that got an owner: it may have been held back for it."""
         if pending.meta.controller is None:
             return
-        role = self._context.kinds.role(self._context.resource(pending.work), pending.meta)
+        role = self._context.kinds.role(self._context.resource(pending.ref), pending.meta)
         if isinstance(role, Controlled):
             parent = ObjectRef(
                 role.controller.resource.group_resource,
@@ -414,7 +416,7 @@ class Assigner:
             self.enqueue(parent)
 
     def _later(self, lane: Lane, name: str, due_at: float | None) -> None:
-        """Look again at *due_at*; None: when something changes."""
+        """Decide again at *due_at*; None: when something changes."""
         lane.queue.forget(name)
         if due_at is not None:
             self._requeue(lane, name, due_at - self._context.clock.now())

@@ -43,7 +43,7 @@ _GRAIN_S: Final = 0.001
 """Timers are no finer: what is due within this is due."""
 
 
-class ReadsLeases(Protocol):
+class ReadsEvidence(Protocol):
     """`sharder.membership.controller.MembershipController`, as it is needed here."""
 
     async def evidence(self) -> Evidence: ...
@@ -76,7 +76,7 @@ class EvidenceReads:
 
     def __init__(
         self,
-        leases: ReadsLeases,
+        leases: ReadsEvidence,
         limiter: WriteLimiter,
         *,
         begin_read: Callable[[], int],
@@ -179,7 +179,7 @@ class EvidenceReads:
                 pass
 
     def _due_in_s(self) -> float | None:
-        """None: not before something happens."""
+        """Seconds until the next read is due; None: not before something happens."""
         if not self._writes or self._under_way >= MOST_READS:
             return None
         if (paused_s := self._limiter.paused_s()) > 0:

@@ -74,7 +74,7 @@ class AdaptiveLimit:
         """
         self._alone.note(at=at, took_s=took_s, held_back=held_back)
         if self._alone.is_measuring or at - took_s < max(self._cut_at, self._alone.measured_at):
-            return  # tells of another limit than the present one
+            return  # measured under another limit than the present one
         self._round.note(took_s, in_flight=in_flight, held_back=held_back)
         if self._round.answers >= max(ROUND_AT_LEAST, in_flight):
             self._end_round()
@@ -101,7 +101,7 @@ class AdaptiveLimit:
 
 
 class _Round:
-    """Answers of one limit: what it does to the latency."""
+    """Answers of one limit, and its effect on the latency."""
 
     def __init__(self) -> None:
         self.answers = 0

@@ -19,7 +19,7 @@ class MoveStats:
         self.last_at = at
 
     def begin_anew(self) -> None:
-        """The ring changed: what moved before says nothing of what moves now."""
+        """Begin the count anew after a change of the ring."""
         self.count = 0
 
     def took_s(self, *, answered_at: float) -> float:

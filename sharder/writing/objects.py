@@ -1,4 +1,4 @@
-"""Writes to objects: one patch per decision, and what its answer means for the one who decided.
+"""Writes to objects: one patch per decision, and the outcome that its answer means.
 
 Every write takes a turn of the process's `WriteLimiter`, which learns from its answer.
 """
@@ -55,8 +55,8 @@ FIELD_MANAGER: Final = "ringleader-sharder"
 WRITE_TIMEOUT_S: Final = 30.0
 MOVES: Final = ("rebalance", "owner_dead")
 """Reasons of writes that begin a move from one shard to another."""
-TELL_EVERY_S: Final = 5.0
-"""Writes that fail are told as often as this at most, with their number: an outage fails thousands."""
+LOG_EVERY_S: Final = 5.0
+"""Writes that fail are logged as often as this at most, with their number: an outage fails thousands."""
 
 
 class WriteOutcome(StrEnum):
@@ -99,10 +99,10 @@ class ObjectWriter:
         self._clock = access.clock
         self.moves = MoveStats()
         self.stripped = 0
-        """Objects, without what they control, whose labels were taken off though nobody was asked to give them up."""
+        """Objects, without what they control, whose labels were taken off though no owner was asked to give them up."""
         self.limiter = limiter
-        self._told_at = -TELL_EVERY_S
-        self._untold = 0
+        self._logged_at = -LOG_EVERY_S
+        self._unlogged = 0
         self.on_done: Callable[[ApiResource, Meta, Write], None] | None = None
         """Called with what was written: the live page shows it."""
 
@@ -122,8 +122,8 @@ class ObjectWriter:
         right = Permission("patch", resource.group_resource, meta.namespace)
         if not self._permissions.may_try(right):
             return WriteOutcome.DENIED
-        work = ObjectRef(resource.group_resource, meta.key)
-        if self.refusals.again_at(work) is not None:
+        ref = ObjectRef(resource.group_resource, meta.key)
+        if self.refusals.again_at(ref) is not None:
             return WriteOutcome.REFUSED
         began = time.monotonic()
         try:
@@ -144,7 +144,7 @@ class ObjectWriter:
             outcome = WriteOutcome.DONE
         self._tally.note(decision, outcome, took_s)
         if outcome in (WriteOutcome.DONE, WriteOutcome.GONE):
-            self.refusals.over(work)
+            self.refusals.over(ref)
         if outcome is WriteOutcome.DONE:
             self._note(resource, meta, decision)
         return outcome
@@ -168,7 +168,7 @@ class ObjectWriter:
             self.on_done(resource, meta, decision)
 
     def _is_first_word(self, resource: ApiResource, meta: Meta) -> bool:
-        """Whether *meta* had an owner that nobody asked to give it up: what was asked for, `Handoffs` counts."""
+        """Whether *meta* had an owner that was not asked to give it up; `Handoffs` counts the others."""
         is_asked = meta.labels.get(self._keys.drain) == ""
         follows = isinstance(self._kinds.role(resource, meta), Controlled)
         return self._keys.shard in meta.labels and not is_asked and not follows
@@ -214,29 +214,29 @@ class ObjectWriter:
                 return WriteOutcome.DENIED
             case ServerFailure():
                 self._permissions.failed(right, error)
-                self._tell(meta, error)
+                self._log(meta, error)
                 return WriteOutcome.LATER
             case _:
-                self._tell(meta, error)
+                self._log(meta, error)
                 return WriteOutcome.LATER
 
-    def _tell(self, meta: Meta, error: KubeError) -> None:
-        self._untold += 1
+    def _log(self, meta: Meta, error: KubeError) -> None:
+        self._unlogged += 1
         now = time.monotonic()
-        if now - self._told_at >= TELL_EVERY_S:
+        if now - self._logged_at >= LOG_EVERY_S:
             log.warning(
                 "objects could not be written",
                 ring=self._keys.ring,
-                writes=self._untold,
+                writes=self._unlogged,
                 last=str(meta.key),
                 error=str(error),
                 after_s=error.retry_after_s if isinstance(error, ApiError) else None,
             )
-            self._told_at, self._untold = now, 0
+            self._logged_at, self._unlogged = now, 0
 
 
 def _applies(decision: Write, meta: Meta, found: Meta, keys: RingKeys) -> bool:
-    """Whether what the patch of *decision* tests holds for *found*: then the tests are not why it was refused."""
+    """Whether what the patch of *decision* tests holds for *found*: then it was refused for another reason."""
     if found.uid != meta.uid:
         return False
     match decision:
@@ -249,7 +249,7 @@ def _applies(decision: Write, meta: Meta, found: Meta, keys: RingKeys) -> bool:
 
 
 class _Tally:
-    """The metrics of writes: what is counted for each kind and outcome is looked up once, not for every write."""
+    """Metrics of writes: the counter of each kind and outcome is looked up once, not for every write."""
 
     def __init__(self, metrics: SharderMetrics, ring: str) -> None:
         self._metrics = metrics

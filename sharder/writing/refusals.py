@@ -23,7 +23,7 @@ FIRST_RETRY_S: Final = 1.0
 LONGEST_RETRY_S: Final = 120.0
 MOST: Final = 20_000
 """Objects remembered, 6 MB: of more, the one refused longest ago is tried like any other."""
-TOLD: Final = 3
+MESSAGES: Final = 3
 """Refusals kept in the API server's words, the newest ones."""
 _JITTER: Final = 0.2
 
@@ -53,33 +53,31 @@ class Refusals:
         return len(self._refused)
 
     def refused(self, resource: ApiResource, meta: Meta, words: str) -> None:
-        """The server refuses to change an object, whoever writes."""
-        work = ObjectRef(resource.group_resource, meta.key)
-        known = self._refused.pop(work, None)
+        """Record that the server refuses to change an object, whichever client writes."""
+        ref = ObjectRef(resource.group_resource, meta.key)
+        known = self._refused.pop(ref, None)
         times = known.times if known is not None else 0
         delay_s = exponential_s(times, base_s=FIRST_RETRY_S, max_s=LONGEST_RETRY_S)
-        self._refused[work] = _Refused(
-            times + 1, self._now() + jittered_s(delay_s, self._rng, jitter=_JITTER)
-        )
+        self._refused[ref] = _Refused(times + 1, self._now() + jittered_s(delay_s, self._rng, jitter=_JITTER))
         if len(self._refused) > MOST:
             self._refused.popitem(last=False)
-        self._words.pop(work, None)
-        self._words[work] = words
-        if len(self._words) > TOLD:
+        self._words.pop(ref, None)
+        self._words[ref] = words
+        if len(self._words) > MESSAGES:
             self._words.popitem(last=False)
         if known is None:
             self._on_refused(resource, meta, words)
 
-    def over(self, work: ObjectRef) -> None:
-        """*work* was changed, or is gone; costs nothing while nothing is refused."""
-        if self._refused and self._refused.pop(work, None) is not None:
-            self._words.pop(work, None)
+    def over(self, ref: ObjectRef) -> None:
+        """*ref* was changed, or is gone; costs nothing while nothing is refused."""
+        if self._refused and self._refused.pop(ref, None) is not None:
+            self._words.pop(ref, None)
 
-    def again_at(self, work: ObjectRef) -> float | None:
-        """Instant of the next try of *work*; None if it may be tried now."""
-        known = self._refused.get(work) if self._refused else None
+    def again_at(self, ref: ObjectRef) -> float | None:
+        """Instant of the next try of *ref*; None if it may be tried now."""
+        known = self._refused.get(ref) if self._refused else None
         return known.again_at if known is not None and known.again_at > self._now() else None
 
     def messages(self) -> list[str]:
         """The newest refusals, each with its object."""
-        return [f"{work}: {words}" for work, words in reversed(self._words.items())]
+        return [f"{ref}: {words}" for ref, words in reversed(self._words.items())]

@@ -72,9 +72,9 @@ class RingContext:
     def rng(self) -> random.Random:
         return self.access.rng
 
-    def resource(self, work: ObjectRef) -> ApiResource:
-        """The resource that *work* names."""
-        return self.kinds.by_name[work.resource]
+    def resource(self, ref: ObjectRef) -> ApiResource:
+        """The resource that *ref* names."""
+        return self.kinds.by_name[ref.resource]
 
     def subject(
         self,
@@ -99,6 +99,6 @@ class RingContext:
         return plan(subject, view=view, terms=state.terms, keys=self.keys)
 
     def may_be_left_behind(self, subject: Subject) -> bool:
-        """Whether only the controller of *subject* tells whether its owner keeps it wrongly."""
+        """Whether only the controller of *subject* shows whether its owner keeps it wrongly."""
         state = self.states.current
         return may_be_left_behind(subject, view=state.view, terms=state.terms, keys=self.keys)

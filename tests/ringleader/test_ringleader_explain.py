@@ -573,7 +573,7 @@ async def test_an_owner_that_does_not_watch_the_kind_is_the_cause(ground: Ground
     await ground.site("blog", labels={KEYS.shard: "sum-00000001", KEYS.drain: "site-00000001"})
     found = await told(ground)
     assert found.finding.cause == (
-        "is not worked on: sum-00000001 does not watch websites.example.com: the object waits for the end of that life"
+        "is not worked on: sum-00000001 does not watch websites.example.com: the object waits for the end of that shard"
     )
     assert found.finding.do.startswith("delete pod sum, or wait for its end")
     assert found.placement.why[-1] in found.finding.cause

@@ -249,7 +249,7 @@ def test_where_says_that_an_owner_does_not_watch_what_it_owns() -> None:
     placement = place(ring, target, Key("k", "", "websites.example.com"), lives(ring, leases, now=NOW))
     assert (
         placement.why[-1]
-        == "b-1 does not watch websites.example.com: the object waits for the end of that life"
+        == "b-1 does not watch websites.example.com: the object waits for the end of that shard"
     )
     assert (placement.desired_shard, placement.is_placed) == ("a-1", False)
 

@@ -17,7 +17,7 @@ def unworked(ring: str, main: str) -> str:
 
 def unwatched(shard: str, kind: str) -> str:
     """Why an object of *kind* that bears the name *shard* is not worked on."""
-    return f"{shard} does not watch {kind}: the object waits for the end of that life"
+    return f"{shard} does not watch {kind}: the object waits for the end of that shard"
 
 
 def give_up(member: str, key: str) -> str:

@@ -64,7 +64,7 @@ class Placer:
         """What each of *metas* is to the ring. Raises KubeError."""
         roles = [self._kinds.role(resource, meta) for meta in metas]
         for meta, role in zip(metas, roles, strict=True):
-            self._ancestry.met(resource, meta, role)
+            self._ancestry.remember(resource, meta, role)
         found: list[Role] = []
         for resolved in await self._ancestry.resolved(roles):
             if isinstance(resolved, KubeError):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ringleader.inspect.cluster.inventory import Seen
     from ringleader.inspect.cluster.picture import RingPicture
     from ringleader.inspect.cluster.watched import WatchedRing
-    from sharder.page.history import History
+    from sharder.page.history import RingHistory
 
 
 class ShownRing:
@@ -39,7 +39,7 @@ class ShownRing:
         client: Client,
         watches: Watches,
         ring: Ring,
-        history: History,
+        history: RingHistory,
         *,
         now: Callable[[], float],
         timeout_s: float,

@@ -77,7 +77,7 @@ async def test_an_owner_that_does_not_watch_the_kind_is_told_whatever_is_asked_o
     assert first.object == "website/site-003 -n sites"
     assert first.summary == (
         "website/site-003 -n sites is not worked on: sum-00000003 does not watch websites.example.com: the object "
-        "waits for the end of that life"
+        "waits for the end of that shard"
     )
     assert first.evidence == [
         f"1 of {SITES} websites.example.com name sum-00000003",

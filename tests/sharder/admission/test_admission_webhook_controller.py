@@ -191,7 +191,7 @@ async def test_a_configuration_that_cannot_be_written_is_tried_again_and_stops_n
 # -- what lands late
 
 
-async def test_a_circle_is_made_when_all_that_was_answered_under_the_former_ring_has_landed() -> None:
+async def test_a_pass_is_made_when_all_that_was_answered_under_the_former_ring_has_landed() -> None:
     world = World()
     async with world.published():
         await asyncio.sleep(100)

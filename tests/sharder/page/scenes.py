@@ -21,7 +21,7 @@ from sharder.page.facts import (
     RingCircles,
     RingFacts,
 )
-from sharder.page.history import History, Move
+from sharder.page.history import Move, RingHistory
 from sharder.page.service import LivePage
 
 
@@ -119,7 +119,7 @@ class Scene:
             story=["It is where it belongs."],
         )
 
-    def hand_over(self, history: History, rng: random.Random, *, at: float) -> None:
+    def hand_over(self, history: RingHistory, rng: random.Random, *, at: float) -> None:
         """One event: an object is asked for, or one that was asked for arrives."""
         if len(self.flights) < 20 or rng.random() < 0.5:
             source, target = rng.sample(self.members, 2)

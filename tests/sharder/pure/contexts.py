@@ -17,7 +17,7 @@ from kubeio.rest.events import EventRecorder, Regarding
 from sharder.metrics import SharderMetrics
 from sharder.planning.keys import RingKinds
 from sharder.planning.planner import Terms
-from sharder.planning.state import Membership, RingStates
+from sharder.planning.state import RingStates, Views
 from sharder.ringspec.scope import EVERYWHERE
 from sharder.ringspec.spec import RingResource
 from sharder.unowned.pending import ObjectRef
@@ -38,7 +38,7 @@ class SitesContext:
     plan = RingContext.plan
     may_be_left_behind = RingContext.may_be_left_behind
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Views) -> None:
         self.states = RingStates(membership, Terms())
         self.spec = SPEC
         self.keys = KEYS

@@ -191,8 +191,8 @@ class Story:
         return self.machine.view(at=self.at)
 
     def state(self, name: str) -> ShardState | None:
-        life = self.view().lives.get(name)
-        return life.state if life else None
+        shard = self.view().shards.get(name)
+        return shard.state if shard else None
 
     def run(self, seconds: float, *, step_s: float = 0.5) -> None:
         """Let *seconds* pass: shards renew, the sharder reads, and writes if it acts."""

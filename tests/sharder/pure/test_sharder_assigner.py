@@ -591,8 +591,8 @@ def at_version(version: int, meta: Meta) -> Meta:
 
 def heard_of_at(version: int) -> View:
     """The dead shard's last renewal was *version*."""
-    dead = replace(TWO.lives["c-dead"], heard=version)
-    return replace(TWO, at=0.0, lives={**TWO.lives, "c-dead": dead})
+    dead = replace(TWO.shards["c-dead"], heard=version)
+    return replace(TWO, at=0.0, shards={**TWO.shards, "c-dead": dead})
 
 
 async def test_what_changed_since_its_owner_was_heard_of_goes_before_the_others_with_its_children() -> None:

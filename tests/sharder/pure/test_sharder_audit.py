@@ -88,7 +88,7 @@ class Passes:
     def knows(self, work: ObjectRef) -> bool:
         return work.key.name in self.known
 
-    def bring(self, work: ObjectRef, meta: Meta) -> bool:
+    def enqueue_unshown(self, work: ObjectRef, meta: Meta) -> bool:
         self.brought.append(meta.name)
         return work.key.name not in self.known
 
@@ -136,7 +136,7 @@ def test_pages_are_due_by_the_number_of_objects_and_never_faster_than_bearable()
     assert pace.rest_s(now=99) == pytest.approx(1)
 
 
-async def test_a_circle_is_spread_evenly_over_its_interval_and_begins_again() -> None:
+async def test_a_pass_is_spread_evenly_over_its_interval_and_begins_again() -> None:
     ring = Ring()
     ring.fill(4 * PAGE)
     async with auditing(ring):
@@ -203,7 +203,7 @@ async def test_an_object_at_the_wrong_place_starts_a_pass_if_none_is_at_work_on_
         assert ring.found("misplaced") == 1
 
 
-async def test_a_list_that_is_refused_is_tried_again_in_the_next_circle() -> None:
+async def test_a_list_that_is_refused_is_tried_again_in_the_next_pass() -> None:
     ring = Ring()
     ring.server.put("unowned", None)
     ring.server.forbidden = True

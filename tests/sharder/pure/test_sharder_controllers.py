@@ -151,10 +151,10 @@ def keys_of(roles: list[Role | KubeError]) -> list[str | None]:
     return [role.key if isinstance(role, Root | Controlled) else None for role in roles]
 
 
-async def test_a_controller_is_read_once_in_a_circle_and_not_at_all_if_the_pass_met_it() -> None:
+async def test_a_controller_is_read_once_in_a_pass_and_not_at_all_if_the_pass_met_it() -> None:
     reads = Reads()
     ancestry = ControllerKeys(kinds(KeyKind.LABEL, "tenant"), reads)
-    ancestry.met(SITES, made(SITES, "met"), Root("=acme"))
+    ancestry.remember(SITES, made(SITES, "met"), Root("=acme"))
     found = await ancestry.resolved([controlled("met"), controlled("x"), controlled("x"), Root("r")])
     assert keys_of(found) == ["=acme", "=x", "=x", "r"]
     assert keys_of(await ancestry.resolved([controlled("x"), controlled("strange")])) == ["=x", None]

@@ -49,7 +49,7 @@ class Histories(RuleBasedStateMachine):
             name: Meta(name=name, namespace="ns", uid=name, resource_version="1") for name in OBJECTS
         }
         self.late: list[LateWrite] = []
-        self.lives = 0
+        self.shards = 0
         self.writes = 1
         self.pulse: dict[str, tuple[object, float]] = {}
         self.old: list[Lease] = []
@@ -64,8 +64,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS), hold=st.booleans())
     def join(self, member: str, hold: bool) -> None:
-        self.lives += 1
-        self.story.join(f"{member}-{self.lives:08x}", member=member, duration_s=DURATION_S, hold=hold)
+        self.shards += 1
+        self.story.join(f"{member}-{self.shards:08x}", member=member, duration_s=DURATION_S, hold=hold)
 
     @rule(data=st.data())
     def kill(self, data: Any) -> None:
@@ -288,14 +288,14 @@ class Histories(RuleBasedStateMachine):
         assert len(filled) == len(set(filled))
         for member, place in view.places.items():
             assert place.member == member
-            assert place.shard is None or view.lives[place.shard].member == member
+            assert place.shard is None or view.shards[place.shard].member == member
 
     @invariant()
     def only_the_dead_leave_the_selector(self) -> None:
         view = self.story.view()
-        for name, life in view.lives.items():
+        for name, shard in view.shards.items():
             assert (name in view.not_dead) is not view.dead(name)
-            assert view.dead(name) or name in view.not_dead, life
+            assert view.dead(name) or name in view.not_dead, shard
 
     @invariant()
     def who_may_work_is_not_dead(self) -> None:

@@ -63,14 +63,14 @@ def test_a_life_was_last_heard_of_at_its_last_renewal_but_one_and_not_when_it_wa
     heard = int(story.leases[name].metadata.resource_version)
     story.renew(name)
     story.read()
-    assert story.view().lives[name].heard == heard
+    assert story.view().shards[name].heard == heard
     story.kill(name)
     if end == "release":
         story.release(name)
     story.run(60)
     assert story.state(name) is ShardState.DEAD
     assert int(story.leases[name].metadata.resource_version) > heard
-    assert story.view().lives[name].heard == heard
+    assert story.view().shards[name].heard == heard
 
 
 def test_a_process_that_renews_just_in_time_is_never_taken() -> None:
@@ -306,7 +306,7 @@ def test_during_an_outage_states_stand_still() -> None:
     story = fleet()
     story.reachable = False
     story.run(300)
-    assert {life.state for life in story.view().lives.values()} == {ShardState.READY}
+    assert {shard.state for shard in story.view().shards.values()} == {ShardState.READY}
 
 
 def test_a_shard_that_died_in_an_outage_is_taken_two_durations_after_it() -> None:
@@ -364,7 +364,7 @@ def test_silence_is_counted_from_an_answer_to_the_moment_the_next_read_began(
     machine.observe_list(leases, resource_version="900", begun_at=109, at=110)
     machine.observe_list(leases, resource_version="900", begun_at=118, at=119)
     machine.observe_list(leases, resource_version="901", begun_at=begun_at, at=150)
-    assert machine.view(at=150).lives["m0-00000001"].state is state
+    assert machine.view(at=150).shards["m0-00000001"].state is state
 
 
 def test_more_than_a_third_at_once_waits_one_duration_more() -> None:
@@ -437,11 +437,11 @@ def test_a_shard_gets_its_place_when_its_caches_are_full_and_not_before() -> Non
     story.join("m9-00000001", member="m9", fills=False)
     story.run(60)
     assert "m9" not in story.view().ring_members
-    assert story.view().lives["m9-00000001"].unplaced is Unplaced.FILLING
+    assert story.view().shards["m9-00000001"].unplaced is Unplaced.FILLING
     story.fill("m9-00000001")
     story.run(2.5)
     assert story.view().shard_at("m9") == "m9-00000001"
-    assert story.view().lives["m9-00000001"].unplaced is None
+    assert story.view().shards["m9-00000001"].unplaced is None
 
 
 def test_a_lease_that_a_backup_tool_restored_gets_no_place() -> None:
@@ -455,7 +455,7 @@ def test_a_lease_that_a_backup_tool_restored_gets_no_place() -> None:
     story.write(Lease(restored, LeaseSpec("ghost-00000001", 15, None, "2026-01-01T00:00:00.000000Z")))
     story.run(29)
     assert "ghost" not in story.view().ring_members
-    assert story.view().lives["ghost-00000001"].unplaced is Unplaced.UNSEEN
+    assert story.view().shards["ghost-00000001"].unplaced is Unplaced.UNSEEN
     story.run(3)
     assert story.view().dead("ghost-00000001")
 
@@ -530,7 +530,7 @@ def test_a_member_that_flaps_is_told_until_it_gets_its_place() -> None:
         story.run(1)
     story.join("m9-0000000f", member="m9")
     story.run(3)
-    assert story.view().lives["m9-0000000f"].unplaced is Unplaced.FLAPPING
+    assert story.view().shards["m9-0000000f"].unplaced is Unplaced.FLAPPING
     assert "m9" not in story.view().ring_members
     deadline = story.machine.next_deadline(at=story.at)
     assert deadline is not None
@@ -869,12 +869,12 @@ def test_a_shard_without_protocol_annotation_is_a_member_that_does_not_hand_over
     story = fleet(1)
     story.join("go-shard", protocol="")
     story.run(4)
-    assert story.view().lives["go-shard"].unplaced is Unplaced.UNSEEN
+    assert story.view().shards["go-shard"].unplaced is Unplaced.UNSEEN
     story.run(4)
     view = story.view()
     assert view.shard_at("go-shard") == "go-shard"
-    assert view.lives["go-shard"].unplaced is None
-    assert not view.lives["go-shard"].hands_over
+    assert view.shards["go-shard"].unplaced is None
+    assert not view.shards["go-shard"].hands_over
 
 
 @pytest.mark.parametrize("member", ["a\nb", "x" * 254])
@@ -890,7 +890,7 @@ def test_a_lease_whose_name_cannot_be_a_label_is_left_alone() -> None:
     story = fleet(1)
     story.join("x" * 64)
     story.run(5)
-    assert "x" * 64 not in story.view().lives
+    assert "x" * 64 not in story.view().shards
     assert [problem.field for problem in story.view().problems] == [f"leases/{'x' * 64}.metadata.name"]
     story.kill("x" * 64)
     story.delete("x" * 64)

@@ -150,7 +150,7 @@ async def test_after_one_conflict_the_next_write_follows_within_a_fraction_of_a_
         server.refuse["update"] = once
         server.edit(NAMES[0], holder_identity="")
         await asyncio.sleep(0.5)
-        assert membership.view.lives[NAMES[0]].state is ShardState.DEAD
+        assert membership.view.shards[NAMES[0]].state is ShardState.DEAD
 
 
 async def test_a_thousand_labels_for_people_leave_the_connections_to_others(server: LeaseServer) -> None:
@@ -158,7 +158,7 @@ async def test_a_thousand_labels_for_people_leave_the_connections_to_others(serv
         server.join(*(f"x{n:03}-00000001" for n in range(1000)), state="unknown")
         server.edit(NAMES[0], holder_identity="")
         await asyncio.sleep(0.2)
-        assert membership.view.lives[NAMES[0]].state is ShardState.DEAD, "a goodbye does not wait for labels"
+        assert membership.view.shards[NAMES[0]].state is ShardState.DEAD, "a goodbye does not wait for labels"
         for name in NAMES[1:]:
             server.edit(name, holder_identity="")
         await asyncio.sleep(20)
@@ -256,8 +256,8 @@ async def test_a_goodbye_and_a_join_take_effect_at_once(server: LeaseServer) -> 
         server.edit(NAMES[0], holder_identity="")
         server.join("new-00000001")
         await asyncio.sleep(0.1)
-        assert membership.view.lives[NAMES[0]].state is ShardState.DEAD
-        assert "new-00000001" in membership.view.lives
+        assert membership.view.shards[NAMES[0]].state is ShardState.DEAD
+        assert "new-00000001" in membership.view.shards
 
 
 async def test_turns_are_at_most_ten_a_second_however_much_changes(server: LeaseServer) -> None:
@@ -356,7 +356,7 @@ async def test_a_large_ring_is_made_while_everything_else_goes_on(
         await wait_for(lambda: len(membership.view.ring or ()) == 20)
         server.edit(NAMES[0], holder_identity="")
         await asyncio.sleep(5)
-        assert membership.view.lives[NAMES[0]].state is ShardState.DEAD
+        assert membership.view.shards[NAMES[0]].state is ShardState.DEAD
         assert len(membership.view.ring or ()) == 20
         before = membership.view.ring_version
         gate.set()

@@ -25,7 +25,7 @@ AREA = PendingObjects().prefix(WEBSITES.group_resource)
 """Every waiting room calls the first resource that it hears of like this."""
 
 
-def work(name: str, resource: str = WEBSITES.group_resource) -> ObjectRef:
+def ref(name: str, resource: str = WEBSITES.group_resource) -> ObjectRef:
     return ObjectRef(resource, ObjectKey("ns", name))
 
 
@@ -49,10 +49,10 @@ def test_an_object_comes_out_as_it_went_in_but_for_what_no_decision_needs() -> N
     seen = controlled("page", "site")
     seen.labels = {KEYS.shard: "dead-1", "app": "shop"}
     seen.annotations = {"note": "long"}
-    assert pending.put(work("page"), seen, at=100.25)
-    found = pending.get(work("page"))
+    assert pending.put(ref("page"), seen, at=100.25)
+    found = pending.get(ref("page"))
     assert found is not None
-    assert found.work == work("page")
+    assert found.ref == ref("page")
     assert found.meta == Meta(
         name="page",
         namespace="ns",
@@ -66,8 +66,8 @@ def test_an_object_comes_out_as_it_went_in_but_for_what_no_decision_needs() -> N
 
 def test_without_a_list_of_labels_all_are_kept() -> None:
     pending = PendingObjects()
-    pending.put(work("a"), meta("a", labels={"app": "shop", KEYS.drain: ""}), at=0)
-    found = pending.get(work("a"))
+    pending.put(ref("a"), meta("a", labels={"app": "shop", KEYS.drain: ""}), at=0)
+    found = pending.get(ref("a"))
     assert found is not None
     assert found.meta.labels == {"app": "shop", KEYS.drain: ""}
 
@@ -87,11 +87,11 @@ def test_any_uid_comes_out_as_it_went_in(uid: str) -> None:
     pending = PendingObjects(labels=KEPT)
     seen = meta("a")
     seen.uid = uid
-    pending.put(work("a"), seen, at=0)
-    found = pending.get(work("a"))
+    pending.put(ref("a"), seen, at=0)
+    found = pending.get(ref("a"))
     assert found is not None
     assert found.meta.uid == uid
-    assert not pending.put(work("a"), seen, at=1), "the same object and version"
+    assert not pending.put(ref("a"), seen, at=1), "the same object and version"
 
 
 @given(st.uuids())
@@ -103,11 +103,11 @@ def test_a_uuid_fits_into_16_bytes(uid: uuid.UUID) -> None:
 
 def test_only_a_later_version_is_news_and_it_keeps_its_age() -> None:
     pending = PendingObjects()
-    assert pending.put(work("a"), meta("a", 7), at=10)
-    assert not pending.put(work("a"), meta("a", 7), at=11)
-    assert not pending.put(work("a"), meta("a", 6), at=11)
-    assert pending.put(work("a"), meta("a", 8), at=12)
-    found = pending.get(work("a"))
+    assert pending.put(ref("a"), meta("a", 7), at=10)
+    assert not pending.put(ref("a"), meta("a", 7), at=11)
+    assert not pending.put(ref("a"), meta("a", 6), at=11)
+    assert pending.put(ref("a"), meta("a", 8), at=12)
+    found = pending.get(ref("a"))
     assert found is not None
     assert (found.meta.resource_version, found.since) == ("8", 10)
     assert pending.oldest_s(20) == pytest.approx(10)
@@ -115,10 +115,10 @@ def test_only_a_later_version_is_news_and_it_keeps_its_age() -> None:
 
 def test_a_namesake_begins_anew_and_inherits_no_controller() -> None:
     pending = PendingObjects()
-    pending.put(work("a"), controlled("a", "site"), at=10)
-    assert [pending.work(name) for name in pending.controlled_by("uid-of-site")] == [work("a")]
-    assert pending.put(work("a"), meta("a", 9, uid=str(uuid.uuid4())), at=12)
-    found = pending.get(work("a"))
+    pending.put(ref("a"), controlled("a", "site"), at=10)
+    assert [pending.ref(name) for name in pending.controlled_by("uid-of-site")] == [ref("a")]
+    assert pending.put(ref("a"), meta("a", 9, uid=str(uuid.uuid4())), at=12)
+    found = pending.get(ref("a"))
     assert found is not None
     assert found.since == 12
     assert found.meta.controller is None
@@ -127,19 +127,19 @@ def test_a_namesake_begins_anew_and_inherits_no_controller() -> None:
 
 def test_a_newer_version_survives_the_removal_of_an_older_one() -> None:
     pending = PendingObjects()
-    pending.put(work("a"), meta("a", 9), at=0)
-    pending.drop_up_to(work("a"), 8)
-    assert pending.get(work("a")) is not None
-    pending.drop_up_to(work("a"), 9)
-    assert pending.get(work("a")) is None
+    pending.put(ref("a"), meta("a", 9), at=0)
+    pending.drop_up_to(ref("a"), 8)
+    assert pending.get(ref("a")) is not None
+    pending.drop_up_to(ref("a"), 9)
+    assert pending.get(ref("a")) is None
 
 
 def test_more_kinds_of_labels_than_there_are_numbers_are_kept_all_the_same() -> None:
     pending = PendingObjects()
     for number in range(70_000):
-        pending.put(work(f"o-{number}"), meta(f"o-{number}", uid="u", labels={"n": str(number)}), at=0)
+        pending.put(ref(f"o-{number}"), meta(f"o-{number}", uid="u", labels={"n": str(number)}), at=0)
     for number in (0, 65_533, 65_534, 65_535, 69_999):
-        found = pending.get(work(f"o-{number}"))
+        found = pending.get(ref(f"o-{number}"))
         assert found is not None
         assert found.meta.labels == {"n": str(number)}
 
@@ -149,41 +149,41 @@ def test_more_kinds_of_labels_than_there_are_numbers_are_kept_all_the_same() -> 
 
 def listed(pending: PendingObjects, *names: str, version: int = 7) -> list[bool]:
     return [
-        pending.put_listed(AREA, pending.name(work(name)), meta(name, version), at=0, priority=BACKLOG)
+        pending.put_listed(AREA, pending.name(ref(name)), meta(name, version), at=0, priority=BACKLOG)
         for name in names
     ]
 
 
 def waits(pending: PendingObjects) -> list[str]:
-    return sorted(found.work.key.name for found in pending)
+    return sorted(found.ref.key.name for found in pending)
 
 
 def test_what_a_complete_list_did_not_show_no_longer_waits_unless_it_is_newer() -> None:
     pending = PendingObjects()
     assert pending.prefix(WEBSITES.group_resource) == AREA
     for name, version in (("a", 5), ("b", 5), ("later", 30)):
-        pending.put(work(name), meta(name, version), at=0)
-    other = work("a", CONFIGMAPS.group_resource)
+        pending.put(ref(name), meta(name, version), at=0)
+    other = ref("a", CONFIGMAPS.group_resource)
     pending.put(other, meta("a", 1), at=0)
     pending.begin_list(AREA)
     listed(pending, "b", "c")
     pending.end_list(AREA, version=20)
     assert waits(pending) == ["a", "b", "c", "later"]
     assert pending.get(other) is not None, "another resource's list says nothing about it"
-    assert pending.get(work("a")) is None
+    assert pending.get(ref("a")) is None
 
 
 def test_the_list_of_one_namespace_says_nothing_about_another() -> None:
     pending = PendingObjects()
     elsewhere = ObjectRef(WEBSITES.group_resource, ObjectKey("ns2", "a"))
     pending.put(elsewhere, Meta(name="a", namespace="ns2", uid="u", resource_version="5"), at=0)
-    pending.put(work("a"), meta("a", 5), at=0)
+    pending.put(ref("a"), meta("a", 5), at=0)
     area = pending.area(WEBSITES.group_resource, "ns")
     pending.begin_list(area)
-    pending.drop_up_to(work("m"), 5)
-    assert not pending.put_listed(area, pending.name(work("m")), meta("m", 5), at=0, priority=BACKLOG)
+    pending.drop_up_to(ref("m"), 5)
+    assert not pending.put_listed(area, pending.name(ref("m")), meta("m", 5), at=0, priority=BACKLOG)
     pending.end_list(area, version=20)
-    assert [found.work for found in pending] == [elsewhere]
+    assert [found.ref for found in pending] == [elsewhere]
 
 
 def test_a_list_that_did_not_end_counts_for_nothing() -> None:
@@ -198,9 +198,9 @@ def test_a_list_that_did_not_end_counts_for_nothing() -> None:
 
 def test_what_was_settled_while_a_list_is_read_is_not_decided_again_at_the_same_version() -> None:
     pending = PendingObjects()
-    pending.put(work("m"), meta("m", 5), at=0)
+    pending.put(ref("m"), meta("m", 5), at=0)
     pending.begin_list(AREA)
-    pending.drop_up_to(work("m"), 5)  # the old session's object was assigned
+    pending.drop_up_to(ref("m"), 5)  # the old session's object was assigned
     assert listed(pending, "a", "m", version=5) == [True, False]
     assert waits(pending) == ["a"]
 
@@ -208,7 +208,7 @@ def test_what_was_settled_while_a_list_is_read_is_not_decided_again_at_the_same_
 def test_what_was_settled_is_news_again_at_a_later_version() -> None:
     pending = PendingObjects()
     pending.begin_list(AREA)
-    pending.drop_up_to(work("m"), 5)
+    pending.drop_up_to(ref("m"), 5)
     assert listed(pending, "m", version=6) == [True]
 
 
@@ -217,9 +217,9 @@ def test_a_second_watch_that_lags_shows_nothing_twice() -> None:
     pending.overlap(AREA, True)
     pending.begin_list(AREA)
     listed(pending, "z")
-    name = pending.name(work("new"))
+    name = pending.name(ref("new"))
     assert pending.put_seen(name, meta("new", 9), at=0, priority=AssignmentPriority.NEW)
-    pending.drop_up_to(work("new"), 9)
+    pending.drop_up_to(ref("new"), 9)
     assert not pending.put_seen(name, meta("new", 9), at=0, priority=AssignmentPriority.NEW)
     pending.overlap(AREA, False)
     assert pending.remembered == 0, "behind the list's place, and one watch left"
@@ -231,9 +231,9 @@ def test_what_the_list_brought_itself_is_not_remembered() -> None:
     pending.begin_list(AREA)
     for number in range(1000):
         listed(pending, f"o-{number:04}")
-        pending.drop_up_to(work(f"o-{number:04}"), 7)
+        pending.drop_up_to(ref(f"o-{number:04}"), 7)
     assert pending.remembered == 0
-    pending.drop_up_to(work("zz"), 7)
+    pending.drop_up_to(ref("zz"), 7)
     assert pending.remembered == 1
     pending.end_list(AREA, version=7)
     assert pending.remembered == 0
@@ -263,26 +263,26 @@ def test_it_holds_what_a_plain_dict_would_hold(steps: list[tuple[str, int, int, 
             case "put":
                 seen = meta(name, version, uid=uid or str(uuid.UUID(int=number + 1)))
                 is_news = known is None or known.uid != seen.uid or int(known.resource_version) < version
-                assert pending.put(work(name), seen, at=0) == is_news
+                assert pending.put(ref(name), seen, at=0) == is_news
                 if is_news:
                     model[name] = seen
                     known_after[name] = reads
             case "drop":
-                pending.drop(work(name))
+                pending.drop(ref(name))
                 model.pop(name, None)
             case "drop_up_to":
-                pending.drop_up_to(work(name), version)
+                pending.drop_up_to(ref(name), version)
                 if known is not None and int(known.resource_version) <= version:
                     del model[name]
             case "raise":
-                pending.raise_priority(pending.name(work(name)))
+                pending.raise_priority(pending.name(ref(name)))
             case "read":
                 reads += 1
                 assert pending.begin_read() == reads
-    assert {found.work.key.name: found.meta for found in pending} == model
+    assert {found.ref.key.name: found.meta for found in pending} == model
     for found in pending:
-        assert found.reads_before == known_after[found.work.key.name]
-        named = {key: pending.label(pending.name(found.work), key) for key in (*found.meta.labels, "another")}
+        assert found.reads_before == known_after[found.ref.key.name]
+        named = {key: pending.label(pending.name(found.ref), key) for key in (*found.meta.labels, "another")}
         assert named == {**found.meta.labels, "another": None}
     assert len(pending) == len(model)
 

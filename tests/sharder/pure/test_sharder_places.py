@@ -16,7 +16,7 @@ def candidate(name: str, *, state: ShardState = ShardState.READY, created: str =
 
 
 @pytest.mark.parametrize(
-    ("lives", "filler"),
+    ("candidates", "filler"),
     [
         ([candidate("a", created="1"), candidate("b", created="2")], "b"),
         ([candidate("b", created="1"), candidate("a", created="1")], "b"),
@@ -38,10 +38,10 @@ def candidate(name: str, *, state: ShardState = ShardState.READY, created: str =
     ],
 )
 def test_the_ready_life_with_the_latest_creation_then_name_fills_the_place(
-    lives: list[Candidate], filler: str
+    candidates: list[Candidate], filler: str
 ) -> None:
-    assert plan_filler(lives).name == filler
-    assert plan_filler(reversed(lives)).name == filler
+    assert plan_filler(candidates).name == filler
+    assert plan_filler(reversed(candidates)).name == filler
 
 
 def turn(

@@ -40,9 +40,9 @@ BELOW = AssignmentHold(WaitReason.MIN_MEMBERS)
 
 def changed(view: View, **states: ShardState) -> View:
     """*view* with the states of a-1 and b-1 as given (by member)."""
-    lives = {name: life.state for name, life in view.lives.items()}
-    lives |= {f"{member}-1": state for member, state in states.items()}
-    return make_view(lives, {member: place.shard for member, place in view.places.items()})
+    shards = {name: shard.state for name, shard in view.shards.items()}
+    shards |= {f"{member}-1": state for member, state in states.items()}
+    return make_view(shards, {member: place.shard for member, place in view.places.items()})
 
 
 # ---- without an owner ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from sharder.unowned.access import ObjectAccess
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.objects import ObjectWriter, WriteOutcome
-from sharder.writing.refusals import LONGEST_RETRY_S, MOST, TOLD, Refusals
+from sharder.writing.refusals import LONGEST_RETRY_S, MESSAGES, MOST, Refusals
 from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
@@ -203,5 +203,5 @@ async def test_what_is_remembered_of_refusals_is_bounded() -> None:
         refusals.refused(WEBSITES, make_meta(f"site-{number}"), "no")
     assert len(told) == MOST + 5
     assert len(refusals) == MOST
-    assert len(refusals.messages()) == TOLD
+    assert len(refusals.messages()) == MESSAGES
     assert refusals.messages()[0].startswith(f"websites.example.com/ns/site-{MOST + 4}: ")

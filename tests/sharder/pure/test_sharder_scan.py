@@ -20,7 +20,7 @@ from sharder.membership.view import ShardView, View
 from sharder.moving import scan
 from sharder.moving.budget import DrainBudget
 from sharder.moving.handoffs import Handoffs
-from sharder.moving.scan import GIVES_WAY_S, Scan
+from sharder.moving.scan import YIELDS_S, Scan
 from sharder.planning.decisions import Drain
 from sharder.planning.keys import ControllerName
 from sharder.planning.planner import ControllerSeen, Terms
@@ -173,7 +173,7 @@ async def passing(ring: Ring) -> AsyncIterator[None]:
         yield
 
 
-async def test_circles_give_way_to_objects_without_an_owner() -> None:
+async def test_passes_yield_to_objects_without_an_owner() -> None:
     ring = Ring(TWO)
     ring.server.own(OF_A, "a-1")
     ring.to_do = 30_000
@@ -185,18 +185,18 @@ async def test_circles_give_way_to_objects_without_an_owner() -> None:
         assert ring.has_converged()
 
 
-async def test_circles_do_not_give_way_for_ever() -> None:
+async def test_passes_do_not_yield_for_ever() -> None:
     ring = Ring(TWO)
     for number in range(20):
         ring.server.own(f"site-{number}", "b-1")
     ring.to_do = 30_000
     async with passing(ring):
-        await asyncio.sleep(GIVES_WAY_S + 20)
+        await asyncio.sleep(YIELDS_S + 20)
         assert ring.server.circles >= 1
         assert ring.server.asked
 
 
-async def test_a_circle_under_way_stops_for_objects_without_an_owner_and_begins_anew() -> None:
+async def test_a_pass_under_way_stops_for_objects_without_an_owner_and_begins_anew() -> None:
     """The rest of its list would be old: what it shows at its old owner has another one by then."""
     ring = Ring(ONE)
     for number in range(20):
@@ -214,7 +214,7 @@ async def test_a_circle_under_way_stops_for_objects_without_an_owner_and_begins_
         assert ring.has_converged()
 
 
-async def test_a_clean_circle_is_convergence_and_nothing_more_is_read() -> None:
+async def test_a_clean_pass_is_convergence_and_nothing_more_is_read() -> None:
     ring = Ring(TWO)
     ring.server.own(OF_A, "a-1")
     ring.server.own(OF_B, "b-1")
@@ -283,7 +283,7 @@ async def test_what_is_read_anew_under_a_dead_name_gets_an_owner_at_once() -> No
 def with_stranger(view: View) -> View:
     """*view*, and a name under care that no shard's Lease ever bore."""
     forged = ShardView("forged", "forged", ShardState.CONTESTED, False, False, 0.0, 15, had_lease=False)
-    return replace(view, lives={**view.lives, "forged": forged})
+    return replace(view, shards={**view.shards, "forged": forged})
 
 
 async def test_a_forged_name_keeps_a_ring_neither_from_converging_nor_from_moving_the_others() -> None:
@@ -301,7 +301,7 @@ async def test_a_forged_name_keeps_a_ring_neither_from_converging_nor_from_movin
 
 async def test_a_name_that_lost_its_lease_keeps_a_ring_from_converging() -> None:
     lost = ShardView("lost", "lost", ShardState.CONTESTED, False, False, 0.0, 15)
-    ring = Ring(replace(TWO, lives={**TWO.lives, "lost": lost}))
+    ring = Ring(replace(TWO, shards={**TWO.shards, "lost": lost}))
     ring.server.own(OF_A, "lost")
     async with passing(ring):
         await asyncio.sleep(60)
@@ -317,7 +317,7 @@ async def test_a_ring_that_is_given_up_is_not_done_while_a_forged_name_stands() 
         assert not ring.has_converged()
 
 
-async def test_a_circle_that_found_something_is_no_convergence() -> None:
+async def test_a_pass_that_found_something_is_no_convergence() -> None:
     ring = Ring(TWO)
     ring.states.set_terms(Terms(paused=True))
     ring.server.own(OF_B, "a-1")
@@ -334,7 +334,7 @@ async def test_a_circle_that_found_something_is_no_convergence() -> None:
         assert ring.has_converged()
 
 
-async def test_a_circle_during_which_the_ring_changed_is_no_convergence() -> None:
+async def test_a_pass_during_which_the_ring_changed_is_no_convergence() -> None:
     ring = Ring(ONE)
     ring.server.own(OF_B, "a-1")
     ring.server.own(OF_A, "a-1")
@@ -349,7 +349,7 @@ async def test_a_circle_during_which_the_ring_changed_is_no_convergence() -> Non
         assert ring.has_converged()
 
 
-async def test_a_circle_that_had_begun_before_a_nudge_is_no_convergence() -> None:
+async def test_a_pass_that_had_begun_before_a_request_is_no_convergence() -> None:
     ring = Ring(TWO)
     ring.server.own(OF_A, "a-1")
     ring.server.own(OF_B, "b-1")
@@ -363,7 +363,7 @@ async def test_a_circle_that_had_begun_before_a_nudge_is_no_convergence() -> Non
         assert ring.server.circles == 2
 
 
-async def test_one_more_circle_casts_no_doubt_on_the_last_one() -> None:
+async def test_one_more_pass_casts_no_doubt_on_the_last_one() -> None:
     ring = Ring(TWO)
     ring.server.own(OF_A, "a-1")
     async with passing(ring):
@@ -434,7 +434,7 @@ async def test_a_controlled_object_of_a_controller_that_is_gone_is_left_to_the_g
         assert ring.has_converged()
 
 
-async def test_with_too_many_objects_under_way_controlled_ones_wait_for_a_later_circle(
+async def test_with_too_many_objects_under_way_controlled_ones_wait_for_a_later_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scan, "MAX_DISPLACED", 0)
@@ -453,7 +453,7 @@ async def test_with_too_many_objects_under_way_controlled_ones_wait_for_a_later_
 # ---- what strangers do --------------------------------------------------------------------------------------------
 
 
-async def test_an_object_that_was_misled_is_corrected_by_itself_without_a_circle() -> None:
+async def test_an_object_that_was_missent_is_corrected_by_itself_without_a_pass() -> None:
     ring = Ring(TWO)
     ring.server.own(OF_A, "a-1")
     async with passing(ring):

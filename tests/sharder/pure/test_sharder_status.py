@@ -12,21 +12,21 @@ from sharder.membership.view import AssignmentHold, View, WaitReason
 from sharder.rings.status import (
     Condition,
     Convergence,
-    Progress,
     Rebalanced,
-    most_telling,
+    RingProgress,
     plan_conditions,
     plan_members,
     plan_status,
+    worst_first,
 )
 from sharder.unowned.permissions import FORGET_S, TRY_AGAIN_S, MissingPermissions, Permission
 from tests.sharder.pure.views import make_view
 
-IDLE = Progress(unassigned=0, in_flight={}, late={}, is_converged=True, paused=False)
+IDLE = RingProgress(unassigned=0, in_flight={}, late={}, is_converged=True, paused=False)
 TWO = make_view({"a-1": ShardState.READY, "b-1": ShardState.EXPIRED}, {"a": "a-1", "b": "b-1"})
 
 
-def condition(kind: str, view: View, progress: Progress = IDLE) -> Condition:
+def condition(kind: str, view: View, progress: RingProgress = IDLE) -> Condition:
     return next(one for one in plan_conditions(view, progress) if one.type == kind)
 
 
@@ -75,8 +75,8 @@ def test_a_place_that_waits_for_its_next_life_is_settling() -> None:
 def test_of_more_members_than_a_status_can_carry_those_in_trouble_are_shown() -> None:
     states = {f"m{n:03}-1": ShardState.EXPIRED if n == 90 else ShardState.READY for n in range(100)}
     rows = plan_members(make_view(states, {f"m{n:03}": f"m{n:03}-1" for n in range(100)}), {})
-    assert [row["name"] for row in most_telling(rows, most=3)] == ["m000", "m001", "m090"]
-    assert most_telling(rows) == rows
+    assert [row["name"] for row in worst_first(rows, most=3)] == ["m000", "m001", "m090"]
+    assert worst_first(rows) == rows
 
 
 def test_a_thousand_members_take_an_eighth_of_what_etcd_takes() -> None:

@@ -30,7 +30,9 @@ def report(story: Story, count: int, *, first: int = 0) -> None:
 
 def undead(story: Story) -> int:
     return sum(
-        1 for life in story.view().lives.values() if not life.had_lease and life.state is not ShardState.DEAD
+        1
+        for shard in story.view().shards.values()
+        if not shard.had_lease and shard.state is not ShardState.DEAD
     )
 
 
@@ -59,9 +61,9 @@ def test_names_that_stay_dead_because_objects_keep_them_are_bounded_too() -> Non
     story = ring(max_lease_duration_s=2)
     for _ in range(15):
         report(story, 2 * MOST_TOMBSTONES)
-        story.labelled.update(story.view().lives)
+        story.labelled.update(story.view().shards)
         story.run(3)
-    assert sum(1 for life in story.view().lives.values() if not life.had_lease) == MOST_TOMBSTONES
+    assert sum(1 for shard in story.view().shards.values() if not shard.had_lease) == MOST_TOMBSTONES
 
 
 def test_a_name_that_waits_is_not_counted_for_longer_than_a_minute() -> None:
@@ -118,7 +120,7 @@ def test_names_that_no_shard_had_change_no_version_of_the_ring() -> None:
     before = story.view().ring_version
     for number in range(5):
         report(story, 20, first=20 * number)
-        story.labelled.update(story.view().lives)
+        story.labelled.update(story.view().shards)
         story.run(3)
         assert story.view().owner_state(f"forged-{20 * number}") is OwnerState.DEAD
     assert story.view().ring_version == before

@@ -13,7 +13,7 @@ from sharder.membership.view import View, WaitReason
 from sharder.planning.decisions import Assign, Decision, Drain, Wait
 from sharder.planning.keys import Controlled, ControllerName, Root
 from sharder.planning.planner import ControllerSeen, Subject, Terms, plan
-from sharder.rings.status import Progress, plan_conditions, plan_members
+from sharder.rings.status import RingProgress, plan_conditions, plan_members
 from sharder.ringspec.spec import RingResource
 from tests.sharder.pure.story import Story
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
@@ -102,7 +102,7 @@ def test_a_kind_that_nobody_works_waits_and_the_ring_says_so() -> None:
     assert view.unworked == (BASES,)
     assert planned(BASES, view) == Wait(WaitReason.KIND_UNWORKED)
     assert planned(SITES, view) == Assign("a-00000001")
-    progress = Progress(unassigned=1, in_flight={}, late={}, is_converged=False, paused=False)
+    progress = RingProgress(unassigned=1, in_flight={}, late={}, is_converged=False, paused=False)
     ready = plan_conditions(view, progress)[0]
     assert (ready.status, ready.reason) == (False, "KindUnworked")
     assert BASES in ready.message
@@ -133,7 +133,7 @@ def test_an_owner_that_does_not_watch_the_kind_is_asked_for_nothing() -> None:
 def other(view: View) -> str:
     desired = view.desired("example.com_ns_x", SITES)
     assert desired is not None
-    return next(name for name in sorted(view.lives) if name.startswith("site-") and name != desired.shard)
+    return next(name for name in sorted(view.shards) if name.startswith("site-") and name != desired.shard)
 
 
 def test_a_controlled_kind_that_was_added_meanwhile_waits_for_shards_that_watch_it() -> None:
@@ -183,7 +183,7 @@ def test_a_list_of_kinds_that_names_none_is_as_if_it_were_not_there(written: str
     story = Story(resources=TWO)
     story.join("a-00000001", member="a", works=written or ",")
     story.run(5)
-    assert story.view().lives["a-00000001"].resources is None
+    assert story.view().shards["a-00000001"].resources is None
     assert story.view().rings == {}
 
 

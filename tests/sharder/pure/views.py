@@ -21,7 +21,7 @@ CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 
 
 def make_view(
-    lives: Mapping[str, ShardState],
+    shards: Mapping[str, ShardState],
     places: Mapping[str, str | None],
     *,
     hands_over: bool = True,
@@ -34,9 +34,9 @@ def make_view(
         version=1,
         ring_version=1,
         at=at,
-        lives={
+        shards={
             name: ShardView(name, name.split("-")[0], state, hands_over, fit=True, since=0.0, duration_s=15)
-            for name, state in lives.items()
+            for name, state in shards.items()
         },
         foreign=foreign,
         places={member: Place(member, 1.0, shard) for member, shard in places.items()},

@@ -21,7 +21,7 @@ from sharder.page.facts import (
     RingCircles,
     RingFacts,
 )
-from sharder.page.history import History, Move
+from sharder.page.history import Move, RingHistory
 from sharder.page.story import owner_story, ring_story, unwatched
 from sharder.planning.controllers import read_controller
 from sharder.planning.decisions import Assign, Drain, UpdateDrain
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 FIND_TIMEOUT_S: Final = 10.0
 
 
-class Rooms(NamedTuple):
+class ActingComponents(NamedTuple):
     """Components that only the acting sharder has."""
 
     pending: PendingObjects
@@ -56,7 +56,7 @@ class Rooms(NamedTuple):
     scan: Scan
 
 
-class RingRoom:
+class PageRing:
     """One ring under one spec. `follow` lasts as long as the work on it."""
 
     def __init__(
@@ -65,7 +65,7 @@ class RingRoom:
         kinds: RingKinds,
         membership: MembershipController,
         client: Client,
-        history: History,
+        history: RingHistory,
         *,
         circles: RingCircles,
         clock: Clock,
@@ -79,14 +79,14 @@ class RingRoom:
         self._clock = clock
         self._epoch = clock.wall().timestamp() - clock.now()
         """Seconds since 1970 when the monotonic clock stood at 0: instants do not move with the wall clock."""
-        self._rooms: Rooms | None = None
+        self._acting: ActingComponents | None = None
         self._is_worked = True
         self._assigned = (0.0, 0)
-        """When the last whole circle ended, and how many new objects got an owner since."""
+        """End of the last whole pass, and the number of new objects that got an owner since."""
 
     def enter(self, objects: ObjectWriter, pending: PendingObjects, handoffs: Handoffs, scan: Scan) -> None:
         """Show the components of the acting sharder."""
-        self._rooms = Rooms(pending, handoffs, scan)
+        self._acting = ActingComponents(pending, handoffs, scan)
         objects.on_done = self.wrote
         handoffs.on_ended = self.handed_over
 
@@ -106,7 +106,7 @@ class RingRoom:
         match decision:
             case Assign(to=to, was=was):
                 if not was:
-                    counted_at, number = self._since_circle()
+                    counted_at, number = self._since_pass()
                     self._assigned = counted_at, number + 1
                 kind, source, target = ("takenOver" if was else "assigned"), was, to
             case Drain(owner=owner, to=to) | UpdateDrain(owner=owner, to=to):
@@ -119,34 +119,34 @@ class RingRoom:
             Move(kind, name, member_name(view, source), member_name(view, target)), at=self._at()
         )
 
-    def handed_over(self, work: ObjectRef, meta: Meta) -> None:
+    def handed_over(self, ref: ObjectRef, meta: Meta) -> None:
         """An object carries no drain label any more."""
         view, keys = self._membership.view, self._spec.keys
         source = member_name(view, meta.labels.get(keys.shard, ""))
         target = member_name(view, meta.labels.get(keys.drain, ""))
-        self._history.moved(Move("handedOver", f"{work.resource} {work.key}", source, target), at=self._at())
+        self._history.moved(Move("handedOver", f"{ref.resource} {ref.key}", source, target), at=self._at())
 
     def by_main(self) -> Mapping[str, HashRing | None]:
         return self._membership.view.by_main
 
     def facts(self) -> RingFacts:
-        view, rooms = self._membership.view, self._rooms
-        in_flight = rooms.handoffs.budget.in_flight() if rooms else {}
+        view, acting = self._membership.view, self._acting
+        in_flight = acting.handoffs.budget.in_flight() if acting else {}
         circles = self._circles.of(view.by_main)
         return RingFacts(
             version=view.ring_version,
-            acting=rooms is not None and self._is_worked,
-            converged=rooms.scan.is_converged if rooms else False,
+            acting=acting is not None and self._is_worked,
+            converged=acting.scan.is_converged if acting else False,
             note=self._note(view),
             problem="; ".join(map(str, view.problems[:3])),
             objects=self._objects(),
             counted_at=self._counted_at(),
-            unowned=len(rooms.pending) if rooms else None,
-            misplaced=rooms.scan.misplaced if rooms else None,
+            unowned=len(acting.pending) if acting else None,
+            misplaced=acting.scan.misplaced if acting else None,
             in_flight=sum(in_flight.values()),
-            late=len(rooms.handoffs.budget.overdue(at=self._clock.now())) if rooms else 0,
+            late=len(acting.handoffs.budget.overdue(at=self._clock.now())) if acting else 0,
             members=members_of(view, in_flight),
-            handovers=self._handovers(view, rooms.handoffs) if rooms else [],
+            handovers=self._handovers(view, acting.handoffs) if acting else [],
             order=circles[0].order,
             sectors=circles[0].sectors,
             circles=circles if len(circles) > 1 else [],
@@ -169,14 +169,14 @@ class RingRoom:
         explanation = ring.explain(key) if ring is not None and len(ring) else None
         member = explanation.owner if explanation else ""
         desired = view.shard_at(member) or "" if member else ""
-        life = view.lives.get(owner)
-        is_live = life is not None and life.state.is_live
-        is_ignored = life is not None and life.is_held and not view.works(owner, resource)
+        shard = view.shards.get(owner)
+        is_live = shard is not None and shard.state.is_live
+        is_ignored = shard is not None and shard.is_held and not view.works(owner, resource)
         return FoundObject(
             object=f"{resource} {meta.key}",
             owner=owner,
-            owner_member=life.member if life else "",
-            owner_state=life.state.value if life else ("no Lease" if owner else "unowned"),
+            owner_member=shard.member if shard else "",
+            owner_state=shard.state.value if shard else ("no Lease" if owner else "unowned"),
             desired_member=member,
             desired_shard=desired,
             drain_to=drain,
@@ -220,21 +220,21 @@ class RingRoom:
 
     def _objects(self) -> int | None:
         """Number of objects in the last whole pass, plus those that got an owner since; None without such a pass."""
-        seen = self._rooms.scan.last_seen if self._rooms else None
-        return None if seen is None else seen + self._since_circle()[1]
+        seen = self._acting.scan.last_seen if self._acting else None
+        return None if seen is None else seen + self._since_pass()[1]
 
     def _counted_at(self) -> float | None:
-        ended_at = self._rooms.scan.converged_at if self._rooms else 0.0
+        ended_at = self._acting.scan.converged_at if self._acting else 0.0
         return round(self._epoch + ended_at, 1) if ended_at else None
 
-    def _since_circle(self) -> tuple[float, int]:
-        ended_at = self._rooms.scan.converged_at if self._rooms else 0.0
+    def _since_pass(self) -> tuple[float, int]:
+        ended_at = self._acting.scan.converged_at if self._acting else 0.0
         return self._assigned if self._assigned[0] == ended_at else (ended_at, 0)
 
     def _note(self, view: View) -> str:
         if not self._is_worked:
             return "this ring is not worked at the moment: its status says why"
-        if self._rooms is None:
+        if self._acting is None:
             return "this sharder stands by: another one acts, and shows what moves"
         if view.hold is not None:
             return f"objects without an owner wait: {view.hold.reason.value}"
@@ -243,11 +243,11 @@ class RingRoom:
     def _handovers(self, view: View, handoffs: Handoffs) -> list[HandoffFacts]:
         keys, timeout_s, now = self._spec.keys, self._spec.drain_timeout_s, self._clock.now()
         rows = []
-        for work, handoff, meta in handoffs.oldest(ROWS):
+        for ref, handoff, meta in handoffs.oldest(ROWS):
             target = meta.labels.get(keys.drain, "") if meta is not None else ""
             rows.append(
                 HandoffFacts(
-                    object=f"{work.resource} {work.key}",
+                    object=f"{ref.resource} {ref.key}",
                     source=member_name(view, handoff.owner),
                     target=member_name(view, target),
                     since=round(self._epoch + handoff.since, 1),
@@ -260,35 +260,37 @@ class RingRoom:
         return round(self._epoch + self._clock.now(), 3)
 
 
-def member_name(view: View, shard: str) -> str:
-    """The member whose life *shard* is; the shard itself if that is not known."""
-    life = view.lives.get(shard)
-    return life.member if life is not None else shard
+def member_name(view: View, name: str) -> str:
+    """The member of the shard *name*; the name itself if that is not known."""
+    shard = view.shards.get(name)
+    return shard.member if shard is not None else name
 
 
 def members_of(view: View, in_flight: Mapping[str, int]) -> dict[str, MemberFacts]:
-    """Every member that has a place, or a life whose objects cannot move yet."""
+    """Every member that has a place, or a shard whose objects cannot move yet."""
     shares = view.shares()
     total = sum(place.weight for place in view.places.values())
     shown = _shown(view)
     found = {}
     for member in sorted(view.places.keys() | shown):
         place = view.places.get(member)
-        shard = (place.shard or "") if place is not None else shown[member].name
-        life = view.lives.get(shard)
+        name = (place.shard or "") if place is not None else shown[member].name
+        shard = view.shards.get(name)
         found[member] = MemberFacts(
-            place="none" if place is None else "filled" if shard else "settling",
-            shard=shard,
-            state=life.state.value if life else "vacant",
+            place="none" if place is None else "filled" if name else "settling",
+            shard=name,
+            state=shard.state.value if shard else "vacant",
             weight=float(place.weight) if place is not None else 0.0,
             share=round(float(shares.get(member, 0)), 6),
             ideal=round(place.weight / total, 6) if place is not None and total else 0.0,
-            in_flight=in_flight.get(shard, 0),
+            in_flight=in_flight.get(name, 0),
         )
     return found
 
 
 def _shown(view: View) -> dict[str, ShardView]:
-    """One life of each member that is not dead: a live one if there is any, then by name."""
-    lives = [life for life in view.lives.values() if life.state is not ShardState.DEAD]
-    return {life.member: life for life in sorted(lives, key=lambda life: (life.state.is_live, life.name))}
+    """One shard of each member that is not dead: a live one if there is any, then by name."""
+    shards = [shard for shard in view.shards.values() if shard.state is not ShardState.DEAD]
+    return {
+        shard.member: shard for shard in sorted(shards, key=lambda shard: (shard.state.is_live, shard.name))
+    }
