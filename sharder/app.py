@@ -26,7 +26,7 @@ from sharder.metrics import LimiterMetrics, SharderMetrics
 from sharder.rings.manager import RingManager
 from sharder.rings.ring_file import FileRing
 from sharder.sharder_context import SharderContext
-from sharder.writing.limit import MOST
+from sharder.writing.adaptive_limit import MOST
 from sharder.writing.limiter import WriteLimiter
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from sharder.rings.finalizer import (
 )
 from sharder.rings.status import IMPLEMENTATION, refused_conditions
 from sharder.rings.status_writer import StatusWriter
-from sharder.ringspec.config import immutable_changes, parse_spec, worked_as
+from sharder.ringspec.parsing import immutable_changes, parse_spec, worked_as
 from sharder.ringspec.worked import united
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import structlog
 
 from kubeio.errors import KubeError, NotFound
 from sharder.rings.store import FINALIZER
-from sharder.ringspec.config import worked_as
+from sharder.ringspec.parsing import worked_as
 from sharder.ringspec.worked import limited, united, written
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from kubeio.program.yaml_file import parse_document, read_file
 from sharder.errors import FieldProblem, RingRefused
 from sharder.rings.controller import RingController
 from sharder.rings.store import FileRingStore, Ring
-from sharder.ringspec.config import immutable_changes, parse_ring, worked_as
+from sharder.ringspec.parsing import immutable_changes, parse_ring, worked_as
 from sharder.ringspec.scope import Scope
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Reader of a document that a person wrote, field by field: every problem is collected, none is raised. Pure.
 
-Owns paths, types, ranges and unknown names; the meaning of a ControllerRing's fields is in `sharder.ringspec.config`.
+Owns paths, types, ranges and unknown names; the meaning of a ControllerRing's fields is in `sharder.ringspec.parsing`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A ControllerRing as frozen values.
 
-Owns the shapes and their defaults; `sharder.ringspec.config` parses a person's document into them.
+Owns the shapes and their defaults; `sharder.ringspec.parsing` parses a person's document into them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Limiter of label patches: everything that patches objects in one sharder process passes here.
 
 Owns the writes under way, the queues of those that wait, and the pause that the server asked for, which holds for all.
-How many may be under way is `sharder.writing.limit`'s decision. Leases are never written through it: renewals and takes
-have connections of their own.
+`sharder.writing.adaptive_limit` decides how many may be under way. Leases are never written through it: renewals and
+takes have connections of their own.
 
 A queue is first come, first served. Writes for objects without a worker go ahead of all others, then those of a more
 urgent pace. No queue starves: every eighth write comes from one of the others.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubeio.errors import ApiError, ServerFailure, TooManyRequests, Unreachable
 from sharder.ringspec.spec import Pace
-from sharder.writing.limit import AdaptiveLimit
+from sharder.writing.adaptive_limit import AdaptiveLimit
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock

@@ -13,7 +13,7 @@ from kubeio.errors import Forbidden
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import NAMESPACES
 from sharder.errors import RingRefused
-from sharder.ringspec.config import parse_ring
+from sharder.ringspec.parsing import parse_ring
 from sharder.ringspec.spec import RingSpec
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import yaml
 
 from kubeio.models import GroupResource
 from sharder.errors import FieldProblem, RingRefused
-from sharder.ringspec.config import immutable_changes, parse_ring, parse_spec, worked_as
+from sharder.ringspec.parsing import immutable_changes, parse_ring, parse_spec, worked_as
 from sharder.ringspec.spec import (
     DrainPolicy,
     KeyKind,

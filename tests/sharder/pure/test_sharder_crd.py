@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kubeio.protocol import CONTROLLER_RINGS
-from sharder.ringspec.config import parse_ring
+from sharder.ringspec.parsing import parse_ring
 from tests.sharder.pure.test_sharder_config import ring
 
 FILE = Path(__file__).parents[3] / "manifests" / "crds" / "ringleader.dev_controllerrings.yaml"

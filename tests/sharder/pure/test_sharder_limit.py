@@ -13,7 +13,7 @@ from functools import cache
 import pytest
 
 from sharder.ringspec.spec import Pace
-from sharder.writing.limit import ALLOWANCES, MEASURE_EVERY_S, MOST, AdaptiveLimit
+from sharder.writing.adaptive_limit import ALLOWANCES, MEASURE_EVERY_S, MOST, AdaptiveLimit
 
 CPU_S = 0.010
 OTHER_S = 0.005

@@ -11,7 +11,7 @@ import pytest
 
 from kubeio.errors import Conflict, ServerFailure, TooManyRequests, Unreachable
 from sharder.ringspec.spec import Pace
-from sharder.writing.limit import AdaptiveLimit
+from sharder.writing.adaptive_limit import AdaptiveLimit
 from sharder.writing.limiter import LONGEST_PAUSE_S, SHARE, UNNAMED_PAUSE_S, WriteLimiter
 from tests.kubeio.virtual import LoopClock
 
