@@ -22,7 +22,7 @@ CONTROLLER = Path(__file__).with_name("controllers") / "misbehaving.py"
 HEALTHY = 24
 WORDS = {
     "raise": ["reconcile failed", "ValueError: as the page says"],
-    "hang": ["reconcile failed", "TimeoutError: not done after timeout_s, 1 s", "shorter timeouts"],
+    "hang": ["reconcile failed", "ReconcileTimeout: not done after timeout_s, 1 s", "shorter timeouts"],
     "recurse": ["reconcile failed", "RecursionError"],
     "nothing": ["reconcile failed", "returned None", "return sc.Done()"],
     "misfit": ["object does not fit the model", r"\$.spec.html", "correct the object"],
