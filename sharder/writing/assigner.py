@@ -8,8 +8,6 @@ write that conflicted with another version is decided anew on a fresh read and w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -260,28 +258,19 @@ class Assigner:
     async def _assign(self, lane: Lane, name: str, pending: PendingObject) -> bool:
         """Decide and write; true if that has to begin anew, since something changed before the turn to write."""
         seen = None
-        decision, state = self._plan(pending, seen), self._context.states.current
+        decision = self._plan(pending, seen)
         if isinstance(decision, NeedController):
             seen = await self._context.objects.read_controller(decision.controller)
-            decision, state = self._plan(pending, seen), self._context.states.current
+            decision = self._plan(pending, seen)
         match decision:
-            case Assign(to=to):
-                write = PendingWrite(to, pending.reads_before)
-                with self._evidence.wanted(write):
-                    if to not in (await self._evidence.next(write)).held:
-                        self._later(lane, name, self._context.clock.now() + RECHECK_S)
-                        return False
-                    async with self._turn(lane):
-                        evidence = self._evidence.current(write)
-                        is_shown = evidence is not None and to in evidence.held
-                        is_same = self._context.states.current is state
-                        is_same = is_same or self._plan(pending, seen) == decision
-                        if not (is_shown and is_same and self._is_newest(name, pending)):
-                            return True
-                        await self._write(lane, name, pending, decision)
+            case Assign():
+                return await self._assign_on_evidence(lane, name, pending, decision, seen)
             case Strip():
-                async with self._turn(lane):
+                await self._limiter.enter(lane.pace, ahead=lane.is_ahead)
+                try:
                     await self._write(lane, name, pending, decision)
+                finally:
+                    self._limiter.leave()
             case Wait(reason=WaitReason.CHILDREN_FIRST, until=until):
                 self._raise_children(name, pending)
                 self._later(lane, name, until)
@@ -296,13 +285,30 @@ class Assigner:
                 assert_never(decision)
         return False
 
-    @asynccontextmanager
-    async def _turn(self, lane: Lane) -> AsyncGenerator[None, None]:
-        await self._limiter.enter(lane.pace, ahead=lane.is_ahead)
+    async def _assign_on_evidence(
+        self, lane: Lane, name: str, pending: PendingObject, decision: Assign, seen: ControllerSeen | None
+    ) -> bool:
+        """`_assign` of a *decision* that was planned just now."""
+        state = self._context.states.current
+        write = PendingWrite(decision.to, pending.reads_before)
+        self._evidence.want(write)
         try:
-            yield
+            if decision.to not in (await self._evidence.next(write)).held:
+                self._later(lane, name, self._context.clock.now() + RECHECK_S)
+                return False
+            await self._limiter.enter(lane.pace, ahead=lane.is_ahead)
+            try:
+                evidence = self._evidence.current(write)
+                is_shown = evidence is not None and decision.to in evidence.held
+                is_same = self._context.states.current is state or self._plan(pending, seen) == decision
+                if not (is_shown and is_same and self._is_newest(name, pending)):
+                    return True
+                await self._write(lane, name, pending, decision)
+            finally:
+                self._limiter.leave()
         finally:
-            self._limiter.leave()
+            self._evidence.unwant(write)
+        return False
 
     def _is_newest(self, name: str, pending: PendingObject) -> bool:
         return self._pending.version(name) == order(pending.meta.resource_version)

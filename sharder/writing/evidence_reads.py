@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
@@ -103,18 +102,17 @@ class EvidenceReads:
         self._woken = asyncio.Event()
         self._came = asyncio.Event()
 
-    @contextmanager
-    def wanted(self, write: PendingWrite) -> Iterator[None]:
-        """Have evidence read for *write*, and for others that follow it, as long as it is in hand."""
+    def want(self, write: PendingWrite) -> None:
+        """Have evidence read for *write*, and for others that follow it, until `unwant`."""
         if not self._writes:
             self._woken.set()
         self._writes[write] = self._writes.get(write, 0) + 1
-        try:
-            yield
-        finally:
-            self._writes[write] -= 1
-            if not self._writes[write]:
-                del self._writes[write]
+
+    def unwant(self, write: PendingWrite) -> None:
+        """*write* is out of hand."""
+        self._writes[write] -= 1
+        if not self._writes[write]:
+            del self._writes[write]
 
     def current(self, write: PendingWrite) -> Evidence | None:
         """Evidence on which *write* may begin now; None if there is none."""
@@ -125,7 +123,7 @@ class EvidenceReads:
         return evidence if is_valid else None
 
     async def next(self, write: PendingWrite) -> Evidence:
-        """`current`, as soon as there is some; *write* has to be `wanted`."""
+        """`current`, as soon as there is some; `want` comes first."""
         while (evidence := self.current(write)) is None:
             self._woken.set()
             await self._came.wait()

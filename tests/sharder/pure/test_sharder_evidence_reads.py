@@ -62,7 +62,8 @@ async def test_a_write_begins_on_a_read_that_began_after_its_version_and_was_ans
         write = PendingWrite(rng.choice("abcdef"), known_before)
         await asyncio.sleep(rng.choice((0.0, 0.01, 0.2)))
         with ExitStack() as wanted:
-            wanted.enter_context(reads.wanted(write))
+            reads.want(write)
+            wanted.callback(reads.unwant, write)
             evidence = await reads.next(write)
             assert write.to in evidence.held
             usable = [
