@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kubeio.errors import Expired, KubeError
+from kubeio.models import ObjectRef
 from sharder.planning.controllers import ControllerKeys
 from sharder.planning.decisions import (
     Assign,
@@ -27,7 +28,6 @@ from sharder.planning.decisions import (
     UpdateDrain,
 )
 from sharder.planning.keys import Controlled
-from sharder.unowned.pending import ObjectRef
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

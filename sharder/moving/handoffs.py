@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from kubeio.errors import KubeError, NotFound
-from kubeio.models import Meta
+from kubeio.models import Meta, ObjectRef
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.moving.budget import DrainBudget, Handoff
 from sharder.planning.decisions import Decision, Nothing, ReleaseDrain, Strip, UpdateDrain, Wait
 from sharder.planning.keys import Controlled, Root, essential
 from sharder.ringspec.spec import DrainPolicy
-from sharder.unowned.pending import ObjectRef
 from sharder.writing.objects import WriteOutcome
 
 if TYPE_CHECKING:

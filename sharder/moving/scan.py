@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from kubeio.errors import Expired, Forbidden, KubeError, NotFound
-from kubeio.models import Meta
+from kubeio.models import Meta, ObjectRef
 from kubeio.program.memory import give_memory_back
 from sharder.moving.touching import Touching
 from sharder.planning.controllers import ControllerKeys
@@ -33,7 +33,6 @@ from sharder.planning.decisions import (
     Wait,
 )
 from sharder.planning.keys import Controlled, ControllerName, Outsider, Role, essential
-from sharder.unowned.pending import ObjectRef
 from sharder.unowned.permissions import Permission
 from sharder.writing.objects import WriteOutcome
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kubeio.clock import Clock
-    from kubeio.models import Meta
+    from kubeio.models import Meta, ObjectRef
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from ring.ring import HashRing
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sharder.planning.decisions import Write
     from sharder.planning.keys import RingKinds
     from sharder.ringspec.spec import RingSpec
-    from sharder.unowned.pending import ObjectRef, PendingObjects
+    from sharder.unowned.pending import PendingObjects
     from sharder.writing.objects import ObjectWriter
 
 FIND_TIMEOUT_S: Final = 10.0

@@ -14,8 +14,7 @@ from typing import Final
 
 import msgspec
 
-from kubeio.models import Meta, ObjectKey, OwnerReference
-from kubeio.models import ObjectRef as ObjectRef  # noqa: PLC0414  # importers of this module name it
+from kubeio.models import Meta, ObjectKey, ObjectRef, OwnerReference
 from kubeio.watches.versions import order
 from sharder.unowned.list_progress import ListProgress
 from sharder.unowned.packing import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 import structlog
 
 from kubeio.errors import KubeError
-from kubeio.models import ObjectKey
+from kubeio.models import ObjectKey, ObjectRef
 from kubeio.queues.workqueue import WorkQueue
 from kubeio.watches.versions import order
 from sharder.membership.view import OwnerState, WaitReason
@@ -33,7 +33,7 @@ from sharder.planning.decisions import (
 from sharder.planning.keys import Controlled
 from sharder.planning.planner import ControllerSeen
 from sharder.ringspec.spec import Pace
-from sharder.unowned.pending import AssignmentPriority, ObjectRef, PendingObject
+from sharder.unowned.pending import AssignmentPriority, PendingObject
 from sharder.writing.evidence_reads import EvidenceReads, PendingWrite
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.objects import WriteOutcome

@@ -21,14 +21,13 @@ from kubeio.errors import (
     NotFound,
     ServerFailure,
 )
-from kubeio.models import HasMeta
+from kubeio.models import HasMeta, ObjectRef
 from kubeio.program.failures import refusal
 from sharder.planning.controllers import read_controller
 from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch, UpdateDrain, reason_of
 from sharder.planning.keys import Controlled
 from sharder.planning.patches import patch_of
 from sharder.ringspec.spec import Pace
-from sharder.unowned.pending import ObjectRef
 from sharder.unowned.permissions import Permission, is_missing_right, refused_verb
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.move_stats import MoveStats

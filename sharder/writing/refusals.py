@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.backoff import exponential_s, jittered_s
-from sharder.unowned.pending import ObjectRef
+from kubeio.models import ObjectRef
 
 if TYPE_CHECKING:
     import random

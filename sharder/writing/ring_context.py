@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kubeio.clock import Clock
-    from kubeio.models import Meta
+    from kubeio.models import Meta, ObjectRef
     from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sharder.ringspec.scope import Scope
     from sharder.ringspec.spec import RingSpec
     from sharder.unowned.access import ObjectAccess
-    from sharder.unowned.pending import ObjectRef
     from sharder.unowned.permissions import MissingPermissions
     from sharder.writing.objects import ObjectWriter
 

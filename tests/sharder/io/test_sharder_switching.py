@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager, suppress
 from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
-from kubeio.models import ObjectKey
+from kubeio.models import ObjectKey, ObjectRef
 from kubeio.rest.client import Client
 from sharder.ringspec.scope import EVERYWHERE
 from sharder.unowned.access import ObjectAccess
-from sharder.unowned.pending import ObjectRef, PendingObjects
+from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions
 from sharder.unowned.reflectors import UnownedReflectors
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until

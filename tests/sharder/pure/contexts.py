@@ -10,7 +10,7 @@ from typing import cast
 
 from prometheus_client import CollectorRegistry
 
-from kubeio.models import GroupResource
+from kubeio.models import GroupResource, ObjectRef
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder, Regarding
@@ -20,7 +20,6 @@ from sharder.planning.planner import Terms
 from sharder.planning.state import RingStates, Views
 from sharder.ringspec.scope import EVERYWHERE
 from sharder.ringspec.spec import RingResource
-from sharder.unowned.pending import ObjectRef
 from sharder.writing.ring_context import RingContext
 from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.story import make_spec

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from kubeio.errors import ServerFailure, TooManyRequests
-from kubeio.models import Meta, ObjectKey, OwnerReference
+from kubeio.models import Meta, ObjectKey, ObjectRef, OwnerReference
 from kubeio.resource import ApiResource
 from sharder.membership.evidence import Evidence
 from sharder.membership.shards import ShardState
@@ -26,7 +26,7 @@ from sharder.planning.decisions import Assign
 from sharder.planning.keys import ControllerName
 from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen
 from sharder.ringspec.spec import Pace
-from sharder.unowned.pending import AssignmentPriority, ObjectRef, PendingObjects
+from sharder.unowned.pending import AssignmentPriority, PendingObjects
 from sharder.unowned.reflectors import UnownedReflectors
 from sharder.writing.assigner import FIRST_RETRY_S, LONGEST_RETRY_S, SOME, SPARE, Assigner
 from sharder.writing.evidence_reads import APART_S, FEW_WRITES, NEXT_S, VALID_S

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeio.errors import Expired, Forbidden
-from kubeio.models import GroupResource, Meta, Object
+from kubeio.models import GroupResource, Meta, Object, ObjectRef
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Page
 from sharder.membership.shards import ShardState
@@ -23,7 +23,6 @@ from sharder.moving.audit import PAGE, Audit, AuditPace
 from sharder.moving.scan import Scan
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen
-from sharder.unowned.pending import ObjectRef
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.story import make_spec

@@ -10,12 +10,11 @@ from typing import cast
 import msgspec
 import pytest
 
-from kubeio.models import Meta, Object, ObjectKey
+from kubeio.models import Meta, Object, ObjectKey, ObjectRef
 from kubeio.resource import ApiResource
 from kubeio.watches.watch import Changed, ListDone, ListStarted, Removed
 from sharder.moving.handoffs import Handoffs
 from sharder.ringspec.spec import DrainPolicy
-from sharder.unowned.pending import ObjectRef
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.test_sharder_assigner import OF_A, OF_B, TWO, Ring, Roster

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeio.clock import ManualClock
-from kubeio.models import Meta, ObjectKey, OwnerReference
+from kubeio.models import Meta, ObjectKey, ObjectRef, OwnerReference
 from kubeio.queues.workqueue import WorkQueue
 from sharder.unowned.packing import NO_UID, packed_uid, text_uid
-from sharder.unowned.pending import AssignmentPriority, ObjectRef, PendingObjects
+from sharder.unowned.pending import AssignmentPriority, PendingObjects
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
 
 KEPT = (KEYS.shard, KEYS.drain)

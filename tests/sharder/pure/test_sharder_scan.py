@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from kubeio.models import Meta, Object, ObjectKey
+from kubeio.models import Meta, Object, ObjectKey, ObjectRef
 from kubeio.resource import ApiResource
 from kubeio.rest.answers import Page
 from sharder.membership.shards import ShardState
@@ -24,7 +24,7 @@ from sharder.moving.scan import YIELDS_S, Scan
 from sharder.planning.decisions import Drain
 from sharder.planning.keys import ControllerName
 from sharder.planning.planner import ControllerSeen, Terms
-from sharder.unowned.pending import ObjectRef, PendingObjects
+from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions
 from sharder.writing.assigner import Assigner
 from sharder.writing.limiter import WriteLimiter
