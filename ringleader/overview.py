@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PURPOSES: Final = {
     "Look into rings": ("status", "where", "explain", "drains", "events", "top", "doctor"),
-    "Show them": ("page", "plot", "report"),
+    "Show them": ("page", "plot", "bundle"),
     "Plan and change": ("simulate", "cordon", "uncordon", "weight", "pause", "resume", "release"),
     "Begin": ("demo", "new", "crds", "chart", "sharder", "devcluster", "migrate", "loadtest"),
 }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ringleader.inspect.complete import complete_ring
 from ringleader.options import (
     DEFAULT_TIMEOUT,
     Context,
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from ringleader.inspect.simulate.premises import Premises
 
 Ring = Annotated[
-    str | None, typer.Argument(metavar="[RING]", help="The ring; needed if the cluster has several.")
+    str | None,
+    typer.Argument(
+        metavar="RING",
+        help="The ring; needed if the cluster has several.",
+        autocompletion=complete_ring,
+    ),
 ]
 Change = Annotated[
     list[str] | None,
@@ -175,7 +181,7 @@ def plot_ring(
 def plot_timeline(
     *,
     ring: Annotated[
-        str | None, typer.Argument(metavar="[RING]", help="The ring; needed if the input has several.")
+        str | None, typer.Argument(metavar="RING", help="The ring; needed if the input has several.")
     ] = None,
     file: Annotated[
         str,
