@@ -127,7 +127,7 @@ class WatchedRing:
             await asyncio.sleep(_LOOKS_S)
 
     async def caught_up(self) -> float | None:
-        """Wait for what the watches have to tell up to now, and count moves from there; returns when that "now" was.
+        """Wait for what the watches have to tell up to now; returns when that "now" was.
 
         On a busy server a list takes a minute, and what happened meanwhile comes after it. None if it does not come
         soon, or not at all: the server's history may be shorter than that minute, and then another list is read.
@@ -139,8 +139,6 @@ class WatchedRing:
                 reached = [await self._caught_up(session) for session in self._sessions]
         except TimeoutError:
             return None
-        finally:
-            self.objects.forget_moves()
         return asked_at if all(reached) else None
 
     async def _caught_up(self, session: ListWatch) -> bool:
