@@ -29,7 +29,7 @@ from ringleader.inspect.edit.changes import (
     uncordoned,
     weighted,
 )
-from ringleader.inspect.edit.release import FINALIZER
+from ringleader.inspect.edit.delete import FINALIZER
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
 from tests.warm_python import warm_python
 

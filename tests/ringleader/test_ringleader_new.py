@@ -1,4 +1,4 @@
-"""`ringleader new`: names that fit together, a folder that is left alone if it has something, a project that works."""
+"""`ringleader init`: names that fit together, a folder that is left alone if it has something, a project that works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ringleader page`: what it reads of a cluster is what it shows, and an outage leaves what was known."""
+"""`ringleader dashboard`: what it reads of a cluster is what it shows, and an outage leaves what was known."""
 
 from __future__ import annotations
 

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ringleader.options import (
-    DEFAULT_TIMEOUT,
-    Context,
-    Kubeconfig,
+    ConnectionOptions,
     Output,
-    RequestTimeout,
-    connection,
+    with_connection,
 )
 
 if TYPE_CHECKING:
@@ -70,8 +67,10 @@ Eps = Annotated[
 ]
 
 
+@with_connection
 def simulate(
     *,
+    where: ConnectionOptions,
     ring: Ring = None,
     resource: Resource = None,
     change: Change = None,
@@ -88,9 +87,6 @@ def simulate(
     virtual_nodes: VirtualNodes = None,
     eps: Eps = None,
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What would move if members came or went. From where to where, shares, writes, time; changes nothing.
 
@@ -100,9 +96,7 @@ def simulate(
     """
     from ringleader.inspect.simulate.command import run_simulate
 
-    premises = _premises(
-        (ring, resource), members, objects, virtual_nodes, eps, (kubeconfig, context, request_timeout)
-    )
+    premises = _premises((ring, resource), members, objects, virtual_nodes, eps, where)
     return run_simulate(premises, change=change or [], rate=rate, form=output)
 
 
@@ -112,7 +106,7 @@ def _premises(  # noqa: PLR0917 - the flags in their order
     objects: str | None,
     virtual_nodes: int | None,
     eps: float | None,
-    where: tuple[str | None, str | None, str],
+    where: ConnectionOptions,
 ) -> Premises:
     from ringleader.inspect.simulate.premises import Premises
 
@@ -123,7 +117,7 @@ def _premises(  # noqa: PLR0917 - the flags in their order
         objects=objects,
         virtual_nodes=virtual_nodes,
         eps=eps,
-        connection=lambda: connection(*where),
+        connection=lambda: where,
     )
 
 
@@ -151,28 +145,28 @@ def _plot() -> None:
 
 
 @plot.command("ring")
+@with_connection
 def plot_ring(
     *,
+    where: ConnectionOptions,
     ring: Ring = None,
     resource: OneResource = None,
     members: Members = None,
     output: Picture = None,
     virtual_nodes: VirtualNodes = None,
     eps: Eps = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """The ring as a circle: whose the hash space is, and what each member has in all."""
     from ringleader.inspect.plot.command import plot_ring as draw
 
-    where = (kubeconfig, context, request_timeout)
     return draw(_premises((ring, resource), members, None, virtual_nodes, eps, where), output=output)
 
 
 @plot.command("shares")
+@with_connection
 def plot_shares(
     *,
+    where: ConnectionOptions,
     ring: Ring = None,
     resource: OneResource = None,
     members: Members = None,
@@ -180,20 +174,18 @@ def plot_shares(
     output: Picture = None,
     virtual_nodes: VirtualNodes = None,
     eps: Eps = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What each member has, beside its even share and the bound that nobody passes."""
     from ringleader.inspect.plot.command import plot_shares as draw
 
-    where = (kubeconfig, context, request_timeout)
     return draw(_premises((ring, resource), members, objects, virtual_nodes, eps, where), output=output)
 
 
 @plot.command("moves")
+@with_connection
 def plot_moves(
     *,
+    where: ConnectionOptions,
     ring: Ring = None,
     resource: Resource = None,
     change: Change = None,
@@ -202,21 +194,19 @@ def plot_moves(
     output: Picture = None,
     virtual_nodes: VirtualNodes = None,
     eps: Eps = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What would move if members came or went, from whom to whom."""
     from ringleader.inspect.plot.command import plot_moves as draw
 
-    where = (kubeconfig, context, request_timeout)
     premises = _premises((ring, resource), members, objects, virtual_nodes, eps, where)
     return draw(premises, change=change or [], output=output)
 
 
 @plot.command("timeline")
+@with_connection
 def plot_timeline(
     *,
+    where: ConnectionOptions,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording: JSON lines.")],
     record: Annotated[
         bool, typer.Option("--record", help="Record the cluster into FILE first, until --for or Ctrl-C.")
@@ -233,20 +223,15 @@ def plot_timeline(
         ),
     ] = None,
     output: Picture = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """A rebalance over time: objects per member, what is on its way, what has moved."""
     from ringleader.inspect.plot.command import plot_timeline as draw
 
     order = None
     if record:
+        from kubeio.program.durations import parse_duration
         from ringleader.inspect.plot.recording import Order
-        from ringleader.options import duration_s
 
-        every_s, for_s = duration_s("--every", every), duration_s("--for", duration)
+        every_s, for_s = parse_duration("--every", every), parse_duration("--for", duration)
         order = Order(file=file, ring=ring, every_s=every_s, for_s=for_s, metrics=metrics)
-    return draw(
-        file, order=order, where=lambda: connection(kubeconfig, context, request_timeout), output=output
-    )
+    return draw(file, order=order, where=lambda: where, output=output)
