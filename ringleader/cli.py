@@ -128,7 +128,10 @@ def sharder(context: typer.Context) -> None:
 
 @app.command(add_help_option=False, context_settings=_PASSED_ON)
 def run(context: typer.Context) -> None:
-    """Run a replica of a controller, as `python -m shard_controller run` does."""
+    """Run a replica of a controller.
+
+    As `python -m shard_controller run` does.
+    """
     os.execv(  # noqa: S606 - no shell is wanted
         sys.executable, [sys.executable, "-P", "-m", "shard_controller", "run", *context.args]
     )
