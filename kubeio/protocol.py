@@ -21,7 +21,7 @@ CONTROLLER_RINGS: Final = ApiResource(
 )
 NOT_INSTALLED: Final = (
     f"does not know {CONTROLLER_RINGS.group_resource}: Ringleader's CustomResourceDefinition is not installed; "
-    "install it: ringleader crds --apply"
+    "install it: ringleader crds | kubectl apply --server-side -f -"
 )
 """Words about a server that answers 404 for the resource itself."""
 

@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from kubeio.program.access_gate import AccessGate
 from kubeio.program.http_server import TEXT, HttpRequest, Reply
 
-FLAG: Final = "--probes-bind"
+FLAG: Final = "--health-probe-bind-address"
 
 Check = Callable[[], str | None]
 """None: fine. Text: why not."""

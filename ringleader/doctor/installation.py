@@ -19,7 +19,7 @@ def judge_crd(seen: Seen) -> Iterator[Told]:
     """The ring's definition is there, established, and has every field that this version knows."""
     if "crd" in seen.gaps:
         return
-    remedy = "ringleader crds --apply, or upgrade the Helm release"
+    remedy = "ringleader crds | kubectl apply --server-side -f -, or upgrade the Helm release"
     if seen.crd is None:
         yield error(
             f"crd/{RING_CRD} is not installed: there are no rings, and nothing is distributed",

@@ -77,7 +77,7 @@ class ControllerMetrics(Observer):
         self.refused_writes = counter("ringleader_shard_refused_writes", "Writes that the fence refused")
         self._blocks = counter(
             "ringleader_shard_loop_blocks",
-            "Times that the event loop did not turn for longer than --blocked-loop-s",
+            "Times that the event loop did not turn for longer than --blocked-loop",
         )
         self._blocked_s = counter(
             "ringleader_shard_loop_blocked_seconds", "Time in which the event loop was blocked, in sum"

@@ -334,10 +334,10 @@ class Replica:
         longest_s = view.spec.max_lease_duration_seconds
         if self._settings.lease_duration_s > longest_s:
             raise InputError(
-                "--lease-duration-s",
-                self._settings.lease_duration_s,
+                "--lease-duration",
+                f"{self._settings.lease_duration_s}s",
                 f"is longer than the ring's maxLeaseDurationSeconds {longest_s}",
-                f"use {longest_s} or less",
+                f"use {longest_s}s or less",
             )
         return shard_lease.LeaseTemplate(
             keys=view.keys,

@@ -9,7 +9,7 @@ import pytest
 from kubeio.models import Meta
 from ringleader.inspect.cluster.rings import Ring, RingFields
 from ringleader.inspect.edit.course import Course
-from ringleader.inspect.edit.release import Labelled, consequence
+from ringleader.inspect.edit.delete import Labelled, consequence
 from ringleader.inspect.edit.telling import Lines
 
 

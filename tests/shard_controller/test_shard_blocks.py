@@ -142,7 +142,7 @@ async def test_a_blocked_loop_is_reported_once_with_what_blocks_it(bench: Bench,
 
 
 async def test_a_longer_limit_reports_less(bench: Bench) -> None:
-    shard = await bench.start("web-0", flags=("--blocked-loop-s", "5"))
+    shard = await bench.start("web-0", flags=("--blocked-loop", "5"))
     await bench.site("blog", "block 1\nready", owner=shard)
 
     async def is_done() -> bool:
@@ -189,7 +189,7 @@ async def test_sigusr1_tells_stacks_and_queue_and_stops_nothing(
 
 
 async def test_sigusr1_tells_what_blocks_the_loop_at_this_moment(bench: Bench) -> None:
-    shard = await bench.start("web-0", flags=("--blocked-loop-s", "0"))
+    shard = await bench.start("web-0", flags=("--blocked-loop", "0"))
     await bench.site("blog", "block 4", owner=shard)
 
     async def runs() -> bool:

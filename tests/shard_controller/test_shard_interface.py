@@ -282,8 +282,8 @@ def test_a_target_that_names_no_controller_says_why(tmp_path: Path, target: str,
         (["dance"], "No such command"),
         (["run", "x.py:y"], "error: CONTROLLER: 'x.py:y' names a file that does not exist"),
         (
-            ["run", "examples/website/controller.py:websites", "--lease-duration-s", "0"],
-            "error: --lease-duration-s",
+            ["run", "examples/website/controller.py:websites", "--lease-duration", "0"],
+            "error: --lease-duration",
         ),
         (
             ["run", "examples/website/controller.py:websites", "--kubeconfig", "/nope"],
@@ -294,8 +294,8 @@ def test_a_target_that_names_no_controller_says_why(tmp_path: Path, target: str,
             "error: --log-level: 'loud'",
         ),
         (
-            ["run", "examples/website/controller.py:websites", "--probes-bind", "here"],
-            "error: --probes-bind: 'here'",
+            ["run", "examples/website/controller.py:websites", "--health-probe-bind-address", "here"],
+            "error: --health-probe-bind-address: 'here'",
         ),
     ],
 )
@@ -322,7 +322,7 @@ Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
     [
         (("--ring", "nope"), "error: --ring: 'nope' does not exist"),
         (("--member", "Not_A_Name"), "error: --member: 'Not_A_Name'"),
-        (("--lease-duration-s", "61"), "is longer than the ring's maxLeaseDurationSeconds 60"),
+        (("--lease-duration", "61"), "is longer than the ring's maxLeaseDurationSeconds 60"),
     ],
 )
 async def test_what_does_not_fit_the_ring_is_one_message(

@@ -468,7 +468,7 @@ async def test_a_reconcile_in_a_thread_keeps_its_key_busy_beyond_its_timeout(ben
 
 
 async def test_a_blocked_loop_ends_the_process_with_its_stacks(bench: Bench) -> None:
-    shard = await bench.start("web-0", duration_s=60, flags=("--progress-deadline-s", "2"))
+    shard = await bench.start("web-0", duration_s=60, flags=("--progress-deadline", "2"))
     await bench.site("blog", "block 60", owner=shard)
     assert await shard.ended(within_s=25) == 1
     assert "time.sleep" in shard.log.read_text() or "acting.py" in shard.log.read_text()

@@ -6,19 +6,18 @@ from typing import Annotated
 
 import typer
 
+from kubeio.program.durations import parse_duration
 from ringleader.options import (
-    DEFAULT_TIMEOUT,
-    Context,
-    Kubeconfig,
+    ConnectionOptions,
     Output,
-    RequestTimeout,
-    connection,
-    duration_s,
+    with_connection,
 )
 
 
+@with_connection
 def doctor(
     *,
+    where: ConnectionOptions,
     ring: Annotated[str | None, typer.Argument(help="One ring; all of them if absent.")] = None,
     sharder_account: Annotated[
         list[str] | None,
@@ -51,16 +50,12 @@ def doctor(
         ),
     ] = "6s",
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What is wrong with rings, objects, rights, installation. Exit code 0: nothing, 1: something, 2: bad input."""
     from ringleader.doctor.command import Wanted, run_doctor
     from ringleader.doctor.rights import SHARD, SHARDER
     from ringleader.doctor.surroundings import read_account
 
-    where = connection(kubeconfig, context, request_timeout)
     wanted = Wanted(
         ring=ring,
         accounts={
@@ -68,7 +63,7 @@ def doctor(
             SHARD: [read_account("--shard-account", text) for text in shard_account or ()],
         },
         managers=frozenset(manager or ()),
-        again_s=duration_s("--look-again", look_again),
+        again_s=parse_duration("--look-again", look_again),
         timeout_s=where.timeout_s,
     )
     return run_doctor(where, wanted, form=output)

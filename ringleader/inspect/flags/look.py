@@ -10,17 +10,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from kubeio.program.durations import parse_duration
 from ringleader.inspect.complete import complete_object, complete_ring
 from ringleader.options import (
-    DEFAULT_TIMEOUT,
     AllNamespaces,
-    Context,
-    Kubeconfig,
+    ConnectionOptions,
     Namespace,
     Output,
-    RequestTimeout,
-    connection,
-    duration_s,
+    with_connection,
 )
 
 RingFlag = Annotated[
@@ -43,8 +40,10 @@ PodPort = Annotated[
 ]
 
 
+@with_connection
 def status(
     *,
+    where: ConnectionOptions,
     ring: Annotated[
         str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
     ] = None,
@@ -56,25 +55,24 @@ def status(
         bool, typer.Option("--count", help="List the objects, instead of what the replicas report.")
     ] = False,
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Rings and members: life, state, share, what is in flight. With objects beside the ideal, and the time left."""
     from ringleader.inspect.status.command import run_status
 
     return run_status(
-        connection(kubeconfig, context, request_timeout),
+        where,
         ring=ring,
         form=output,
         is_watching=watch,
         is_counting=count,
-        interval_s=duration_s("--interval", interval),
+        interval_s=parse_duration("--interval", interval),
     )
 
 
+@with_connection
 def explain(
     *,
+    where: ConnectionOptions,
     target: Annotated[
         str,
         typer.Argument(metavar="KIND/NAME", help="The object: website/blog.", autocompletion=complete_object),
@@ -85,16 +83,13 @@ def explain(
     pod_proxy: PodProxy = False,
     port: PodPort = 8081,
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What is the matter with an object. The cause first, then the whole story. Exit code 5: something is off."""
     from ringleader.inspect.explain.facts import Way
     from ringleader.inspect.explain.story import run_explain
 
     return run_explain(
-        connection(kubeconfig, context, request_timeout),
+        where,
         target,
         namespace=namespace,
         ring=ring,
@@ -113,8 +108,10 @@ class RowForm(StrEnum):
     CSV = "csv"
 
 
+@with_connection
 def where(
     *,
+    where: ConnectionOptions,
     target: Annotated[
         str | None,
         typer.Argument(metavar="KIND/NAME", help="The object: website/blog.", autocompletion=complete_object),
@@ -136,15 +133,12 @@ def where(
         RowForm | None,
         typer.Option("-o", "--output", help="Form of the output; a table if absent.", show_choices=True),
     ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Who owns an object now, who should, and why. With key, hash and token. --all and -f: a line for each object."""
     from ringleader.inspect.where.command import Asked, run_where_command
 
     return run_where_command(
-        connection(kubeconfig, context, request_timeout),
+        where,
         Asked(target, file, everything, controlled, namespace, all_namespaces, ring),
         form=output.value if output else "",
     )
@@ -153,25 +147,26 @@ def where(
 MostShown = Annotated[int, typer.Option("--most", min=1, metavar="N", help="Show at most so many.")]
 
 
+@with_connection
 def drains(
     *,
+    where: ConnectionOptions,
     ring: Annotated[
         str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
     ] = None,
     most: MostShown = 50,
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Handoffs in flight: from whom to whom, since when. And who is late."""
     from ringleader.inspect.drains import run_drains
 
-    return run_drains(connection(kubeconfig, context, request_timeout), ring=ring, most=most, form=output)
+    return run_drains(where, ring=ring, most=most, form=output)
 
 
+@with_connection
 def events(
     *,
+    where: ConnectionOptions,
     ring: Annotated[
         str | None, typer.Argument(help="Only of this ring itself.", autocompletion=complete_ring)
     ] = None,
@@ -190,23 +185,22 @@ def events(
     most: MostShown = 50,
     namespace: Namespace = None,
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What sharders and replicas told as Events, the newest last. In every namespace, unless -n names one."""
     from ringleader.inspect.events import Choice, run_events
 
     return run_events(
-        connection(kubeconfig, context, request_timeout),
+        where,
         Choice(ring, target, namespace, types, most),
         is_watching=watch,
         form=output,
     )
 
 
+@with_connection
 def top(
     *,
+    where: ConnectionOptions,
     ring: Annotated[
         str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
     ] = None,
@@ -223,15 +217,12 @@ def top(
         str, typer.Option("--interval", metavar="TIME", help="Between the two scrapes of each replica.")
     ] = "2s",
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What each replica does now, from its metrics. Reconciles a second, errors, queue, memory."""
     from ringleader.inspect.top import Asked, run_top
 
     return run_top(
-        connection(kubeconfig, context, request_timeout),
-        Asked(ring, tuple(endpoint or ()), port, duration_s("--interval", interval)),
+        where,
+        Asked(ring, tuple(endpoint or ()), port, parse_duration("--interval", interval)),
         form=output,
     )

@@ -1,4 +1,4 @@
-"""Flags of `ringleader page` and `ringleader bundle`."""
+"""Flags of `ringleader dashboard` and `ringleader bundle`."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import Annotated
 import typer
 
 from ringleader.inspect.complete import complete_ring
-from ringleader.options import DEFAULT_TIMEOUT, Context, Kubeconfig, RequestTimeout, connection
+from ringleader.options import ConnectionOptions, with_connection
 
 
-def page(
+@with_connection
+def dashboard(
     *,
+    where: ConnectionOptions,
     ring: Annotated[str | None, typer.Argument(help="One ring; all of them if absent.")] = None,
     bind: Annotated[
         str, typer.Option("--bind", metavar="HOST:PORT", help="Where to serve it; port 0 picks a free one.")
     ] = "127.0.0.1:0",
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Serve the live page of the rings to your browser. Members, moves, any object; reads only, ends with Ctrl-C."""
     from ringleader.inspect.page.command import run_page
 
-    return run_page(connection(kubeconfig, context, request_timeout), ring=ring, bind=bind, is_opened=open_)
+    return run_page(where, ring=ring, bind=bind, is_opened=open_)
 
 
+@with_connection
 def bundle(
     *,
+    where: ConnectionOptions,
     ring: Annotated[
         str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
     ] = None,
@@ -40,9 +41,6 @@ def bundle(
             help="Where to write it; - for stdout. [default: ringleader-bundle-RING-TIME.tar.gz]",
         ),
     ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Write one tar.gz to attach to an issue. With status, doctor, Leases, Events and versions; no secrets.
 
@@ -51,10 +49,10 @@ def bundle(
     """
     from ringleader.inspect.bundle.command import run_bundle
 
-    return run_bundle(connection(kubeconfig, context, request_timeout), ring=ring, out=out)
+    return run_bundle(where, ring=ring, out=out)
 
 
 def register(app: typer.Typer) -> None:
     """Make them commands of *app*."""
-    app.command()(page)
+    app.command()(dashboard)
     app.command()(bundle)

@@ -8,12 +8,9 @@ import typer
 
 from ringleader.inspect.complete import complete_ring
 from ringleader.options import (
-    DEFAULT_TIMEOUT,
-    Context,
-    Kubeconfig,
+    ConnectionOptions,
     Output,
-    RequestTimeout,
-    connection,
+    with_connection,
 )
 
 if TYPE_CHECKING:
@@ -75,8 +72,10 @@ Eps = Annotated[
 ]
 
 
+@with_connection
 def simulate(
     *,
+    where: ConnectionOptions,
     ring: Ring = None,
     resource: Resource = None,
     change: Change = None,
@@ -93,9 +92,6 @@ def simulate(
     virtual_nodes: VirtualNodes = None,
     eps: Eps = None,
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What would move if members came or went. From where to where, shares, writes, time; changes nothing.
 
@@ -105,9 +101,7 @@ def simulate(
     """
     from ringleader.inspect.simulate.command import run_simulate
 
-    premises = _premises(
-        (ring, resource), members, objects, virtual_nodes, eps, (kubeconfig, context, request_timeout)
-    )
+    premises = _premises((ring, resource), members, objects, virtual_nodes, eps, where)
     return run_simulate(premises, change=change or [], rate=rate, form=output)
 
 
@@ -117,7 +111,7 @@ def _premises(  # noqa: PLR0917 - the flags in their order
     objects: str | None,
     virtual_nodes: int | None,
     eps: float | None,
-    where: tuple[str | None, str | None, str],
+    where: ConnectionOptions,
 ) -> Premises:
     from ringleader.inspect.simulate.premises import Premises
 
@@ -128,7 +122,7 @@ def _premises(  # noqa: PLR0917 - the flags in their order
         objects=objects,
         virtual_nodes=virtual_nodes,
         eps=eps,
-        connection=lambda: connection(*where),
+        connection=lambda: where,
     )
 
 
@@ -158,26 +152,25 @@ def _plot() -> None:
 
 
 @plot.command("ring")
+@with_connection
 def plot_ring(
     *,
+    where: ConnectionOptions,
     ring: Ring = None,
     resource: OneResource = None,
     members: Members = None,
     out: Out = None,
     virtual_nodes: VirtualNodes = None,
     eps: Eps = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Each member's share of the hash space, beside its even share and its bound."""
     from ringleader.inspect.plot.command import plot_ring as draw
 
-    where = (kubeconfig, context, request_timeout)
     return draw(_premises((ring, resource), members, None, virtual_nodes, eps, where), out=out)
 
 
 @plot.command("timeline")
+@with_connection
 def plot_timeline(
     *,
     ring: Annotated[

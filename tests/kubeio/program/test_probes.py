@@ -200,7 +200,9 @@ async def test_too_many_connections_are_turned_away_and_the_others_stay() -> Non
 async def test_address_in_use_is_said_in_one_sentence() -> None:
     async with new_server() as server:
         second = HttpServer("127.0.0.1", server.port, Probes(CollectorRegistry(), {}).answer, flag=FLAG)
-        with pytest.raises(InputError, match=r"probes-bind.*cannot be listened on.*choose a free port"):
+        with pytest.raises(
+            InputError, match=r"health-probe-bind-address.*cannot be listened on.*choose a free port"
+        ):
             await second.__aenter__()
 
 

@@ -239,7 +239,7 @@ async def runs_a_ring(site: Site, namespace: str, *, sharder: str, replicas: str
     for number in range(12):
         await site.site(f"site-{number}", namespace=namespace)
     await site.site(f"not-in-{namespace}", namespace="other")
-    file = ("--ring-file", str(ring), "--namespaces", namespace, "--lease-duration-s", "3")
+    file = ("--ring-file", str(ring), "--namespaces", namespace, "--lease-duration", "3")
     await site.start("sharder", "ringleader", "sharder", *file, user=sharder)
     target = f"{website_controller()}:websites"
     for member in ("one", "two"):
@@ -335,7 +335,7 @@ async def test_a_right_missing_for_one_of_three_resources_stops_only_that_one(
     name = f"sharder-{missing}"
     await site.start(
         name,
-        *("sharder", "--lease-namespace", "other", "--lease-duration-s", "3", "--ring", "three"),
+        *("sharder", "--lease-namespace", "other", "--lease-duration", "3", "--ring", "three"),
         user="sam",
     )
     shard = RingKeys("three").shard

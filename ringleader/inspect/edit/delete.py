@@ -1,4 +1,4 @@
-"""`ringleader release RING`: give a ring up, and say when it is (protocol, section 7).
+"""`ringleader delete RING`: give a ring up, and say when it is (protocol, section 7).
 
 A ring is given up by deleting it: its finalizer keeps it while a sharder has every owner let go of its objects, and
 until no replica holds a Lease. Owns the question before and the waiting after; what lies between is the sharder's.
@@ -45,7 +45,7 @@ class Labelled:
         return self.shards.total() - self.controlled
 
 
-def run_release(
+def run_delete(
     where: ConnectionOptions, name: str, *, is_sure: bool, waits: bool, patience_s: float | None
 ) -> int:
     """The command; `FAILED` if the ring is not gone after *patience_s*."""

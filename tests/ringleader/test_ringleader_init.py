@@ -1,4 +1,4 @@
-"""`ringleader new`: names that fit together, a folder that is left alone if it has something, a project that works."""
+"""`ringleader init`: names that fit together, a folder that is left alone if it has something, a project that works."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_says_what_it_made_and_refuses_to_make_it_twice(tmp_path: Path) -> None:
-    first = run("ringleader", "new", "websites", cwd=tmp_path)
+    first = run("ringleader", "init", "websites", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "controller.py" in first.stdout
     assert (tmp_path / "websites" / "controller.py").is_file()
-    second = run("ringleader", "new", "websites", cwd=tmp_path)
+    second = run("ringleader", "init", "websites", cwd=tmp_path)
     assert second.returncode == 2
     assert second.stderr == "error: DIR: 'websites' is not empty; name a folder that is new or empty\n"
 
