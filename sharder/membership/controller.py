@@ -132,6 +132,10 @@ class MembershipController:
         """Membership as last published."""
         return self._view
 
+    def held_leases(self) -> list[Lease]:
+        """The Leases that their shards hold, as last seen."""
+        return self.membership.held_leases()
+
     @property
     def deferred(self) -> int:
         """Names on objects that wait for care: too many were never a shard's."""

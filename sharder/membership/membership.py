@@ -200,6 +200,10 @@ class Membership:
         shard = self._shards.get(name)
         return shard.resource_version if shard is not None else ""
 
+    def held_leases(self) -> list[Lease]:
+        """The Leases that their shards hold."""
+        return [shard.lease for shard in self._shards.values() if shard.is_held and shard.lease is not None]
+
     def unknown_name_seen(self, name: str, *, at: float) -> bool:
         """An object carries *name* and no Lease of ours does: a tombstone is wanted, or the name is dead at once.
 

@@ -9,6 +9,7 @@ import msgspec
 from kubeio.errors import Forbidden
 from sharder.membership.shards import ShardState
 from sharder.membership.view import AssignmentHold, View, WaitReason
+from sharder.rings.counts import ObjectCounts
 from sharder.rings.status import (
     Condition,
     Convergence,
@@ -147,6 +148,24 @@ def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> Non
     view = make_view({"a-1": ShardState.UNCERTAIN}, {"a": "a-1"})
     assert condition("MembersUncertain", view).message == "members do not renew: a"
     assert not condition("MembersUncertain", TWO).status
+
+
+def test_counts_and_pace_are_there_if_they_are_known() -> None:
+    unknown = plan_status(TWO, IDLE, generation=1, conditions=[])
+    assert (unknown["objects"], unknown["misplaced"], unknown["progress"]) == (None, None, None)
+    counted = replace(
+        IDLE,
+        unassigned=5,
+        counts=ObjectCounts({"a-1": 60, "b-1": 40}, misplaced=10),
+        per_s=3.14159,
+        left_s=4.7,
+    )
+    status = plan_status(TWO, counted, generation=1, conditions=[])
+    assert (status["objects"], status["misplaced"]) == (105, 10)
+    assert status["progress"] == {"objectsPerSecond": 3.14, "secondsLeft": 5}
+    assert [row["objects"] for row in status["members"]] == [60, 40]  # type: ignore[attr-defined]
+    stuck = plan_status(TWO, replace(counted, per_s=0.0, left_s=None), generation=1, conditions=[])
+    assert stuck["progress"] == {"objectsPerSecond": 0.0}
 
 
 def test_the_last_convergence_is_told_once_there_was_one() -> None:
