@@ -81,7 +81,9 @@ class ConnectionOptions:
 def with_connection(command: Callable[..., int]) -> Callable[..., int]:
     """*command* with kubectl's connection flags; its parameter `where` gets their values as `ConnectionOptions`."""
     own = inspect.signature(command, eval_str=True)
-    kept = [parameter for parameter in own.parameters.values() if parameter.name != "where"]
+    kept = [parameter for name, parameter in own.parameters.items() if name != "where"]
+    if len(kept) == len(own.parameters):
+        raise TypeError(f"{command.__name__} has no parameter `where`")
     flags = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in _CONNECTION.items()

@@ -170,7 +170,6 @@ def plot_ring(
 
 
 @plot.command("timeline")
-@with_connection
 def plot_timeline(
     *,
     ring: Annotated[
