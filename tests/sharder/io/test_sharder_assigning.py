@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground, belonging_to, eventually, places
 
 
@@ -76,36 +74,6 @@ async def test_children_of_a_dead_shard_move_before_their_parent(ground: Ground)
         assert order["configmaps", name] < order["websites.example.com", name]
 
 
-async def test_nothing_is_written_for_a_shard_whose_lease_evidence_does_not_show_held(ground: Ground) -> None:
-    await ground.ring()
-    shard = await ground.shard("a")
-    async with ground.sharder():
-        await ground.until_balanced()
-        await shard.fall_silent()
-        lease = await shard.lease()
-        lease.spec.holder_identity = "somebody-else"
-        await ground.leases.swap(lease)
-        await ground.site("new")
-        await asyncio.sleep(1.0)
-        assert (await ground.owners())["new"] == ""
-
-
-async def test_a_write_that_meets_another_version_is_decided_anew(ground: Ground) -> None:
-    """Objects change all the time while they are assigned: each gets its owner all the same."""
-    await ground.ring()
-    await ground.sites(30)
-
-    async def disturb() -> None:
-        for round_ in range(15):
-            for number in range(30):
-                await ground.patch(WEBSITES, f"site-{number}", {"spec": {"html": f"round {round_}"}})
-
-    async with ground.sharder(), asyncio.TaskGroup() as tasks:
-        tasks.create_task(disturb())
-        await ground.shard("a")
-        await eventually(ground.owners, lambda owners: set(owners.values()) == {"a-00000001"})
-
-
 async def test_an_unlabelled_child_goes_to_its_parents_live_owner(ground: Ground) -> None:
     """The parent waits to be handed over (its owner does not answer): the child joins it where it is."""
     await ground.ring(maxInFlight=1)
@@ -116,18 +84,6 @@ async def test_an_unlabelled_child_goes_to_its_parents_live_owner(ground: Ground
     async with ground.sharder():
         await eventually(lambda: ground.owners(CONFIGMAPS), dict.fromkeys(strangers, a.name))
     assert b.name not in (await ground.owners()).values()
-
-
-async def test_below_min_members_new_objects_wait(ground: Ground) -> None:
-    await ground.ring(minMembers=2)
-    await ground.shard("a")
-    await ground.sites(3)
-    async with ground.sharder():
-        await ground.until_condition("Ready", status="False")
-        await asyncio.sleep(1.0)
-        assert set((await ground.owners()).values()) == {""}
-        await ground.shard("b")
-        await eventually(ground.owners, lambda owners: "" not in owners.values())
 
 
 async def test_objects_with_generated_names_and_in_deletion_are_assigned_too(ground: Ground) -> None:

@@ -57,21 +57,6 @@ async def test_a_policy_against_tombstones_kills_no_name_and_is_told(ground: Gro
         assert (await ground.owners())["lost"] == "ghost-12345678"
 
 
-async def test_after_an_outage_of_the_api_nothing_is_relabelled(ground: Ground) -> None:
-    """Longer than two durations nobody could renew, and nobody could see that (trap 16)."""
-    await ground.ring()
-    await ground.join("abc")
-    await ground.sites(12)
-    async with ground.sharder():
-        await ground.until_balanced()
-        before = await ground.owners()
-        await ground.plane.restart(away_s=3.0)
-        await asyncio.sleep(4.0)
-        assert await ground.owners() == before
-        leases, _ = await ground.leases.list(f"{KEYS.ring_label}={RING}")
-        assert [lease.spec.holder_identity for lease in leases] == [lease.metadata.name for lease in leases]
-
-
 async def test_a_sharder_that_starts_with_nothing_finishes_what_another_began(ground: Ground) -> None:
     await ground.ring(maxInFlight=3)
     a = await ground.shard("a")

@@ -76,23 +76,3 @@ async def test_a_right_that_is_missing_does_not_keep_live_shards_from_sharing_th
         await asyncio.sleep(0.5)
         if verb == "list":
             assert not await is_balanced(ground), "nobody can tell where the secrets are"
-
-
-async def test_a_patch_that_is_refused_is_tried_for_one_object_every_few_seconds(ground: Ground) -> None:
-    """A thousand objects that cannot be written must not cost a thousand requests again and again."""
-    await refuse(ground, "patch")
-    await ground.ring(resources=THREE)
-    await ground.shard("a")
-    for number in range(150):
-        await ground.make(SECRETS, f"secret-{number}")
-    async with ground.sharder():
-        await ground.until_condition("Ready", reason="Forbidden")
-        await asyncio.sleep(1.0)  # those that were under way together
-
-        async def refused() -> int:
-            return sum(fault.hits for fault in await ground.plane.faults.active())
-
-        first = await refused()
-        assert 0 < first < 100
-        await asyncio.sleep(6.0)
-        assert await refused() - first <= 3

@@ -9,15 +9,12 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import CONTROLLER_RINGS, RingKeys
 from kubeio.resource import NAMESPACES, ApiResource
 from ring import HashRing
-from ring.key import object_key
 from tests.sharder.io.ground import (
     CONFIGMAPS,
     KEYS,
-    ONLY_SECRETS,
     RING,
     SECRETS,
     SITES,
-    SITES_WITH_PAGES,
     WEBSITES,
     Ground,
     belonging_to,
@@ -39,25 +36,6 @@ async def until_owners(ground: Ground, expected: dict[str, str], *resources: Api
 
 
 # ---- Namespace ----------------------------------------------------------------------------------------------------
-
-
-async def test_under_namespace_all_objects_of_a_namespace_are_together(ground: Ground) -> None:
-    await ground.ring(key="Namespace", resources=[SITES_WITH_PAGES, *ONLY_SECRETS])
-    await ground.join("ab")
-    expected = {}
-    for number in range(6):
-        space = f"team-{number}"
-        await ground.namespace(space, {})
-        for suffix in ("x", "y"):
-            name = f"{space}-{suffix}"
-            site = await ground.make(WEBSITES, name, namespace=space)
-            await ground.make(CONFIGMAPS, name, namespace=space, above=(WEBSITES, site))
-            await ground.make(SECRETS, name, namespace=space)
-            expected[name] = shard_of(f"_{space}_")
-    assert len(set(expected.values())) == 2
-    async with ground.sharder():
-        await until_owners(ground, expected, WEBSITES, SECRETS, CONFIGMAPS)
-        await ground.until_balanced()
 
 
 async def test_an_edit_of_the_key_moves_what_has_another_place_by_drains(ground: Ground) -> None:
@@ -164,24 +142,6 @@ async def test_under_owner_a_grandchild_left_behind_is_sent_after_its_root(groun
         assert await ground.drains(CONFIGMAPS) == {}
         await ground.acknowledge(name, resource=SECRETS)
         await ground.until_balanced()
-
-
-async def test_a_kind_that_is_distributed_and_controlled_has_a_place_of_its_own_only_without_controller(
-    ground: Ground,
-) -> None:
-    pages_with_secrets = {"resource": "configmaps", "controlledResources": ONLY_SECRETS}
-    await ground.ring(key="Owner", resources=[SITES_WITH_PAGES, pages_with_secrets])
-    await ground.join("ab")
-    expected = places("ab", belonging_to("a", "ab", 1) + belonging_to("b", "ab", 1))
-    for name in expected:
-        await tree(ground, name)
-    alone = [f"alone-{n}" for n in range(4)]
-    for name in alone:
-        await ground.make(CONFIGMAPS, name)
-    own = {name: shard_of(object_key("", "default", name)) for name in alone}
-    async with ground.sharder():
-        await until_owners(ground, expected, WEBSITES, SECRETS)
-        await until_owners(ground, {**expected, **own}, CONFIGMAPS)
 
 
 # ---- scopes and names ---------------------------------------------------------------------------------------------

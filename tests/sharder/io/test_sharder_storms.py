@@ -149,20 +149,6 @@ async def test_an_object_that_was_passed_on_before_its_forged_request_was_correc
         await eventually(ground.owners, at("ab", count=20), within_s=20)
 
 
-async def test_throttled_patches_pause_all_patches(ground: Ground) -> None:
-    """The server names no object when it says 429: everybody who writes waits."""
-    await ground.ring(maxLeaseDurationSeconds=10)
-    await ground.shard("a", duration_s=10)
-    await ground.sites(SITES)
-    await ground.plane.faults.add(Fault(what="error", **PATCHES, code=429, retry_after_s=1))
-    async with ground.sharder(SHARDER):
-        await asyncio.sleep(3.8)
-        refused = (await ground.plane.faults.active())[0].hits
-        await ground.plane.faults.clear()
-        await eventually(ground.owners, at("a"), within_s=15)
-    assert 1 <= refused <= 2 * SITES, f"{refused} patches were refused in four seconds"
-
-
 async def test_a_drain_label_removed_by_hand_is_set_again(ground: Ground) -> None:
     await ground.ring()
     await ground.shard("a")
