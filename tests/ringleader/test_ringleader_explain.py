@@ -25,7 +25,6 @@ from ringleader.inspect.explain.facts import Facts, Way, read_facts
 from ringleader.inspect.explain.story import Story, lines, story
 from ringleader.inspect.where.one import Placement
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard
-from tests.sharder.io.test_sharder_placing import make
 
 SITE = "websites.example.com/default/blog"
 OWNER, OTHER = "a-00000001", "b-00000001"
@@ -382,7 +381,7 @@ async def test_a_page_left_behind_by_its_site_is_told(ground: Ground) -> None:
     await ground.shard("b", duration_s=15)
     site = (await ground.client.get(WEBSITES, "blog", namespace="default", type=dict[str, Any]))["metadata"]
     above = Meta(name="blog", uid=site["uid"])
-    await make(ground, CONFIGMAPS, "page", labels={KEYS.shard: OTHER}, above=(WEBSITES, above))
+    await ground.make(CONFIGMAPS, "page", labels={KEYS.shard: OTHER}, above=(WEBSITES, above))
     line = await first_line(ground, "configmap", "page")
     assert f"is at {OTHER}, its controller {SITE} at {OWNER}" in line
 

@@ -299,12 +299,7 @@ def test_an_object_that_waits_takes_at_most_300_bytes() -> None:
     before, _ = tracemalloc.get_traced_memory()
     for number, uid in enumerate(uids):
         name = pending.name(ObjectRef("websites.example.com", ObjectKey("default", f"website-{number:06}")))
-        pending.put_named(
-            name,
-            Meta(uid=uid, resource_version=str(10**7 + number)),
-            at=1.0,
-            priority=BACKLOG,
-        )
+        pending.put_named(name, Meta(uid=uid, resource_version=str(10**7 + number)), at=1.0, priority=BACKLOG)
         queue.add(name, priority=BACKLOG)
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -67,9 +67,7 @@ class Writing:
             spec,
             kinds=RingKinds(spec, {GroupResource("example.com", "websites"): WEBSITES}),
             refusals=Refusals(
-                now=clock.now,
-                rng=rng,
-                on_refused=lambda resource, meta, words: self.told.append(words),
+                now=clock.now, rng=rng, on_refused=lambda resource, meta, words: self.told.append(words)
             ),
             metrics=SharderMetrics(CollectorRegistry()),
             limiter=WriteLimiter(clock=clock, rng=rng),
