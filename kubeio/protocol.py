@@ -19,11 +19,6 @@ FIRST_TURN: Final = "0"
 CONTROLLER_RINGS: Final = ApiResource(
     "ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False
 )
-NOT_INSTALLED: Final = (
-    f"does not know {CONTROLLER_RINGS.group_resource}: Ringleader's CustomResourceDefinition is not installed; "
-    "install it: ringleader crds --apply"
-)
-"""Words about a server that answers 404 for the resource itself."""
 
 
 def is_shard_name(value: str) -> bool:

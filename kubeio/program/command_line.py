@@ -50,7 +50,7 @@ def run_guarded(run: Callable[[], int | None]) -> int:
         check_packages()
         code = run()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output went away: `ringleader status | head`
+    except BrokenPipeError:  # the reader of our output went away: `... | head`
         _discard_output()
         return FAILED
     except KubeError as error:
