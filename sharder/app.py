@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from kubeio.access.cluster import load_cluster
 from kubeio.leases.election import leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.program import probes
@@ -46,9 +45,9 @@ LOOK_PERIOD_S: Final = 0.4
 
 async def run(settings: Settings, host: Host | None = None) -> None:
     """Shard until cancelled. Raises LeadershipLost, HistoryWentBack, InputError, what makes the start impossible."""
-    cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
-    registry = CollectorRegistry()
     host = host or Host()
+    cluster = host.cluster(kubeconfig=settings.kubeconfig, context=settings.context)
+    registry = CollectorRegistry()
     clock, rng = host.clock, host.rng
     client_metrics = ClientMetrics(registry)
     # The election and the rings' Leases have connections of their own: they never queue behind patches.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import queue
 import signal
 import sys
@@ -128,14 +127,14 @@ def find_overrun(
     return worst
 
 
-def end_process(why: str, run: Running) -> None:
+def exit_on_overrun(why: str, run: Running, *, end_process: Callable[[int], None]) -> None:
     """Log *why* and every stack, and end at once with `OVERRUN_EXIT`: a thread can be ended by nothing less."""
     try:
         log.error("process ends", reason=why, exit_code=OVERRUN_EXIT)
         write_text(f"{stack_of_task(run.in_task) if run.in_task else ''}\n{stacks_of_threads()}\n")
         drain()
     finally:
-        os._exit(OVERRUN_EXIT)
+        end_process(OVERRUN_EXIT)
 
 
 # -- a blocked event loop

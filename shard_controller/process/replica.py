@@ -193,7 +193,7 @@ class Replica:
         finally:
             # after a failure too: every task has ended by now, so only lost answers can stand against it
             may_release = may_release or runtime.has_all_answers()
-            await asyncio.to_thread(heartbeat.stop, release=may_release)
+            await heartbeat.stop(release=may_release)
             if not may_release:
                 log.warning("lease kept: a request of ours may still be carried out", shard=born.name)
         return 0
@@ -273,7 +273,14 @@ class Replica:
             metrics=self._metrics,
         )
         worker = Worker(
-            queue, caches, ownership, runner, drains=drains, history=self._history, metrics=self._metrics
+            queue,
+            caches,
+            ownership,
+            runner,
+            drains=drains,
+            history=self._history,
+            metrics=self._metrics,
+            clock=clock,
         )
         informers = Informers(
             self._client,
@@ -300,10 +307,10 @@ class Replica:
             ownership,
             queue,
             worker,
-            runner=runner,
             writer=writer,
             beside=beside,
             progress=self._progress,
+            end_process=self._host.end_process,
         )
         return self._runtime
 

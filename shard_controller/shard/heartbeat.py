@@ -211,13 +211,13 @@ class HeartbeatThread:
             with contextlib.suppress(RuntimeError):  # the thread has ended by itself
                 self._loop.call_soon_threadsafe(self._heartbeat.announce, marks)
 
-    def stop(self, *, release: bool) -> None:
-        """End the renewals and, if asked, give the Lease back; blocks until that is answered or timed out."""
+    async def stop(self, *, release: bool) -> None:
+        """End the renewals and, if asked, release the Lease; returns once that is answered or timed out."""
         self._release = release
         if self._loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):  # the thread has ended by itself
                 self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=self._validity.duration_s)
+        await asyncio.to_thread(self._thread.join, self._validity.duration_s)
 
     def _main(self) -> None:
         try:
