@@ -15,7 +15,7 @@ from kubeio.resource import ApiResource
 DEFAULT_DOMAIN: Final = "ringleader.dev"
 PROTOCOL_VERSION: Final = "v1"
 FIRST_TURN: Final = "0"
-"""The turn of an object that is created with its owner's name: no version came before."""
+"""Turn of an object that is created with its owner's name: no version came before."""
 CONTROLLER_RINGS: Final = ApiResource(
     "ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False
 )

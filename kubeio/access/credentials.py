@@ -25,12 +25,12 @@ FILE_CHECK_S: Final = 1.0
 FILE_REREAD_S: Final = 60.0
 """Time after which a file is read even if its status is the same."""
 _RENEW_AT_PART: Final = 0.8
-"""Part of a credential's life after which a new one is fetched in the background."""
+"""Part of a credential's validity after which a new one is fetched in the background."""
 _LAST_PART: Final = 0.05
-"""Part of a credential's life, at its end, in which it is no longer used (at most `_MAX_LAST_S`)."""
+"""Part of a credential's validity, at its end, in which it is no longer used (at most `_MAX_LAST_S`)."""
 _MAX_LAST_S: Final = 10.0
 _RETRY_PART: Final = 0.02
-"""Part of a credential's life between two tries to renew it in the background."""
+"""Part of a credential's validity between two tries to renew it in the background."""
 _MAX_RETRY_S: Final = 30.0
 _MIN_BETWEEN_S: Final = 1.0
 """Between two renewals that the server's 401 asks for, or that failed."""
@@ -104,7 +104,7 @@ class FileCredentials:
 
 
 class Fetched(Protocol):
-    """A plugin's credentials and their remaining life."""
+    """A plugin's credentials and their remaining validity."""
 
     @property
     def credential(self) -> Credential: ...
@@ -115,7 +115,7 @@ class Fetched(Protocol):
 
 
 class PluginCredentials:
-    """Credentials of limited life from *fetch*, which blocks and may take seconds."""
+    """Credentials of limited validity from *fetch*, which blocks and may take seconds."""
 
     def __init__(self, fetch: Callable[[], Fetched], clock: Clock, description: str) -> None:
         self._fetch = fetch
@@ -177,7 +177,7 @@ class PluginCredentials:
             fetched = self._fetch()
         except KubeError as error:
             running.set_exception(self._note_failure(error))
-        except Exception as error:  # a waiter must hear of it, whatever it is
+        except Exception as error:  # raised to the waiters, whatever it is
             failure = Unreachable(self._description, repr(error), maybe_done=False)
             running.set_exception(self._note_failure(failure))
         else:
@@ -208,7 +208,7 @@ class PluginCredentials:
             self._failure = error
             self._running = None
             is_in_background = self._credential is not None and self._ended_at < self._ends_at
-        if is_in_background:  # nobody waits: nobody else would tell
+        if is_in_background:  # no request waits, so no request would report it
             _log.warning("credentials not renewed", source=self._description, problem=str(error))
         return error
 

@@ -36,7 +36,7 @@ _CHILD: Final = Path(__file__).with_name("plugin_child.py")
 
 @dataclass(frozen=True, slots=True)
 class FetchedCredential:
-    """A credential and how many seconds of life it has left; None: until the server refuses it."""
+    """A credential and the seconds until it expires; None: until the server refuses it."""
 
     credential: Credential
     life_s: float | None

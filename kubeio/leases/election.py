@@ -193,7 +193,7 @@ class _Candidate:
                     if await self._try_to_take():
                         return
             except (AlreadyExists, Conflict):
-                pass  # somebody was faster; the next read shows who
+                pass  # another candidate was faster; the next read shows its name
             except (KubeError, TimeoutError) as error:
                 if is_first and isinstance(error, _FINAL):
                     self._claim = None  # refused for good: there is nothing to release
@@ -302,7 +302,7 @@ class _Candidate:
         except NotFound:
             self._lose("the Lease was deleted")
         if not self._is_mine(current):
-            self._lose(f"the Lease is held by {current.spec.holder_identity or 'nobody'}")
+            self._lose(f"the Lease is held by {current.spec.holder_identity or 'no process'}")
         self._lease = current
         return current
 

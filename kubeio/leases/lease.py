@@ -45,7 +45,7 @@ class Leases:
         )
 
     async def list(self, label_selector: str = "") -> tuple[builtins.list[Lease], str]:
-        """All that match, by a consistent read, and the version of that picture."""
+        """All that match, by a consistent read, and the version of that list."""
         leases: builtins.list[Lease] = []
         version = ""
         pages = self._client.pages(

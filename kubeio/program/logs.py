@@ -90,12 +90,12 @@ def watch_dropped(registry: CollectorRegistry) -> None:
     from kubeio.fast_metrics import FastCollector
 
     def family() -> CounterMetricFamily:
-        return CounterMetricFamily("ringleader_dropped_log_lines", "Log lines that nobody read in time")
+        return CounterMetricFamily("ringleader_dropped_log_lines", "Log lines that were not read in time")
 
-    def tell(family: CounterMetricFamily) -> None:
+    def add_samples(family: CounterMetricFamily) -> None:
         family.add_metric((), sum(writer.dropped for writer in _writers))
 
-    registry.register(FastCollector(family, tell))
+    registry.register(FastCollector(family, add_samples))
 
 
 def _out() -> LogWriter | TextIO:
@@ -113,7 +113,7 @@ def _out() -> LogWriter | TextIO:
 
 def _tell_dropped(lines: int) -> None:
     structlog.get_logger("kubeio").warning(
-        "log lines dropped", lines=lines, remedy="whoever reads this process' stderr was too slow, or away"
+        "log lines dropped", lines=lines, remedy="the reader of this process' stderr was too slow, or gone"
     )
 
 

@@ -28,10 +28,10 @@ PageContent = Callable[[str], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """Pages by the path that they begin with, for those whom *door* admits."""
+    """Pages by the path that they begin with, for clients that *gate* admits."""
 
     pages: Mapping[str, PageContent]
-    door: AccessGate
+    gate: AccessGate
 
     def find(self, path: str) -> tuple[PageContent, str] | None:
         """The page for *path* and what is left of it."""
@@ -44,7 +44,7 @@ class Guarded:
         found = self.find(path)
         if found is None:
             return _NO_PAGE
-        if (refusal := await self.door.refusal(request)) is not None:
+        if (refusal := await self.gate.refusal(request)) is not None:
             return refusal
         page, rest = found
         body = page(rest)

@@ -34,7 +34,7 @@ def run(main: Coroutine[Any, Any, int | None]) -> int:
     """Run *main* to its end and give the exit code of the process.
 
     The first SIGTERM or SIGINT cancels *main*, which may clean up as long as it needs; a second one ends the
-    process at once. What *main* returns is the exit code (None: 0), also after a signal.
+    process at once. *main* returns the exit code (None: 0), also after a signal.
     """
     if not structlog.is_configured():
         configure_logging()
@@ -43,7 +43,7 @@ def run(main: Coroutine[Any, Any, int | None]) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_supervised(main, stop)) or 0
     except asyncio.CancelledError:
-        return 0 if stop.signal is not None else _failed(RuntimeError("cancelled by nobody known"))
+        return 0 if stop.signal is not None else _failed(RuntimeError("cancelled, but not by a signal"))
     except KeyboardInterrupt:  # before the handlers stood
         return 128 + signal.SIGINT
     except Exception as error:
@@ -90,7 +90,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _failed(error: BaseException) -> int:
-    """Tell why the process ends and with which code."""
+    """Log the reason for the end of the process; its exit code."""
     causes = list(leaves(error))
     for cause in causes:
         if isinstance(cause, InputError):
@@ -102,8 +102,8 @@ def _failed(error: BaseException) -> int:
             _log.error("stopped", reason=str(cause), exit_code=code)
             return code
     if all(isinstance(cause, KubeError) for cause in causes):
-        for told in {failure(cause).message: None for cause in causes if isinstance(cause, KubeError)}:
-            _log.error("failed", error=told)  # an answer of the API, not a fault of ours
+        for message in {failure(cause).message: None for cause in causes if isinstance(cause, KubeError)}:
+            _log.error("failed", error=message)  # an answer of the API, not a fault of ours
     else:
         _log.error("failed", error=str(error), exc_info=error)
     return FAILURE

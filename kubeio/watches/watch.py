@@ -3,7 +3,7 @@
 Owns the newest version seen and the healing of the stream: re-watch, relist, back-off, silence. Keeps no objects
 (that is `kubeio.watches.store`). Consumers must read fast and work elsewhere: the server cuts watchers that lag.
 
-How it reads (docs/adr/0006): the first picture is a consistent read, streamed (WatchList) where the server can
+How it reads (docs/adr/0006): the first list is a consistent read, streamed (WatchList) where the server can
 do that, else in pages. Later ones come in pages, nothing older than the newest version seen, and an answer
 that is older all the same is refused. A server whose history went back (a restored backup) is thus
 never believed: the session stays stale until its process is started again.
@@ -73,7 +73,7 @@ _WATCH_LASTS_S: Final = (300, 600)
 _EMPTY_WATCH_S: Final = 1.0
 """A watch that ends sooner than this and said nothing has failed, however politely."""
 _INITIAL_SILENCE_S: Final = 30.0
-"""A streamed list pauses for less; a server that ignores the wish for one says nothing more."""
+"""A streamed list pauses for less; a server that ignores `sendInitialEvents` sends nothing more."""
 _RELIST_AFTER_FAILURES: Final = 5
 _PART: Final = 100
 """Objects of one `Listed` at most: the consumer yields to the event loop in between."""
@@ -128,7 +128,7 @@ class ListWatch:
         """Everything that happens, for ever. Close it (`aclosing`) to end the session.
 
         Raises: Unauthorized, Forbidden, NotFound, BadRequest, Invalid, InputError if the very first list fails so;
-        with *since* Expired and whatever else makes the picture uncertain.
+        with *since* Expired and other errors that make the state uncertain.
         """
         while True:
             try:
@@ -154,14 +154,14 @@ class ListWatch:
         return self._read_pages()
 
     def _failed(self, error: KubeError) -> Gap:
-        """Note the failure, decide whether the picture is lost, and how long to wait."""
+        """Note the failure, decide whether to list again, and how long to wait."""
         self.failures += 1
         self.watching_since = None
         is_refused = isinstance(error, ApiError) and not isinstance(error, TooManyRequests)
         if isinstance(error, Expired) and isinstance(self.last_error, Unreachable):
             self._backoff.reset()  # the outage is over: what it taught about waiting does not count any more
         self.last_error = error
-        # After silence a new watch might be as dead as the last one, and a quiet server looks the same: a list tells.
+        # After silence a new watch might be as dead as the last one, and a quiet server looks the same: a list decides.
         if isinstance(error, Expired | _Silent) or (
             is_refused and self.failures % _RELIST_AFTER_FAILURES == 0
         ):
@@ -207,7 +207,7 @@ class ListWatch:
             yield objects[begin : begin + self._part]
 
     async def _stream_list(self) -> AsyncGenerator[WatchEvent, None]:
-        """The first picture by WatchList; the watch then goes on in the same stream.
+        """The first list by WatchList; the watch then goes on in the same stream.
 
         Only the first: a streamed list names its version at its end, so that the objects of a stale one would
         be believed before it can be refused.

@@ -14,17 +14,17 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class ListStarted(msgspec.Struct, frozen=True, gc=False):
-    """A new picture begins; one that was not finished counts for nothing but its objects' versions."""
+    """A new list begins; of an unfinished one only the versions of its objects count."""
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """Part of the picture."""
+    """Part of the list."""
 
     objects: list[Object]
 
 
 class ListDone(msgspec.Struct, frozen=True, gc=False):
-    """The picture is complete as of *resource_version*: whatever was not in it is gone."""
+    """The list is complete as of *resource_version*: objects not in it are gone."""
 
     resource_version: str
 

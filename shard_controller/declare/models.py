@@ -132,8 +132,8 @@ def _told(error: Exception) -> str:
 def _told_by_pydantic(error: Exception) -> str:
     """Place and kind of each problem: pydantic's own messages may repeat values."""
     problems = cast(Any, error).errors(include_url=False, include_context=False, include_input=False)
-    told = [
+    problems = [
         f"{str(problem['type']).replace('_', ' ')} - at `$.{'.'.join(str(part) for part in problem['loc'])}`"
         for problem in problems
     ]
-    return "; ".join(told)
+    return "; ".join(problems)

@@ -53,7 +53,7 @@ class Predicate:
 
     It saves reconciles and never hides what the runtime needs. An object that comes into the selection (created,
     handed over, in the first list) or leaves it, a change of the ring's labels, of `deletionTimestamp` or of
-    the finalizers, and the version that a refused write waits for wake the object whatever a predicate says.
+    the finalizers, and the version that a refused write waits for enqueue the object whatever a predicate says.
     One that raises counts as true and is logged.
 
     Example: `sc.generation_changed | sc.Predicate(lambda old, new: old.meta.labels != new.meta.labels)`.

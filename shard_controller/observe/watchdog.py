@@ -61,7 +61,7 @@ class Progress:
         self._silent_s = 0.0
 
     def tick(self, *, due: int, taken: int, is_fresh: bool, is_held: bool) -> None:
-        """To be called every `TICK_S`: *due* keys wait, *taken* were handed to workers so far, all streams are fresh.
+        """Record progress every `TICK_S`: *due* keys wait, *taken* keys went to workers so far, all streams are fresh.
 
         Without a Lease that is held neither counts, since then nothing may move.
         """
@@ -102,7 +102,7 @@ class Running(Protocol):
 
     @property
     def overruns(self) -> bool:
-        """Whether the user's function still runs although it was told to end."""
+        """Whether the user's function still runs although it was cancelled."""
 
 
 def find_overrun(
@@ -192,7 +192,7 @@ class BlockDetector:
 
 
 class LoopWatch:
-    """While the scope lasts, the running loop is watched, and SIGUSR1 writes stacks and *describe* to the log.
+    """Watches the running loop while the scope lasts; SIGUSR1 writes stacks and *describe* to the log.
 
     A block longer than *blocked_s* plus a fifth is always seen, a shorter one than *blocked_s* never; 0 watches
     nothing. Cost: a beat of the loop and a look of the thread every *blocked_s* / 5. Stops nothing.
@@ -271,7 +271,7 @@ class LoopWatch:
             case BlockEnded(took_s=took_s):
                 self._metrics.loop_blocked()
                 self._metrics.loop_freed(took_s)
-                why = "the interpreter's lock was held, so nobody could look who does it"
+                why = "another thread held the interpreter's lock, so the stack is unknown"
                 log.warning("event loop was blocked", took_s=round(took_s, 3), why=why)
             case None:
                 pass
@@ -306,7 +306,7 @@ def stacks_of_threads() -> str:
 
 
 def stacks_of_tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """Every task of *loop* that has not ended, by its name, with the place where it waits. To be called on the loop."""
+    """Every task of *loop* that has not ended, by its name, with the place where it waits. Runs on the loop."""
     waiting = sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name)
     shown = [stack_of_task(task) for task in waiting[:_TASKS]]
     if len(waiting) > _TASKS:

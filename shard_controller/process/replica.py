@@ -121,8 +121,8 @@ class Replica:
         assert_never(mode)
 
     def _guarded(self) -> Guarded:
-        door = AccessGate(Reviews(self._client), path=DEBUG_RIGHT, clock=self._clock)
-        return Guarded({DEBUG_RIGHT: self._pages.object_page, "/debug/queue": self._pages.queue_page}, door)
+        gate = AccessGate(Reviews(self._client), path=DEBUG_RIGHT, clock=self._clock)
+        return Guarded({DEBUG_RIGHT: self._pages.object_page, "/debug/queue": self._pages.queue_page}, gate)
 
     def _why_not_ready(self) -> str | None:
         return "caches are not filled yet" if self._runtime is None else self._runtime.why_not_ready()
@@ -137,7 +137,7 @@ class Replica:
         caches = await self._resources(view)
         template = self._template(view, caches)
         leases = Leases(self._client, view.spec.lease_namespace)
-        born = await shard_lease.begin_life(
+        acquired = await shard_lease.acquire(
             leases,
             template,
             namespace=view.spec.lease_namespace,
@@ -145,35 +145,35 @@ class Replica:
             rng=self._rng,
             processes=self._host.processes,
         )
-        self._host.mark_children(born.name)
-        return await self._live(born, template, caches, leases)
+        self._host.mark_children(acquired.name)
+        return await self._run_shard(acquired, template, caches, leases)
 
     async def _read_ring(self, ring: str) -> RingView:
         path = self._settings.ring_file
         return ring_from_file(path, ring) if path else await read_ring(self._client, ring)
 
-    async def _live(
-        self, born: ShardLease, template: shard_lease.LeaseTemplate, caches: Caches, leases: Leases
+    async def _run_shard(
+        self, acquired: ShardLease, template: shard_lease.LeaseTemplate, caches: Caches, leases: Leases
     ) -> int:
-        """The life of one shard: from its first renewal to its release."""
+        """Run one shard: from its first renewal to its release."""
         keys = template.keys
-        structlog.contextvars.bind_contextvars(shard=born.name)
-        validity = LeaseValidity(duration_s=template.duration_s, sent_at=born.sent_at)
+        structlog.contextvars.bind_contextvars(shard=acquired.name)
+        validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
         self._metrics.watch_lease(lambda: validity.age_s(self._clock.now()))
-        ownership = ShardOwnership(keys, born.name, validity=validity, clock=self._clock)
+        ownership = ShardOwnership(keys, acquired.name, validity=validity, clock=self._clock)
         runtime = self._build(caches, ownership, leases)
         loop = asyncio.get_running_loop()
 
         def follow(phase: Phase) -> None:
             age_s = round(validity.age_s(self._clock.now()), 2)
-            log.info("lease phase", shard=born.name, phase=phase.value, age_s=age_s)
+            log.info("lease phase", shard=acquired.name, phase=phase.value, age_s=age_s)
             ownership.follow(phase)
             if phase is not Phase.HELD:
                 runtime.runner.interrupt("lease")
 
         heartbeat = self._host.heartbeat(
             self._cluster,
-            born.lease,
+            acquired.lease,
             validity=validity,
             progress=self._progress,
             on_phase=lambda phase: _call_soon(loop, follow, phase),
@@ -195,7 +195,7 @@ class Replica:
             may_release = may_release or runtime.has_all_answers()
             await heartbeat.stop(release=may_release)
             if not may_release:
-                log.warning("lease kept: a request of ours may still be carried out", shard=born.name)
+                log.warning("lease kept: a request of ours may still be carried out", shard=acquired.name)
         return 0
 
     async def _work_elected(self, name: str) -> int:
@@ -358,7 +358,7 @@ class Replica:
         )
 
     def _observers(self, shard: str, spans: Spans | None) -> Observers:
-        """Observers of every reconcile; a journal begins with the life of *shard*."""
+        """Observers of every reconcile; a journal begins with the name of *shard*."""
         observers: list[Observer] = [self._metrics, self._history]
         if self._settings.journal is not None:
             journal = FileJournal(self._settings.journal, shard=shard, clock=self._clock)

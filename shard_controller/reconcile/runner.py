@@ -9,6 +9,7 @@ A reconcile that finishes without awaiting is not tracked: no other task could o
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -237,8 +238,8 @@ class ReconcileRunner(Generic[M]):
         """A thread cannot be cancelled: the key stays busy until it ends, and only then the cancellation counts."""
         loop = asyncio.get_running_loop()
         # with its context variables: loggers and spans of the reconcile are the thread's too
-        blocking = SyncContext(context, loop)
-        call = partial(copy_context().run, function, blocking)
+        over = threading.Event()
+        call = partial(copy_context().run, function, SyncContext(context, loop, over=over))
         future = loop.run_in_executor(self._threads, call)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
@@ -246,7 +247,7 @@ class ReconcileRunner(Generic[M]):
                 await asyncio.shield(future)
             except asyncio.CancelledError as error:
                 cancelled = error
-                blocking.end()
+                over.set()
                 context.log.warning("reconcile in a thread overruns")
             except Exception:
                 break  # read from the future below

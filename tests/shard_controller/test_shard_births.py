@@ -16,7 +16,7 @@ from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
 from kubeio.protocol import RingKeys
 from shard_controller.shard.process_proof import Identity
-from shard_controller.shard.shard_lease import LeaseTemplate, ShardLease, begin_life, fresh_name, member_hash
+from shard_controller.shard.shard_lease import LeaseTemplate, ShardLease, acquire, fresh_name, member_hash
 
 KEYS = RingKeys("websites")
 NAMESPACE = "ring-system"
@@ -91,7 +91,7 @@ class NoProcesses:
     def is_running(self, pid: int, started: int) -> bool:
         return False
 
-    def has_children_of(self, life: str) -> bool:
+    def has_children_of(self, shard: str) -> bool:
         return False
 
     def hides_some(self) -> bool:
@@ -103,7 +103,7 @@ def template(*, member: str = "web-0", identity: Identity = ME, hold: bool = Fal
 
 
 async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> ShardLease:
-    return await begin_life(
+    return await acquire(
         cast(Leases, server),
         template(),
         namespace=NAMESPACE,
