@@ -33,8 +33,6 @@ class Cluster:
     server: str
     namespace: str
     """Default namespace of commands."""
-    context: str
-    """Name of the context, or `in-cluster`."""
     user: str
     """Name of the kubeconfig's user and of an impersonated one, for messages."""
     endpoint: Endpoint
@@ -95,7 +93,6 @@ def in_cluster(environ: Mapping[str, str], directory: Path, *, clock: Clock) -> 
     return Cluster(
         server=server,
         namespace=namespace_file.read_text().strip() if namespace_file.exists() else "default",
-        context="in-cluster",
         user="service account of the pod",
         endpoint=endpoint,
         trust=Trust(ca=ca, ca_file=directory / "ca.crt"),
@@ -122,7 +119,6 @@ def cluster_of(
     return Cluster(
         server=server.rstrip("/"),
         namespace=chosen.text("namespace") or "default",
-        context=name,
         user=f"{user_name or 'anonymous'}{acting}",
         endpoint=endpoint,
         trust=_trust(cluster),

@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final, TextIO
 
 import structlog
@@ -67,7 +68,7 @@ def configure_logging(*, format: str = "auto", level: str = "info") -> None:  # 
     structlog.configure(
         processors=[*shared, _name_logger, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=_Loggers(out),
+        logger_factory=partial(_Logger, out),
         cache_logger_on_first_use=False,
     )
     _hear_libraries(out, shared, renderer, max(threshold, logging.WARNING))
@@ -120,7 +121,7 @@ def _tell_dropped(lines: int) -> None:
 class _Logger:
     """Writes to *out*, whole lines, and remembers which package asked for it."""
 
-    def __init__(self, out: LogWriter | TextIO, name: str) -> None:
+    def __init__(self, out: LogWriter | TextIO, name: str = "") -> None:
         self._out = out
         self.name = name
 
@@ -130,16 +131,6 @@ class _Logger:
 
     log = debug = info = warn = warning = msg
     fatal = failure = err = error = critical = exception = msg
-
-
-class _Loggers:
-    """Makes a logger for `structlog.get_logger(name)`."""
-
-    def __init__(self, out: LogWriter | TextIO) -> None:
-        self._out = out
-
-    def __call__(self, *names: str) -> _Logger:
-        return _Logger(self._out, names[0] if names else "")
 
 
 def _name_logger(

@@ -18,13 +18,10 @@ from typing import Any, Final
 import structlog
 
 from kubeio.errors import InputError, KubeError, leaves
-from kubeio.program.failures import failure
+from kubeio.program.failures import BAD_INPUT, FAILED, failure
 from kubeio.program.logs import configure_logging, drain
 
-__all__ = ["BAD_INPUT", "FAILURE", "configure_logging", "run"]
-
-FAILURE: Final = 1
-BAD_INPUT: Final = 2
+__all__ = ["configure_logging", "run"]
 
 _log = structlog.get_logger("kubeio")
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -106,4 +103,4 @@ def _failed(error: BaseException) -> int:
             _log.error("failed", error=message)  # an answer of the API, not a fault of ours
     else:
         _log.error("failed", error=str(error), exc_info=error)
-    return FAILURE
+    return FAILED

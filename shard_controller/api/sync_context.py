@@ -69,19 +69,11 @@ class SyncContext(Generic[M]):
 
     def get_owned(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
         """See `Context.get_owned`."""
-
-        async def read() -> T | None:
-            return self._inner.get_owned(resource, name, namespace=namespace)
-
-        return self._wait(read())
+        return self._call(lambda: self._inner.get_owned(resource, name, namespace=namespace))
 
     def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
         """See `Context.get`."""
-
-        async def read() -> T | None:
-            return self._inner.get(resource, name, namespace=namespace)
-
-        return self._wait(read())
+        return self._call(lambda: self._inner.get(resource, name, namespace=namespace))
 
     def list(
         self,
@@ -91,11 +83,7 @@ class SyncContext(Generic[M]):
         index: tuple[str, str] | None = None,
     ) -> Sequence[T]:
         """See `Context.list`."""
-
-        async def read() -> Sequence[T]:
-            return self._inner.list(resource, namespace=namespace, index=index)
-
-        return self._wait(read())
+        return self._call(lambda: self._inner.list(resource, namespace=namespace, index=index))
 
     def apply(
         self, resource: Resource[T], name: str, body: Mapping[str, object], *, namespace: str | None = None
@@ -126,11 +114,7 @@ class SyncContext(Generic[M]):
         action: str = "Reconcile",
     ) -> None:
         """See `Context.event`."""
-
-        async def record() -> None:
-            self._inner.event(reason, note, type, action=action)
-
-        self._wait(record())
+        self._call(lambda: self._inner.event(reason, note, type, action=action))
 
     def patch(self, change: Mapping[str, object]) -> None:
         """See `Context.patch`."""
@@ -139,6 +123,14 @@ class SyncContext(Generic[M]):
     def patch_status(self, change: Mapping[str, object]) -> None:
         """See `Context.patch_status`."""
         self._wait(self._inner.patch_status(change))
+
+    def _call(self, function: Callable[[], R]) -> R:
+        """The result of *function*, called on the process's event loop. Raises: Overrun."""
+
+        async def call() -> R:
+            return function()
+
+        return self._wait(call())
 
     def _wait(self, call: Coroutine[Any, Any, R]) -> R:
         """The result of the coroutine *call*, run on the process's event loop. Raises: Overrun."""

@@ -348,7 +348,7 @@ class Replica:
             )
         return shard_lease.LeaseTemplate(
             keys=view.keys,
-            member=shard_lease.check_member(self._settings.member_name),
+            member=shard_lease.check_lease_member(self._settings.member_name),
             duration_s=self._settings.lease_duration_s,
             hold=self._settings.hold,
             identity=self._host.identity(),

@@ -34,10 +34,9 @@ class ShardLease:
     name: str
     lease: Lease
     sent_at: float
-    took_over: bool
 
 
-def check_member(member: str) -> str:
+def check_lease_member(member: str) -> str:
     """*member*, if a Lease can be named after it. Raises: InputError."""
     if len(member) > _MAX_MEMBER:
         raise InputError(
@@ -187,7 +186,7 @@ async def _take_over(
         except (Conflict, NotFound):
             continue  # the sharder took it, or another shard of this member was faster
         log.info("lease taken over", shard=mine.metadata.name, member=template.member)
-        return ShardLease(mine.metadata.name, mine, sent_at, took_over=True)
+        return ShardLease(mine.metadata.name, mine, sent_at)
     return None
 
 
@@ -227,7 +226,7 @@ async def _create(
                 raise
             continue  # AlreadyExists decides, or the second CREATE is the first
         log.info("lease created", shard=name, member=template.member)
-        return ShardLease(name, lease, sent_at, took_over=False)
+        return ShardLease(name, lease, sent_at)
     raise InputError("--member", template.member, "got no Lease in ten attempts", "see the API server's log")
 
 

@@ -25,7 +25,7 @@ from shard_controller.shard.process_proof import (
     this_pod,
     this_process,
 )
-from shard_controller.shard.shard_lease import LeaseTemplate, check_member, fresh_name
+from shard_controller.shard.shard_lease import LeaseTemplate, check_lease_member, fresh_name
 
 KEYS = RingKeys("websites")
 ME = Identity("boot-1", "ns-1", 200, 5000)
@@ -77,7 +77,7 @@ def lease(holder: str = "web-0-0000000a", *, marks: dict[str, str] | None = None
 @settings(deadline=None)
 @given(st.from_regex(r"\A[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?){0,3}\Z"))
 def test_a_fresh_name_is_a_lease_name_and_a_label_value(member: str) -> None:
-    name = fresh_name(check_member(member), random.Random(1))
+    name = fresh_name(check_lease_member(member), random.Random(1))
     assert is_shard_name(name)
     assert not any(part.startswith("-") or part.endswith("-") for part in name.split("."))
     assert len(name) <= 63
@@ -86,7 +86,7 @@ def test_a_fresh_name_is_a_lease_name_and_a_label_value(member: str) -> None:
 @pytest.mark.parametrize("member", ["", "Web", "-a", "a-", "a_b", "a.-b", "ä", "x" * 254])
 def test_a_member_that_no_lease_can_be_named_after_is_refused(member: str) -> None:
     with pytest.raises(InputError, match="--member"):
-        check_member(member)
+        check_lease_member(member)
 
 
 def test_every_life_has_another_name() -> None:
