@@ -105,7 +105,7 @@ async def leadership(
     """Wait until this process leads, run the body under the Lease, release it when the body has ended.
 
     *identity* must be unique among the processes that run at one time; a Lease found under it from an earlier
-    life is waited for like any other. A leader renews every *retry_period_s*; a candidate looks as often, or every
+    process is waited for like any other. A leader renews every *retry_period_s*; a candidate looks as often, or every
     *look_period_s*, one GET each; a released Lease may stay unclaimed for so long. *on_waiting* gets the leader's name
     (empty: none yet) whenever it changes.
 
@@ -174,7 +174,7 @@ class _Candidate:
         self._clock = held.clock
         self._rng = rng
         self._on_waiting = on_waiting
-        self._told: str | None = None
+        self._reported: str | None = None
         self._seen: LeaseSpec | None = None
         self._seen_at = 0.0
         self._tried_at = 0.0
@@ -214,7 +214,7 @@ class _Candidate:
         else:
             self._see(lease.spec)
             if not self._is_mine(lease) and lease.spec.holder_identity and not self._is_silent():
-                self._tell_holder(lease.spec.holder_identity)
+                self._report_holder(lease.spec.holder_identity)
                 return False
         sent_at = self._clock.now()
         wanted = self._renewed(lease) if self._is_mine(lease) else self._claimed(lease)
@@ -243,9 +243,9 @@ class _Candidate:
     def _is_silent(self) -> bool:
         return self._silent_in_s() <= 0
 
-    def _tell_holder(self, holder: str) -> None:
-        if self._on_waiting is not None and holder != self._told:
-            self._told = holder
+    def _report_holder(self, holder: str) -> None:
+        if self._on_waiting is not None and holder != self._reported:
+            self._reported = holder
             self._on_waiting(holder)
 
     def _pause_before_next_look_s(self) -> float:
@@ -329,7 +329,7 @@ class _Candidate:
     # -- the Lease's fields
 
     def _is_mine(self, lease: Lease) -> bool:
-        """Whether the Lease still says what this very term wrote; the same name from another life is not mine."""
+        """Whether the Lease still says what this very term wrote; another process of the same name is not this one."""
         claim, spec = self._claim, lease.spec
         return (
             claim is not None

@@ -71,7 +71,7 @@ def configure_logging(*, format: str = "auto", level: str = "info") -> None:  # 
         logger_factory=partial(_Logger, out),
         cache_logger_on_first_use=False,
     )
-    _hear_libraries(out, shared, renderer, max(threshold, logging.WARNING))
+    _configure_libraries(out, shared, renderer, max(threshold, logging.WARNING))
 
 
 def write_text(text: str) -> None:
@@ -107,12 +107,12 @@ def _out() -> LogWriter | TextIO:
         return sys.stderr
     if not _writers:
         atexit.register(drain)
-    writer = LogWriter(fd, on_resumed=_tell_dropped)
+    writer = LogWriter(fd, on_resumed=_log_dropped)
     _writers.append(writer)
     return writer
 
 
-def _tell_dropped(lines: int) -> None:
+def _log_dropped(lines: int) -> None:
     structlog.get_logger("kubeio").warning(
         "log lines dropped", lines=lines, remedy="the reader of this process' stderr was too slow, or gone"
     )
@@ -142,7 +142,7 @@ def _name_logger(
     return event
 
 
-def _hear_libraries(
+def _configure_libraries(
     out: LogWriter | TextIO, shared: list[Processor], renderer: list[Processor], level: int
 ) -> None:
     """asyncio, aiohttp and others log through the standard library: same form, from warnings on."""
