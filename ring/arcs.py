@@ -5,8 +5,8 @@ arc wraps round. A member whose arcs are together larger than its capacity is fu
 length, the largest that lets them fit. Of a longer arc the part next to the token stays; the rest passes
 clockwise to the next token whose member has room, the arcs in ascending order of their tokens.
 
-Integers only, so that every language gets the same arcs. Why the longest arcs give and what it costs:
-docs/adr/0003-bounded-arcs.md.
+Integers only, so that every language gets the same arcs. The reason why the longest arcs give, and the
+cost: docs/adr/0003-bounded-arcs.md.
 """
 
 from __future__ import annotations

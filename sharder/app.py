@@ -40,7 +40,7 @@ log = structlog.get_logger("sharder")
 READS: Final = 16
 """Connections beside those that patches may use: lists never queue behind them."""
 LOOK_PERIOD_S: Final = 0.4
-"""A standby reads the election's Lease this often: no sharder acts from a leader's goodbye to the next read."""
+"""A standby reads the election's Lease this often: no sharder acts from a leader's release to the next read."""
 
 
 async def run(settings: Settings, host: Host | None = None) -> None:

@@ -61,7 +61,7 @@ class Pool:
             return connection
         if fresh and self._idle and self._slots_used >= self._limit:
             self.discard(self._idle.pop(0))
-        if self._slots_used < self._limit:  # then nobody waits: free slots go to waiters first
+        if self._slots_used < self._limit:  # then no caller waits: free slots go to waiters first
             self._slots_used += 1
         else:
             connection = await self._wait_turn()

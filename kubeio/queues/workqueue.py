@@ -253,7 +253,7 @@ class WorkQueue(Generic[K]):
             self._levels[priority].push(key, now)
 
     def close(self, *, drain: bool = True) -> None:
-        """Accept nothing more and drop what is delayed. What waits is still handed out if *drain*.
+        """Accept nothing more and drop what is delayed. Waiting keys are still handed out if *drain*.
 
         Keys wanted again while they are processed count as waiting.
         """

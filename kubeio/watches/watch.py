@@ -3,7 +3,7 @@
 Owns the newest version seen and the healing of the stream: re-watch, relist, back-off, silence. Keeps no objects
 (that is `kubeio.watches.store`). Consumers must read fast and work elsewhere: the server cuts watchers that lag.
 
-How it reads (docs/adr/0006): the first list is a consistent read, streamed (WatchList) where the server can
+Reads (docs/adr/0006): the first list is a consistent read, streamed (WatchList) where the server can
 do that, else in pages. Later ones come in pages, nothing older than the newest version seen, and an answer
 that is older all the same is refused. A server whose history went back (a restored backup) is thus
 never believed: the session stays stale until its process is started again.

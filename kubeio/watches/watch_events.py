@@ -75,7 +75,7 @@ _BEGINNINGS: Final = (
     (b'{"type":"MODIFIED","object":', "MODIFIED"),
     (b'{"type":"DELETED","object":', "DELETED"),
 )
-"""As API servers write most lines: what follows, but for the last brace, is the object."""
+"""Usual beginnings of a line: the rest, but for the last brace, is the object."""
 _decode_line = msgspec.json.Decoder(_Line).decode
 
 

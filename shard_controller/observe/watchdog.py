@@ -108,7 +108,7 @@ class Running(Protocol):
 def find_overrun(
     running: Iterable[Running], *, now: float, patience_s: float, on_overrun: Callable[[], None]
 ) -> Running | None:
-    """The reconcile that has gone on for *patience_s* since it was first seen to overrun. To be called every second.
+    """The reconcile that has gone on for *patience_s* since it was first seen to overrun. Runs every second.
 
     *on_overrun* is called once for each that is still there at the second look.
     """

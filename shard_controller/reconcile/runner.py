@@ -96,7 +96,7 @@ class ReconcileRunner(Generic[M]):
             run.interrupt(why)
 
     def check_overruns(self, *, end_process: Callable[[int], None]) -> None:
-        """End the process if a reconcile runs on for `timeout_s` after its cancellation. To be called every second."""
+        """End the process if a reconcile runs on for `timeout_s` after its cancellation. Runs every second."""
         timeout_s = self.controller.timeout_s
         overrun = find_overrun(
             self._running.values(),

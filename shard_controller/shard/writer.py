@@ -79,7 +79,7 @@ class Unanswered:
 class FencedWriter:
     """Writes of one process, under the fence of its *ownership*. *leases*: the shards' own, on a ring.
 
-    While it is entered, creates run in its tasks: they outlive the reconcile that asked for them.
+    Creates run in its tasks while it is entered: they outlive the reconcile that asked for them.
     """
 
     def __init__(
