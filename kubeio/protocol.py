@@ -29,30 +29,6 @@ def is_shard_name(value: str) -> bool:
 class RingKeys:
     """Every label and annotation key of one ring in one label domain."""
 
-    __slots__ = (
-        "contested",
-        "domain",
-        "drain",
-        "duration",
-        "field_manager",
-        "hold",
-        "member",
-        "member_hash",
-        "objects",
-        "pod",
-        "pod_uid",
-        "process",
-        "protocol",
-        "released_by",
-        "resources",
-        "ring",
-        "ring_label",
-        "shard",
-        "state",
-        "synced",
-        "turn",
-    )
-
     def __init__(self, ring: str, domain: str = DEFAULT_DOMAIN) -> None:
         self.ring = ring
         self.domain = domain
