@@ -11,8 +11,9 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -103,21 +104,18 @@ class FileCredentials:
         return [_signature(path) for path in self._paths]
 
 
-class Fetched(Protocol):
-    """A plugin's credentials and their remaining validity."""
+@dataclass(frozen=True, slots=True)
+class FetchedCredential:
+    """A credential and the seconds until it expires; None: until the server refuses it."""
 
-    @property
-    def credential(self) -> Credential: ...
-
-    @property
-    def life_s(self) -> float | None:
-        """None: until the server refuses it."""
+    credential: Credential
+    valid_s: float | None
 
 
 class PluginCredentials:
     """Credentials of limited validity from *fetch*, which blocks and may take seconds."""
 
-    def __init__(self, fetch: Callable[[], Fetched], clock: Clock, description: str) -> None:
+    def __init__(self, fetch: Callable[[], FetchedCredential], clock: Clock, description: str) -> None:
         self._fetch = fetch
         self._clock = clock
         self._description = description
@@ -184,16 +182,16 @@ class PluginCredentials:
             self._note_success(fetched)
             running.set_result(fetched.credential)
 
-    def _note_success(self, fetched: Fetched) -> None:
+    def _note_success(self, fetched: FetchedCredential) -> None:
         with self._lock:
             now = self._ended_at = self._clock.now()
-            life_s = float("inf") if fetched.life_s is None else max(fetched.life_s, 0.0)
+            valid_s = float("inf") if fetched.valid_s is None else max(fetched.valid_s, 0.0)
             self._credential = fetched.credential
             self._was_ever_there = True
             self._failure = None
-            self._renew_at = now + life_s * _RENEW_AT_PART
-            self._retry_s = min(max(life_s * _RETRY_PART, _MIN_BETWEEN_S), _MAX_RETRY_S)
-            self._ends_at = now + life_s - min(life_s * _LAST_PART, _MAX_LAST_S)
+            self._renew_at = now + valid_s * _RENEW_AT_PART
+            self._retry_s = min(max(valid_s * _RETRY_PART, _MIN_BETWEEN_S), _MAX_RETRY_S)
+            self._ends_at = now + valid_s - min(valid_s * _LAST_PART, _MAX_LAST_S)
             self._running = None
 
     def _note_failure(self, error: KubeError) -> KubeError:
