@@ -208,8 +208,6 @@ class Replica:
                 name=name,
                 identity=identity,
                 lease_duration_s=self._settings.lease_duration_s,
-                renew_deadline_s=self._settings.lease_duration_s * 2 / 3,
-                retry_period_s=self._settings.lease_duration_s * 2 / 15,
                 clock=self._clock,
                 rng=self._rng,
                 on_waiting=lambda leader: log.info("waiting", leader=leader),
