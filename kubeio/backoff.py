@@ -46,7 +46,7 @@ class Backoff:
     def failed(self, now: float, *, at_least_s: float = 0.0) -> float:
         """Seconds to wait after a failure at *now*; *at_least_s* is what the server asked for (Retry-After).
 
-        The server's wish is lengthened by the jitter, never shortened: else everyone it turned away comes
+        The server's delay is lengthened by the jitter, never shortened: else every refused client comes
         back in the same instant.
         """
         if self._failures and now - self._retried_at >= self._healthy_s:

@@ -121,6 +121,7 @@ def connected(where: ConnectionOptions, work: Callable[[Client, Cluster], Awaita
     """
     import asyncio
 
+    import kubeio.program.lean_structlog  # noqa: F401 - before the first import of structlog
     from kubeio.access.cluster import load_cluster
     from kubeio.rest.client import Client
 

@@ -34,8 +34,6 @@ class Cluster:
     server: str
     namespace: str
     """Default namespace of commands."""
-    context: str
-    """Name of the context, or `in-cluster`."""
     user: str
     """Name of the kubeconfig's user and of an impersonated one, for messages."""
     endpoint: Endpoint
@@ -105,7 +103,6 @@ def in_cluster(
     return Cluster(
         server=server,
         namespace=namespace_file.read_text().strip() if namespace_file.exists() else "default",
-        context="in-cluster",
         user=f"service account of the pod{_acting_as(overrides.as_user)}",
         endpoint=endpoint,
         trust=Trust(ca=ca, ca_file=directory / "ca.crt"),
@@ -147,7 +144,6 @@ def cluster_of(
     return Cluster(
         server=server.rstrip("/"),
         namespace=chosen.text("namespace") or "default",
-        context=name,
         user=f"{user_name or 'anonymous'}{_acting_as(user.text('as'))}",
         endpoint=endpoint,
         trust=_trust(cluster),

@@ -3,7 +3,7 @@
 Owns the newest version seen and the healing of the stream: re-watch, relist, back-off, silence. Keeps no objects
 (that is `kubeio.watches.store`). Consumers must read fast and work elsewhere: the server cuts watchers that lag.
 
-How it reads (docs/adr/0006): the first picture is a consistent read, streamed (WatchList) where the server can
+Reads (docs/adr/0006): the first list is a consistent read, streamed (WatchList) where the server can
 do that, else in pages. Later ones come in pages, nothing older than the newest version seen, and an answer
 that is older all the same is refused. A server whose history went back (a restored backup) is thus
 never believed: the session stays stale until its process is started again.
@@ -73,7 +73,7 @@ _WATCH_LASTS_S: Final = (300, 600)
 _EMPTY_WATCH_S: Final = 1.0
 """A watch that ends sooner than this and said nothing has failed, however politely."""
 _INITIAL_SILENCE_S: Final = 30.0
-"""A streamed list pauses for less; a server that ignores the wish for one says nothing more."""
+"""A streamed list pauses for less; a server that ignores `sendInitialEvents` sends nothing more."""
 _RELIST_AFTER_FAILURES: Final = 5
 _PART: Final = 100
 """Objects of one `Listed` at most: the consumer yields to the event loop in between."""
@@ -118,8 +118,8 @@ class ListWatch:
         self._rng = rng
         self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=rng)
         self._attempted = source.attempted
-        self._has_picture = bool(since)  # of now: the watch can go on from `resource_version`
-        self._had_picture = bool(since)  # ever
+        self._is_listed = bool(since)  # of now: the watch can go on from `resource_version`
+        self._was_listed = bool(since)  # ever
         self._lists = not since
         self._streams_lists = streams_lists
         self._limit = page_size
@@ -128,7 +128,7 @@ class ListWatch:
         """Everything that happens, for ever. Close it (`aclosing`) to end the session.
 
         Raises: Unauthorized, Forbidden, NotFound, BadRequest, Invalid, InputError if the very first list fails so;
-        with *since* Expired and whatever else makes the picture uncertain.
+        with *since* Expired and other errors that make the state uncertain.
         """
         while True:
             try:
@@ -138,34 +138,34 @@ class ListWatch:
             except _NoStreamedList:
                 self._streams_lists = False
             except KubeError as error:
-                if not self._had_picture and isinstance(error, _FINAL):
+                if not self._was_listed and isinstance(error, _FINAL):
                     raise
                 gap = self._failed(error)
-                if not self._has_picture and not self._lists:
+                if not self._is_listed and not self._lists:
                     raise
                 yield gap
                 await asyncio.sleep(gap.retry_in_s)
 
     def _next_phase(self) -> AsyncGenerator[WatchEvent, None]:
-        if self._has_picture:
+        if self._is_listed:
             return self._watch()
-        if self._streams_lists and not self._had_picture:
+        if self._streams_lists and not self._was_listed:
             return self._stream_list()
         return self._read_pages()
 
     def _failed(self, error: KubeError) -> Gap:
-        """Note the failure, decide whether the picture is lost, and how long to wait."""
+        """Note the failure, decide whether to list again, and how long to wait."""
         self.failures += 1
         self.watching_since = None
         is_refused = isinstance(error, ApiError) and not isinstance(error, TooManyRequests)
         if isinstance(error, Expired) and isinstance(self.last_error, Unreachable):
             self._backoff.reset()  # the outage is over: what it taught about waiting does not count any more
         self.last_error = error
-        # After silence a new watch might be as dead as the last one, and a quiet server looks the same: a list tells.
+        # After silence a new watch might be as dead as the last one, and a quiet server looks the same: a list decides.
         if isinstance(error, Expired | _Silent) or (
             is_refused and self.failures % _RELIST_AFTER_FAILURES == 0
         ):
-            self._has_picture = False
+            self._is_listed = False
         asked_s = error.retry_after_s if isinstance(error, ApiError) else None
         return Gap(error, self._backoff.failed(self._clock.now(), at_least_s=asked_s or 0.0))
 
@@ -199,7 +199,7 @@ class ListWatch:
             continue_ = page.continue_
             if not continue_:
                 break
-        yield self._picture_complete(version)
+        yield self._list_complete(version)
 
     def _parts(self, objects: list[Object]) -> Iterator[list[Object]]:
         """*objects*, no more at once than a part has: a page may be long, and a list read in one go has no pages."""
@@ -207,7 +207,7 @@ class ListWatch:
             yield objects[begin : begin + self._part]
 
     async def _stream_list(self) -> AsyncGenerator[WatchEvent, None]:
-        """The first picture by WatchList; the watch then goes on in the same stream.
+        """The first list by WatchList; the watch then goes on in the same stream.
 
         Only the first: a streamed list names its version at its end, so that the objects of a stale one would
         be believed before it can be refused.
@@ -215,7 +215,7 @@ class ListWatch:
         try:
             async with self._stream(_INITIAL_EVENTS) as lines:
                 yield ListStarted()
-                while not self._has_picture:
+                while not self._is_listed:
                     part = await self._next_lines(lines, min(self._silence_s, _INITIAL_SILENCE_S))
                     if not part:  # a server does so to a slow reader
                         raise _NoStreamedList("the server ended the stream amid the list")
@@ -224,14 +224,14 @@ class ListWatch:
                     batch, version = self._listed(rest)
                     yield Listed(batch)
                     if version is not None:
-                        yield self._picture_complete(version)
+                        yield self._list_complete(version)
                 part = list(rest)  # came in one piece with the end of the list
                 while part or (part := await self._next_lines(lines, self._silence_s)):
                     for line in part:
                         yield self._seen(decode_line(line, self._attempted))
                     part = []
         except (BadRequest, Invalid, _Silent) as error:
-            if self._has_picture:
+            if self._is_listed:
                 raise
             raise _NoStreamedList(str(error)) from error
 
@@ -259,10 +259,10 @@ class ListWatch:
                 message=f"the list is of version {version}, {self.resource_version} was seen before",
             )
 
-    def _picture_complete(self, version: str) -> ListDone:
+    def _list_complete(self, version: str) -> ListDone:
         self._is_alive()
         self.resource_version = newest(self.resource_version, version)
-        self._has_picture = self._had_picture = True
+        self._is_listed = self._was_listed = True
         self._limit = self._page_size
         return ListDone(version)
 

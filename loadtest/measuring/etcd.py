@@ -45,7 +45,6 @@ class Etcd:
         cluster = Cluster(
             server=url,
             namespace="",
-            context="etcd",
             user="anonymous",
             endpoint=parse_server(url, field_="etcd"),
             trust=Trust(),

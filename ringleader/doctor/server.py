@@ -51,7 +51,7 @@ def _parts(version: str) -> tuple[int, int] | None:
 
 def _fine(seen: Seen) -> str:
     if not seen.features:
-        return f"{seen.version}; it tells no features"
+        return f"{seen.version}; feature gates unknown"
     states = [
         f"{name} {'on' if seen.features[name] else 'off'}" for name in FEATURES if name in seen.features
     ]

@@ -71,9 +71,9 @@ class Backoff:
 
 
 class Controller(Generic[M]):
-    """Reconciles the objects of one resource, and is woken by changes of what they control and of what it watches.
+    """Reconciles the objects of one resource after changes of these, of objects that they control, and of watched ones.
 
-    *owns*: resources of controlled objects. *watches*: other resources, with what their changes wake. *when*: which
+    *owns*: resources of controlled objects. *watches*: other resources, whose changes enqueue objects. *when*: which
     changes of the objects themselves count (`Predicate` says what always does). *workers*: reconciles at the same
     time. *timeout_s*: an async reconcile is cancelled after it; one in a thread cannot be, it keeps its key busy
     and is counted, and after twice the time the process ends.

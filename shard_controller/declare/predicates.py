@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kubeio.errors import InputError
 from kubeio.models import Meta, ObjectKey
@@ -53,7 +53,7 @@ class Predicate:
 
     It saves reconciles and never hides what the runtime needs. An object that comes into the selection (created,
     handed over, in the first list) or leaves it, a change of the ring's labels, of `deletionTimestamp` or of
-    the finalizers, and the version that a refused write waits for wake the object whatever a predicate says.
+    the finalizers, and the version that a refused write waits for enqueue the object whatever a predicate says.
     One that raises counts as true and is logged.
 
     Example: `sc.generation_changed | sc.Predicate(lambda old, new: old.meta.labels != new.meta.labels)`.
@@ -99,21 +99,19 @@ def check_predicate(field: str, function: Condition) -> Condition:
     return function
 
 
-def _generation_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+@Predicate
+def generation_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
     """The spec changed. Kinds that do not count generations (ConfigMaps, Secrets) change with every version."""
     return old.meta.generation != new.meta.generation or new.meta.generation == 0
 
 
-def _labels_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+@Predicate
+def labels_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
     """The labels differ."""
     return old.meta.labels != new.meta.labels
 
 
-def _annotations_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+@Predicate
+def annotations_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
     """The annotations differ."""
     return old.meta.annotations != new.meta.annotations
-
-
-generation_changed: Final = Predicate(_generation_changed)
-labels_changed: Final = Predicate(_labels_changed)
-annotations_changed: Final = Predicate(_annotations_changed)

@@ -36,7 +36,7 @@ class ReplicaHost(Host):
         return process_proof.this_pod(member)
 
     def mark_children(self, shard: str) -> None:
-        """Children of this process can be told to be of *shard* from now on."""
+        """Mark the future children of this process as those of *shard*."""
         process_proof.mark_children(shard)
 
     def heartbeat(

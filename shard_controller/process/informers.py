@@ -87,7 +87,7 @@ class Informers:
         return all(now - informer.sign_of_life_at <= self._silence_s for informer in self.running)
 
     async def wait_synced(self) -> None:
-        """Return once every cache has its first list, and the handlers were told."""
+        """Return once every cache has its first list, and the handlers have enqueued it."""
         for informer in self.running:
             await informer.synced.wait()
         self._handlers.caches_full()

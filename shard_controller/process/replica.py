@@ -121,8 +121,8 @@ class Replica:
         assert_never(mode)
 
     def _guarded(self) -> Guarded:
-        door = AccessGate(Reviews(self._client), path=DEBUG_RIGHT, clock=self._clock)
-        return Guarded({DEBUG_RIGHT: self._pages.object_page, "/debug/queue": self._pages.queue_page}, door)
+        gate = AccessGate(Reviews(self._client), path=DEBUG_RIGHT, clock=self._clock)
+        return Guarded({DEBUG_RIGHT: self._pages.object_page, "/debug/queue": self._pages.queue_page}, gate)
 
     def _why_not_ready(self) -> str | None:
         return "caches are not filled yet" if self._runtime is None else self._runtime.why_not_ready()
@@ -137,7 +137,7 @@ class Replica:
         caches = await self._resources(view)
         template = self._template(view, caches)
         leases = Leases(self._client, view.spec.lease_namespace)
-        born = await shard_lease.begin_life(
+        acquired = await shard_lease.acquire(
             leases,
             template,
             namespace=view.spec.lease_namespace,
@@ -145,35 +145,35 @@ class Replica:
             rng=self._rng,
             processes=self._host.processes,
         )
-        self._host.mark_children(born.name)
-        return await self._live(born, template, caches, leases)
+        self._host.mark_children(acquired.name)
+        return await self._run_shard(acquired, template, caches, leases)
 
     async def _read_ring(self, ring: str) -> RingView:
         path = self._settings.ring_file
         return ring_from_file(path, ring) if path else await read_ring(self._client, ring)
 
-    async def _live(
-        self, born: ShardLease, template: shard_lease.LeaseTemplate, caches: Caches, leases: Leases
+    async def _run_shard(
+        self, acquired: ShardLease, template: shard_lease.LeaseTemplate, caches: Caches, leases: Leases
     ) -> int:
-        """The life of one shard: from its first renewal to its release."""
+        """Run one shard: from its first renewal to its release."""
         keys = template.keys
-        structlog.contextvars.bind_contextvars(shard=born.name)
-        validity = LeaseValidity(duration_s=template.duration_s, sent_at=born.sent_at)
+        structlog.contextvars.bind_contextvars(shard=acquired.name)
+        validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
         self._metrics.watch_lease(lambda: validity.age_s(self._clock.now()))
-        ownership = ShardOwnership(keys, born.name, validity=validity, clock=self._clock)
+        ownership = ShardOwnership(keys, acquired.name, validity=validity, clock=self._clock)
         runtime = self._build(caches, ownership, leases)
         loop = asyncio.get_running_loop()
 
         def follow(phase: Phase) -> None:
             age_s = round(validity.age_s(self._clock.now()), 2)
-            log.info("lease phase", shard=born.name, phase=phase.value, age_s=age_s)
+            log.info("lease phase", shard=acquired.name, phase=phase.value, age_s=age_s)
             ownership.follow(phase)
             if phase is not Phase.HELD:
                 runtime.runner.interrupt("lease")
 
         heartbeat = self._host.heartbeat(
             self._cluster,
-            born.lease,
+            acquired.lease,
             validity=validity,
             progress=self._progress,
             on_phase=lambda phase: _call_soon(loop, follow, phase),
@@ -193,9 +193,9 @@ class Replica:
         finally:
             # after a failure too: every task has ended by now, so only lost answers can stand against it
             may_release = may_release or runtime.has_all_answers()
-            await asyncio.to_thread(heartbeat.stop, release=may_release)
+            await heartbeat.stop(release=may_release)
             if not may_release:
-                log.warning("lease kept: a request of ours may still be carried out", shard=born.name)
+                log.warning("lease kept: a request of ours may still be carried out", shard=acquired.name)
         return 0
 
     async def _work_elected(self, name: str) -> int:
@@ -208,8 +208,6 @@ class Replica:
                 name=name,
                 identity=identity,
                 lease_duration_s=self._settings.lease_duration_s,
-                renew_deadline_s=self._settings.lease_duration_s * 2 / 3,
-                retry_period_s=self._settings.lease_duration_s * 2 / 15,
                 clock=self._clock,
                 rng=self._rng,
                 on_waiting=lambda leader: log.info("waiting", leader=leader),
@@ -273,7 +271,14 @@ class Replica:
             metrics=self._metrics,
         )
         worker = Worker(
-            queue, caches, ownership, runner, drains=drains, history=self._history, metrics=self._metrics
+            queue,
+            caches,
+            ownership,
+            runner,
+            drains=drains,
+            history=self._history,
+            metrics=self._metrics,
+            clock=clock,
         )
         informers = Informers(
             self._client,
@@ -300,10 +305,10 @@ class Replica:
             ownership,
             queue,
             worker,
-            runner=runner,
             writer=writer,
             beside=beside,
             progress=self._progress,
+            end_process=self._host.end_process,
         )
         return self._runtime
 
@@ -341,7 +346,7 @@ class Replica:
             )
         return shard_lease.LeaseTemplate(
             keys=view.keys,
-            member=shard_lease.check_member(self._settings.member_name),
+            member=shard_lease.check_lease_member(self._settings.member_name),
             duration_s=self._settings.lease_duration_s,
             hold=self._settings.hold,
             identity=self._host.identity(),
@@ -351,7 +356,7 @@ class Replica:
         )
 
     def _observers(self, shard: str, spans: Spans | None) -> Observers:
-        """Observers of every reconcile; a journal begins with the life of *shard*."""
+        """Observers of every reconcile; a journal begins with the name of *shard*."""
         observers: list[Observer] = [self._metrics, self._history]
         if self._settings.journal is not None:
             journal = FileJournal(self._settings.journal, shard=shard, clock=self._clock)

@@ -57,7 +57,7 @@ class Acknowledge(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reread(msgspec.Struct, frozen=True, gc=False):
-    """An acknowledgement got no answer, and the cache knows nothing newer: only a consistent read can tell."""
+    """An acknowledgement got no answer, and the cache knows nothing newer: only a consistent read can decide."""
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):

@@ -40,8 +40,8 @@ class NotAcknowledged(ShardError):
 def acknowledgement(meta: Meta, handoff: Handoff, keys: RingKeys) -> MergePatch:
     """The patch that gives up exactly the version that *meta* shows: 409 or 422 otherwise. Pure.
 
-    The version is stricter than a turn: it is tested alone. A merge patch does not care which annotations the cache
-    was told to drop.
+    The version is stricter than a turn: it is tested alone. A merge patch does not depend on the annotations that the
+    cache drops.
     """
     metadata: dict[str, object] = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     match handoff:

@@ -34,10 +34,9 @@ class ShardLease:
     name: str
     lease: Lease
     sent_at: float
-    took_over: bool
 
 
-def check_member(member: str) -> str:
+def check_lease_member(member: str) -> str:
     """*member*, if a Lease can be named after it. Raises: InputError."""
     if len(member) > _MAX_MEMBER:
         raise InputError(
@@ -133,17 +132,17 @@ class LeaseTemplate:
         )
 
     def is_provably_dead(self, lease: Lease, processes: ProcessTable) -> bool:
-        """Whether *lease* is held by an older life of this member whose process has demonstrably ended."""
+        """Whether *lease* is held by an earlier shard of this member whose process has provably ended."""
         marks = lease.metadata.annotations
         if marks.get(self.keys.member) != self.member or lease.spec.holder_identity != lease.metadata.name:
             return False
         old = process_proof.decode(marks.get(self.keys.process, ""), pod=marks.get(self.keys.pod_uid, ""))
         return old is not None and process_proof.proves_end(
-            old, life=lease.metadata.name, mine=self.identity, processes=processes
+            old, shard=lease.metadata.name, mine=self.identity, processes=processes
         )
 
 
-async def begin_life(
+async def acquire(
     leases: Leases,
     template: LeaseTemplate,
     *,
@@ -152,22 +151,22 @@ async def begin_life(
     rng: random.Random,
     processes: ProcessTable,
 ) -> ShardLease:
-    """A life with a Lease held under a name that no other life ever had or will have.
+    """Acquire the Lease of a new shard, under a name that no other shard ever had or will have.
 
-    Takes over a Lease that this member released, else creates one; then releases the Leases of older lives
-    of this member whose processes ended, so that their objects need not wait for them to run out.
+    Takes over a Lease that this member released, else creates one; then releases the Leases of this member's
+    earlier shards whose processes ended, so that their objects need not wait for these Leases to expire.
     """
     keys = template.keys
     known, _ = await leases.list(
         f"{keys.ring_label}={keys.ring},{keys.member_hash}={member_hash(template.member)}"
     )
-    life = await _take_over(leases, template, known, clock) or await _create(
+    acquired = await _take_over(leases, template, known, clock) or await _create(
         leases, template, namespace=namespace, clock=clock, rng=rng
     )
     for lease in known:
-        if lease.metadata.name != life.name and template.is_provably_dead(lease, processes):
-            await _release_for(leases, template, lease, by=life.name)
-    return life
+        if lease.metadata.name != acquired.name and template.is_provably_dead(lease, processes):
+            await _release_for(leases, template, lease, by=acquired.name)
+    return acquired
 
 
 async def release(leases: Leases, lease: Lease) -> None:
@@ -185,9 +184,9 @@ async def _take_over(
         try:
             mine = await leases.swap(_reacquired(lease, template, clock))
         except (Conflict, NotFound):
-            continue  # the sharder took it, or another life of this member was quicker
+            continue  # the sharder took it, or another shard of this member was faster
         log.info("lease taken over", shard=mine.metadata.name, member=template.member)
-        return ShardLease(mine.metadata.name, mine, sent_at, took_over=True)
+        return ShardLease(mine.metadata.name, mine, sent_at)
     return None
 
 
@@ -225,9 +224,9 @@ async def _create(
         except Unreachable as error:
             if not error.maybe_done:
                 raise
-            continue  # AlreadyExists will tell, or the second CREATE is the first
+            continue  # AlreadyExists decides, or the second CREATE is the first
         log.info("lease created", shard=name, member=template.member)
-        return ShardLease(name, lease, sent_at, took_over=False)
+        return ShardLease(name, lease, sent_at)
     raise InputError("--member", template.member, "got no Lease in ten attempts", "see the API server's log")
 
 
@@ -237,6 +236,6 @@ async def _release_for(leases: Leases, template: LeaseTemplate, lease: Lease, *,
     try:
         await leases.swap(msgspec.structs.replace(lease, metadata=meta, spec=record.released(lease.spec)))
     except KubeError as error:
-        log.warning("lease of an ended life not released", lease=lease.metadata.name, error=str(error))
+        log.warning("Lease of an ended process not released", lease=lease.metadata.name, error=str(error))
         return
-    log.info("lease of an ended life released", lease=lease.metadata.name, member=template.member)
+    log.info("Lease of an ended process released", lease=lease.metadata.name, member=template.member)

@@ -40,7 +40,7 @@ log = structlog.get_logger("sharder")
 SECRETS: Final = ApiResource("", "v1", "secrets", "Secret")
 READ_EVERY_S: Final = 30.0
 FIRST_READ_S: Final = 2.0
-"""While there is nothing to serve with."""
+"""Read interval until there is a certificate to serve."""
 
 
 class _Secret(msgspec.Struct, rename="camel"):

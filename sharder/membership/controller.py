@@ -63,7 +63,7 @@ log = structlog.get_logger("sharder")
 
 TURNS_PER_S: Final = 10.0
 TURNS_AT_ONCE: Final = 5
-"""A turn iterates over all members (10 ms for 1,000). A goodbye, a join or a death takes two or three of them."""
+"""A turn iterates over all members (10 ms for 1,000). A release, a join or a death takes two or three of them."""
 TOMBSTONES_PER_S: Final = 5.0
 TOMBSTONES_AT_ONCE: Final = 20
 """Anyone with the right to label objects decides how many are wanted."""

@@ -112,7 +112,7 @@ async def finalize(
 
     A contested Lease counts: its process may not have noticed yet, and an assignment that was on its way when the
     ring was given up would find it at work beside the former controller. The Leases are read once more at the end: a
-    shard that was born meanwhile may have found its name on an object.
+    shard that started meanwhile may have found its name on an object.
     """
     await withdrawn.wait()
     while True:

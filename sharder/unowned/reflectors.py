@@ -1,4 +1,4 @@
-"""The unowned watches of a ring: one `UnownedReflector` for each resource and namespace. What has an owner is not kept.
+"""The unowned watches of a ring: one `UnownedReflector` for each resource and namespace. Owned objects are not kept.
 
 All use the selector that `sharder.unowned.selector` plans. When it changes, each resource is switched by itself: the
 next reflector lists and watches before the last one ends, so nothing is missed. All feed the same `PendingObjects`, so
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 OVERLAP_S: Final = 1.0
-"""How long two watches of a resource run at a switch: what was created just before shows on the old one at once."""
+"""Time for which two watches of a resource run at a switch: the old one shows objects created just before."""
 ENOUGH_TO_DO: Final = 4_000
 """Objects in the work queue, seconds of work: no further page is asked for while there are more."""
 LIST_ORPHANS_S: Final = 30.0
-"""Where the watch leaves dead names out, their objects are listed this often: writes may land late. A dead Lease
-stands for 60 s at least."""
+"""Interval of the lists for dead names that the watch leaves out: writes may land late. A dead Lease stands for
+60 s at least."""
 
 Running = tuple[UnownedReflector, asyncio.Task[None]]
 
@@ -92,7 +92,7 @@ class UnownedReflectors:
         self._orphans_due = asyncio.Event()
         self._knows_controlled = asyncio.Event()
         self.listed_at: float | None = None
-        """When every resource had been listed under the present selector; None while a switch is under way."""
+        """Time at which every resource had been listed under the present selector; None during a switch."""
 
     @property
     def knows_controlled(self) -> bool:
@@ -102,7 +102,7 @@ class UnownedReflectors:
     def select(self, not_dead: Iterable[str], dead: Iterable[str] = ()) -> None:
         """Watch for objects that name none of *not_dead*; the running watches go on until the new ones stand.
 
-        Where that selector would be too long, objects of *dead* are listed.
+        Objects of *dead* are listed where that selector would be too long.
         """
         before, self._selection = self._selection, plan_selection(self._keys, not_dead, dead)
         if before is None or before.selector != self._selection.selector:

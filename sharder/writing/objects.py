@@ -5,7 +5,6 @@ Every write takes a turn of the process's `WriteLimiter`, which learns from its 
 
 from __future__ import annotations
 
-import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -124,11 +123,11 @@ class ObjectWriter:
         ref = ObjectRef(resource.group_resource, meta.key)
         if self.refusals.again_at(ref) is not None:
             return WriteOutcome.REFUSED
-        began = time.monotonic()
+        began = self._clock.now()
         try:
             await self._patch(resource, meta, decision)
         except KubeError as error:
-            took_s = time.monotonic() - began
+            took_s = self._clock.now() - began
             if not (isinstance(error, ServerFailure) and self._permissions.is_failing(right)):
                 self.limiter.failed(took_s, error)  # else the resource is unwell, not the server
             outcome = self._failed(meta, right, error)
@@ -137,7 +136,7 @@ class ObjectWriter:
             if outcome is WriteOutcome.REFUSED and isinstance(error, ApiError):
                 self.refusals.refused(resource, meta, refusal(error))
         else:
-            took_s = time.monotonic() - began
+            took_s = self._clock.now() - began
             self.limiter.answered(took_s)
             self._permissions.granted(right)
             outcome = WriteOutcome.DONE
@@ -221,7 +220,7 @@ class ObjectWriter:
 
     def _log(self, meta: Meta, error: KubeError) -> None:
         self._unlogged += 1
-        now = time.monotonic()
+        now = self._clock.now()
         if now - self._logged_at >= LOG_EVERY_S:
             log.warning(
                 "objects could not be written",

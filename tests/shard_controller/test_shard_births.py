@@ -16,7 +16,7 @@ from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
 from kubeio.protocol import RingKeys
 from shard_controller.shard.process_proof import Identity
-from shard_controller.shard.shard_lease import LeaseTemplate, ShardLease, begin_life, fresh_name, member_hash
+from shard_controller.shard.shard_lease import LeaseTemplate, ShardLease, acquire, fresh_name, member_hash
 
 KEYS = RingKeys("websites")
 NAMESPACE = "ring-system"
@@ -91,7 +91,7 @@ class NoProcesses:
     def is_running(self, pid: int, started: int) -> bool:
         return False
 
-    def has_children_of(self, life: str) -> bool:
+    def has_children_of(self, shard: str) -> bool:
         return False
 
     def hides_some(self) -> bool:
@@ -103,7 +103,7 @@ def template(*, member: str = "web-0", identity: Identity = ME, hold: bool = Fal
 
 
 async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> ShardLease:
-    return await begin_life(
+    return await acquire(
         cast(Leases, server),
         template(),
         namespace=NAMESPACE,
@@ -175,7 +175,7 @@ async def test_a_released_lease_is_worn_again() -> None:
     server = LeaseServer()
     older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
     life = await begin(server)
-    assert (life.name, life.took_over) == ("web-0-0000000a", True)
+    assert life.name == "web-0-0000000a"
     assert server.leases[life.name].spec.holder_identity == life.name
     assert server.leases[life.name].metadata.annotations[KEYS.process] == ME.encode()
 
@@ -185,7 +185,7 @@ async def test_a_lease_that_is_worn_again_says_nothing_of_its_former_life_s_cach
     older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
     server.leases["web-0-0000000a"].metadata.annotations[KEYS.synced] = "true"
     life = await begin(server)
-    assert life.took_over
+    assert life.name == "web-0-0000000a"
     assert KEYS.synced not in server.leases[life.name].metadata.annotations
 
 
@@ -219,7 +219,7 @@ async def test_only_leases_of_the_own_ring_are_looked_at(selected: bool) -> None
         lease = server.leases["web-0-0000000a"]
         meta: Meta = msgspec.structs.replace(lease.metadata, labels={KEYS.ring_label: "another"})
         server.store(msgspec.structs.replace(lease, metadata=meta))
-    assert (await begin(server)).took_over is selected
+    assert ((await begin(server)).name == "web-0-0000000a") is selected
 
 
 async def test_a_birth_reads_the_leases_of_its_own_member_only() -> None:

@@ -29,7 +29,9 @@ def test_only_the_last_outcomes_are_kept() -> None:
     history = History(ManualClock(), last=10)
     for number in range(1000):
         history.ended(task(f"site-{number}"), "done", None, float(number), 0.1)
-    assert [ended.task.key.name for ended in history.newest()] == [f"site-{n}" for n in range(999, 989, -1)]
+    assert [ended.request.key.name for ended in history.newest()] == [
+        f"site-{n}" for n in range(999, 989, -1)
+    ]
     assert history.last(task("site-5")) is None
     found = history.last(task("site-995"))
     assert found is not None

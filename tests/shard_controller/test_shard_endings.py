@@ -130,5 +130,5 @@ def test_a_process_in_which_nothing_runs_outlives_its_lease() -> None:
 
 
 def test_each_renewal_puts_the_end_off_and_a_stop_takes_it_away() -> None:
-    then = "time.sleep(2.5)\nthread.stop(release=False)\ntime.sleep(2.5)\nsys.exit(7)"
+    then = "time.sleep(2.5)\nasyncio.run(thread.stop(release=False))\ntime.sleep(2.5)\nsys.exit(7)"
     assert code_and_time(start(then, subprocess.DEVNULL, renewals=100))[0] == 7

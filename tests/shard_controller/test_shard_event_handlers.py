@@ -258,7 +258,7 @@ async def test_a_predicate_that_raises_counts_as_true_and_is_told() -> None:
         room.site()
     assert await room.woken() == ["blog"]
     assert [(entry["event"], entry["object"]) for entry in logs] == [
-        ("predicate failed: the change counts", "websites.example.com ns/blog")
+        ("predicate failed: object enqueued anyway", "websites.example.com ns/blog")
     ]
 
 

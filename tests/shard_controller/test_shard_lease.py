@@ -25,7 +25,7 @@ from shard_controller.shard.process_proof import (
     this_pod,
     this_process,
 )
-from shard_controller.shard.shard_lease import LeaseTemplate, check_member, fresh_name
+from shard_controller.shard.shard_lease import LeaseTemplate, check_lease_member, fresh_name
 
 KEYS = RingKeys("websites")
 ME = Identity("boot-1", "ns-1", 200, 5000)
@@ -38,7 +38,7 @@ class NoProcesses:
     def is_running(self, pid: int, started: int) -> bool:
         return False
 
-    def has_children_of(self, life: str) -> bool:
+    def has_children_of(self, shard: str) -> bool:
         return False
 
     def hides_some(self) -> bool:
@@ -53,7 +53,7 @@ class SomeHidden(NoProcesses):
 
 
 class OneChild(NoProcesses):
-    def has_children_of(self, life: str) -> bool:
+    def has_children_of(self, shard: str) -> bool:
         return True
 
 
@@ -77,7 +77,7 @@ def lease(holder: str = "web-0-0000000a", *, marks: dict[str, str] | None = None
 @settings(deadline=None)
 @given(st.from_regex(r"\A[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?){0,3}\Z"))
 def test_a_fresh_name_is_a_lease_name_and_a_label_value(member: str) -> None:
-    name = fresh_name(check_member(member), random.Random(1))
+    name = fresh_name(check_lease_member(member), random.Random(1))
     assert is_shard_name(name)
     assert not any(part.startswith("-") or part.endswith("-") for part in name.split("."))
     assert len(name) <= 63
@@ -86,7 +86,7 @@ def test_a_fresh_name_is_a_lease_name_and_a_label_value(member: str) -> None:
 @pytest.mark.parametrize("member", ["", "Web", "-a", "a-", "a_b", "a.-b", "ä", "x" * 254])
 def test_a_member_that_no_lease_can_be_named_after_is_refused(member: str) -> None:
     with pytest.raises(InputError, match="--member"):
-        check_member(member)
+        check_lease_member(member)
 
 
 def test_every_life_has_another_name() -> None:
@@ -140,12 +140,12 @@ def test_only_a_lease_that_its_own_holder_released_is_worn_again() -> None:
 def test_another_pid_namespace_of_the_same_container_proves_the_end() -> None:
     old = Identity("boot-0", "ns-0", 1, 10, pod="uid-1/main")
     new = Identity("boot-1", "ns-1", 1, 10, pod="uid-1/main")
-    assert proves_end(old, life="x", mine=new, processes=OneChild())
+    assert proves_end(old, shard="x", mine=new, processes=OneChild())
     assert not proves_end(
-        old, life="x", mine=Identity("boot-1", "ns-1", 1, 10, "uid-2/main"), processes=NoProcesses()
+        old, shard="x", mine=Identity("boot-1", "ns-1", 1, 10, "uid-2/main"), processes=NoProcesses()
     )
     assert not proves_end(
-        old, life="x", mine=Identity("boot-1", "ns-0", 1, 10, "uid-1/main"), processes=NoProcesses()
+        old, shard="x", mine=Identity("boot-1", "ns-0", 1, 10, "uid-1/main"), processes=NoProcesses()
     )
 
 
@@ -161,13 +161,13 @@ def test_two_containers_of_one_pod_prove_nothing_of_each_other(monkeypatch: pyte
 def test_a_pid_namespace_that_is_not_known_proves_nothing(unknown: str) -> None:
     old = Identity("boot-1", "" if unknown != "mine" else "ns-0", 100, 4000, pod="uid-1/main")
     mine = Identity("boot-1", "" if unknown != "old" else "ns-1", 200, 5000, pod="uid-1/main")
-    assert not proves_end(old, life="x", mine=mine, processes=NoProcesses())
+    assert not proves_end(old, shard="x", mine=mine, processes=NoProcesses())
 
 
 def test_where_processes_may_be_hidden_a_missing_one_proves_nothing() -> None:
     old = Identity("boot-1", "ns-1", 100, 4000)
-    assert proves_end(old, life="x", mine=ME, processes=NoProcesses())
-    assert not proves_end(old, life="x", mine=ME, processes=SomeHidden())
+    assert proves_end(old, shard="x", mine=ME, processes=NoProcesses())
+    assert not proves_end(old, shard="x", mine=ME, processes=SomeHidden())
 
 
 @pytest.mark.parametrize(
@@ -201,14 +201,14 @@ def test_a_proc_that_cannot_be_judged_proves_nothing(monkeypatch: pytest.MonkeyP
 
 def test_a_process_that_still_runs_has_not_ended() -> None:
     old = Identity("boot-1", "ns-1", 100, 4000)
-    assert not proves_end(old, life="x", mine=ME, processes=OneProcess())
+    assert not proves_end(old, shard="x", mine=ME, processes=OneProcess())
 
 
 def test_a_missing_process_of_the_same_boot_proves_the_end_unless_it_left_children() -> None:
     old = Identity("boot-1", "ns-1", 100, 4000)
-    assert proves_end(old, life="x", mine=ME, processes=NoProcesses())
-    assert not proves_end(old, life="x", mine=ME, processes=OneChild())
-    assert not proves_end(old, life="x", mine=Identity("boot-2", "ns-1", 200, 1), processes=NoProcesses())
+    assert proves_end(old, shard="x", mine=ME, processes=NoProcesses())
+    assert not proves_end(old, shard="x", mine=ME, processes=OneChild())
+    assert not proves_end(old, shard="x", mine=Identity("boot-2", "ns-1", 200, 1), processes=NoProcesses())
 
 
 def test_a_lease_that_the_sharder_holds_is_never_released_for_anyone() -> None:

@@ -69,7 +69,7 @@ async def test_a_map_that_raises_is_told_with_its_object_and_the_others_go_on(be
     await secret(bench, "bad", page="", sites="blog")
     await secret(bench, "front", page="aGk=", sites="blog")
     await bench.until(lambda: page_is(bench, "blog", "aGk= of 2"))
-    assert shard.logged("map failed: it wakes nobody")[0]["object"] == "secrets default/bad"
+    assert shard.logged("map function failed: nothing enqueued")[0]["object"] == "secrets default/bad"
 
 
 async def test_a_watch_sees_what_its_selector_and_its_namespaces_choose(bench: Bench) -> None:

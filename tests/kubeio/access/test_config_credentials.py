@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import pytest
 import trustme
 
 from kubeio.access.cluster import Cluster, load_cluster
-from kubeio.access.credentials import FileCredentials, PluginCredentials
+from kubeio.access.credentials import FetchedCredential, FileCredentials, PluginCredentials
 from kubeio.access.plugins import PluginFailed, run_child
 from kubeio.clock import ManualClock, SystemClock
 from kubeio.errors import InputError, Unreachable
@@ -114,12 +113,6 @@ def test_rotated_client_certificate_files_are_read_again(write: Write, tmp_path:
 # -- renewal, with a plugin that is a function ------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Given:
-    credential: Credential
-    life_s: float | None
-
-
 class Plugin:
     """Gives token-1, token-2, ...; may be slow or fail."""
 
@@ -130,13 +123,13 @@ class Plugin:
         self.gate = threading.Event()
         self.gate.set()
 
-    def __call__(self) -> Given:
+    def __call__(self) -> FetchedCredential:
         self.runs += 1
         number = self.runs
         assert self.gate.wait(5)
         if self.failure is not None:
             raise self.failure
-        return Given(Credential(f"token-{number}"), self.life_s)
+        return FetchedCredential(Credential(f"token-{number}"), self.life_s)
 
 
 async def until(condition: Callable[[], bool]) -> None:

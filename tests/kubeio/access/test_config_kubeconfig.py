@@ -27,7 +27,7 @@ def credential_of(cluster: Cluster) -> Credential:
 
 def test_current_context_says_server_namespace_and_user(write: Write) -> None:
     cluster = load_cluster(kubeconfig=str(write(context={"namespace": "team"})))
-    assert (cluster.server, cluster.namespace, cluster.context) == ("https://10.0.0.1:6443", "team", "main")
+    assert (cluster.server, cluster.namespace) == ("https://10.0.0.1:6443", "team")
     assert cluster.user == "alice"
     assert (cluster.endpoint.host, cluster.endpoint.port, cluster.endpoint.base_path) == (
         "10.0.0.1",
@@ -47,7 +47,7 @@ def test_context_can_be_chosen(write: Write) -> None:
         {"name": "other", "context": {"cluster": "prod", "user": "alice", "namespace": "x"}},
     ]
     cluster = load_cluster(kubeconfig=str(write(contexts=contexts)), context="other")
-    assert (cluster.context, cluster.namespace) == ("other", "x")
+    assert cluster.namespace == "x"
 
 
 def test_explicit_path_beats_the_environment(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_pod_beats_home_but_not_kubeconfig(
     monkeypatch.setattr("kubeio.access.cluster.SERVICE_ACCOUNT", pod)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    assert load_cluster().context == "in-cluster"
+    assert load_cluster().user == "service account of the pod"
     assert load_cluster(context="main").namespace == "home"
     monkeypatch.setenv("KUBECONFIG", str(write("environment", context={"namespace": "environment"})))
     assert load_cluster().namespace == "environment"
@@ -93,7 +93,7 @@ def test_several_files_are_one_and_the_first_to_name_something_counts(
     missing = tmp_path / "missing"
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, ["", missing, first, second])))
     cluster = load_cluster()
-    assert (cluster.context, cluster.server) == ("second", "https://elsewhere")
+    assert cluster.server == "https://elsewhere"
     assert credential_of(cluster) == Credential("Bearer first")
     assert load_cluster(context="main").server == "https://10.0.0.1:6443"
 
@@ -256,7 +256,7 @@ def test_pod_uses_its_service_account(tmp_path: Path, ca: Ca, host: str, server:
     assert not is_in_cluster({}, directory)
     assert not is_in_cluster(environ, tmp_path)
     cluster = in_cluster(environ, directory, clock=ManualClock())
-    assert (cluster.server, cluster.namespace, cluster.context) == (server, "ringleader-system", "in-cluster")
+    assert (cluster.server, cluster.namespace) == (server, "ringleader-system")
     assert cluster.trust.ca == ca.pem
     assert credential_of(cluster) == Credential("Bearer pod-token")
 

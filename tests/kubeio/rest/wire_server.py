@@ -173,7 +173,6 @@ class WireServer:
         return Cluster(
             server=server,
             namespace="default",
-            context="test",
             user="tester",
             endpoint=endpoint,
             trust=trust or Trust(ca=self.tls.ca_pem if self.tls else b""),

@@ -87,8 +87,6 @@ async def stand_for_election(ground: Ground, led: asyncio.Event) -> None:
         name="website-leader",
         identity="old-candidate",
         lease_duration_s=2.0,
-        renew_deadline_s=1.2,
-        retry_period_s=0.3,
         clock=SystemClock(),
         rng=random.Random(1),
     ):

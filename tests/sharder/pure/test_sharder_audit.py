@@ -215,7 +215,7 @@ async def test_a_list_that_is_refused_is_tried_again_in_the_next_pass() -> None:
 
 def test_a_410_carries_the_token_that_goes_on() -> None:
     from kubeio.http.messages import Answer
-    from kubeio.rest.answers import failure
+    from kubeio.rest.answers import error_of
 
     body = {
         "kind": "Status",
@@ -225,6 +225,6 @@ def test_a_410_carries_the_token_that_goes_on() -> None:
         "metadata": {"continue": "t"},
     }
     answer = Answer(410, [], msgspec.json.encode(body))
-    error = failure("LIST", answer, now=datetime(2026, 1, 1, tzinfo=UTC))
+    error = error_of("LIST", answer, now=datetime(2026, 1, 1, tzinfo=UTC))
     assert isinstance(error, Expired)
     assert error.continue_ == "t"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kubeio.errors import InputError
-from sharder.__main__ import KEPT_OUT
+from kubeio.program.lean_structlog import OPTIONAL
 from sharder.settings import read_lease_duration, read_settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,8 +28,7 @@ HEAVY = {
 }
 LOADED = """
 import re, sys
-from sharder.__main__ import keep_out
-keep_out()
+import sharder.__main__
 import kubeio.program.runtime, sharder.app, sharder.settings, uvloop
 print(*sorted(name for name, module in sys.modules.items() if module is not None and "." not in name))
 print(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
@@ -164,7 +163,7 @@ def test_the_process_imports_nothing_that_it_does_not_need_and_is_small() -> Non
     )
     names, kilobytes = done.stdout.splitlines()
     assert HEAVY & set(names.split()) == set()
-    assert set(KEPT_OUT) <= HEAVY
+    assert set(OPTIONAL) <= HEAVY
     assert int(kilobytes) <= 44_000
 
 
