@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sharder.membership.shards import NEVER
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sharder.membership.shards import Shard
 
-NEVER: Final = float("-inf")
 DURATIONS: Final = 2
 """Durations of silence after which a Lease is taken."""
 
@@ -51,8 +52,8 @@ def failing_members(
     Renewals are a third of a duration apart, so what fails together falls silent within that: the window. A member
     with another shard that renews is not lost. Those taken within the window count as well.
     """
-    held = [shard for shard in shards if shard.is_held and shard.facts.fit]
-    window_s = max((shard.patience_s for shard in held), default=0.0) / 3
+    held = [shard for shard in shards if shard.may_be_member]
+    window_s = max((shard.longest_duration_s for shard in held), default=0.0) / 3
     silent = {shard.member for shard in held if _falls_silent(shard, fresh_at)}
     well = {shard.member for shard in held if not _falls_silent(shard, fresh_at)}
     recent = {member for member, at in recent_takes.items() if at > now - window_s}
@@ -61,5 +62,5 @@ def failing_members(
 
 
 def _falls_silent(shard: Shard, fresh_at: float) -> bool:
-    duration_s = shard.patience_s
+    duration_s = shard.longest_duration_s
     return shard.silence_s(fresh_at) >= DURATIONS * duration_s - duration_s / 3

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubeio.protocol import is_shard_name
+from kubeio.watches.versions import order
 from sharder.membership.hash_rings import mean_shares
 from sharder.membership.shards import ShardState
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ring.ring import HashRing
     from sharder.errors import FieldProblem
     from sharder.membership.places import Place
+    from sharder.membership.shards import Shard
 
 
 class OwnerState(StrEnum):
@@ -96,12 +98,30 @@ class ShardView:
     unplaced: Unplaced | None = None
     resources: frozenset[str] | None = None
     """Resources that it watches with its name, as `resource.group`; None: all that the ring has."""
-    heard: int = field(default=0, compare=False)
+    renewal_before: int = field(default=0, compare=False)
     """resourceVersion of its Lease's last renewal but one; 0 if none was seen. A renewal is no other view."""
 
     @property
     def is_held(self) -> bool:
         return self.state in (ShardState.READY, ShardState.EXPIRED, ShardState.UNCERTAIN)
+
+
+def view_of_shard(shard: Shard, *, fresh_at: float, unplaced: Unplaced | None) -> ShardView:
+    """*shard* as the reads fresh at *fresh_at* show it."""
+    facts = shard.facts
+    return ShardView(
+        name=facts.name,
+        member=facts.member,
+        state=shard.state(fresh_at),
+        hands_over=facts.hands_over,
+        fit=facts.fit,
+        since=shard.entered_at,
+        duration_s=shard.longest_duration_s,
+        had_lease=shard.had_lease,
+        unplaced=unplaced,
+        resources=facts.resources,
+        renewal_before=order(shard.renewal_before),
+    )
 
 
 @dataclass(frozen=True, slots=True)

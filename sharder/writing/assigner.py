@@ -166,7 +166,7 @@ class Assigner:
             if owner_state in (OwnerState.UNKNOWN, OwnerState.CONTESTED):
                 return
             shard = view.shards.get(owner)
-            is_news = shard is not None and 0 < shard.heard < self._pending.version(name)
+            is_news = shard is not None and 0 < shard.renewal_before < self._pending.version(name)
             if is_wanted or is_news or self._waits_for(name):
                 self._pending.raise_priority(name)
         priority = self._pending.priority(name)

@@ -10,7 +10,7 @@ from devcluster.embedded.faults import Fault
 from kubeio.leases.lease import Leases
 from kubeio.models import HasMeta
 from kubeio.protocol import CONTROLLER_RINGS
-from sharder.membership.membership import MOST_STRANGERS
+from sharder.membership.unknown_names import MAX_UNKNOWN_NAMES
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, wait_until
 from tests.sharder.io.owners import owners_that_pass_on
 from tests.sharder.io.test_sharder_placing import two_shards
@@ -104,7 +104,7 @@ async def test_forged_names_keep_a_deleted_ring_for_one_lease_duration(ground: G
         await wait_until(gone, within_s=15)
     assert set((await ground.owners()).values()) == {""}
     leases, _ = await Leases(ground.client, "default").list()
-    assert len(leases) < MOST_STRANGERS
+    assert len(leases) < MAX_UNKNOWN_NAMES
 
 
 async def test_a_ring_goes_only_after_a_fresh_read_of_its_leases(ground: Ground) -> None:

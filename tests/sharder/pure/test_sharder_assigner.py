@@ -591,7 +591,7 @@ def at_version(version: int, meta: Meta) -> Meta:
 
 def heard_of_at(version: int) -> View:
     """The dead shard's last renewal was *version*."""
-    dead = replace(TWO.shards["c-dead"], heard=version)
+    dead = replace(TWO.shards["c-dead"], renewal_before=version)
     return replace(TWO, at=0.0, shards={**TWO.shards, "c-dead": dead})
 
 

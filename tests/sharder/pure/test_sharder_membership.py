@@ -63,14 +63,14 @@ def test_a_life_was_last_heard_of_at_its_last_renewal_but_one_and_not_when_it_wa
     heard = int(story.leases[name].metadata.resource_version)
     story.renew(name)
     story.read()
-    assert story.view().shards[name].heard == heard
+    assert story.view().shards[name].renewal_before == heard
     story.kill(name)
     if end == "release":
         story.release(name)
     story.run(60)
     assert story.state(name) is ShardState.DEAD
     assert int(story.leases[name].metadata.resource_version) > heard
-    assert story.view().shards[name].heard == heard
+    assert story.view().shards[name].renewal_before == heard
 
 
 def test_a_process_that_renews_just_in_time_is_never_taken() -> None:
