@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kubeio.resource import ApiResource
+    from sharder.moving.missent import MissentObjects
     from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
@@ -36,15 +37,13 @@ SYNCS_WITHIN_S: Final = 10.0
 """Passes wait for the first lists of drain labels so long at most: one resource that fails stops no other."""
 
 
-def _ignore(_: ObjectRef) -> None:
-    """Default of `on_missent`."""
-
-
 class Handoffs:
     """Handoffs in flight, followed until cancelled."""
 
-    def __init__(self, context: RingContext) -> None:
+    def __init__(self, context: RingContext, missent: MissentObjects) -> None:
+        """*missent* gets objects that may have been passed on to where they do not belong."""
         spec = context.spec
+        self._missent = missent
         self.budget = DrainBudget(
             max_in_flight=spec.max_in_flight,
             max_per_owner=spec.max_in_flight_per_owner,
@@ -71,8 +70,6 @@ class Handoffs:
         """Objects, without what they control, that were given up, or were gone before their owner answered."""
         self.answered_at = 0.0
         """When an owner last answered, on the sharder's clock."""
-        self.on_missent: Callable[[ObjectRef], None] = _ignore
-        """Called with an object that may have been passed on to where it does not belong: no watch shows it there."""
         self.on_ended: Callable[[ObjectRef, Meta], None] | None = None
         """Called with an object, as it was last seen, that carries no drain label any more: the live page counts."""
 
@@ -238,7 +235,7 @@ class Handoffs:
     def _ended(self, ref: ObjectRef) -> None:
         meta = self._metas.pop(ref, None)
         if meta is not None and ref in self._unplanned and isinstance(self._plan(ref, meta), UpdateDrain):
-            self.on_missent(ref)
+            self._missent.add(ref)
         self._unplanned.discard(ref)
         self.budget.answered(ref, at=self._context.clock.now())
         self.answered_at = self._context.clock.now()
@@ -286,7 +283,7 @@ class Handoffs:
         ):
             outcome = await context.objects.write(resource, meta, decision)
             if outcome is WriteOutcome.STALE and isinstance(decision, UpdateDrain):
-                self.on_missent(ref)
+                self._missent.add(ref)
             return outcome not in (WriteOutcome.LATER, WriteOutcome.DENIED, WriteOutcome.REFUSED)
         return True
 

@@ -17,6 +17,7 @@ from sharder.admission.webhook_controller import WebhookController
 from sharder.membership.activation import Activation
 from sharder.moving.audit import Audit
 from sharder.moving.handoffs import Handoffs
+from sharder.moving.missent import MissentObjects
 from sharder.moving.scan import Scan
 from sharder.planning.planner import Terms
 from sharder.planning.state import RingStates
@@ -123,8 +124,9 @@ class ActingRing:
             controlled=[kind for kind in kinds.resources if kinds.may_be_controlled(kind)],
         )
         self._assigner.unowned = self._unowned
-        self._handoffs = Handoffs(self._context)
-        self._scan = Scan(self._context, self._handoffs, self._pending, self._assigner)
+        missent = MissentObjects()
+        self._handoffs = Handoffs(self._context, missent)
+        self._scan = Scan(self._context, self._handoffs, missent, self._assigner)
 
     async def run(self, ring: Callable[[], Ring], *, has_former: bool, page_ring: PageRing | None) -> None:
         """Act on the ring until cancelled. *ring*: its newest version; *has_former*: some resource was given up."""
@@ -159,7 +161,8 @@ class ActingRing:
             tasks.create_task(self._assigner.run(), name="assigner")
             tasks.create_task(self._handoffs.run(), name="handoffs")
             tasks.create_task(self._scan.run(), name="scan")
-            tasks.create_task(Audit(context, self._scan).run(), name="audit")
+            audit = Audit(context, self._scan, self._handoffs, self._assigner)
+            tasks.create_task(audit.run(), name="audit")
 
     def _start_endings(
         self, tasks: asyncio.TaskGroup, webhook_controller: WebhookController, *, has_former: bool

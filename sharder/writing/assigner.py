@@ -147,6 +147,23 @@ class Assigner:
         """`enqueue` by the object's name in *pending*."""
         self._add(name)
 
+    def knows(self, ref: ObjectRef) -> bool:
+        """Whether *ref* waits for a decision."""
+        return self._pending.knows(self._pending.name(ref))
+
+    def is_full(self, resource: str) -> bool:
+        """Whether so many objects of *resource* wait that only the watches add more."""
+        return self._pending.is_full(resource)
+
+    def enqueue_unshown(self, ref: ObjectRef, meta: Meta) -> bool:
+        """Enqueue an object that no watch has shown, unless too many wait; true if it was not known to wait."""
+        is_news = not self.knows(ref)
+        if is_news and self.is_full(ref.resource):
+            return False
+        if self._pending.put(ref, meta, at=self._context.clock.now()):
+            self.enqueue(ref)
+        return is_news
+
     def _add(self, name: str, *, is_wanted: bool = False) -> None:
         """Queue *name*; first if it *is_wanted* or was written since its owner was last heard of.
 

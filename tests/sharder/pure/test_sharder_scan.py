@@ -17,9 +17,10 @@ from kubeio.resource import ApiResource
 from kubeio.rest.answers import Page
 from sharder.membership.shards import ShardState
 from sharder.membership.view import ShardView, View
-from sharder.moving import scan
+from sharder.moving import scan_pass
 from sharder.moving.budget import DrainBudget
 from sharder.moving.handoffs import Handoffs
+from sharder.moving.missent import MissentObjects
 from sharder.moving.scan import YIELDS_S, Scan
 from sharder.planning.decisions import Drain
 from sharder.planning.keys import ControllerName
@@ -155,7 +156,8 @@ class Ring(SitesContext):
         limiter = WriteLimiter(clock=self.clock, rng=self.rng)
         assigner = Assigner(context, pending, limiter)
         assigner.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
-        self.scan = Scan(context, cast(Handoffs, self.handoffs), pending, assigner)
+        self.assigner, self.missent = assigner, MissentObjects()
+        self.scan = Scan(context, cast(Handoffs, self.handoffs), self.missent, assigner)
 
     def has_converged(self) -> bool:
         return self.scan.is_converged
@@ -275,7 +277,7 @@ async def test_what_is_read_anew_under_a_dead_name_gets_an_owner_at_once() -> No
     async with passing(ring):
         await asyncio.sleep(5)
         work = left_behind(ring)
-        ring.scan.enqueue(work)
+        ring.missent.add(work)
         await asyncio.sleep(0.2)
         assert ring.pending.get(work) is not None
 
@@ -296,7 +298,7 @@ async def test_a_forged_name_keeps_a_ring_neither_from_converging_nor_from_movin
         ring.acknowledge(OF_B)
         await asyncio.sleep(60)
         assert ring.has_converged()
-        assert ring.scan.knows(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A))), "the mover's"
+        assert ring.assigner.knows(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A))), "the mover's"
 
 
 async def test_a_name_that_lost_its_lease_keeps_a_ring_from_converging() -> None:
@@ -437,7 +439,7 @@ async def test_a_controlled_object_of_a_controller_that_is_gone_is_left_to_the_g
 async def test_with_too_many_objects_under_way_controlled_ones_wait_for_a_later_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scan, "MAX_DISPLACED", 0)
+    monkeypatch.setattr(scan_pass, "MAX_DISPLACED", 0)
     ring = Ring(TWO)
     ring.server.own(OF_A, "b-1")
     ring.server.own(OF_B, "b-1")
@@ -461,7 +463,7 @@ async def test_an_object_that_was_missent_is_corrected_by_itself_without_a_pass(
         assert ring.server.circles == 1
         for _ in range(100):
             ring.server.own(OF_A, "b-1")
-            ring.scan.enqueue(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A)))
+            ring.missent.add(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A)))
             await asyncio.sleep(0.1)
             if ring.server.objects[OF_A].labels.get(KEYS.drain):
                 ring.acknowledge(OF_A)
