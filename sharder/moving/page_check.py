@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sharder.moving.drain_requests import DrainRequests
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan_pass import Pass
-    from sharder.writing.assigner import Assigner
+    from sharder.writing.assignment_queue import AssignmentQueue
     from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
@@ -40,12 +40,12 @@ class PageCheck:
     """Plans every object of a page; the findings go to the pass that it belongs to."""
 
     def __init__(
-        self, context: RingContext, handoffs: Handoffs, requests: DrainRequests, assigner: Assigner
+        self, context: RingContext, handoffs: Handoffs, requests: DrainRequests, queue: AssignmentQueue
     ) -> None:
         self._context = context
         self._handoffs = handoffs
         self._requests = requests
-        self._assigner = assigner
+        self._queue = queue
         self._controller_keys = ControllerKeys(context.kinds, context.objects.read_controller)
 
     def forget_controllers(self) -> None:
@@ -89,12 +89,12 @@ class PageCheck:
         match self._context.plan(subject):
             case Drain(owner=owner) | ReleaseDrain(owner=owner):
                 self._requests.add(Misplaced(ref, meta, role, owner))
-            case Assign(was=was) if was and not self._assigner.knows(ref):
+            case Assign(was=was) if was and not self._queue.knows(ref):
                 # It may have an owner by now: later pages are as old as the first one, a minute under load.
                 if pass_.confirms(ref, meta.resource_version):
-                    self._assigner.enqueue_unshown(ref, meta)
+                    self._queue.enqueue_unshown(ref, meta)
             case Assign() | Strip() | ReportUnknown() | NeedController():
-                self._assigner.enqueue_unshown(ref, meta)
+                self._queue.enqueue_unshown(ref, meta)
             case UpdateDrain():
                 self._handoffs.redirect_all()
             case Wait():
@@ -111,13 +111,13 @@ class PageCheck:
 
         The pass stays clean, unless the ring has to become free of labels.
         """
-        self._assigner.enqueue_unshown(ref, meta)
+        self._queue.enqueue_unshown(ref, meta)
         context = self._context
         if (
             context.states.current.terms.releasing
             or context.kinds.former
             or context.scope.former
-            or self._assigner.is_full(ref.resource)
+            or self._queue.is_full(ref.resource)
         ):
             pass_.clean = False
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.missent import MissentObjects
     from sharder.planning.state import ScanVersion
-    from sharder.writing.assigner import Assigner
+    from sharder.writing.assignment_queue import AssignmentQueue
     from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
@@ -52,13 +52,13 @@ class Scan:
     """Moves objects between live shards until every one is at its place; until cancelled."""
 
     def __init__(
-        self, context: RingContext, handoffs: Handoffs, missent: MissentObjects, assigner: Assigner
+        self, context: RingContext, handoffs: Handoffs, missent: MissentObjects, queue: AssignmentQueue
     ) -> None:
         self._context = context
         self._handoffs = handoffs
-        self._assigner = assigner
+        self._queue = queue
         self._requests = DrainRequests(context, handoffs)
-        self._page_check = PageCheck(context, handoffs, self._requests, assigner)
+        self._page_check = PageCheck(context, handoffs, self._requests, queue)
         self._missent_check = MissentCheck(
             context, missent, self._page_check, self._requests, request_pass=self.request_pass
         )
@@ -132,12 +132,12 @@ class Scan:
     async def _yield_to_assignments(self) -> None:
         """Wait while many objects have no owner: a pass would only slow down their assignment."""
         began = self._context.clock.now()
-        while self._assigner.to_do() > MUCH_TO_DO and self._context.clock.now() < began + YIELDS_S:  # noqa: ASYNC110
+        while self._queue.to_do() > MUCH_TO_DO and self._context.clock.now() < began + YIELDS_S:  # noqa: ASYNC110
             await asyncio.sleep(RETRY_S)
-        self._may_be_stopped = self._assigner.to_do() <= MUCH_TO_DO
+        self._may_be_stopped = self._queue.to_do() <= MUCH_TO_DO
 
     def _must_yield(self) -> bool:
-        return self._may_be_stopped and self._assigner.to_do() > MUCH_TO_DO
+        return self._may_be_stopped and self._queue.to_do() > MUCH_TO_DO
 
     def _note_former(self, pass_: Pass) -> None:
         self.still_labelled = pass_.former if pass_.whole else None

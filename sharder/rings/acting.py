@@ -32,6 +32,7 @@ from sharder.unowned.permissions import MissingPermissions, try_again
 from sharder.unowned.reflectors import UnownedReflectors
 from sharder.unowned.selection import follow_states
 from sharder.writing.assigner import Assigner
+from sharder.writing.assignment_queue import AssignmentQueue
 from sharder.writing.objects import ObjectWriter
 from sharder.writing.refusals import Refusals
 from sharder.writing.ring_context import RingContext
@@ -113,20 +114,20 @@ class ActingRing:
             unserved=[unserved(kind, remedies[kind]) for kind in kinds.unserved],
         )
         self._pending = PendingObjects(labels=spec.labels_read)
-        self._assigner = Assigner(self._context, self._pending, process.limiter)
+        self._queue = AssignmentQueue(self._context, self._pending)
         self._unowned = UnownedReflectors(
             access,
             kinds.resources,
             self._pending,
-            self._assigner,
+            self._queue,
             keys=spec.keys,
             scope=scope,
             controlled=[kind for kind in kinds.resources if kinds.may_be_controlled(kind)],
         )
-        self._assigner.unowned = self._unowned
+        self._assigner = Assigner(self._context, self._pending, self._queue, self._unowned, process.limiter)
         missent = MissentObjects()
         self._handoffs = Handoffs(self._context, missent)
-        self._scan = Scan(self._context, self._handoffs, missent, self._assigner)
+        self._scan = Scan(self._context, self._handoffs, missent, self._queue)
 
     async def run(self, ring: Callable[[], Ring], *, has_former: bool, page_ring: PageRing | None) -> None:
         """Act on the ring until cancelled. *ring*: its newest version; *has_former*: some resource was given up."""
@@ -154,14 +155,14 @@ class ActingRing:
             tasks.create_task(selection, name="selector")
             tasks.create_task(self._keep_status(ring, page_ring), name="status")
             tasks.create_task(
-                try_again(context.permissions, self._assigner.enqueue_some), name="missing permissions"
+                try_again(context.permissions, self._queue.enqueue_some), name="missing permissions"
             )
             self._start_endings(tasks, webhook_controller, has_former=has_former)
             await self._namespaces.synced.wait()  # before, nothing seems to be selected
             tasks.create_task(self._assigner.run(), name="assigner")
             tasks.create_task(self._handoffs.run(), name="handoffs")
             tasks.create_task(self._scan.run(), name="scan")
-            audit = Audit(context, self._scan, self._handoffs, self._assigner)
+            audit = Audit(context, self._scan, self._handoffs, self._queue)
             tasks.create_task(audit.run(), name="audit")
 
     def _start_endings(

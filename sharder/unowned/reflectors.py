@@ -39,13 +39,16 @@ Running = tuple[UnownedReflector, asyncio.Task[None]]
 
 
 class Sink(Protocol):
-    """Receiver of pending objects, by their names: the assigner."""
+    """Receiver of pending objects, by their names: `sharder.writing.assignment_queue.AssignmentQueue`."""
 
     def enqueue_name(self, name: str) -> None:
         """An object is new or changed."""
 
-    def enqueue_all(self) -> None:
+    def controlled_listed(self) -> None:
         """It is known by now which parents still have controlled objects that wait."""
+
+    def enqueue_all(self) -> None:
+        """Every resource was listed."""
 
     def backlog(self) -> int:
         """Objects of a first assignment that wait in the queue."""
@@ -213,7 +216,7 @@ class UnownedReflectors:
         ):
             self._knows_controlled.set()
             self._orphans_due.set()
-            self._sink.enqueue_all()
+            self._sink.controlled_listed()
         if self.listed_at is None and len(known) == len(self._places):
             self.listed_at = self._access.clock.now()
             self._sink.enqueue_all()

@@ -24,7 +24,7 @@ from sharder.moving.handoffs import Handoffs
 from sharder.moving.scan import Scan
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen
-from sharder.writing.assigner import Assigner
+from sharder.writing.assignment_queue import AssignmentQueue
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.story import make_spec
@@ -78,7 +78,7 @@ class Server:
 
 
 class Passes:
-    """The part of scan and assigner that an audit needs."""
+    """The part of scan and queue that an audit needs."""
 
     def __init__(self) -> None:
         self.is_converged = True
@@ -113,7 +113,7 @@ class Ring(SitesContext):
             cast(RingContext, self),
             cast(Scan, self.passes),
             cast(Handoffs, frozenset()),
-            cast(Assigner, self.passes),
+            cast(AssignmentQueue, self.passes),
         )
 
     def found(self, what: str) -> float:

@@ -105,6 +105,9 @@ class Watched:
     def enqueue_name(self, name: str) -> None:
         self.news.append(name[1:])
 
+    def controlled_listed(self) -> None:
+        self.enqueue_all()
+
     def enqueue_all(self) -> None:
         self.listed.append(asyncio.get_running_loop().time())
 

@@ -27,8 +27,7 @@ from sharder.planning.keys import ControllerName
 from sharder.planning.planner import ControllerSeen, Terms
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions
-from sharder.writing.assigner import Assigner
-from sharder.writing.limiter import WriteLimiter
+from sharder.writing.assignment_queue import AssignmentQueue
 from sharder.writing.objects import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
@@ -153,11 +152,9 @@ class Ring(SitesContext):
         context, pending = cast(RingContext, self), PendingObjects()
         self.pending = pending
         self.to_do = 0
-        limiter = WriteLimiter(clock=self.clock, rng=self.rng)
-        assigner = Assigner(context, pending, limiter)
-        assigner.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
-        self.assigner, self.missent = assigner, MissentObjects()
-        self.scan = Scan(context, cast(Handoffs, self.handoffs), self.missent, assigner)
+        self.queue, self.missent = AssignmentQueue(context, pending), MissentObjects()
+        self.queue.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
+        self.scan = Scan(context, cast(Handoffs, self.handoffs), self.missent, self.queue)
 
     def has_converged(self) -> bool:
         return self.scan.is_converged
@@ -298,7 +295,7 @@ async def test_a_forged_name_keeps_a_ring_neither_from_converging_nor_from_movin
         ring.acknowledge(OF_B)
         await asyncio.sleep(60)
         assert ring.has_converged()
-        assert ring.assigner.knows(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A))), "the mover's"
+        assert ring.queue.knows(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A))), "the mover's"
 
 
 async def test_a_name_that_lost_its_lease_keeps_a_ring_from_converging() -> None:
