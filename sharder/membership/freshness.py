@@ -26,21 +26,15 @@ class ReadFreshness:
     def __init__(self) -> None:
         self.fresh_at = NEVER
         self.unbroken_since = NEVER
-        self._blind = True
-
-    def note_gap(self) -> None:
-        """Nothing counts until the next fresh read."""
-        self._blind = True
 
     def note_fresh(self, *, at: float, shortest_s: float) -> float:
         """Reads are complete as of *at*. Gives the gap before it; one longer than *shortest_s* counts as a break."""
-        if at <= self.fresh_at and not self._blind:
+        if at <= self.fresh_at:
             return 0.0
-        gap_s = float("inf") if self._blind else at - self.fresh_at
+        gap_s = at - self.fresh_at
         if gap_s > shortest_s:
             self.unbroken_since = at
-        self._blind = False
-        self.fresh_at = max(at, self.fresh_at)
+        self.fresh_at = at
         return gap_s
 
 

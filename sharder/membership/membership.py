@@ -212,7 +212,7 @@ class Membership:
     def note_fresh(self, *, at: float) -> None:
         """Our reads are complete as of *at* (a bookmark, or when a consistent read began).
 
-        After a gap, longer than a Lease's own duration or known by `note_gap`, that Lease's silence starts anew.
+        After a gap longer than a Lease's own duration, that Lease's silence starts anew.
         """
         gap_s = self._freshness.note_fresh(at=at, shortest_s=self._shortest_s(default=float("inf")))
         for name, shard in self._shards.items():
@@ -222,10 +222,6 @@ class Membership:
     def note_watch(self, *, since: float) -> None:
         """The Lease watch shows every version after the list begun at *since*; infinity: it lists anew."""
         self._unknown_names.complete_since = since
-
-    def note_gap(self) -> None:
-        """Our reads failed for a while, for certain: nothing counts until the next fresh one."""
-        self._freshness.note_gap()
 
     @property
     def read_interval_s(self) -> float:

@@ -51,7 +51,6 @@ class WaitReason(StrEnum):
     PAUSED = "ring is paused"
     PLACE_SETTLING = "place waits for its member's next shard"
     OWNER_CONTESTED = "owner's lease is contested"
-    OWNER_UNKNOWN = "owner has no lease"
     OWNER_SILENT = "owner does not renew"
     TARGET_SILENT = "desired owner does not renew"
     CONTROLLER_UNOWNED = "controller has no owner yet"
@@ -172,11 +171,6 @@ class View:
     def ring_members(self) -> Mapping[str, float]:
         """Members on the ring and their weights."""
         return {place.member: place.weight for place in self.places.values()}
-
-    @property
-    def live(self) -> frozenset[str]:
-        """Names whose Lease exists and is not taken."""
-        return frozenset(name for name, shard in self.shards.items() if shard.state.is_live)
 
     @property
     def not_dead(self) -> frozenset[str]:

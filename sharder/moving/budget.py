@@ -44,7 +44,7 @@ class DrainBudget:
         self._strangers: Counter[str] = Counter()
         """Those of them that no sharder asked for."""
         self._answered_at: dict[str, float] = {}
-        """When owners of what is in flight last answered a handoff."""
+        """Instant of the last answer of each owner of what is in flight."""
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._handoffs

@@ -69,7 +69,7 @@ class Handoffs:
         self.given_up = 0
         """Objects, without what they control, that were given up, or were gone before their owner answered."""
         self.answered_at = 0.0
-        """When an owner last answered, on the sharder's clock."""
+        """Instant of an owner's last answer, on the sharder's clock."""
         self.on_ended: Callable[[ObjectRef, Meta], None] | None = None
         """Called with an object, as it was last seen, that carries no drain label any more: the live page counts."""
 

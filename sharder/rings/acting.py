@@ -99,7 +99,6 @@ class ActingRing:
             scope=scope,
             membership=membership,
             states=self._states,
-            activation=self._activation,
             objects=ObjectWriter(
                 access,
                 spec,
@@ -111,8 +110,8 @@ class ActingRing:
             metrics=process.metrics,
             events=self._events,
             ring=store.regarding,
-            unserved=[unserved(kind, remedies[kind]) for kind in kinds.unserved],
         )
+        self._unserved = [unserved(kind, remedies[kind]) for kind in kinds.unserved]
         self._pending = PendingObjects(labels=spec.labels_read)
         self._queue = AssignmentQueue(self._context, self._pending)
         self._unowned = UnownedReflectors(
@@ -191,7 +190,13 @@ class ActingRing:
     async def _keep_status(self, ring: Callable[[], Ring], page_ring: PageRing | None) -> None:
         writer = StatusWriter(self._store, self._spec.name, ring().status, clock=self._process.clock)
         collector = StatusCollector(
-            self._context, self._pending, self._handoffs, self._scan, page_ring=page_ring
+            self._context,
+            self._activation,
+            self._pending,
+            self._handoffs,
+            self._scan,
+            unserved=self._unserved,
+            page_ring=page_ring,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(collector.follow(), name="membership counts")
@@ -207,7 +212,7 @@ class ActingRing:
             paused=self._spec.paused,
             activated=self._activation.is_granted,
             releasing=self._releasing,
-            yields=bool(self._activation.former_holder),
+            former_controller_works=bool(self._activation.former_holder),
         )
 
     def _activation_changed(self) -> None:
@@ -216,9 +221,9 @@ class ActingRing:
     def _permission_changed(self, permission: Permission, is_missing: bool) -> None:
         log.log(
             logging.ERROR if is_missing else logging.INFO,
-            "right is missing" if is_missing else "accepted again",
+            "permission missing" if is_missing else "permission granted again",
             ring=self._spec.name,
-            right=str(permission),
+            permission=str(permission),
         )
         if is_missing:
             self._events.record(

@@ -60,12 +60,6 @@ class RingController:
         self._ring = ring
         self._store = store
         self._scope = scope
-        self._client = context.client
-        self._clock = context.clock
-        self._rng = context.rng
-        self._metrics = context.metrics
-        self._webhook = context.webhook
-        self._stage = context.stage
         self._changed = asyncio.Event()
         self._remedies: dict[GroupResource, str] = {}
         """Suggestions for the resources that were not served."""
@@ -116,7 +110,7 @@ class RingController:
                     await asyncio.sleep(CONFLICT_RETRY_S)
                     continue
                 if isinstance(error, NotFound):  # a resource, in this version: is another one served?
-                    log.warning("looking again at what is served", ring=self.name, error=str(error))
+                    log.warning("resource not found, repeating discovery", ring=self.name, error=str(error))
                     self._context.discovery.forget()
                     await asyncio.sleep(NOT_FOUND_RETRY_S)
                     continue
@@ -145,10 +139,12 @@ class RingController:
             tasks.create_task(membership.run(), name=f"membership {self.name}")
             if kinds.unserved:
                 tasks.create_task(self._watch_unserved(kinds.unserved), name=f"unserved {self.name}")
-            if self._webhook is not None and spec.assign_at_admission and self._is_ours():
-                serve = self._webhook.serve(spec, kinds, membership, releasing=self._ring.is_deleted)
+            if self._context.webhook is not None and spec.assign_at_admission and self._is_ours():
+                serve = self._context.webhook.serve(spec, kinds, membership, releasing=self._ring.is_deleted)
                 tasks.create_task(serve, name=f"admission {self.name}")
-            page_ring = self._stage.open(spec, kinds, membership) if self._stage is not None else None
+            page_ring = (
+                self._context.stage.open(spec, kinds, membership) if self._context.stage is not None else None
+            )
             if page_ring is not None:
                 tasks.create_task(page_ring.follow(), name=f"page {self.name}")
             if is_acting:
@@ -190,7 +186,7 @@ class RingController:
             try:
                 served = [str(kind) for kind in kinds if await self._served(kind) is not None]
             except KubeError as error:
-                log.warning("what is served could not be read", ring=self.name, error=str(error))
+                log.warning("discovery failed", ring=self.name, error=str(error))
                 continue
             if served:
                 log.info("resource is served again", ring=self.name, resources=served)
@@ -211,13 +207,13 @@ class RingController:
         if self._membership is None:
             self._membership = MembershipController(
                 self._context.lease_client,
-                self._client,
+                self._context.client,
                 spec,
                 kinds.labelled,
                 identity=self._context.identity,
                 scope=self._scope,
-                clock=self._clock,
-                rng=self._rng,
+                clock=self._context.clock,
+                rng=self._context.rng,
             )
         self._membership.configure(spec, kinds.labelled, releasing=self._ring.is_deleted)
         self._membership.act(self._is_leading and self._is_ours())
@@ -231,11 +227,11 @@ class RingController:
         return worked_by == IMPLEMENTATION
 
     async def _report_refusal(self, reason: str, message: str) -> None:
-        if self._stage is not None:
-            self._stage.refuse(self.name, message)
+        if self._context.stage is not None:
+            self._context.stage.refuse(self.name, message)
         if not self._is_leading or not self._is_ours():
             return
-        status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._clock)
+        status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._context.clock)
         generation = self._ring.metadata.generation
         conditions = status_writer.dated(refused_conditions(reason, message), generation=generation)
         await status_writer.write(

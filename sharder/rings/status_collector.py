@@ -19,8 +19,9 @@ from sharder.rings.status import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from sharder.membership.activation import Activation
     from sharder.membership.view import View
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
@@ -41,15 +42,20 @@ class StatusCollector:
     def __init__(
         self,
         context: RingContext,
+        activation: Activation,
         pending: PendingObjects,
         handoffs: Handoffs,
         scan: Scan,
         *,
+        unserved: Sequence[str],
         page_ring: PageRing | None,
     ) -> None:
+        """*unserved*: a sentence for each resource that is not served."""
         if page_ring is not None:
             page_ring.enter(context.objects, pending, handoffs, scan)
         self._context = context
+        self._activation = activation
+        self._unserved = unserved
         self._pending = pending
         self._handoffs = handoffs
         self._scan = scan
@@ -97,14 +103,14 @@ class StatusCollector:
             is_converged=self._scan.is_converged,
             paused=self._context.spec.paused,
             denied=self._context.permissions.messages(),
-            failing=[*self._context.unserved, *self._context.permissions.failures()],
+            failing=[*self._unserved, *self._context.permissions.failures()],
             last=self._last,
             rebalanced=self._rebalanced,
             removed=self._removed(),
             still_labelled=self._scan.still_labelled,
             released=released,
             deferred=self._context.membership.deferred,
-            former_holder=self._context.activation.former_holder,
+            former_holder=self._activation.former_holder,
             strangers=self._count_strangers(now),
         )
 

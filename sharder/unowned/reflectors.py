@@ -1,4 +1,4 @@
-"""The unowned watches of a ring: one `UnownedReflector` for each resource and namespace. What has an owner is not kept.
+"""Unowned watches of a ring: one `UnownedReflector` for each resource and namespace. Owned objects are not kept.
 
 All use the selector that `sharder.unowned.selector` plans. When it changes, each resource is switched by itself: the
 next reflector lists and watches before the last one ends, so nothing is missed. All feed the same `PendingObjects`, so
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 OVERLAP_S: Final = 1.0
-"""How long two watches of a resource run at a switch: what was created just before shows on the old one at once."""
+"""Two watches of a resource overlap for so long at a switch: the old one shows at once what was created just before."""
 ENOUGH_TO_DO: Final = 4_000
 """Objects in the work queue, seconds of work: no further page is asked for while there are more."""
 LIST_ORPHANS_S: Final = 30.0
-"""Where the watch leaves dead names out, their objects are listed this often: writes may land late. A dead Lease
+"""Objects of dead names that the watch leaves out are listed this often: writes may land late. A dead Lease
 stands for 60 s at least."""
 
 Running = tuple[UnownedReflector, asyncio.Task[None]]
@@ -88,14 +88,14 @@ class UnownedReflectors:
         self._switched = asyncio.Event()
         """Set when the next switch begins; each has its own."""
         self._capacity = {resource: asyncio.Event() for resource, _ in self._places}
-        """Of each set while a page of its lists may be taken in."""
+        """Event of each resource, set while a page of its lists may be taken in."""
         self._listed: dict[Place, int] = {}
         """The switch under which each was last listed."""
         self._orphans_listed: set[Place] = set()
         self._orphans_due = asyncio.Event()
         self._knows_controlled = asyncio.Event()
         self.listed_at: float | None = None
-        """When every resource had been listed under the present selector; None while a switch is under way."""
+        """Instant at which every resource was listed under the present selector; None while a switch is under way."""
 
     @property
     def knows_controlled(self) -> bool:

@@ -131,7 +131,7 @@ class _Alone:
     def __init__(self) -> None:
         self.is_measuring = False
         self.measured_at = -math.inf
-        """When the last measurement ended."""
+        """Instant at which the last measurement ended."""
         self.latency_s = math.inf
         """Infinite before the first measurement."""
         self._began_at = 0.0
