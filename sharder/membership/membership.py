@@ -33,8 +33,14 @@ from sharder.membership.shards import (
     without_lease,
 )
 from sharder.membership.unknown_names import UnknownNames
-from sharder.membership.view import AssignmentHold, ShardView, View, WaitReason, view_of_shard
-from sharder.membership.view_versions import ViewVersions
+from sharder.membership.view import (
+    AssignmentHold,
+    ShardView,
+    View,
+    ViewVersions,
+    WaitReason,
+    view_of_shard,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -230,20 +236,15 @@ class Membership:
 
     # ---- what follows -----------------------------------------------------------------------------------------
 
-    def decide(self, *, at: float) -> list[Intent]:
-        """Intents for the leader to carry out now. Repeats them until the answers have been observed."""
-        return self._decide(self._advance(at))
-
     def view(self, *, at: float) -> View:
         """Membership at *at*."""
         return self._view(self._advance(at))
 
-    def next_deadline(self, *, at: float) -> float | None:
-        """The next instant after *at* at which `decide` or `view` may change although nothing was observed."""
-        return self._next_deadline(self._advance(at))
-
     def turn(self, *, at: float, acting: bool) -> tuple[list[Intent], View, float | None]:
-        """`decide` (nothing unless *acting*), `view` and `next_deadline`; the clock and the places advance once."""
+        """Intents for the leader (*acting*) to carry out now, the view, and the instant at which time changes either.
+
+        Intents are repeated until their answers were observed.
+        """
         at = self._advance(at)
         return self._decide(at) if acting else [], self._view(at), self._next_deadline(at)
 

@@ -272,7 +272,7 @@ class UnownedReflector:
                 self._permissions.granted(self._right("watch"))
                 version = item.meta.resource_version
                 self._version = newest(self._version, version)
-                self._pending.drop_named_up_to(self._name(item.meta), int(version or 0))
+                self._pending.drop_up_to(self._name(item.meta), int(version or 0))
             case Bookmark(resource_version=version):
                 self._permissions.granted(self._right("watch"))
                 self._version = newest(self._version, version)

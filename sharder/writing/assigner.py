@@ -237,7 +237,7 @@ class Assigner:
         Every change that matters shows it again: an owner's death switches the watch or a pass finds it, a change
         of the object is an event, a change of the selected namespaces lists anew (`UnownedReflectors.refresh`).
         """
-        self._pending.drop_named_up_to(name, order(meta.resource_version))
+        self._pending.drop_up_to(name, order(meta.resource_version))
         lane.queue.forget(name)
 
     async def _handle_outcome(

@@ -350,7 +350,7 @@ async def test_an_object_made_anew_while_its_first_assignment_is_written_has_one
         ring.queue.enqueue(named)
         await asyncio.sleep(0.5)
         anew = ring.objects.put(msgspec.structs.replace(old, uid="anew", resource_version="9"))
-        ring.pending.drop(named)
+        ring.pending.drop(ring.pending.name(named))
         ring.shows(anew)
         await asyncio.sleep(5)
         first, second = ring.objects.sent
@@ -546,7 +546,7 @@ async def test_when_all_that_was_to_be_done_has_gone_the_next_page_is_asked_for(
     async with moving(Roster(TWO, "a-1", "b-1")) as ring:
         meta = make_meta(OF_A)
         ring.shows(meta)
-        ring.pending.drop(ObjectRef(WEBSITES.group_resource, meta.key))
+        ring.pending.drop(ring.pending.name(ObjectRef(WEBSITES.group_resource, meta.key)))
         await asyncio.sleep(5)
         assert ring.lists.looked > 0
         assert ring.queue.to_do() == 0

@@ -126,7 +126,7 @@ class Watched:
         """The mover assigned it: it leaves the selection."""
         found = self.pending.by_name(self.pending.prefix(WEBSITES.group_resource) + f"default/{name}")
         assert found is not None
-        self.pending.drop_up_to(found.ref, int(found.meta.resource_version))
+        self.pending.drop_up_to(self.pending.name(found.ref), int(found.meta.resource_version))
         self.server.remove(name)
 
 
