@@ -215,13 +215,13 @@ class Scan:
             right = Permission("list", resource.group_resource, namespace)
             try:
                 await self._pass(resource, namespace, pass_, tasks)
-            except Forbidden as error:
-                self._context.permissions.denied(right, error)
-                pass_.clean = pass_.whole = False
             except NotFound:
                 raise
             except KubeError as error:
-                log.warning("resource left out of the pass", ring=self._context.spec.name, error=str(error))
+                if not isinstance(error, Forbidden):
+                    log.warning(
+                        "resource left out of the pass", ring=self._context.spec.name, error=str(error)
+                    )
                 self._context.permissions.failed(right, error)
                 pass_.clean = pass_.whole = False
             else:

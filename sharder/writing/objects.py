@@ -28,7 +28,7 @@ from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch
 from sharder.planning.keys import Controlled
 from sharder.planning.patches import patch_of
 from sharder.ringspec.spec import Pace
-from sharder.unowned.permissions import Permission, is_missing_right, refused_verb
+from sharder.unowned.permissions import Permission, is_missing_right
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.move_stats import MoveStats
 
@@ -209,7 +209,7 @@ class ObjectWriter:
             case Forbidden() if not is_missing_right(error):
                 return WriteOutcome.REFUSED  # a policy or webhook: of this object, not of the resource
             case Forbidden():
-                self._permissions.denied(right._replace(verb=refused_verb(error, right.verb)), error)
+                self._permissions.failed(right, error)
                 return WriteOutcome.DENIED
             case ServerFailure():
                 self._permissions.failed(right, error)

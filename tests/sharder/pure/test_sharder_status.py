@@ -225,7 +225,7 @@ class Clerk:
             f'secrets is forbidden: User "ada" cannot {right.verb} resource "{right.resource}" in API group ""'
             f' in the namespace "{right.namespace}"'
         )
-        self.permissions.denied(right, Forbidden("PATCH x", status=403, reason="Forbidden", message=message))
+        self.permissions.failed(right, Forbidden("PATCH x", status=403, reason="Forbidden", message=message))
 
 
 def test_a_right_that_is_missing_is_tried_once_in_a_while_and_no_more() -> None:
