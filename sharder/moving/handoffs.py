@@ -23,10 +23,11 @@ from sharder.ringspec.spec import DrainPolicy
 from sharder.writing.objects import WriteOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kubeio.resource import ApiResource
     from sharder.moving.missent import MissentObjects
+    from sharder.writing.objects import MoveObserver
     from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
@@ -40,10 +41,13 @@ SYNCS_WITHIN_S: Final = 10.0
 class Handoffs:
     """Handoffs in flight, followed until cancelled."""
 
-    def __init__(self, context: RingContext, missent: MissentObjects) -> None:
+    def __init__(
+        self, context: RingContext, missent: MissentObjects, observer: MoveObserver | None = None
+    ) -> None:
         """*missent* gets objects that may have been passed on to where they do not belong."""
         spec = context.spec
         self._missent = missent
+        self._observer = observer
         self.budget = DrainBudget(
             max_in_flight=spec.max_in_flight,
             max_per_owner=spec.max_in_flight_per_owner,
@@ -70,8 +74,6 @@ class Handoffs:
         """Objects, without what they control, that were given up, or were gone before their owner answered."""
         self.answered_at = 0.0
         """Instant of an owner's last answer, on the sharder's clock."""
-        self.on_ended: Callable[[ObjectRef, Meta], None] | None = None
-        """Called with an object, as it was last seen, that carries no drain label any more: the live page counts."""
 
     def __len__(self) -> int:
         return len(self._metas)
@@ -242,8 +244,8 @@ class Handoffs:
         if self._is_given_up(ref, meta):
             self.given_up += 1
         self._unshown.discard(ref)
-        if meta is not None and self.on_ended is not None:
-            self.on_ended(ref, meta)
+        if meta is not None and self._observer is not None:
+            self._observer.handed_over(ref, meta)
 
     def _is_given_up(self, ref: ObjectRef, last: Meta | None) -> bool:
         if last is None:

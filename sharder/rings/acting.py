@@ -22,7 +22,7 @@ from sharder.moving.scan import Scan
 from sharder.planning.planner import Terms
 from sharder.planning.state import RingStates
 from sharder.rings.finalizer import finalize, watch_former, watch_former_namespaces
-from sharder.rings.status import IMPLEMENTATION, unserved
+from sharder.rings.status import IMPLEMENTATION
 from sharder.rings.status_collector import StatusCollector
 from sharder.rings.status_writer import StatusWriter
 from sharder.unowned.access import ObjectAccess
@@ -38,9 +38,9 @@ from sharder.writing.refusals import Refusals
 from sharder.writing.ring_context import RingContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
 
-    from kubeio.models import GroupResource, Meta
+    from kubeio.models import Meta
     from kubeio.resource import ApiResource
     from sharder.membership.controller import MembershipController
     from sharder.page.page_ring import PageRing
@@ -55,7 +55,7 @@ log = structlog.get_logger("sharder")
 
 
 class ActingRing:
-    """The components of one ring under one spec. *remedies*: suggestions for resources that are not served."""
+    """The components of one ring under one spec."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ActingRing:
         kinds: RingKinds,
         membership: MembershipController,
         releasing: bool,
-        remedies: Mapping[GroupResource, str],
+        page_ring: PageRing | None,
     ) -> None:
         client, clock, rng = process.client, process.clock, process.rng
         self._process: Final = process
@@ -106,12 +106,12 @@ class ActingRing:
                 refusals=Refusals(now=clock.now, rng=rng, on_refused=self._object_refused),
                 metrics=process.metrics,
                 limiter=process.limiter,
+                observer=page_ring,
             ),
             metrics=process.metrics,
             events=self._events,
             ring=store.regarding,
         )
-        self._unserved = [unserved(kind, remedies[kind]) for kind in kinds.unserved]
         self._pending = PendingObjects(labels=spec.labels_read)
         self._queue = AssignmentQueue(self._context, self._pending)
         self._unowned = UnownedReflectors(
@@ -125,11 +125,17 @@ class ActingRing:
         )
         self._assigner = Assigner(self._context, self._pending, self._queue, self._unowned, process.limiter)
         missent = MissentObjects()
-        self._handoffs = Handoffs(self._context, missent)
+        self._handoffs = Handoffs(self._context, missent, page_ring)
         self._scan = Scan(self._context, self._handoffs, missent, self._queue)
+        if page_ring is not None:
+            page_ring.enter(self._pending, self._handoffs, self._scan)
 
-    async def run(self, ring: Callable[[], Ring], *, has_former: bool, page_ring: PageRing | None) -> None:
-        """Act on the ring until cancelled. *ring*: its newest version; *has_former*: some resource was given up."""
+    async def run(self, ring: Callable[[], Ring], *, has_former: bool, unserved: Sequence[str]) -> None:
+        """Act on the ring until cancelled.
+
+        *ring*: its newest version. *has_former*: some resource was given up. *unserved*: a sentence for each resource
+        that is not served.
+        """
         context = self._context
         webhook_controller = WebhookController(
             self._process.client,
@@ -152,7 +158,7 @@ class ActingRing:
                 self._states, self._unowned, settle_s=self._spec.settle_s, clock=self._process.clock
             )
             tasks.create_task(selection, name="selector")
-            tasks.create_task(self._keep_status(ring, page_ring), name="status")
+            tasks.create_task(self._keep_status(ring, unserved), name="status")
             tasks.create_task(
                 try_again(context.permissions, self._queue.enqueue_some), name="missing permissions"
             )
@@ -187,7 +193,7 @@ class ActingRing:
                 watch_former_namespaces(store, spec, self._scope, scan), name="former namespaces"
             )
 
-    async def _keep_status(self, ring: Callable[[], Ring], page_ring: PageRing | None) -> None:
+    async def _keep_status(self, ring: Callable[[], Ring], unserved: Sequence[str]) -> None:
         writer = StatusWriter(self._store, self._spec.name, ring().status, clock=self._process.clock)
         collector = StatusCollector(
             self._context,
@@ -195,8 +201,7 @@ class ActingRing:
             self._pending,
             self._handoffs,
             self._scan,
-            unserved=self._unserved,
-            page_ring=page_ring,
+            unserved=unserved,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(collector.follow(), name="membership counts")

@@ -21,7 +21,7 @@ from sharder.rings.finalizer import (
     WORKED_AS,
     ensure_finalizer,
 )
-from sharder.rings.status import IMPLEMENTATION, refused_conditions
+from sharder.rings.status import IMPLEMENTATION, refused_conditions, unserved
 from sharder.rings.status_writer import StatusWriter
 from sharder.ringspec.parsing import immutable_changes, parse_spec, worked_as
 from sharder.ringspec.worked import united
@@ -156,10 +156,11 @@ class RingController:
                     kinds=kinds,
                     membership=membership,
                     releasing=self._ring.is_deleted,
-                    remedies=self._remedies,
+                    page_ring=page_ring,
                 )
                 has_former = worked != united((), spec.resources)
-                run = acting.run(lambda: self._ring, has_former=has_former, page_ring=page_ring)
+                sentences = [unserved(kind, self._remedies[kind]) for kind in kinds.unserved]
+                run = acting.run(lambda: self._ring, has_former=has_former, unserved=sentences)
                 tasks.create_task(run, name=f"acting {self.name}")
 
     async def _resolve(self, entries: Iterable[RingResource]) -> dict[GroupResource, ApiResource]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sharder.membership.view import View
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
-    from sharder.page.page_ring import PageRing
     from sharder.rings.status_writer import StatusWriter
     from sharder.unowned.pending import PendingObjects
     from sharder.writing.ring_context import RingContext
@@ -48,11 +47,8 @@ class StatusCollector:
         scan: Scan,
         *,
         unserved: Sequence[str],
-        page_ring: PageRing | None,
     ) -> None:
         """*unserved*: a sentence for each resource that is not served."""
-        if page_ring is not None:
-            page_ring.enter(context.objects, pending, handoffs, scan)
         self._context = context
         self._activation = activation
         self._unserved = unserved

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -33,8 +33,6 @@ from sharder.writing.limiter import WriteLimiter
 from sharder.writing.move_stats import MoveStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from prometheus_client import Counter, Histogram
 
     from kubeio.models import Meta
@@ -75,6 +73,14 @@ class WriteOutcome(StrEnum):
     REFUSED = "refused"
 
 
+class MoveObserver(Protocol):
+    """Observer of label writes and of handoffs that ended: the live page."""
+
+    def wrote(self, resource: ApiResource, meta: Meta, decision: Write) -> None: ...
+
+    def handed_over(self, ref: ObjectRef, meta: Meta) -> None: ...
+
+
 class ObjectWriter:
     """Sends what the planner decided; every failure comes back as an `WriteOutcome`."""
 
@@ -87,6 +93,7 @@ class ObjectWriter:
         refusals: Refusals,
         metrics: SharderMetrics,
         limiter: WriteLimiter,
+        observer: MoveObserver | None = None,
     ) -> None:
         self._client = access.client
         self._keys = spec.keys
@@ -102,8 +109,7 @@ class ObjectWriter:
         self.limiter = limiter
         self._logged_at = -LOG_EVERY_S
         self._unlogged = 0
-        self.on_done: Callable[[ApiResource, Meta, Write], None] | None = None
-        """Called with what was written: the live page shows it."""
+        self._observer = observer
 
     async def write(self, resource: ApiResource, meta: Meta, decision: Write) -> WriteOutcome:
         """Carry out *decision* on the version of the object that *meta* is, when its turn comes.
@@ -163,8 +169,8 @@ class ObjectWriter:
             self.moves.note(at=self._clock.now())
         if isinstance(decision, Strip) and self._is_first_word(resource, meta):
             self.stripped += 1
-        if self.on_done is not None:
-            self.on_done(resource, meta, decision)
+        if self._observer is not None:
+            self._observer.wrote(resource, meta, decision)
 
     def _is_first_word(self, resource: ApiResource, meta: Meta) -> bool:
         """Whether *meta* had an owner that was not asked to give it up; `Handoffs` counts the others."""
