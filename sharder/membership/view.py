@@ -129,7 +129,7 @@ class View:
 
     `version` grows with every difference; `ring_version` only when some object's desired owner or the fate of an
     owner may have changed: a pass that was clean under one ring version has converged. Names that no shard's Lease
-    ever bore (`is_stranger`) change no ring version: any client may write them.
+    ever bore (`is_unknown_name`) change no ring version: any client may write them.
     """
 
     version: int
@@ -224,7 +224,7 @@ class View:
             return OwnerState.DEAD if is_dead else OwnerState.UNKNOWN
         return owner_state_of(shard.state)
 
-    def is_stranger(self, name: str) -> bool:
+    def is_unknown_name(self, name: str) -> bool:
         """Whether objects labelled *name* wait though no shard's Lease ever bore it: theirs alone to wait."""
         if self.hold is not None and self.hold.reason is WaitReason.NOT_SYNCED:
             return False

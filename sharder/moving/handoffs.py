@@ -1,7 +1,7 @@
 """The handoffs in flight: every object with a drain label, as a watch shows them.
 
 Owns the drain budget. Points requests to where the ring wants the objects now, reports those past their timeout,
-and, if the ring's policy says so, has the owner's Lease taken. Starting handoffs is `sharder.moving.scan`'s job.
+and, if the ring's policy says so, has the owner's Lease taken. `sharder.moving.drain_requests` starts handoffs.
 """
 
 from __future__ import annotations

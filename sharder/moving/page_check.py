@@ -83,8 +83,8 @@ class PageCheck:
         if isinstance(role, Controlled) and self._context.may_be_left_behind(subject):
             self._check_left_behind(Misplaced(ref, meta, role, self._owner(meta), role.controller), pass_)
             return
-        if self._context.states.current.view.is_stranger(self._owner(meta)):
-            self._check_stranger(ref, meta, pass_)
+        if self._context.states.current.view.is_unknown_name(self._owner(meta)):
+            self._check_unknown_name(ref, meta, pass_)
             return
         match self._context.plan(subject):
             case Drain(owner=owner) | ReleaseDrain(owner=owner):
@@ -106,7 +106,7 @@ class PageCheck:
         pass_.clean = False
         pass_.displace(meta.uid)
 
-    def _check_stranger(self, ref: ObjectRef, meta: Meta, pass_: Pass) -> None:
+    def _check_unknown_name(self, ref: ObjectRef, meta: Meta, pass_: Pass) -> None:
         """Enqueue an object whose label names no shard that ever had a Lease.
 
         The pass stays clean, unless the ring has to become free of labels.

@@ -57,7 +57,7 @@ class StatusCollector:
         self._scan = scan
         self._late: set[str] = set()
         self._disturbed_at = context.clock.now()
-        self._strangers = 0
+        self._unknown_named = 0
         self._count_at = 0.0
         self._converged_version: int | None = None
         self._last: Convergence | None = None
@@ -107,19 +107,21 @@ class StatusCollector:
             released=released,
             deferred=self._context.membership.deferred,
             former_holder=self._activation.former_holder,
-            strangers=self._count_strangers(now),
+            unknown_named=self._count_unknown_named(now),
         )
 
-    def _count_strangers(self, now: float) -> int:
+    def _count_unknown_named(self, now: float) -> int:
         """Objects that wait because no shard has the name on them; counted every few seconds, a microsecond each."""
         membership, shard = self._context.membership, self._context.keys.shard
         if now >= self._count_at:
             view = membership.view
-            is_possible = membership.deferred or any(map(view.is_stranger, view.shards))
+            is_possible = membership.deferred or any(map(view.is_unknown_name, view.shards))
             owners = (self._pending.label(name, shard) for name in self._pending.names() if is_possible)
-            self._strangers = sum(1 for owner in owners if owner is not None and view.is_stranger(owner))
+            self._unknown_named = sum(
+                1 for owner in owners if owner is not None and view.is_unknown_name(owner)
+            )
             self._count_at = now + COUNT_EVERY_S
-        return self._strangers
+        return self._unknown_named
 
     def _released(self) -> int | None:
         """Objects given up since this sharder began to; None unless the ring is being deleted."""

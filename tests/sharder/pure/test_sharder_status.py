@@ -31,7 +31,7 @@ def condition(kind: str, view: View, progress: RingProgress = IDLE) -> Condition
 
 
 def test_objects_whose_labels_name_nobody_are_told_and_leave_the_ring_balanced() -> None:
-    forged = replace(IDLE, unassigned=16_000, strangers=16_000)
+    forged = replace(IDLE, unassigned=16_000, unknown_named=16_000)
     balanced = condition("Balanced", TWO, forged)
     assert (balanced.status, balanced.reason) == (True, "Converged")
     assert "16,000 objects wait since their labels name no shard" in balanced.message
