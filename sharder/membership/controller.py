@@ -297,7 +297,7 @@ class MembershipController:
         now = self._clock.now()
         are_left = False
         intents, view, deadline = self.membership.turn(at=now, acting=self._acting)
-        wanted = self.membership.rings_wanted
+        wanted = self.membership.rings.wanted
         if wanted is not None and (self._making_rings is None or self._making_rings.done()):
             self._making_rings = tasks.create_task(self._make_rings(wanted), name="rings")
         for intent in intents:
@@ -319,7 +319,7 @@ class MembershipController:
 
     async def _make_rings(self, wanted: RingInputs) -> None:
         """Build rings on another thread, so that leadership and reads go on meanwhile."""
-        self.membership.rings_made(wanted, await asyncio.to_thread(wanted.make))
+        self.membership.rings.note_built(wanted, await asyncio.to_thread(wanted.make))
         self._woken.set()
 
     def _log_changes(self, old: View, new: View) -> None:

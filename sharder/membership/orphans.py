@@ -71,7 +71,7 @@ class OrphanChecks:
             try:
                 await self._check(batch)
             except KubeError as error:
-                log.warning("dead names could not be checked", names=len(batch), error=str(error))
+                log.warning("could not check for objects of dead shards", names=len(batch), error=str(error))
                 asked_s = error.retry_after_s if isinstance(error, ApiError) else None
                 pause_s = self._backoff.failed(self._clock.now(), at_least_s=asked_s or 0.0)
             else:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from sharder.planning.keys import RingKinds
     from sharder.ringspec.spec import RingSpec
     from sharder.unowned.pending import PendingObjects
-    from sharder.writing.objects import ObjectWriter
 
 FIND_TIMEOUT_S: Final = 10.0
 
@@ -84,11 +83,9 @@ class PageRing:
         self._assigned = (0.0, 0)
         """End of the last whole pass, and the number of new objects that got an owner since."""
 
-    def enter(self, objects: ObjectWriter, pending: PendingObjects, handoffs: Handoffs, scan: Scan) -> None:
+    def enter(self, pending: PendingObjects, handoffs: Handoffs, scan: Scan) -> None:
         """Show the components of the acting sharder."""
         self._acting = ActingComponents(pending, handoffs, scan)
-        objects.on_done = self.wrote
-        handoffs.on_ended = self.handed_over
 
     async def follow(self) -> None:
         """Record changes of the members, until cancelled."""

@@ -69,7 +69,7 @@ class RingProgress:
     per_s: float | None = None
     """Objects a second that come to their places; None if nothing is to do, or before the second look."""
     left_s: float | None = None
-    strangers: int = 0
+    unknown_named: int = 0
     """Objects of *unassigned* whose labels name no shard that ever had a Lease. They wait, and stop no other."""
 
 
@@ -223,15 +223,15 @@ def _refused(progress: RingProgress) -> str:
 
 def _given_up(progress: RingProgress) -> str:
     moving = sum(progress.in_flight.values())
-    text = f"{progress.released or 0:,} objects given up, {moving:,} being given up{_strangers(progress)}"
+    text = f"{progress.released or 0:,} objects given up, {moving:,} being given up{_unknown_named(progress)}"
     return f"{text}; {_refused(progress)}" if progress.refused else text
 
 
-def _strangers(progress: RingProgress) -> str:
-    if not progress.strangers:
+def _unknown_named(progress: RingProgress) -> str:
+    if not progress.unknown_named:
         return ""
     return (
-        f"; {progress.strangers:,} objects wait since their labels name no shard: "
+        f"; {progress.unknown_named:,} objects wait since their labels name no shard: "
         "100 such names are given up in about maxLeaseDurationSeconds"
     )
 
@@ -243,8 +243,10 @@ def _balanced(view: View, progress: RingProgress) -> Condition:
         return Condition("Balanced", False, "NoMembers", "no member is on the ring")
     if progress.paused:
         return Condition("Balanced", progress.is_converged, "Paused", "nothing moves between live shards")
-    if progress.is_converged and progress.unassigned <= progress.strangers:
-        return Condition("Balanced", True, "Converged", f"every object is at its place{_strangers(progress)}")
+    if progress.is_converged and progress.unassigned <= progress.unknown_named:
+        return Condition(
+            "Balanced", True, "Converged", f"every object is at its place{_unknown_named(progress)}"
+        )
     moving = sum(progress.in_flight.values())
     return Condition(
         "Balanced",

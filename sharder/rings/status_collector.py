@@ -21,12 +21,12 @@ from sharder.rings.status import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from sharder.membership.activation import Activation
     from sharder.membership.view import View
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
-    from sharder.page.page_ring import PageRing
     from sharder.rings.status_writer import StatusWriter
     from sharder.unowned.pending import PendingObjects
     from sharder.writing.ring_context import RingContext
@@ -45,21 +45,23 @@ class StatusCollector:
     def __init__(
         self,
         context: RingContext,
+        activation: Activation,
         pending: PendingObjects,
         handoffs: Handoffs,
         scan: Scan,
         *,
-        page_ring: PageRing | None,
+        unserved: Sequence[str],
     ) -> None:
-        if page_ring is not None:
-            page_ring.enter(context.objects, pending, handoffs, scan)
+        """*unserved*: a sentence for each resource that is not served."""
         self._context = context
+        self._activation = activation
+        self._unserved = unserved
         self._pending = pending
         self._handoffs = handoffs
         self._scan = scan
         self._late: set[str] = set()
         self._disturbed_at = context.clock.now()
-        self._strangers = 0
+        self._unknown_named = 0
         self._count_at = 0.0
         self._counts: ObjectCounts | None = None
         self._count_objects_at = 0.0
@@ -111,15 +113,15 @@ class StatusCollector:
             is_converged=self._scan.is_converged,
             paused=self._context.spec.paused,
             denied=self._context.permissions.messages(),
-            failing=[*self._context.unserved, *self._context.permissions.failures()],
+            failing=[*self._unserved, *self._context.permissions.failures()],
             last=self._last,
             rebalanced=self._rebalanced,
             removed=self._removed(),
             still_labelled=self._scan.still_labelled,
             released=released,
             deferred=self._context.membership.deferred,
-            former_holder=self._context.activation.former_holder,
-            strangers=self._count_strangers(now),
+            former_holder=self._activation.former_holder,
+            unknown_named=self._count_unknown_named(now),
         )
 
     def _count_objects(self, now: float, unassigned: int, in_flight: Mapping[str, int]) -> int:
@@ -142,16 +144,18 @@ class StatusCollector:
             self._pace.look(now, self._to_do)
         return self._to_do
 
-    def _count_strangers(self, now: float) -> int:
+    def _count_unknown_named(self, now: float) -> int:
         """Objects that wait because no shard has the name on them; counted every few seconds, a microsecond each."""
         membership, shard = self._context.membership, self._context.keys.shard
         if now >= self._count_at:
             view = membership.view
-            is_possible = membership.deferred or any(map(view.is_stranger, view.shards))
+            is_possible = membership.deferred or any(map(view.is_unknown_name, view.shards))
             owners = (self._pending.label(name, shard) for name in self._pending.names() if is_possible)
-            self._strangers = sum(1 for owner in owners if owner is not None and view.is_stranger(owner))
+            self._unknown_named = sum(
+                1 for owner in owners if owner is not None and view.is_unknown_name(owner)
+            )
             self._count_at = now + COUNT_EVERY_S
-        return self._strangers
+        return self._unknown_named
 
     def _released(self) -> int | None:
         """Objects given up since this sharder began to; None unless the ring is being deleted."""

@@ -11,10 +11,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubeio.errors import BadRequest, Forbidden, Invalid, KubeError
+from kubeio.errors import BadRequest, Forbidden, Invalid
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Gap, ListDone, ListWatch, Removed, WatchEvent
-from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions, Permission, refused_verb
+from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions, Permission
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -63,22 +63,15 @@ class ObjectAccess:
                         self._note(event, permission)
                         yield event
             except (BadRequest, Forbidden, Invalid) as error:
-                self._failed(error, permission)
+                self.permissions.failed(permission, error)
                 on_denied()
                 await asyncio.sleep(TRY_AGAIN_S * self.rng.uniform(0.9, 1.1))
 
     def _note(self, event: WatchEvent, permission: Permission) -> None:
         match event:
             case Gap(error=error):
-                self._failed(error, permission)
+                self.permissions.failed(permission, error)
             case ListDone() | Changed() | Removed():
                 self.permissions.granted(permission)
             case _:
                 pass
-
-    def _failed(self, error: KubeError, permission: Permission) -> None:
-        if isinstance(error, Forbidden):
-            refused = permission._replace(verb=refused_verb(error, permission.verb))
-            self.permissions.denied(refused, error)
-        else:
-            self.permissions.failed(permission, error)

@@ -39,13 +39,16 @@ Running = tuple[UnownedReflector, asyncio.Task[None]]
 
 
 class Sink(Protocol):
-    """Receiver of pending objects, by their names: the assigner."""
+    """Receiver of pending objects, by their names: `sharder.writing.assignment_queue.AssignmentQueue`."""
 
     def enqueue_name(self, name: str) -> None:
         """An object is new or changed."""
 
-    def enqueue_all(self) -> None:
+    def controlled_listed(self) -> None:
         """It is known by now which parents still have controlled objects that wait."""
+
+    def enqueue_all(self) -> None:
+        """Every resource was listed."""
 
     def backlog(self) -> int:
         """Objects of a first assignment that wait in the queue."""
@@ -85,7 +88,7 @@ class UnownedReflectors:
         self._switched = asyncio.Event()
         """Set when the next switch begins; each has its own."""
         self._capacity = {resource: asyncio.Event() for resource, _ in self._places}
-        """Of each set while a page of its lists may be taken in."""
+        """Event of each resource, set while a page of its lists may be taken in."""
         self._listed: dict[Place, int] = {}
         """The switch under which each was last listed."""
         self._orphans_listed: set[Place] = set()
@@ -213,7 +216,7 @@ class UnownedReflectors:
         ):
             self._knows_controlled.set()
             self._orphans_due.set()
-            self._sink.enqueue_all()
+            self._sink.controlled_listed()
         if self.listed_at is None and len(known) == len(self._places):
             self.listed_at = self._access.clock.now()
             self._sink.enqueue_all()

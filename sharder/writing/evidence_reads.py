@@ -143,7 +143,7 @@ class EvidenceReads:
                 self._leases.evidence() if read.owners is None else self._leases.evidence_of(read.owners)
             )
         except KubeError as error:
-            log.warning("no evidence about leases", ring=self._ring, error=str(error))
+            log.warning("leases could not be read, assignments wait", ring=self._ring, error=str(error))
             if read.began_at >= self._resumes_at:  # one failure for all that were under way
                 now = self._clock.now()
                 self._resumes_at = now + self._backoff.failed(now)

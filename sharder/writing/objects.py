@@ -6,7 +6,7 @@ Every write takes a turn of the process's `WriteLimiter`, which learns from its 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -27,13 +27,11 @@ from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch
 from sharder.planning.keys import Controlled
 from sharder.planning.patches import patch_of
 from sharder.ringspec.spec import Pace
-from sharder.unowned.permissions import Permission, is_missing_right, refused_verb
+from sharder.unowned.permissions import Permission, is_missing_right
 from sharder.writing.limiter import WriteLimiter
 from sharder.writing.move_stats import MoveStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from prometheus_client import Counter, Histogram
 
     from kubeio.models import Meta
@@ -74,6 +72,14 @@ class WriteOutcome(StrEnum):
     REFUSED = "refused"
 
 
+class MoveObserver(Protocol):
+    """Observer of label writes and of handoffs that ended: the live page."""
+
+    def wrote(self, resource: ApiResource, meta: Meta, decision: Write) -> None: ...
+
+    def handed_over(self, ref: ObjectRef, meta: Meta) -> None: ...
+
+
 class ObjectWriter:
     """Sends what the planner decided; every failure comes back as an `WriteOutcome`."""
 
@@ -86,6 +92,7 @@ class ObjectWriter:
         refusals: Refusals,
         metrics: SharderMetrics,
         limiter: WriteLimiter,
+        observer: MoveObserver | None = None,
     ) -> None:
         self._client = access.client
         self._keys = spec.keys
@@ -101,8 +108,7 @@ class ObjectWriter:
         self.limiter = limiter
         self._logged_at = -LOG_EVERY_S
         self._unlogged = 0
-        self.on_done: Callable[[ApiResource, Meta, Write], None] | None = None
-        """Called with what was written: the live page shows it."""
+        self._observer = observer
 
     async def write(self, resource: ApiResource, meta: Meta, decision: Write) -> WriteOutcome:
         """Carry out *decision* on the version of the object that *meta* is, when its turn comes.
@@ -162,8 +168,8 @@ class ObjectWriter:
             self.moves.note(at=self._clock.now())
         if isinstance(decision, Strip) and self._is_first_word(resource, meta):
             self.stripped += 1
-        if self.on_done is not None:
-            self.on_done(resource, meta, decision)
+        if self._observer is not None:
+            self._observer.wrote(resource, meta, decision)
 
     def _is_first_word(self, resource: ApiResource, meta: Meta) -> bool:
         """Whether *meta* had an owner that was not asked to give it up; `Handoffs` counts the others."""
@@ -208,7 +214,7 @@ class ObjectWriter:
             case Forbidden() if not is_missing_right(error):
                 return WriteOutcome.REFUSED  # a policy or webhook: of this object, not of the resource
             case Forbidden():
-                self._permissions.denied(right._replace(verb=refused_verb(error, right.verb)), error)
+                self._permissions.failed(right, error)
                 return WriteOutcome.DENIED
             case ServerFailure():
                 self._permissions.failed(right, error)

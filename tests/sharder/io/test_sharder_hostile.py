@@ -10,7 +10,7 @@ from devcluster.embedded.faults import Fault
 from kubeio.leases.lease import Leases
 from kubeio.models import Meta
 from kubeio.protocol import CONTROLLER_RINGS
-from sharder.membership.membership import MOST_STRANGERS
+from sharder.membership.unknown_names import MAX_UNKNOWN_NAMES
 from tests.sharder.io.ground import (
     CONFIGMAPS,
     KEYS,
@@ -84,7 +84,7 @@ async def test_forged_names_keep_a_deleted_ring_for_one_lease_duration(ground: G
         await ground.until_ring_is_gone(within_s=15)
     assert set((await ground.owners()).values()) == {""}
     leases, _ = await Leases(ground.client, "default").list()
-    assert len(leases) < MOST_STRANGERS
+    assert len(leases) < MAX_UNKNOWN_NAMES
 
 
 async def test_a_ring_goes_only_after_a_fresh_read_of_its_leases(ground: Ground) -> None:

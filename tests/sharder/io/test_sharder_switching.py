@@ -30,8 +30,11 @@ class Nobody:
     def enqueue_name(self, name: str) -> None:
         """An object is new or changed."""
 
-    def enqueue_all(self) -> None:
+    def controlled_listed(self) -> None:
         """Controlled objects are known."""
+
+    def enqueue_all(self) -> None:
+        """Every resource was listed."""
 
     def backlog(self) -> int:
         return 0

@@ -183,7 +183,7 @@ class Story:
             )
 
     def decide(self) -> list[Intent]:
-        return self.machine.decide(at=self.at)
+        return self.machine.turn(at=self.at, acting=True)[0]
 
     def wishes(self) -> list[Intent]:
         """What the sharder wants, labels for people left out."""

@@ -32,7 +32,7 @@ def condition(kind: str, view: View, progress: RingProgress = IDLE) -> Condition
 
 
 def test_objects_whose_labels_name_nobody_are_told_and_leave_the_ring_balanced() -> None:
-    forged = replace(IDLE, unassigned=16_000, strangers=16_000)
+    forged = replace(IDLE, unassigned=16_000, unknown_named=16_000)
     balanced = condition("Balanced", TWO, forged)
     assert (balanced.status, balanced.reason) == (True, "Converged")
     assert "16,000 objects wait since their labels name no shard" in balanced.message
@@ -244,7 +244,7 @@ class Clerk:
             f'secrets is forbidden: User "ada" cannot {right.verb} resource "{right.resource}" in API group ""'
             f' in the namespace "{right.namespace}"'
         )
-        self.permissions.denied(right, Forbidden("PATCH x", status=403, reason="Forbidden", message=message))
+        self.permissions.failed(right, Forbidden("PATCH x", status=403, reason="Forbidden", message=message))
 
 
 def test_a_right_that_is_missing_is_tried_once_in_a_while_and_no_more() -> None:
