@@ -97,7 +97,7 @@ CORDONED = make_spec(hold_s=30, members={"a": MemberSpec(cordoned=True)})
 HAPPENINGS: dict[tuple[str, str], list[Step]] = {
     ("-", "a Lease appears that is held by its own name"): [JOIN],
     ("-", "a Lease appears whose holder is empty"): [JOIN, step("edit", S, holder_identity=None)],
-    ("-", "a Lease appears that somebody else holds"): [JOIN, step("edit", S, holder_identity="sharder:x")],
+    ("-", "a Lease appears that another name holds"): [JOIN, step("edit", S, holder_identity="sharder:x")],
     ("-", "an object carries a name without a Lease"): [unknown(S)],
     ("-", "an object carries a value that no Lease can be named"): [unknown("Not_A_Name")],
     ("ready", "it is renewed"): [step("renew", S)],
@@ -131,7 +131,7 @@ HAPPENINGS: dict[tuple[str, str], list[Step]] = {
         label_for("another"),
         seen,
     ],
-    ("missing", "the name turns out to be somebody's unrelated Lease"): [
+    ("missing", "the name is that of an unrelated Lease"): [
         step("join", S),
         label_for(""),
         step("edit", S, holder_identity="node-7_0f3c"),
