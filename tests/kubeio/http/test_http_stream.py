@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 
 from kubeio.errors import Expired, Forbidden, Unreachable
 from kubeio.http.lines import MAX_LAG_BYTES, LineSplitter, LineTooLong
-from tests.kubeio.rest.wire_server import (
+from tests.kubeio.http.wire_server import (
     CHUNKED_HEAD,
     Conversation,
     Script,
     WireServer,
     chunked,
+    chunked_answer,
     failure_status,
+    http_answer,
+    once,
+    silent,
 )
 
 LINES = st.lists(st.binary(min_size=1, max_size=40).filter(lambda line: b"\n" not in line), max_size=12)
@@ -80,12 +84,8 @@ async def test_watch_asks_for_no_compression(server: WireServer) -> None:
 
 
 async def test_compressed_stream_is_understood_all_the_same(server: WireServer) -> None:
-    async def script(conversation: Conversation) -> None:
-        await conversation.request()
-        head = CHUNKED_HEAD.replace(b"Transfer", b"Content-Encoding: gzip\r\nTransfer")
-        await conversation.send(head + chunked(gzip.compress(b"a\nb"), gzip.compress(b"c\n")))
-
-    server.script = script
+    answer = chunked_answer(gzip.compress(b"a\nb"), gzip.compress(b"c\n"))
+    server.script = once(answer.replace(b"Transfer", b"Content-Encoding: gzip\r\nTransfer"))
     assert await collect(server) == [b"a", b"bc"]
 
 
@@ -102,13 +102,7 @@ async def test_last_line_needs_no_newline_when_the_stream_ends_well(server: Wire
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 async def test_stream_that_is_cut_off_gives_whole_lines_and_then_fails(server: WireServer, how: str) -> None:
-    async def script(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.send(CHUNKED_HEAD + chunked(b"a\nb\nhal", end=False))
-        await asyncio.sleep(0.05)
-        getattr(conversation, how)()
-
-    server.script = script
+    server.script = once(CHUNKED_HEAD + chunked(b"a\nb\nhal", end=False), how)
     seen: list[bytes] = []
     with pytest.raises(Unreachable, match="GET /w on https://"):
         await collect(server, seen)
@@ -116,33 +110,16 @@ async def test_stream_that_is_cut_off_gives_whole_lines_and_then_fails(server: W
 
 
 async def test_failure_instead_of_a_stream_is_typed(server: WireServer) -> None:
-    async def script(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.answer(failure_status(410, "Expired", "too old"), status=410)
-        await conversation.until_closed()
-
-    server.script = script
+    server.script = once(http_answer(failure_status(410, "Expired", "too old"), status=410), "until_closed")
     with pytest.raises(Expired, match="too old"):
         await collect(server)
-    await asyncio.sleep(0.02)
-    assert server.open == 0
-
-
-async def test_failure_in_chunks_instead_of_a_stream_is_typed(server: WireServer) -> None:
-    async def script(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.send(CHUNKED_HEAD.replace(b"200", b"403") + chunked(b'{"message":', b'"no"}'))
-
-    server.script = script
+    await server.until_closed()
+    server.script = once(chunked_answer(b'{"message":', b'"no"}', status="403 No"))
     with pytest.raises(Forbidden, match="no"):
         await collect(server)
 
 
 async def test_stream_that_does_not_begin_in_time_is_given_up(server: WireServer) -> None:
-    async def silent(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.until_closed()
-
     server.script = silent
     begun = time.monotonic()
     async with server.client() as client:
@@ -159,38 +136,29 @@ async def test_silence_of_a_stream_is_no_failure(server: WireServer) -> None:
 
 
 async def test_leaving_a_stream_closes_its_connection(server: WireServer) -> None:
-    closed = asyncio.Event()
-
-    async def endless(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.send(CHUNKED_HEAD + chunked(b"a\n", end=False))
-        await conversation.until_closed()
-        closed.set()
-
-    server.script = endless
+    server.script = streaming(b"a\n", end=False)
     async with server.client() as client:
         async with client.stream("/w") as lines:
             async for _ in lines:
                 break
-        await asyncio.wait_for(closed.wait(), 2)
+        await server.until_closed()
 
 
 async def test_cancelled_reader_closes_its_connection(server: WireServer) -> None:
-    closed = asyncio.Event()
+    server.script = streaming(end=False)
+    async with server.client() as client:
 
-    async def endless(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.send(CHUNKED_HEAD)
-        await conversation.until_closed()
-        closed.set()
+        async def read() -> None:
+            async with client.stream("/w") as lines:
+                await anext(aiter(lines))
 
-    server.script = endless
-    reader = asyncio.ensure_future(collect(server))
-    await asyncio.sleep(0.05)
-    reader.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reader
-    await asyncio.wait_for(closed.wait(), 2)
+        reader = asyncio.ensure_future(read())
+        await asyncio.sleep(0.05)
+        assert server.open == 1
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        await server.until_closed()
 
 
 async def test_streams_take_no_place_in_the_pool(server: WireServer) -> None:

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from kubeio.access.credentials import FixedCredentials
 from kubeio.errors import InputError, Unreachable
 from kubeio.http.endpoint import Credential, KeyPair, Trust
-from tests.kubeio.rest.wire_server import Conversation, Tls, WireServer
+from tests.kubeio.http.wire_server import Conversation, Tls, WireServer
 
 
 def has_ipv6() -> bool:

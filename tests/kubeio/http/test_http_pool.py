@@ -14,7 +14,7 @@ from kubeio.http.dialer import Dialer
 from kubeio.http.messages import BrokenMessage
 from kubeio.http.pool import Pool, PoolClosed
 from kubeio.rest.client import Client
-from tests.kubeio.rest.wire_server import Conversation, Hangup, WireServer, http_answer
+from tests.kubeio.http.wire_server import Conversation, Script, WireServer, http_answer, once, silent
 
 
 def _dialer(server: WireServer) -> Dialer:
@@ -22,19 +22,56 @@ def _dialer(server: WireServer) -> Dialer:
     return Dialer(cluster.endpoint, cluster.trust)
 
 
-async def connection_of(client: Client, method: str = "GET", path: str = "/a") -> int:
+async def connection_of(
+    client: Client, method: str = "GET", path: str = "/a", *, timeout_s: float = 5.0
+) -> int:
+    """The number of the connection that a request was answered on."""
     body = b"{}" if method != "GET" else None
-    response = await client.request(method, path, body=body, timeout_s=5)
+    response = await client.request(method, path, body=body, timeout_s=timeout_s)
     number = json.loads(response.body)["connection"]
     assert isinstance(number, int)
     return number
 
 
-async def answer_slowly(conversation: Conversation) -> None:
-    while True:
+async def failure_of(
+    client: Client, method: str = "PATCH", *, timeout_s: float = 5.0, match: str = "."
+) -> Unreachable:
+    """How a request fails, in less than a second."""
+    begun = time.monotonic()
+    with pytest.raises(Unreachable, match=match) as caught:
+        await connection_of(client, method, timeout_s=timeout_s)
+    assert time.monotonic() - begun < 1
+    return caught.value
+
+
+def numbered(*then: bytes | float | str) -> Script:
+    """Answer one request with the connection's number, then: send bytes, pause, or call what the text names."""
+
+    async def script(conversation: Conversation) -> None:
         await conversation.request()
-        await asyncio.sleep(0.02)
         await conversation.answer({"connection": conversation.number})
+        for step in then:
+            if isinstance(step, bytes):
+                await conversation.send(step)
+            elif isinstance(step, float):
+                await asyncio.sleep(step)
+            elif step == "request":
+                await conversation.request()
+            else:
+                conversation.close()
+        await conversation.until_closed()
+
+    return script
+
+
+def answer_after(seconds: float) -> Script:
+    async def script(conversation: Conversation) -> None:
+        while True:
+            request = await conversation.request()
+            await asyncio.sleep(seconds)
+            await conversation.answer({"path": request.path, "connection": conversation.number})
+
+    return script
 
 
 async def test_connection_is_kept_between_requests(server: WireServer) -> None:
@@ -61,14 +98,7 @@ async def test_no_more_connections_than_allowed(server: WireServer) -> None:
 
 
 async def test_who_waits_for_a_connection_is_served_in_order_of_arrival(server: WireServer) -> None:
-    server.script = answer_slowly
-    async with server.client(max_connections=1) as client:
-        await asyncio.gather(*(connection_of(client, path=f"/{number}") for number in range(8)))
-    assert [request.path for request in server.requests] == [f"/{number}" for number in range(8)]
-
-
-async def test_newcomer_does_not_overtake_those_who_wait(server: WireServer) -> None:
-    server.script = answer_slowly
+    server.script = answer_after(0.02)
     async with server.client(max_connections=1) as client, asyncio.TaskGroup() as group:
         for number in range(3):
             group.create_task(connection_of(client, path=f"/{number}"))
@@ -78,85 +108,43 @@ async def test_newcomer_does_not_overtake_those_who_wait(server: WireServer) -> 
 
 
 async def test_waiting_for_a_connection_counts_against_the_time_of_the_call(server: WireServer) -> None:
-    async def silent(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.until_closed()
-
     server.script = silent
     async with server.client(max_connections=1) as client:
         holder = asyncio.ensure_future(client.request("GET", "/hold", timeout_s=5))
         await asyncio.sleep(0.05)
-        begun = time.monotonic()
-        with pytest.raises(Unreachable, match="no connection in time") as caught:
-            await client.request("PATCH", "/a", body=b"{}", timeout_s=0.2)
-        assert 0.15 < time.monotonic() - begun < 1
-        assert not caught.value.maybe_done
+        assert not (await failure_of(client, timeout_s=0.2, match="no connection in time")).maybe_done
         holder.cancel()
         with pytest.raises(asyncio.CancelledError):
             await holder
 
 
 async def test_no_answer_in_time_ends_the_call_and_its_connection(server: WireServer) -> None:
-    closed = asyncio.Event()
-
-    async def silent(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.until_closed()
-        closed.set()
-
     server.script = silent
     async with server.client() as client:
-        begun = time.monotonic()
-        with pytest.raises(Unreachable, match="no answer in time") as caught:
-            await client.request("PATCH", "/a", body=b"{}", timeout_s=0.2)
-        assert 0.15 < time.monotonic() - begun < 1
-        assert caught.value.maybe_done
-        await asyncio.wait_for(closed.wait(), 2)
+        assert (await failure_of(client, timeout_s=0.2, match="no answer in time")).maybe_done
+        await server.until_closed()
         server.script = None
         assert await connection_of(client) == 2
 
 
 async def test_shorter_deadline_counts_on_a_connection_that_served_a_longer_one(server: WireServer) -> None:
-    async def once(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.answer({})
-        await conversation.request()
-        await conversation.until_closed()
-
-    server.script = once
+    server.script = numbered()
     async with server.client() as client:
-        await client.request("GET", "/a", timeout_s=30)
-        begun = time.monotonic()
-        with pytest.raises(Unreachable, match="no answer in time"):
-            await client.request("GET", "/a", timeout_s=0.2)
-        assert time.monotonic() - begun < 1
+        await connection_of(client, timeout_s=30)
+        await failure_of(client, timeout_s=0.2, match="no answer in time")
 
 
 async def test_later_deadline_counts_on_a_connection_that_served_a_shorter_one(server: WireServer) -> None:
-    async def script(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.answer({})
-        await conversation.request()
-        await asyncio.sleep(0.4)
-        await conversation.answer({"late": True})
-
-    server.script = script
+    server.script = numbered("request", 0.4, http_answer({"connection": 99}))
     async with server.client() as client:
-        await client.request("GET", "/a", timeout_s=0.2)
-        assert b"late" in (await client.request("GET", "/a", timeout_s=5)).body
+        await connection_of(client, timeout_s=0.2)
+        assert await connection_of(client, timeout_s=5) == 99
 
 
 async def test_cancelled_call_closes_its_connection_and_the_next_gets_its_own_answer(
     server: WireServer,
 ) -> None:
-    async def script(conversation: Conversation) -> None:
-        while True:
-            request = await conversation.request()
-            if request.path == "/slow":
-                await asyncio.sleep(0.1)
-            await conversation.answer({"path": request.path, "connection": conversation.number})
-
-    server.script = script
+    server.script = answer_after(0.1)
     async with server.client(max_connections=1) as client:
         slow = asyncio.ensure_future(client.request("GET", "/slow"))
         await asyncio.sleep(0.05)
@@ -168,7 +156,7 @@ async def test_cancelled_call_closes_its_connection_and_the_next_gets_its_own_an
 
 
 async def test_call_cancelled_while_waiting_passes_its_turn_on(server: WireServer) -> None:
-    server.script = answer_slowly
+    server.script = answer_after(0.02)
     async with server.client(max_connections=1) as client:
         calls = [asyncio.ensure_future(connection_of(client, path=f"/{n}")) for n in range(4)]
         await asyncio.sleep(0.01)
@@ -177,20 +165,6 @@ async def test_call_cancelled_while_waiting_passes_its_turn_on(server: WireServe
         assert await asyncio.wait_for(calls[3], 2) == 1
         await calls[0]
     assert "/1" not in [request.path for request in server.requests]
-
-
-async def test_kept_connection_that_the_server_closed_is_replaced_unnoticed(server: WireServer) -> None:
-    async def one_answer(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.answer({"connection": conversation.number})
-        await asyncio.sleep(0.01)
-        conversation.close()
-
-    server.script = one_answer
-    async with server.client() as client:
-        for expected in (1, 2, 3):
-            assert await connection_of(client, "PATCH") == expected
-            await asyncio.sleep(0.05)
 
 
 async def test_connection_close_header_is_obeyed(server: WireServer) -> None:
@@ -204,43 +178,49 @@ async def test_connection_close_header_is_obeyed(server: WireServer) -> None:
         assert [await connection_of(client, "PATCH") for _ in range(3)] == [1, 2, 3]
 
 
-async def close_at_second_request(conversation: Conversation) -> None:
-    """As a server that goes away does: the kept connection dies under the next request."""
-    await conversation.request()
-    await conversation.answer({"connection": conversation.number})
-    await conversation.request()
-    conversation.close()
+GOES_AWAY = numbered("request", "close")
+"""The kept connection dies under the next request."""
 
 
 async def test_get_is_repeated_once_when_its_kept_connection_turned_out_closed(server: WireServer) -> None:
-    server.script = close_at_second_request
+    server.script = GOES_AWAY
     async with server.client() as client:
-        assert await connection_of(client) == 1
-        assert await connection_of(client) == 2
+        assert [await connection_of(client) for _ in range(2)] == [1, 2]
     assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("method", ["PATCH", "POST", "PUT", "DELETE"])
 async def test_write_is_never_repeated(server: WireServer, method: str) -> None:
-    server.script = close_at_second_request
+    server.script = GOES_AWAY
     async with server.client() as client:
         assert await connection_of(client) == 1
-        with pytest.raises(Unreachable) as caught:
-            await connection_of(client, method)
-        assert caught.value.maybe_done
+        assert (await failure_of(client, method)).maybe_done
     assert [request.method for request in server.requests] == ["GET", method]
 
 
 async def test_get_is_not_repeated_on_a_fresh_connection(server: WireServer) -> None:
-    async def never(conversation: Conversation) -> None:
-        await conversation.request()
-        conversation.close()
-
-    server.script = never
+    server.script = once(b"")
     async with server.client() as client:
-        with pytest.raises(Unreachable):
-            await connection_of(client)
+        await failure_of(client, "GET")
     assert len(server.requests) == 1
+
+
+async def test_get_is_not_repeated_when_an_answer_had_begun(server: WireServer) -> None:
+    server.script = numbered("request", b"HTTP/1.1 200 OK\r\n", 0.02, "close")
+    async with server.client() as client:
+        await connection_of(client)
+        await failure_of(client, "GET")
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.02], ids=["at once", "while idle"])
+async def test_bytes_that_nobody_asked_for_spoil_the_connection(server: WireServer, after_s: float) -> None:
+    unasked = http_answer({"message": "you were idle"}, status=408)
+    server.script = numbered(after_s, unasked) if after_s else numbered(unasked)
+    async with server.client() as client:
+        assert await connection_of(client, "PATCH") == 1
+        await server.until_closed()
+        assert await connection_of(client, "PATCH") == 2
 
 
 async def test_get_is_not_repeated_twice(server: WireServer) -> None:
@@ -255,60 +235,11 @@ async def test_get_is_not_repeated_twice(server: WireServer) -> None:
     server.script = script
     async with server.client() as client:
         await asyncio.gather(*(connection_of(client) for _ in range(3)))
-        with pytest.raises(Unreachable):
-            await connection_of(client)
+        await failure_of(client, "GET")
     assert len(server.requests) == 5, "one of the kept ones, then a fresh one, and no more"
 
 
-async def test_get_is_not_repeated_when_an_answer_had_begun(server: WireServer) -> None:
-    async def script(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.answer({"connection": conversation.number})
-        await conversation.request()
-        await conversation.send(b"HTTP/1.1 200 OK\r\n")
-        await asyncio.sleep(0.02)
-        conversation.close()
-
-    server.script = script
-    async with server.client() as client:
-        await connection_of(client)
-        with pytest.raises(Unreachable):
-            await connection_of(client)
-    assert len(server.requests) == 2
-
-
-async def test_bytes_that_nobody_asked_for_spoil_the_connection(server: WireServer) -> None:
-    async def talkative(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.send(http_answer({"connection": conversation.number}) + http_answer({"other": 1}))
-        await conversation.until_closed()
-
-    server.script = talkative
-    async with server.client() as client:
-        assert await connection_of(client, "PATCH") == 1
-        assert await connection_of(client, "PATCH") == 2
-
-
-async def test_unasked_bytes_while_idle_spoil_the_connection(server: WireServer) -> None:
-    async def later(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.answer({"connection": conversation.number})
-        await asyncio.sleep(0.02)
-        await conversation.send(http_answer({"message": "you were idle"}, status=408))
-        await conversation.until_closed()
-
-    server.script = later
-    async with server.client() as client:
-        assert await connection_of(client, "PATCH") == 1
-        await asyncio.sleep(0.1)
-        assert await connection_of(client, "PATCH") == 2
-
-
 async def test_closed_client_refuses_and_ends_calls_under_way(server: WireServer) -> None:
-    async def silent(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.until_closed()
-
     server.script = silent
     client = server.client(max_connections=1)
     calls = [asyncio.ensure_future(client.request("GET", "/a")) for _ in range(3)]
@@ -317,54 +248,32 @@ async def test_closed_client_refuses_and_ends_calls_under_way(server: WireServer
     for call in calls:
         with pytest.raises(Unreachable):
             await asyncio.wait_for(call, 2)
-    with pytest.raises(Unreachable, match="closed") as caught:
-        await client.request("PATCH", "/a", body=b"{}")
-    assert not caught.value.maybe_done
+    assert not (await failure_of(client, match="closed")).maybe_done
 
 
-async def test_refused_connection_says_so_and_nothing_was_done(server: WireServer) -> None:
-    cluster = server.cluster(url="https://127.0.0.1:1")
-    async with server.client(cluster=cluster) as client:
-        with pytest.raises(
-            Unreachable, match=r"GET /a on https://127.0.0.1:1: cannot connect: .*refused"
-        ) as caught:
-            await client.request("GET", "/a")
-    assert not caught.value.maybe_done
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https://127.0.0.1:1", r"PATCH /a on https://127.0.0.1:1: cannot connect: .*refused"),
+        ("https://nowhere.invalid:6443", "name is not known"),
+    ],
+)
+async def test_a_server_that_cannot_be_reached_is_told_and_nothing_was_done(
+    server: WireServer, url: str, told: str
+) -> None:
+    async with server.client(cluster=server.cluster(url=url)) as client:
+        assert not (await failure_of(client, match=told)).maybe_done
 
 
-async def test_unknown_host_says_so(server: WireServer) -> None:
-    cluster = server.cluster(url="https://nowhere.invalid:6443")
-    async with server.client(cluster=cluster) as client:
-        with pytest.raises(Unreachable, match="name is not known"):
-            await client.request("GET", "/a")
-
-
-async def test_server_that_accepts_and_says_nothing_is_given_up_in_time(plain_server: WireServer) -> None:
-    async def mute(conversation: Conversation) -> None:
-        await conversation.until_closed()
-
-    plain_server.script = mute
-    cluster = plain_server.cluster(url=plain_server.url.replace("http:", "https:"))
-    async with plain_server.client(cluster=cluster) as client:
-        begun = time.monotonic()
-        with pytest.raises(Unreachable, match="no connection in time"):
-            await client.request("GET", "/a", timeout_s=0.2)
-        assert time.monotonic() - begun < 1
-
-
-async def test_connecting_takes_no_longer_than_its_own_limit(
+async def test_server_that_accepts_and_says_nothing_is_given_up_in_time(
     plain_server: WireServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def mute(conversation: Conversation) -> None:
-        await conversation.until_closed()
-
-    plain_server.script = mute
-    monkeypatch.setattr("kubeio.http.dialer.CONNECT_TIMEOUT_S", 0.2)
+    plain_server.script = Conversation.until_closed
     cluster = plain_server.cluster(url=plain_server.url.replace("http:", "https:"))
     async with plain_server.client(cluster=cluster) as client:
-        with pytest.raises(Unreachable, match=r"no connection within 0\.2 s") as caught:
-            await client.request("PATCH", "/a", body=b"{}", timeout_s=5)
-        assert not caught.value.maybe_done
+        await failure_of(client, timeout_s=0.2, match="no connection in time")
+        monkeypatch.setattr("kubeio.http.dialer.CONNECT_TIMEOUT_S", 0.2)
+        assert not (await failure_of(client, match=r"no connection within 0\.2 s")).maybe_done
         with pytest.raises(Unreachable, match=r"no connection within 0\.2 s"):
             async with client.stream("/w"):
                 pytest.fail("there is no stream")
@@ -401,19 +310,21 @@ async def test_long_idle_connections_are_closed(server: WireServer) -> None:
     await pool.close()
 
 
-async def test_idle_connection_that_dies_gives_its_slot_back(server: WireServer) -> None:
-    async def brief(conversation: Conversation) -> None:
-        await asyncio.sleep(0.05)
-        raise Hangup
+async def test_kept_connection_that_the_server_closed_is_replaced(server: WireServer) -> None:
+    leave = asyncio.Event()
 
-    server.script = brief
+    async def leaving(conversation: Conversation) -> None:
+        await leave.wait()
+
+    server.script = leaving
     pool = Pool(_dialer(server).dial, limit=1)
     connection = await pool.acquire(None)
     await asyncio.sleep(0.01)  # the last bytes of the handshake go out
     pool.release(connection)
-    await asyncio.sleep(0.1)
+    leave.set()
+    await connection.wait_closed()
     async with asyncio.timeout(2):
-        assert await pool.acquire(None) is not connection
+        assert await pool.acquire(None) is not connection, "its slot is free"
     await pool.close()
 
 
@@ -439,13 +350,7 @@ async def test_turn_that_comes_together_with_a_cancellation_is_passed_on(
 
 
 async def test_storm_of_cancellations_leaves_no_slot_behind(server: WireServer) -> None:
-    async def script(conversation: Conversation) -> None:
-        while True:
-            await conversation.request()
-            await asyncio.sleep(0.003)
-            await conversation.answer({"connection": conversation.number})
-
-    server.script = script
+    server.script = answer_after(0.003)
     async with server.client(max_connections=4) as client:
         for round_ in range(10):
             calls = [asyncio.ensure_future(connection_of(client)) for _ in range(12)]

@@ -184,6 +184,12 @@ class WireServer:
     def client(self, *, max_connections: int = 64, cluster: Cluster | None = None) -> Client:
         return Client(cluster or self.cluster(), max_connections=max_connections)
 
+    async def until_closed(self) -> None:
+        """Wait until the client has closed every connection."""
+        async with asyncio.timeout(2):
+            while self.open:  # noqa: ASYNC110 - the sockets are of the other side
+                await asyncio.sleep(0.005)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -210,6 +216,51 @@ async def answer_everything(conversation: Conversation) -> None:
         await conversation.answer(
             {"method": request.method, "path": request.path, "connection": conversation.number}
         )
+
+
+async def silent(conversation: Conversation) -> None:
+    """Take one request and say nothing."""
+    await conversation.request()
+    await conversation.until_closed()
+
+
+def answering(body: object = None, *, status: int = 200, headers: str = "") -> Script:
+    """Answer every request with *body*."""
+    return sending(http_answer(body, status=status, headers=headers))
+
+
+def sending(data: bytes, *, piece: int = 0) -> Script:
+    """Answer every request with *data* as it is, in pieces of *piece* bytes."""
+
+    async def script(conversation: Conversation) -> None:
+        while True:
+            await conversation.request()
+            for begin in range(0, len(data), piece or len(data)):
+                await conversation.send(data[begin : begin + (piece or len(data))])
+                if piece:
+                    await asyncio.sleep(0)
+
+    return script
+
+
+def once(data: bytes, how: str = "close") -> Script:
+    """Answer the first request with *data*; then `close`, `reset`, or `until_closed`: wait for the client to close."""
+
+    async def script(conversation: Conversation) -> None:
+        await conversation.request()
+        await conversation.send(data)
+        if how == "until_closed":
+            await conversation.until_closed()
+        else:
+            await asyncio.sleep(0.02)
+            getattr(conversation, how)()
+
+    return script
+
+
+def chunked_answer(*pieces: bytes, status: str = "200 OK") -> bytes:
+    """A whole answer in chunks."""
+    return CHUNKED_HEAD.replace(b"200 OK", status.encode()) + chunked(*pieces)
 
 
 def encode(body: object) -> bytes:
