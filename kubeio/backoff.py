@@ -15,7 +15,7 @@ def jittered_s(delay_s: float, rng: random.Random, *, jitter: float) -> float:
     return delay_s * (1.0 - jitter * rng.random())
 
 
-class Backoff:
+class ExponentialBackoff:
     """Delays of one loop: each failure soon after the last one waits twice as long.
 
     *healthy_s* without a failure (counted from the end of the last delay) starts over at *base_s*.

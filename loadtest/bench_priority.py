@@ -31,7 +31,7 @@ from kubeio.patch import MergePatch
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import ListWatch
+from kubeio.watches.reflector import Reflector
 from loadtest.measuring.chart import SHARDER, rendered
 from loadtest.measuring.meter import Meter
 from loadtest.measuring.planes import make_account
@@ -246,7 +246,7 @@ async def watching(ground: Ground, number: int) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(ground.cluster, max_connections=number + 1))
         sessions = [
-            ListWatch(
+            Reflector(
                 ListerWatcher(
                     client,
                     ground.resource,
@@ -273,7 +273,7 @@ async def watching(ground: Ground, number: int) -> AsyncIterator[None]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _follow(session: ListWatch) -> None:
+async def _follow(session: Reflector) -> None:
     async for _ in session.events():
         pass
 

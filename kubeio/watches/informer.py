@@ -15,14 +15,23 @@ import structlog
 
 from kubeio.models import Object, ObjectKey
 from kubeio.resource import ApiResource
+from kubeio.watches.reflector import (
+    Bookmark,
+    Changed,
+    Gap,
+    ListDone,
+    Listed,
+    ListStarted,
+    Removed,
+    WatchEvent,
+)
 from kubeio.watches.store import Change, Store
-from kubeio.watches.watch import Bookmark, Changed, Gap, ListDone, Listed, ListStarted, Removed, WatchEvent
 
 _log = structlog.get_logger("kubeio")
 
 
 class ChangeSource(Protocol):
-    """The part of `kubeio.watches.watch.ListWatch` that an informer needs."""
+    """The part of `kubeio.watches.reflector.Reflector` that an informer needs."""
 
     sign_of_life_at: float
 

@@ -60,7 +60,7 @@ WatchEvent = ListStarted | Listed | ListDone | Changed | Removed | Bookmark | Ga
 
 
 class InitialEventsEnd(msgspec.Struct, frozen=True, gc=False):
-    """The bookmark that ends the initial events of a WatchList; never leaves `kubeio.watches.watch`."""
+    """The bookmark that ends the initial events of a WatchList; never leaves `kubeio.watches.reflector`."""
 
     resource_version: str
 

@@ -21,7 +21,7 @@ from kubeio.protocol import RingKeys
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
+from kubeio.watches.reflector import Changed, ListDone, Listed, ListStarted, Reflector, Removed
 
 _POLL_S: Final = 0.02
 _STEPS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -71,7 +71,7 @@ class Sightings:
     """The objects of *resource*, while `run` runs."""
 
     def __init__(self, client: Client, resource: ApiResource, *, keys: RingKeys, clock: Clock) -> None:
-        self._watch = ListWatch(
+        self._watch = Reflector(
             ListerWatcher(client, resource, metadata_only=True),
             clock=clock,
             rng=random.Random(0),  # noqa: S311 - jitter
@@ -180,7 +180,7 @@ class LeaseSightings:
     """Who holds the Leases of one namespace, while `run` runs."""
 
     def __init__(self, client: Client, namespace: str, *, clock: Clock) -> None:
-        self._watch = ListWatch(
+        self._watch = Reflector(
             ListerWatcher(client, LEASES, namespace=namespace),
             clock=clock,
             rng=random.Random(0),  # noqa: S311 - jitter

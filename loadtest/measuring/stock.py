@@ -22,7 +22,7 @@ from loadtest.measuring.etcd import Etcd
 from loadtest.measuring.sightings import NotSeen, Sightings, wait_for
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
-from sharder.writing.objects import FIELD_MANAGER
+from sharder.writing.object_writer import FIELD_MANAGER
 
 Tick = Callable[[int], None]
 Owners = Mapping[str, str]

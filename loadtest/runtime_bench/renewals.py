@@ -25,7 +25,7 @@ from kubeio.models import Object
 from kubeio.resource import LEASES
 from kubeio.rest.client import Client
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, Listed, ListWatch
+from kubeio.watches.reflector import Changed, Listed, Reflector
 from loadtest.measuring.meter import Meter
 from loadtest.measuring.processes import Cores, family
 from loadtest.measuring.rows import Row
@@ -74,7 +74,7 @@ class RenewalSightings:
     """The renewals of every Lease of one namespace, while `run` runs."""
 
     def __init__(self, client: Client, namespace: str, *, clock: Clock) -> None:
-        self._watch = ListWatch(
+        self._watch = Reflector(
             ListerWatcher(client, LEASES, namespace=namespace),
             clock=clock,
             rng=random.Random(0),  # noqa: S311 - jitter

@@ -13,7 +13,7 @@ from loadtest.sharder_bench.ground import Ground
 from loadtest.sharder_bench.rows import Options
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
-from sharder.writing.objects import FIELD_MANAGER
+from sharder.writing.object_writer import FIELD_MANAGER
 
 _PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 

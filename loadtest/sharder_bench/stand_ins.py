@@ -22,11 +22,11 @@ from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, Listed, ListWatch
-from shard_controller.shard.decisions import decide_handoff
+from kubeio.watches.reflector import Changed, Listed, Reflector
 from shard_controller.shard.drain import acknowledgement
+from shard_controller.shard.lease_acquisition import LeaseTemplate, fresh_name, release
+from shard_controller.shard.ownership_decisions import decide_handoff
 from shard_controller.shard.process_proof import Identity
-from shard_controller.shard.shard_lease import LeaseTemplate, fresh_name, release
 
 _GRAIN_S: Final = 0.05
 
@@ -126,7 +126,7 @@ class StandIns:
             self._held[name], self._due[name] = lease, due
 
     async def _answer_drains(self, tasks: asyncio.TaskGroup) -> None:
-        watch = ListWatch(
+        watch = Reflector(
             ListerWatcher(self._client, self._resource, label_selector=self._keys.drain, metadata_only=True),
             clock=self._clock,
             rng=random.Random(0),  # noqa: S311 - jitter

@@ -45,7 +45,7 @@ class Snapshot(Generic[T]):
         return self._resource.decode(self._raw)
 
 
-Condition = Callable[[Snapshot[Any], Snapshot[Any]], bool]
+ChangeTest = Callable[[Snapshot[Any], Snapshot[Any]], bool]
 
 
 class Predicate:
@@ -59,7 +59,7 @@ class Predicate:
     Example: `sc.generation_changed | sc.Predicate(lambda old, new: old.meta.labels != new.meta.labels)`.
     """
 
-    def __init__(self, function: Condition) -> None:
+    def __init__(self, function: ChangeTest) -> None:
         self._function = check_predicate("Predicate", function)
         self.__doc__ = function.__doc__
 
@@ -69,22 +69,22 @@ class Predicate:
     def __repr__(self) -> str:
         return f"Predicate({getattr(self._function, '__name__', self._function)!s})"
 
-    def __or__(self, other: Condition) -> Predicate:
+    def __or__(self, other: ChangeTest) -> Predicate:
         second = check_predicate("|", other)
         return Predicate(lambda old, new: self(old, new) or second(old, new))
 
-    def __and__(self, other: Condition) -> Predicate:
+    def __and__(self, other: ChangeTest) -> Predicate:
         second = check_predicate("&", other)
         return Predicate(lambda old, new: self(old, new) and second(old, new))
 
-    def __ror__(self, other: Condition) -> Predicate:
+    def __ror__(self, other: ChangeTest) -> Predicate:
         return Predicate(other) | self
 
-    def __rand__(self, other: Condition) -> Predicate:
+    def __rand__(self, other: ChangeTest) -> Predicate:
         return Predicate(other) & self
 
 
-def check_predicate(field: str, function: Condition) -> Condition:
+def check_predicate(field: str, function: ChangeTest) -> ChangeTest:
     """*function*, if it can be asked about two versions. Raises: InputError naming *field*."""
     right = "write `def changed(old: sc.Snapshot[Model], new: sc.Snapshot[Model]) -> bool`"
     if not callable(function):

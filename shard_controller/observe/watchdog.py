@@ -1,6 +1,7 @@
 """Watchdogs of a replica: progress of the process, a blocked event loop, reconciles that cannot be stopped, and stacks.
 
-The heartbeat judges `Progress`, the runtime looks for overruns once a second, `LoopWatch` has a thread beside the loop.
+The heartbeat judges `StallDetector`, the runtime looks for overruns once a second, `LoopBlockReporter` has a thread
+beside the loop.
 Stacks go to the log, so they never show the values of variables.
 """
 
@@ -44,7 +45,7 @@ _TASKS: Final = 200
 # -- progress: a heartbeat must not outlive the work (protocol, 5.1)
 
 
-class Progress:
+class StallDetector:
     """Signs of life of the main loop, and what has stood still for longer than *deadline_s*.
 
     The main loop calls `tick`, the heartbeat's thread calls `check`. Ages are counted in ticks of the caller, so that
@@ -191,7 +192,7 @@ class BlockDetector:
         return None
 
 
-class LoopWatch:
+class LoopBlockReporter:
     """Watches the running loop while the scope lasts; SIGUSR1 writes stacks and *describe* to the log.
 
     A block longer than *blocked_s* plus a fifth is always seen, a shorter one than *blocked_s* never; 0 watches
@@ -213,7 +214,7 @@ class LoopWatch:
         self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
         self._former: Callable[[int, FrameType | None], object] | int | None = None
 
-    async def __aenter__(self) -> LoopWatch:
+    async def __aenter__(self) -> LoopBlockReporter:
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
         if self._blocked_s:

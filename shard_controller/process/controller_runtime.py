@@ -11,7 +11,7 @@ from typing import Any, Never
 
 import structlog
 
-from shard_controller.observe.watchdog import TICK_S, Progress
+from shard_controller.observe.watchdog import TICK_S, StallDetector
 from shard_controller.process.informers import Informers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.worker import Worker
@@ -35,7 +35,7 @@ class ControllerRuntime:
         *,
         writer: FencedWriter,
         beside: Mapping[str, Callable[[], Coroutine[Any, Any, Never]]],
-        progress: Progress,
+        progress: StallDetector,
         end_process: Callable[[int], None],
     ) -> None:
         self._informers = informers

@@ -34,7 +34,7 @@ from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.observer import Observer, Observers
 from shard_controller.observe.reconcile_log import ReconcileLog
 from shard_controller.observe.tracing import Spans, find_spans
-from shard_controller.observe.watchdog import Progress
+from shard_controller.observe.watchdog import StallDetector
 from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
 from shard_controller.process.host import ReplicaHost
@@ -46,12 +46,12 @@ from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.resync import Resync
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.worker import Worker
-from shard_controller.shard import shard_lease
+from shard_controller.shard import lease_acquisition
 from shard_controller.shard.drain import READS_APART_S, DrainAcknowledger
 from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
+from shard_controller.shard.lease_acquisition import AcquiredLease
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.shard.ownership import ExclusiveOwnership, Ownership, ShardOwnership
-from shard_controller.shard.shard_lease import ShardLease
 from shard_controller.shard.writer import FencedWriter
 
 log = structlog.get_logger("shard_controller")
@@ -86,7 +86,7 @@ class Replica:
         self._stopping = stopping
         self._workers = settings.workers or controller.workers
         self._metrics = ControllerMetrics(registry, controller=controller.name, workers=self._workers)
-        self._progress = Progress(
+        self._progress = StallDetector(
             # busy workers are not stuck before their reconciles are far beyond their time
             deadline_s=max(settings.progress_deadline_s, 2 * controller.timeout_s),
             clock=host.clock,
@@ -137,7 +137,7 @@ class Replica:
         caches = await self._resources(view)
         template = self._template(view, caches)
         leases = Leases(self._client, view.spec.lease_namespace)
-        acquired = await shard_lease.acquire(
+        acquired = await lease_acquisition.acquire(
             leases,
             template,
             namespace=view.spec.lease_namespace,
@@ -153,7 +153,11 @@ class Replica:
         return ring_from_file(path, ring) if path else await read_ring(self._client, ring)
 
     async def _run_shard(
-        self, acquired: ShardLease, template: shard_lease.LeaseTemplate, caches: Caches, leases: Leases
+        self,
+        acquired: AcquiredLease,
+        template: lease_acquisition.LeaseTemplate,
+        caches: Caches,
+        leases: Leases,
     ) -> int:
         """Run one shard: from its first renewal to its release."""
         keys = template.keys
@@ -201,7 +205,7 @@ class Replica:
     async def _work_elected(self, name: str) -> int:
         caches = await self._resources(None)
         namespace = (*self._settings.namespaces, self._cluster.namespace)[0]
-        identity = shard_lease.fresh_name(self._settings.member_name, self._rng)
+        identity = lease_acquisition.fresh_name(self._settings.member_name, self._rng)
         try:
             async with leadership(
                 Leases(self._client, namespace),
@@ -335,7 +339,7 @@ class Replica:
     async def _resources(self, view: RingView | None) -> Caches:
         return await find_resources(self._client, self._controller, self._settings, view, self._clock)
 
-    def _template(self, view: RingView, caches: Caches) -> shard_lease.LeaseTemplate:
+    def _template(self, view: RingView, caches: Caches) -> lease_acquisition.LeaseTemplate:
         longest_s = view.spec.max_lease_duration_seconds
         if self._settings.lease_duration_s > longest_s:
             raise InputError(
@@ -344,9 +348,9 @@ class Replica:
                 f"is longer than the ring's maxLeaseDurationSeconds {longest_s}",
                 f"use {longest_s}s or less",
             )
-        return shard_lease.LeaseTemplate(
+        return lease_acquisition.LeaseTemplate(
             keys=view.keys,
-            member=shard_lease.check_lease_member(self._settings.member_name),
+            member=lease_acquisition.check_lease_member(self._settings.member_name),
             duration_s=self._settings.lease_duration_s,
             hold=self._settings.hold,
             identity=self._host.identity(),

@@ -21,9 +21,9 @@ from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.time_slice import TimeSlice
-from shard_controller.shard.decisions import Acknowledge, Drop, Reconcile, Reread, Wait
 from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
 from shard_controller.shard.ownership import Ownership
+from shard_controller.shard.ownership_decisions import Acknowledge, Defer, Drop, Reconcile, Reread
 
 log = structlog.get_logger("shard_controller")
 M = TypeVar("M")
@@ -152,7 +152,7 @@ class Worker(Generic[M]):
                 self._await_version(request, kind, state.version)
             case Drop(reason=reason):
                 self._drop(request, kind, reason)
-            case Wait():
+            case Defer():
                 self._queue.add(self._requeue_with_root(request))
             case Acknowledge(handoff=handoff) if meta is not None and self._drains is not None:
                 await self._drains.hand_over(kind, meta, handoff)

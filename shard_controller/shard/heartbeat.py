@@ -26,8 +26,8 @@ from kubeio.models import Lease
 from kubeio.program.host import Host
 from kubeio.program.logs import AT_EXIT_S, drain, write_text
 from shard_controller.declare.errors import LeaseLost, Stalled
-from shard_controller.observe.watchdog import Progress, stacks_of_threads
-from shard_controller.shard import shard_lease
+from shard_controller.observe.watchdog import StallDetector, stacks_of_threads
+from shard_controller.shard import lease_acquisition
 from shard_controller.shard.exit_timer import ExitTimer
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
@@ -59,7 +59,7 @@ class Heartbeat:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        progress: Progress,
+        progress: StallDetector,
         clock: Clock,
         rng: random.Random,
         on_phase: Callable[[Phase], None],
@@ -184,7 +184,7 @@ class HeartbeatThread:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        progress: Progress,
+        progress: StallDetector,
         on_phase: Callable[[Phase], None],
     ) -> None:
         self._host = host
@@ -264,11 +264,11 @@ class HeartbeatThread:
         try:
             async with asyncio.timeout(self._validity.duration_s):
                 try:
-                    await shard_lease.release(leases, lease)
+                    await lease_acquisition.release(leases, lease)
                 except Conflict:
                     found = await leases.get(name)
                     if found.spec.holder_identity == name and heartbeat.wrote(found):
-                        await shard_lease.release(leases, found)
+                        await lease_acquisition.release(leases, found)
         except (KubeError, TimeoutError) as error:
             log.warning("lease not released", shard=name, error=str(error) or "timed out")
             return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.backoff import Backoff
+from kubeio.backoff import ExponentialBackoff
 from kubeio.errors import ApiError, KubeError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class OrphanChecks:
         self._label = label
         self._scope = scope
         self._clock = clock
-        self._backoff = Backoff(base_s=APART_S, max_s=30.0, healthy_s=60.0, rng=rng)
+        self._backoff = ExponentialBackoff(base_s=APART_S, max_s=30.0, healthy_s=60.0, rng=rng)
         self._wanted: dict[str, None] = {}
         self._added = asyncio.Event()
 

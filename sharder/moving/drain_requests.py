@@ -12,7 +12,7 @@ from kubeio.errors import KubeError
 from kubeio.models import Meta, ObjectRef
 from sharder.planning.decisions import Decision, Drain, Nothing, ReleaseDrain
 from sharder.planning.keys import Controlled, ControllerName, Role, essential
-from sharder.writing.objects import WriteOutcome
+from sharder.writing.object_writer import WriteOutcome
 
 if TYPE_CHECKING:
     from sharder.moving.handoffs import Handoffs

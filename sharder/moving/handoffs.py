@@ -15,19 +15,19 @@ import structlog
 
 from kubeio.errors import KubeError, NotFound
 from kubeio.models import Meta, ObjectRef
-from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
+from kubeio.watches.reflector import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.moving.budget import DrainBudget, Handoff
 from sharder.planning.decisions import Decision, Nothing, ReleaseDrain, Strip, UpdateDrain, Wait
 from sharder.planning.keys import Controlled, Root, essential
 from sharder.ringspec.spec import DrainPolicy
-from sharder.writing.objects import WriteOutcome
+from sharder.writing.object_writer import WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kubeio.resource import ApiResource
     from sharder.moving.missent import MissentObjects
-    from sharder.writing.objects import MoveObserver
+    from sharder.writing.object_writer import MoveObserver
     from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sharder.membership.view import ShardView, View
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
-    from sharder.planning.decisions import Write
+    from sharder.planning.decisions import ObjectWrite
     from sharder.planning.keys import RingKinds
     from sharder.ringspec.spec import RingSpec
     from sharder.unowned.pending import PendingObjects
@@ -98,7 +98,7 @@ class PageRing:
         finally:
             self._is_worked = False
 
-    def wrote(self, resource: ApiResource, meta: Meta, decision: Write) -> None:
+    def wrote(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> None:
         """A label was written."""
         match decision:
             case Assign(to=to, was=was):

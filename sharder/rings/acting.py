@@ -30,10 +30,10 @@ from sharder.unowned.namespaces import Namespaces, selected_at_first
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions, try_again
 from sharder.unowned.reflectors import UnownedReflectors
-from sharder.unowned.selection import follow_states
+from sharder.unowned.selector_switch import follow_states
 from sharder.writing.assigner import Assigner
 from sharder.writing.assignment_queue import AssignmentQueue
-from sharder.writing.objects import ObjectWriter
+from sharder.writing.object_writer import ObjectWriter
 from sharder.writing.refusals import Refusals
 from sharder.writing.ring_context import RingContext
 

@@ -13,7 +13,16 @@ from kubeio.program.failures import failure
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.suggestions import nearest
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
+from kubeio.watches.reflector import (
+    Changed,
+    Gap,
+    ListDone,
+    Listed,
+    ListStarted,
+    Reflector,
+    Removed,
+    WatchEvent,
+)
 from sharder.rings.controller import RingController
 from sharder.rings.store import ClusterRingStore, Ring
 from sharder.ringspec.scope import EVERYWHERE
@@ -70,7 +79,7 @@ class RingManager:
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         context = self._context
         source = ListerWatcher(context.client, CONTROLLER_RINGS)
-        watch = ListWatch(source, clock=context.clock, rng=context.rng)
+        watch = Reflector(source, clock=context.clock, rng=context.rng)
         async for event in watch.events():
             self._handle(event, tasks)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kubeio.errors import BadRequest, Forbidden, Invalid
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, Gap, ListDone, ListWatch, Removed, WatchEvent
+from kubeio.watches.reflector import Changed, Gap, ListDone, Reflector, Removed, WatchEvent
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions, Permission
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class ObjectAccess:
 
     def list_watch(
         self, resource: ApiResource, *, namespace: str, label_selector: str, since: str = ""
-    ) -> ListWatch:
+    ) -> Reflector:
         """A list and watch of metadata."""
         source = ListerWatcher(
             self.client, resource, namespace=namespace, label_selector=label_selector, metadata_only=True
         )
-        return ListWatch(source, since=since, clock=self.clock, rng=self.rng)
+        return Reflector(source, since=since, clock=self.clock, rng=self.rng)
 
     async def watch(
         self,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from kubeio.backoff import Backoff
+from kubeio.backoff import ExponentialBackoff
 from kubeio.errors import (
     ApiError,
     Expired,
@@ -28,8 +28,8 @@ from kubeio.errors import (
     first_error,
 )
 from kubeio.models import ListMeta
+from kubeio.watches.reflector import Bookmark, Changed, Gap, Removed, WatchEvent
 from kubeio.watches.versions import UNKNOWN, is_older, newest, number, order
-from kubeio.watches.watch import Bookmark, Changed, Gap, Removed, WatchEvent
 from sharder.unowned.pending import AssignmentPriority, ListedMeta
 from sharder.unowned.permissions import TRY_AGAIN_S, Permission
 
@@ -49,7 +49,7 @@ _FINAL: Final = (InputError, NotFound, Unauthorized)
 """A first list that fails like this ends the run under this spec: discovery or authentication has to be repeated."""
 
 
-Place = tuple["ApiResource", str]
+ListScope = tuple["ApiResource", str]
 """One list: a resource, in one namespace or (empty) in all."""
 
 
@@ -71,7 +71,7 @@ class UnownedReflector:
     def __init__(
         self,
         access: ObjectAccess,
-        place: Place,
+        place: ListScope,
         pending: PendingObjects,
         *,
         label_selector: str,
@@ -97,7 +97,7 @@ class UnownedReflector:
         self._on_pending = on_pending
         self._on_listed = on_listed
         self._may_list = may_list
-        self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=access.rng)
+        self._backoff = ExponentialBackoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=access.rng)
         self._prefix = pending.prefix(self.resource.group_resource)
         self._version = ""
         self._listing: asyncio.Task[None] | None = None

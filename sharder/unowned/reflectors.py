@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from kubeio.errors import KubeError
-from sharder.unowned.reflector import Place, UnownedReflector
+from sharder.unowned.reflector import ListScope, UnownedReflector
 from sharder.unowned.selector import SelectorPlan, plan_selection, selectors_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class UnownedReflectors:
     ) -> None:
         self._access = access
         self._controlled = frozenset(controlled)
-        self._places: tuple[Place, ...] = tuple(
+        self._places: tuple[ListScope, ...] = tuple(
             (resource, namespace)
             for resource in sorted(resources, key=lambda resource: resource not in self._controlled)
             for namespace in scope.namespaces
@@ -89,9 +89,9 @@ class UnownedReflectors:
         """Set when the next switch begins; each has its own."""
         self._capacity = {resource: asyncio.Event() for resource, _ in self._places}
         """Event of each resource, set while a page of its lists may be taken in."""
-        self._listed: dict[Place, int] = {}
+        self._listed: dict[ListScope, int] = {}
         """The switch under which each was last listed."""
-        self._orphans_listed: set[Place] = set()
+        self._orphans_listed: set[ListScope] = set()
         self._orphans_due = asyncio.Event()
         self._knows_controlled = asyncio.Event()
         self.listed_at: float | None = None
@@ -155,7 +155,7 @@ class UnownedReflectors:
         while self._switch == seen:
             await self._switched.wait()
 
-    async def _follow(self, place: Place) -> None:
+    async def _follow(self, place: ListScope) -> None:
         """Run one reflector after the other: the last one goes on until the next one shows everything."""
         running: list[Running] = []
         seen = 0
@@ -177,7 +177,7 @@ class UnownedReflectors:
                 running = [(reflector, task)]
 
     def _reflector(
-        self, place: Place, switch: int, may_list: Callable[[], Awaitable[None]]
+        self, place: ListScope, switch: int, may_list: Callable[[], Awaitable[None]]
     ) -> UnownedReflector:
         return UnownedReflector(
             self._access,
@@ -202,7 +202,7 @@ class UnownedReflectors:
         self.resume_lists()
         await self._capacity[resource].wait()
 
-    def _one_was_listed(self, place: Place, switch: int) -> None:
+    def _one_was_listed(self, place: ListScope, switch: int) -> None:
         if switch != self._switch:
             return  # of a reflector that is to be replaced
         self._listed[place] = switch
@@ -223,7 +223,7 @@ class UnownedReflectors:
             selector = self._selection.selector if self._selection is not None else ""
             log.info("unowned watch switched", selector=selector, pending=len(self._pending))
 
-    def _is_listed(self, place: Place) -> bool:
+    def _is_listed(self, place: ListScope) -> bool:
         if self._listed.get(place) != self._switch:
             return False
         return not self._orphans() or place in self._orphans_listed
@@ -247,12 +247,12 @@ class UnownedReflectors:
                 if self._may_list_orphans(place):
                     await self._list_orphans_at(place)
 
-    def _may_list_orphans(self, place: Place) -> bool:
+    def _may_list_orphans(self, place: ListScope) -> bool:
         is_next = self.knows_controlled or place[0] in self._controlled
         is_wanted = bool(self._orphans()) and place not in self._orphans_listed
         return is_wanted and is_next and self._listed.get(place) == self._switch
 
-    async def _list_orphans_at(self, place: Place) -> None:
+    async def _list_orphans_at(self, place: ListScope) -> None:
         names = self._orphans()
         try:
             # it waits for no other list: this task makes all of them, in their order

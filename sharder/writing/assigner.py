@@ -34,7 +34,7 @@ from sharder.planning.planner import ControllerSeen
 from sharder.unowned.pending import AssignmentPriority, PendingObject
 from sharder.writing.evidence_reads import EvidenceReads, PendingWrite
 from sharder.writing.limiter import WriteLimiter
-from sharder.writing.objects import WriteOutcome
+from sharder.writing.object_writer import WriteOutcome
 
 if TYPE_CHECKING:
     from kubeio.models import Meta
@@ -192,7 +192,7 @@ class Assigner:
     async def _write(self, lane: Lane, name: str, pending: PendingObject, decision: Assign | Strip) -> None:
         self._raise_children(name, pending)  # those that it was not held back for
         resource = self._context.resource(pending.ref)
-        outcome = await self._context.objects.write_in_turn(resource, pending.meta, decision)
+        outcome = await self._context.objects.write_with_slot(resource, pending.meta, decision)
         await self._handle_outcome(lane, name, pending, outcome)
 
     def _raise_children(self, name: str, pending: PendingObject) -> None:

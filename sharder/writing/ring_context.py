@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sharder.ringspec.spec import RingSpec
     from sharder.unowned.access import ObjectAccess
     from sharder.unowned.permissions import MissingPermissions
-    from sharder.writing.objects import ObjectWriter
+    from sharder.writing.object_writer import ObjectWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

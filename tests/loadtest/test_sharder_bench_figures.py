@@ -26,7 +26,7 @@ from kubeio.leases.lease import decode_lease
 from kubeio.models import HasMeta, Object
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
-from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
+from kubeio.watches.reflector import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from loadtest.measuring.command import choose_rows, exit_code
 from loadtest.measuring.goals import Goal, Verdict
 from loadtest.measuring.limit import Limit
@@ -159,7 +159,7 @@ class Script:
         self._clock = clock
         self._steps = steps
 
-    async def events(self):  # type: ignore[no-untyped-def] # stands in for ListWatch.events
+    async def events(self):  # type: ignore[no-untyped-def] # stands in for Reflector.events
         for pause_s, event in self._steps:
             self._clock.advance(pause_s)
             yield event
@@ -178,7 +178,7 @@ def changed(name: str, *, owner: str = "", drain: str | None = None, version: in
 
 async def watch(steps: list[tuple[float, WatchEvent]], monkeypatch: pytest.MonkeyPatch) -> Sightings:
     clock = ManualClock(now=0.0)
-    monkeypatch.setattr("loadtest.measuring.sightings.ListWatch", lambda *_, **__: Script(clock, steps))
+    monkeypatch.setattr("loadtest.measuring.sightings.Reflector", lambda *_, **__: Script(clock, steps))
     sightings = Sightings(None, WEBSITES, keys=KEYS, clock=clock)  # type: ignore[arg-type] # the script needs none
     await sightings.run()
     return sightings
@@ -240,7 +240,7 @@ async def test_a_take_is_timed_by_the_first_event_that_shows_it(monkeypatch: pyt
         (5.0, Changed(lease("sharder-1"), is_new=False)),
         (5.0, Changed(lease("sharder-1"), is_new=False)),
     ]
-    monkeypatch.setattr("loadtest.measuring.sightings.ListWatch", lambda *_, **__: Script(clock, list(steps)))
+    monkeypatch.setattr("loadtest.measuring.sightings.Reflector", lambda *_, **__: Script(clock, list(steps)))
     leases = LeaseSightings(None, "sites", clock=clock)  # type: ignore[arg-type] # the script needs none
     await leases.run()
     assert leases.taken_at("s1-0a") == 10.0

@@ -15,8 +15,14 @@ from kubeio.labels import is_label_value
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease
 from kubeio.protocol import RingKeys
+from shard_controller.shard.lease_acquisition import (
+    AcquiredLease,
+    LeaseTemplate,
+    acquire,
+    fresh_name,
+    member_hash,
+)
 from shard_controller.shard.process_proof import Identity
-from shard_controller.shard.shard_lease import LeaseTemplate, ShardLease, acquire, fresh_name, member_hash
 from tests.shard_controller.objects import Processes
 
 KEYS = RingKeys("websites")
@@ -107,7 +113,7 @@ OLDER = "web-0-0000000a"
 FIRST_CHOICE = fresh_name("web-0", random.Random(SEED))
 
 
-async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> ShardLease:
+async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> AcquiredLease:
     return await acquire(
         cast(Leases, server),
         template(),

@@ -18,7 +18,7 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.program.host import Host
 from kubeio.program.logs import configure_logging
 from shard_controller.shard import heartbeat
-from shard_controller.observe.watchdog import Progress
+from shard_controller.observe.watchdog import StallDetector
 from shard_controller.shard.lease_validity import LeaseValidity
 
 configure_logging(format="json")
@@ -46,7 +46,7 @@ validity.running = %(running)d
 name = "web-0-aaaaaaaa"
 lease = Lease(Meta(name=name, namespace="ns", resource_version="1"), LeaseSpec(name, 1))
 thread = heartbeat.HeartbeatThread(
-    SilentHost(), None, lease, validity=validity, progress=Progress(deadline_s=60, clock=clock),
+    SilentHost(), None, lease, validity=validity, progress=StallDetector(deadline_s=60, clock=clock),
     on_phase=lambda phase: None,
 )
 thread.start()

@@ -14,7 +14,7 @@ import pytest
 from kubeio.errors import Conflict, NotFound, ServerFailure
 from kubeio.models import Lease, LeaseSpec, Meta
 from shard_controller.declare.errors import LeaseLost, Stalled
-from shard_controller.observe.watchdog import Progress
+from shard_controller.observe.watchdog import StallDetector
 from shard_controller.shard.heartbeat import Heartbeat
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from tests.kubeio.virtual import LoopClock
@@ -94,7 +94,7 @@ class Life:
         self.leases = FakeLeases(lease, self.clock)
         self.began_at = self.clock.now()
         self.validity = LeaseValidity(duration_s=D, sent_at=self.began_at)
-        self.progress = Progress(deadline_s=deadline_s, clock=self.clock)
+        self.progress = StallDetector(deadline_s=deadline_s, clock=self.clock)
         self.phases: list[tuple[float, Phase]] = []
         self.deadline_s = deadline_s
         self.heartbeat = Heartbeat(
@@ -304,7 +304,7 @@ async def test_a_blocked_main_loop_stops_the_heartbeat() -> None:
 
 async def test_a_loop_that_does_not_tick_is_noticed_at_the_deadline() -> None:
     clock = LoopClock()
-    progress = Progress(deadline_s=60, clock=clock)
+    progress = StallDetector(deadline_s=60, clock=clock)
     found = []
     for _ in range(62):
         clock.jump(1)
@@ -326,7 +326,7 @@ async def test_a_loop_that_does_not_tick_is_noticed_at_the_deadline() -> None:
 async def test_progress_is_keys_and_streams_while_the_lease_is_held(
     ticks: dict[str, Any], stalls: str | None
 ) -> None:
-    progress = Progress(deadline_s=60, clock=LoopClock())
+    progress = StallDetector(deadline_s=60, clock=LoopClock())
     told: dict[str, Any] = {"due": 0, "is_fresh": True, "is_held": True, **ticks}
     moves = told.pop("moves", 0)
     for number in range(62):
@@ -337,7 +337,7 @@ async def test_progress_is_keys_and_streams_while_the_lease_is_held(
 
 async def test_a_suspended_process_does_not_wake_up_stalled() -> None:
     clock = LoopClock()
-    progress = Progress(deadline_s=60, clock=clock)
+    progress = StallDetector(deadline_s=60, clock=clock)
     clock.jump(3600)
     assert progress.check() is None
 

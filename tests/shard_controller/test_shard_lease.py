@@ -17,6 +17,7 @@ from kubeio.errors import InputError
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import RingKeys, is_shard_name
 from shard_controller.shard import process_proof
+from shard_controller.shard.lease_acquisition import LeaseTemplate, check_lease_member, fresh_name
 from shard_controller.shard.process_proof import (
     MARK,
     Identity,
@@ -26,7 +27,6 @@ from shard_controller.shard.process_proof import (
     this_pod,
     this_process,
 )
-from shard_controller.shard.shard_lease import LeaseTemplate, check_lease_member, fresh_name
 from tests.shard_controller.objects import Processes
 
 KEYS = RingKeys("websites")

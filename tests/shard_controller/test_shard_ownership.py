@@ -13,23 +13,23 @@ from kubeio.models import HasMeta, Meta, Object
 from kubeio.resource import ApiResource
 from shard_controller.objects.caches import ResourceCache
 from shard_controller.objects.min_versions import MinVersions
-from shard_controller.shard.decisions import (
+from shard_controller.shard.lease_validity import LeaseValidity
+from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership
+from shard_controller.shard.ownership_decisions import (
     Acknowledge,
-    Decision,
+    Defer,
     Directed,
     Drop,
     KeepOwner,
+    OwnershipDecision,
     OwnershipState,
     Plain,
     Reconcile,
     Reread,
-    Wait,
     decide,
     decide_handoff,
     state_of,
 )
-from shard_controller.shard.lease_validity import LeaseValidity
-from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership
 from tests.shard_controller.objects import KEYS
 
 ME = "shard-a"
@@ -64,7 +64,7 @@ class OneObject(RuleBasedStateMachine):
         state = self.history[self.shown]
         return state if state.shard == ME else None
 
-    def decision(self) -> Decision:
+    def decision(self) -> OwnershipDecision:
         """As the guard decides: what the cache shows settles what it can settle."""
         cached = self.cached()
         if cached is not None:
@@ -196,7 +196,7 @@ def test_versions_that_are_no_numbers_order_nothing_and_end_nothing(version: str
 
 def decided(
     state: OwnershipState | None, known: MinVersions[str] | None = None, *, held: bool = True
-) -> Decision:
+) -> OwnershipDecision:
     """What is to be done about *state*, after the acknowledgements that *known* remembers."""
     known = known or MinVersions()
     return decide(state, shard=ME, floor=known.floor(KEY), unanswered=known.is_unanswered(KEY), held=held)
@@ -217,7 +217,7 @@ def test_an_older_state_does_not_count_after_an_acknowledgement(known: MinVersio
 
 def test_nothing_starts_without_a_lease_not_even_an_acknowledgement() -> None:
     for drain in (None, OTHER, ""):
-        assert decided(OwnershipState(3, ME, drain), held=False) == Wait()
+        assert decided(OwnershipState(3, ME, drain), held=False) == Defer()
 
 
 def test_an_object_that_was_asked_for_is_given_up_and_not_reconciled() -> None:
@@ -296,7 +296,7 @@ def test_an_acknowledgement_under_way_is_read_again_and_its_answer_ends_the_olde
     back = blog(7, **{KEYS.shard: ME})
     assert isinstance(ownership.decide(kind, seen.key, back), Reconcile)
     clock.advance(10)
-    assert ownership.decide(kind, seen.key, back) == Wait()
+    assert ownership.decide(kind, seen.key, back) == Defer()
     assert not ownership.start()
 
 

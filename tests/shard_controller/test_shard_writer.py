@@ -29,10 +29,10 @@ from shard_controller.api.session import ReconcileSession
 from shard_controller.declare.errors import Elsewhere, Refused
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.metrics import ControllerMetrics
-from shard_controller.shard.decisions import Directed, Plain
 from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
 from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ShardOwnership
+from shard_controller.shard.ownership_decisions import Directed, Plain
 from shard_controller.shard.writer import FencedWriter, Unanswered
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of

@@ -15,8 +15,8 @@ from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey
 from kubeio.watches.lister_watcher import ListerWatcher
+from kubeio.watches.reflector import ListDone, ListStarted, Reflector
 from kubeio.watches.versions import is_older
-from kubeio.watches.watch import ListDone, ListStarted, ListWatch
 from ringleader.inspect.cluster.inventory import Hear, Inventory
 from ringleader.inspect.cluster.reading import PAGE
 from ringleader.inspect.cluster.rings import Ring
@@ -58,7 +58,7 @@ class WatchedRing:
         self._began = self._clock.now()
         self.objects = Inventory(kinds, ring.keys, heard=heard)
         self._sessions = [
-            ListWatch(
+            Reflector(
                 ListerWatcher(client, resource, metadata_only=True),
                 page_size=PAGE,
                 streams_lists=False,
@@ -141,7 +141,7 @@ class WatchedRing:
             return None
         return asked_at if all(reached) else None
 
-    async def _caught_up(self, session: ListWatch) -> bool:
+    async def _caught_up(self, session: Reflector) -> bool:
         asked_at = self._clock.now()
         page = await self._client.list_page(session.resource, limit=1, metadata_only=True)
         least_s, most_s = _QUIET_S
@@ -157,7 +157,7 @@ class WatchedRing:
 
     # ---- what the watches tell
 
-    async def _follow(self, session: ListWatch) -> None:
+    async def _follow(self, session: Reflector) -> None:
         resource = session.resource
         listed: set[ObjectKey] = set()
         is_listed = False

@@ -23,16 +23,16 @@ from kubeio.errors import (
 )
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
+from kubeio.watches.reflector import Changed, Gap, ListDone, Listed, ListStarted, Reflector, WatchEvent
 from kubeio.watches.store import Change
-from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, WatchEvent
 from tests.kubeio.virtual import LoopClock, rng
 from tests.kubeio.watches.fake_server import WEBSITES, FakeServer
 
 pytestmark = pytest.mark.looptime
 
 
-def session(server: FakeServer, *, page_size: int = 3, label_selector: str = "") -> ListWatch:
-    return ListWatch(
+def session(server: FakeServer, *, page_size: int = 3, label_selector: str = "") -> Reflector:
+    return Reflector(
         ListerWatcher(server.client, WEBSITES, label_selector=label_selector),
         page_size=page_size,
         clock=LoopClock(),
@@ -43,7 +43,7 @@ def session(server: FakeServer, *, page_size: int = 3, label_selector: str = "")
 class Recording:
     """The events of a session so far."""
 
-    def __init__(self, source: ListWatch) -> None:
+    def __init__(self, source: Reflector) -> None:
         self.source = source
         self.events: list[WatchEvent] = []
 

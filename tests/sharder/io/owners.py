@@ -14,7 +14,7 @@ from kubeio.models import Meta
 from kubeio.patch import JsonPatch
 from kubeio.protocol import is_shard_name
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, Listed, ListWatch
+from kubeio.watches.reflector import Changed, Listed, Reflector
 from tests.sharder.io.ground import KEYS, WEBSITES, Ground, running
 
 SHARD = json_pointer("metadata", "labels", KEYS.shard)
@@ -30,7 +30,7 @@ class Owners:
         self._slots = asyncio.Semaphore(16)
 
     async def run(self) -> None:
-        drains = ListWatch(
+        drains = Reflector(
             ListerWatcher(self._ground.client, WEBSITES, label_selector=KEYS.drain, metadata_only=True),
             clock=SystemClock(),
             rng=random.Random(3),

@@ -37,7 +37,7 @@ from sharder.writing.assignment_queue import (
 )
 from sharder.writing.evidence_reads import APART_S, FEW_WRITES, NEXT_S, VALID_S
 from sharder.writing.limiter import WriteLimiter
-from sharder.writing.objects import WriteOutcome
+from sharder.writing.object_writer import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
@@ -108,7 +108,7 @@ class Objects:
         self.objects[meta.name] = meta
         return meta
 
-    async def write_in_turn(self, resource: ApiResource, meta: Meta, decision: object) -> WriteOutcome:
+    async def write_with_slot(self, resource: ApiResource, meta: Meta, decision: object) -> WriteOutcome:
         assert isinstance(decision, Assign)
         now = asyncio.get_running_loop().time()
         self.sent.append(Sent(now, meta.name, meta.resource_version, decision.to))

@@ -12,7 +12,7 @@ import pytest
 
 from kubeio.models import Meta, Object, ObjectKey, ObjectRef
 from kubeio.resource import ApiResource
-from kubeio.watches.watch import Changed, ListDone, ListStarted, Removed
+from kubeio.watches.reflector import Changed, ListDone, ListStarted, Removed
 from sharder.moving.handoffs import Handoffs
 from sharder.moving.missent import MissentObjects
 from sharder.ringspec.spec import DrainPolicy

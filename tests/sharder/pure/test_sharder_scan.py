@@ -28,7 +28,7 @@ from sharder.planning.planner import ControllerSeen, Terms
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions
 from sharder.writing.assignment_queue import AssignmentQueue
-from sharder.writing.objects import WriteOutcome
+from sharder.writing.object_writer import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for

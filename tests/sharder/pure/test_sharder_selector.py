@@ -16,8 +16,8 @@ from sharder.membership.view import AssignmentHold, WaitReason
 from sharder.planning.planner import Terms
 from sharder.planning.state import RingStates
 from sharder.unowned.reflectors import UnownedReflectors
-from sharder.unowned.selection import follow_states
 from sharder.unowned.selector import LONGEST_BYTES, plan_selection, selectors_of
+from sharder.unowned.selector_switch import follow_states
 from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.contexts import running
 from tests.sharder.pure.views import KEYS, Published, make_view

@@ -19,7 +19,7 @@ from typing import Final
 
 import structlog
 
-from kubeio.backoff import Backoff
+from kubeio.backoff import ExponentialBackoff
 from kubeio.clock import Clock
 from kubeio.decoding import Unfit
 from kubeio.errors import (
@@ -59,8 +59,8 @@ __all__ = [
     "Gap",
     "ListDone",
     "ListStarted",
-    "ListWatch",
     "Listed",
+    "Reflector",
     "Removed",
     "WatchEvent",
 ]
@@ -83,7 +83,7 @@ class _NoStreamedList(KubeError):
     """The server cannot stream a list; read it in pages."""
 
 
-class ListWatch:
+class Reflector:
     """The session. `events` is iterated once; the other attributes may be read at any time.
 
     `watching_since` is when the server began to answer the present watch, on the clock; None while there is none.
@@ -116,7 +116,7 @@ class ListWatch:
         self._silence_s = silence_s
         self._clock = clock
         self._rng = rng
-        self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=rng)
+        self._backoff = ExponentialBackoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=rng)
         self._attempted = source.attempted
         self._is_listed = bool(since)  # of now: the watch can go on from `resource_version`
         self._was_listed = bool(since)  # ever

@@ -40,7 +40,7 @@ class KeepOwner(msgspec.Struct, frozen=True, gc=False):
     """The drain label names its owner: remove only the drain label."""
 
 
-Handoff = Directed | Plain | KeepOwner
+HandoffMode = Directed | Plain | KeepOwner
 
 
 class Reconcile(msgspec.Struct, frozen=True, gc=False):
@@ -53,14 +53,14 @@ class Acknowledge(msgspec.Struct, frozen=True, gc=False):
     """The sharder asked for the object: give it up, testing this version."""
 
     state: OwnershipState
-    handoff: Handoff
+    handoff: HandoffMode
 
 
 class Reread(msgspec.Struct, frozen=True, gc=False):
     """An acknowledgement got no answer, and the cache knows nothing newer: only a consistent read can decide."""
 
 
-class Wait(msgspec.Struct, frozen=True, gc=False):
+class Defer(msgspec.Struct, frozen=True, gc=False):
     """Ours, but the Lease is too old to start anything."""
 
 
@@ -70,7 +70,7 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
     reason: Literal["absent", "foreign", "superseded"]
 
 
-Decision = Reconcile | Acknowledge | Reread | Wait | Drop
+OwnershipDecision = Reconcile | Acknowledge | Reread | Defer | Drop
 
 
 def state_of(meta: Meta, keys: RingKeys) -> OwnershipState:
@@ -79,15 +79,17 @@ def state_of(meta: Meta, keys: RingKeys) -> OwnershipState:
     return OwnershipState(order(meta.resource_version), labels.get(keys.shard), labels.get(keys.drain))
 
 
-def decide_handoff(drain: str, *, shard: str) -> Handoff:
-    """Handoff that a drain label with the value *drain* requests from *shard*."""
+def decide_handoff(drain: str, *, shard: str) -> HandoffMode:
+    """HandoffMode that a drain label with the value *drain* requests from *shard*."""
     if drain == shard:
         return KeepOwner()
     return Directed(drain) if drain else Plain()
 
 
-def decide(state: OwnershipState | None, *, shard: str, floor: int, unanswered: bool, held: bool) -> Decision:
-    """Decision of *shard* about an object whose newest known state is *state*.
+def decide(
+    state: OwnershipState | None, *, shard: str, floor: int, unanswered: bool, held: bool
+) -> OwnershipDecision:
+    """OwnershipDecision of *shard* about an object whose newest known state is *state*.
 
     *floor* is the smallest version that counts; *unanswered*: an acknowledgement is on its way or its answer was lost.
     A state at or above the floor was written after the acknowledgement was decided on, so it is the truth:
@@ -100,7 +102,7 @@ def decide(state: OwnershipState | None, *, shard: str, floor: int, unanswered: 
     if state.shard != shard:
         return Drop("foreign")
     if not held:
-        return Wait()
+        return Defer()
     if state.drain is not None:
         return Acknowledge(state, decide_handoff(state.drain, shard=shard))
     return Reconcile(state)

@@ -28,7 +28,7 @@ _MAX_MEMBER = 253
 
 
 @dataclass(frozen=True, slots=True)
-class ShardLease:
+class AcquiredLease:
     """A name, its Lease as last seen, and when the request that got it was sent."""
 
     name: str
@@ -150,7 +150,7 @@ async def acquire(
     clock: Clock,
     rng: random.Random,
     processes: ProcessTable,
-) -> ShardLease:
+) -> AcquiredLease:
     """Acquire the Lease of a new shard, under a name that no other shard ever had or will have.
 
     Takes over a Lease that this member released, else creates one; then releases the Leases of this member's
@@ -176,7 +176,7 @@ async def release(leases: Leases, lease: Lease) -> None:
 
 async def _take_over(
     leases: Leases, template: LeaseTemplate, known: list[Lease], clock: Clock
-) -> ShardLease | None:
+) -> AcquiredLease | None:
     for lease in known:
         if not template.is_free(lease):
             continue
@@ -186,7 +186,7 @@ async def _take_over(
         except (Conflict, NotFound):
             continue  # the sharder took it, or another shard of this member was faster
         log.info("lease taken over", shard=mine.metadata.name, member=template.member)
-        return ShardLease(mine.metadata.name, mine, sent_at)
+        return AcquiredLease(mine.metadata.name, mine, sent_at)
     return None
 
 
@@ -207,7 +207,7 @@ def _reacquired(lease: Lease, template: LeaseTemplate, clock: Clock) -> Lease:
 
 async def _create(
     leases: Leases, template: LeaseTemplate, *, namespace: str, clock: Clock, rng: random.Random
-) -> ShardLease:
+) -> AcquiredLease:
     """CREATE until an answer says that the Lease is ours; an unanswered one is settled under the same name.
 
     Any attempt under a name may be the one that was carried out, so the Lease's age counts from the first.
@@ -226,7 +226,7 @@ async def _create(
                 raise
             continue  # AlreadyExists decides, or the second CREATE is the first
         log.info("lease created", shard=name, member=template.member)
-        return ShardLease(name, lease, sent_at)
+        return AcquiredLease(name, lease, sent_at)
     raise InputError("--member", template.member, "got no Lease in ten attempts", "see the API server's log")
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kubeio.protocol import RingKeys
     from kubeio.resource import ApiResource
     from sharder.metrics import SharderMetrics
-    from sharder.planning.decisions import Write
+    from sharder.planning.decisions import ObjectWrite
     from sharder.planning.keys import ControllerName, RingKinds
     from sharder.planning.planner import ControllerSeen
     from sharder.ringspec.spec import RingSpec
@@ -75,7 +75,7 @@ class WriteOutcome(StrEnum):
 class MoveObserver(Protocol):
     """Observer of label writes and of handoffs that ended: the live page."""
 
-    def wrote(self, resource: ApiResource, meta: Meta, decision: Write) -> None: ...
+    def wrote(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> None: ...
 
     def handed_over(self, ref: ObjectRef, meta: Meta) -> None: ...
 
@@ -110,18 +110,18 @@ class ObjectWriter:
         self._unlogged = 0
         self._observer = observer
 
-    async def write(self, resource: ApiResource, meta: Meta, decision: Write) -> WriteOutcome:
+    async def write(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> WriteOutcome:
         """Carry out *decision* on the version of the object that *meta* is, when its turn comes.
 
         A move, a release, a repair: the object has a worker, so the default pace is the polite one.
         """
         await self.limiter.enter(self._pace)
         try:
-            return await self.write_in_turn(resource, meta, decision)
+            return await self.write_with_slot(resource, meta, decision)
         finally:
             self.limiter.leave()
 
-    async def write_in_turn(self, resource: ApiResource, meta: Meta, decision: Write) -> WriteOutcome:
+    async def write_with_slot(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> WriteOutcome:
         """`write` for a caller that has a turn of `limiter` already."""
         right = Permission("patch", resource.group_resource, meta.namespace)
         if not self._permissions.may_try(right):
@@ -153,7 +153,7 @@ class ObjectWriter:
             self._note(resource, meta, decision)
         return outcome
 
-    async def _judged(self, resource: ApiResource, meta: Meta, decision: Write) -> WriteOutcome:
+    async def _judged(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> WriteOutcome:
         """Outcome of a 422: a `test` failed, or the server refuses the object's content, whichever client writes."""
         try:
             found = await self.read(resource, meta)
@@ -163,7 +163,7 @@ class ObjectWriter:
             return WriteOutcome.GONE
         return WriteOutcome.REFUSED if _applies(decision, meta, found, self._keys) else WriteOutcome.STALE
 
-    def _note(self, resource: ApiResource, meta: Meta, decision: Write) -> None:
+    def _note(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> None:
         if reason_of(decision) in MOVES and self._kinds.is_main(resource):
             self.moves.note(at=self._clock.now())
         if isinstance(decision, Strip) and self._is_first_word(resource, meta):
@@ -191,7 +191,7 @@ class ObjectWriter:
         """Read the owner of an object's controller, and the key of its tree, by consistent reads."""
         return await read_controller(self._client, controller, kinds=self._kinds, keys=self._keys)
 
-    async def _patch(self, resource: ApiResource, meta: Meta, decision: Write) -> None:
+    async def _patch(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> None:
         await self._client.patch(
             resource,
             meta.name,
@@ -239,7 +239,7 @@ class ObjectWriter:
             self._logged_at, self._unlogged = now, 0
 
 
-def _applies(decision: Write, meta: Meta, found: Meta, keys: RingKeys) -> bool:
+def _applies(decision: ObjectWrite, meta: Meta, found: Meta, keys: RingKeys) -> bool:
     """Whether what the patch of *decision* tests holds for *found*: then it was refused for another reason."""
     if found.uid != meta.uid:
         return False
@@ -262,7 +262,7 @@ class _Tally:
         self._moves: dict[str, Counter] = {}
         self._patch_s: dict[str, Histogram] = {}
 
-    def note(self, decision: Write, outcome: WriteOutcome, took_s: float) -> None:
+    def note(self, decision: ObjectWrite, outcome: WriteOutcome, took_s: float) -> None:
         kind = type(decision).__name__
         writes = self._writes.get((kind, outcome))
         if writes is None:
