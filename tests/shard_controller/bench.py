@@ -168,7 +168,7 @@ class Bench:
                 warm_python() if warm else sys.executable,
                 *("-m", module, "run", program or f"{PROGRAM}:{attribute}"),
                 *("--ring", KEYS.ring, "--member", member, "--mode", mode),
-                *("--lease-duration-s", str(duration_s), "--kubeconfig", str(kubeconfig)),
+                *("--lease-duration", str(duration_s), "--kubeconfig", str(kubeconfig)),
                 *("--journal", str(journal), "--log-format", "json", "--log-level", "debug"),
                 *("--probes-port-file", str(port)),
                 *flags,
