@@ -15,7 +15,7 @@ from kubeio.errors import InputError
 from shard_controller.api.context import Context
 from shard_controller.api.signatures import check_function, name_of
 from shard_controller.api.sync_context import SyncContext
-from shard_controller.declare.predicates import ChangeTest, check_predicate
+from shard_controller.declare.predicates import PredicateFunction, check_predicate
 from shard_controller.declare.resource import Resource
 from shard_controller.declare.results import Result
 from shard_controller.declare.watches import Owned, Watch
@@ -88,7 +88,7 @@ class Controller(Generic[M]):
         *,
         owns: Sequence[Resource[Any] | Owned[Any]] = (),
         watches: Sequence[Watch[Any]] = (),
-        when: ChangeTest | None = None,
+        when: PredicateFunction | None = None,
         workers: int = 8,
         timeout_s: float = 30.0,
         resync_s: float | None = None,

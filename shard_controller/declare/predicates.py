@@ -45,7 +45,7 @@ class Snapshot(Generic[T]):
         return self._resource.decode(self._raw)
 
 
-ChangeTest = Callable[[Snapshot[Any], Snapshot[Any]], bool]
+PredicateFunction = Callable[[Snapshot[Any], Snapshot[Any]], bool]
 
 
 class Predicate:
@@ -59,7 +59,7 @@ class Predicate:
     Example: `sc.generation_changed | sc.Predicate(lambda old, new: old.meta.labels != new.meta.labels)`.
     """
 
-    def __init__(self, function: ChangeTest) -> None:
+    def __init__(self, function: PredicateFunction) -> None:
         self._function = check_predicate("Predicate", function)
         self.__doc__ = function.__doc__
 
@@ -69,22 +69,22 @@ class Predicate:
     def __repr__(self) -> str:
         return f"Predicate({getattr(self._function, '__name__', self._function)!s})"
 
-    def __or__(self, other: ChangeTest) -> Predicate:
+    def __or__(self, other: PredicateFunction) -> Predicate:
         second = check_predicate("|", other)
         return Predicate(lambda old, new: self(old, new) or second(old, new))
 
-    def __and__(self, other: ChangeTest) -> Predicate:
+    def __and__(self, other: PredicateFunction) -> Predicate:
         second = check_predicate("&", other)
         return Predicate(lambda old, new: self(old, new) and second(old, new))
 
-    def __ror__(self, other: ChangeTest) -> Predicate:
+    def __ror__(self, other: PredicateFunction) -> Predicate:
         return Predicate(other) | self
 
-    def __rand__(self, other: ChangeTest) -> Predicate:
+    def __rand__(self, other: PredicateFunction) -> Predicate:
         return Predicate(other) & self
 
 
-def check_predicate(field: str, function: ChangeTest) -> ChangeTest:
+def check_predicate(field: str, function: PredicateFunction) -> PredicateFunction:
     """*function*, if it can be asked about two versions. Raises: InputError naming *field*."""
     right = "write `def changed(old: sc.Snapshot[Model], new: sc.Snapshot[Model]) -> bool`"
     if not callable(function):

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from kubeio.errors import InputError
 from kubeio.labels import check_namespace
 from kubeio.models import ObjectKey
-from shard_controller.declare.predicates import ChangeTest, Snapshot, check_predicate
+from shard_controller.declare.predicates import PredicateFunction, Snapshot, check_predicate
 from shard_controller.declare.resource import Resource
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class Owned(Generic[T]):
     A bare `Resource` in `owns=[...]` means every change.
     """
 
-    def __init__(self, resource: Resource[T], *, when: ChangeTest | None = None) -> None:
+    def __init__(self, resource: Resource[T], *, when: PredicateFunction | None = None) -> None:
         self.resource = resource
         self.when = check_predicate("when", when) if when is not None else None
 
@@ -46,7 +46,7 @@ class Watch(Generic[T]):
         resource: Resource[T],
         *,
         map: Callable[[Snapshot[T]], Targets],  # noqa: A002 - what it does
-        when: ChangeTest | None = None,
+        when: PredicateFunction | None = None,
         label_selector: str = "",
         namespaces: Sequence[str] = (),
     ) -> None:

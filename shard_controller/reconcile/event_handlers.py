@@ -16,7 +16,7 @@ from kubeio.observed import observed
 from kubeio.queues.workqueue import Priority
 from kubeio.watches.store import Change
 from shard_controller.api.controller import Controller
-from shard_controller.declare.predicates import ChangeTest, Snapshot
+from shard_controller.declare.predicates import PredicateFunction, Snapshot
 from shard_controller.declare.request import Request
 from shard_controller.declare.resource import Resource
 from shard_controller.declare.watches import targets_of
@@ -42,7 +42,7 @@ class EventHandlers:
         self._caches = caches
         self._ownership = ownership
         self._queue = queue
-        self._conditions: dict[ResourceCache, tuple[ChangeTest, Resource[Any]]] = {}
+        self._conditions: dict[ResourceCache, tuple[PredicateFunction, Resource[Any]]] = {}
         if controller.when is not None:
             self._conditions[caches.primary] = (controller.when, controller.resource)
         for owned in controller.owned:
@@ -145,7 +145,7 @@ class EventHandlers:
 
     @staticmethod
     def _holds(
-        condition: ChangeTest | None, old: Snapshot[Any], new: Snapshot[Any], kind: ResourceCache
+        condition: PredicateFunction | None, old: Snapshot[Any], new: Snapshot[Any], kind: ResourceCache
     ) -> bool:
         if condition is None:
             return True
