@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.priority import Documents, Turn, levels, measure
 from devcluster.real import BinariesMissing
 from devcluster.real.binaries import find_binaries, helm_recipe
-from loadtest.bench_priority import Documents, Turn, levels, measure
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(300)]
 

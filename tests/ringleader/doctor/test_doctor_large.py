@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.sharder.list_server import Crowd, ListServer
 from kubeio.resource import ApiResource
-from loadtest.sharder_bench.list_server import Crowd, ListServer
 from tests.ringleader.doctor.ward import KEYS, ONE, TWO, Ward
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
