@@ -1,16 +1,13 @@
-"""How many PATCHes one core sends: our connection beside aiohttp, both on uvloop, against a stub TLS server.
+"""`make bench-client`: how many PATCHes one core sends; our connection and client beside aiohttp, all on uvloop.
 
-`python -m benchmarks.client [--requests N] [--json]`. The stub and each candidate run in processes of their
-own; the figure is requests per second of the *client's* CPU time, so that a busy machine changes it little.
-Nothing else calls this; the result stands in docs/adr/0001-client.md.
+A stub TLS server runs in a process of its own, each candidate in workers of pyperf. A value is the *client's* CPU time
+for a PATCH, so that a busy machine changes it little. The result stands in docs/adr/0001-client.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import resource
+import gc
 import ssl
 import subprocess
 import sys
@@ -18,13 +15,15 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
+import aiohttp
 import httptools
 import msgspec
 import uvloop
 import yaml
 
+from benchmarks.micro import make_runner, mean, print_table
 from kubeio.access.cluster import load_cluster
 from kubeio.http.dialer import Dialer
 from kubeio.http.messages import BrokenMessage
@@ -34,17 +33,12 @@ from kubeio.patch import JsonPatch
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-CANDIDATES = ("connection", "client", "client-decoded", "aiohttp")
-MEANING = {
-    "connection": "kubeio.http.connection alone",
-    "client": "kubeio.Client.patch, raw answer",
-    "client-decoded": "kubeio.Client.patch, metadata decoded",
-    "aiohttp": "aiohttp",
-}
-_LABEL = json_pointer("metadata", "labels", "shard.ringleader.dev/bench")
-_VERSION = json_pointer("metadata", "resourceVersion")
-_ANSWER_BYTES = 600
+WEBSITES: Final = ApiResource("example.com", "v1", "websites", "Website")
+_LABEL: Final = json_pointer("metadata", "labels", "shard.ringleader.dev/bench")
+_VERSION: Final = json_pointer("metadata", "resourceVersion")
+_ANSWER_BYTES: Final = 600
+_WARM_UP: Final = 20
+"""PATCHes over each connection before those that count."""
 
 Send = Callable[[int], Awaitable[None]]
 
@@ -81,39 +75,33 @@ class _Stub(asyncio.Protocol):
         self._answers += 1
 
 
-async def serve(directory: Path) -> None:
-    """Serve until stopped; writes the port to *directory*/port when ready."""
+async def serve(certificate: str) -> None:
+    """Serve until stopped; the port is printed when ready."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(directory / "server.pem")
+    context.load_cert_chain(certificate)
     server = await asyncio.get_running_loop().create_server(_Stub, "127.0.0.1", 0, ssl=context)
-    part = directory / "port.part"
-    part.write_text(str(server.sockets[0].getsockname()[1]))
-    part.rename(directory / "port")
+    print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
-async def measure(candidate: str, directory: Path, *, requests: int, concurrency: int) -> dict[str, Any]:
-    """CPU and wall time of *requests* PATCHes by *candidate*."""
-    run = {"connection": _connection, "aiohttp": _aiohttp}.get(candidate, _client)
-    return await run(candidate, directory, requests, concurrency)
+# -- candidates, in workers of pyperf -----------------------------------------------------------------------
 
 
-async def _client(candidate: str, directory: Path, requests: int, concurrency: int) -> dict[str, Any]:
+async def with_client(loops: int, directory: Path, connections: int, kind: Any) -> float:
     cluster = load_cluster(kubeconfig=str(directory / "kubeconfig"))
-    kind: Any = HasMeta if candidate == "client-decoded" else bytes
-    async with Client(cluster, max_connections=concurrency) as client:
+    async with Client(cluster, max_connections=connections) as client:
 
         async def send(number: int) -> None:
-            await client.patch(WEBSITES, f"site-{number}", _patch(), namespace="default", type=kind)
+            await client.patch(WEBSITES, f"site-{number}", patch(), namespace="default", type=kind)
 
-        return await _timed(send, requests, concurrency)
+        return await cpu_s(send, loops, connections)
 
 
-async def _connection(candidate: str, directory: Path, requests: int, concurrency: int) -> dict[str, Any]:
+async def with_connection(loops: int, directory: Path, connections: int, _: Any) -> float:
     cluster = load_cluster(kubeconfig=str(directory / "kubeconfig"))
     dialer = Dialer(cluster.endpoint, cluster.trust)
     loop = asyncio.get_running_loop()
-    free = [await dialer.dial(None) for _ in range(concurrency)]
+    free = [await dialer.dial(None) for _ in range(connections)]
     fixed = (
         f"Host: {cluster.endpoint.authority}\r\nAuthorization: Bearer bench\r\nAccept: application/json\r\n"
         "Content-Type: application/json-patch+json\r\n"
@@ -121,7 +109,7 @@ async def _connection(candidate: str, directory: Path, requests: int, concurrenc
 
     async def send(number: int) -> None:
         connection = free.pop()
-        body = _patch().encode()
+        body = patch().encode()
         path = WEBSITES.path(namespace="default", name=f"site-{number}")
         head = f"PATCH {path} HTTP/1.1\r\n{fixed}Content-Length: {len(body)}\r\n\r\n"
         answer = await connection.exchange(head.encode() + body, deadline=loop.time() + 30)
@@ -129,19 +117,17 @@ async def _connection(candidate: str, directory: Path, requests: int, concurrenc
             raise answer
         free.append(connection)
 
-    figures = await _timed(send, requests, concurrency)
+    used_s = await cpu_s(send, loops, connections)
     for connection in free:
         connection.abort()
         await connection.wait_closed()
-    return figures
+    return used_s
 
 
-async def _aiohttp(candidate: str, directory: Path, requests: int, concurrency: int) -> dict[str, Any]:
-    import aiohttp
-
+async def with_aiohttp(loops: int, directory: Path, connections: int, _: Any) -> float:
     server = load_cluster(kubeconfig=str(directory / "kubeconfig")).server
     context = ssl.create_default_context(cafile=str(directory / "ca.pem"))
-    connector = aiohttp.TCPConnector(limit=concurrency, ssl=context)
+    connector = aiohttp.TCPConnector(limit=connections, ssl=context)
     headers = {
         "Authorization": "Bearer bench",
         "Accept": "application/json",
@@ -151,33 +137,35 @@ async def _aiohttp(candidate: str, directory: Path, requests: int, concurrency: 
 
         async def send(number: int) -> None:
             path = WEBSITES.path(namespace="default", name=f"site-{number}")
-            async with session.patch(path, data=_patch().encode()) as answer:
+            async with session.patch(path, data=patch().encode()) as answer:
                 await answer.read()
                 answer.raise_for_status()
 
-        return await _timed(send, requests, concurrency)
+        return await cpu_s(send, loops, connections)
 
 
-def _patch() -> JsonPatch:
+CANDIDATES: Final[dict[str, tuple[Callable[[int, Path, int, Any], Awaitable[float]], Any]]] = {
+    "our connection alone": (with_connection, None),
+    "kubeio.Client.patch, raw answer": (with_client, bytes),
+    "kubeio.Client.patch, metadata decoded": (with_client, HasMeta),
+    "aiohttp": (with_aiohttp, None),
+}
+
+
+def patch() -> JsonPatch:
     return JsonPatch().test(_VERSION, "123456").add(_LABEL, "shard-a-0011aabb")
 
 
-async def _timed(send: Send, requests: int, concurrency: int) -> dict[str, Any]:
-    await _spread(send, min(requests, concurrency * 20), concurrency)  # connect and warm up
-    cpu, wall = time.process_time(), time.perf_counter()
-    await _spread(send, requests, concurrency)
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {
-        "requests": requests,
-        "per_cpu_s": round(requests / cpu),
-        "per_wall_s": round(requests / wall),
-        "cpu_us": round(cpu / requests * 1e6, 1),
-        "peak_rss_mb": round(peak_mb, 1),
-    }
+async def cpu_s(send: Send, requests: int, connections: int) -> float:
+    """CPU seconds of *requests*, after connections are open and warm."""
+    await spread(send, connections * _WARM_UP, connections)
+    gc.collect()
+    began = time.process_time()
+    await spread(send, requests, connections)
+    return time.process_time() - began
 
 
-async def _spread(send: Send, requests: int, concurrency: int) -> None:
+async def spread(send: Send, requests: int, connections: int) -> None:
     numbers = iter(range(requests))
 
     async def worker() -> None:
@@ -185,97 +173,65 @@ async def _spread(send: Send, requests: int, concurrency: int) -> None:
             await send(number)
 
     async with asyncio.TaskGroup() as group:
-        for index in range(concurrency):
+        for index in range(connections):
             group.create_task(worker(), name=f"sender-{index}")
 
 
-def prepare(directory: Path) -> None:
-    """Certificates of the stub."""
-    import trustme  # not in the processes whose memory is measured
+def start_stub(directory: Path) -> subprocess.Popen[str]:
+    """A stub that serves; certificates and a kubeconfig for it are in *directory*."""
+    import trustme  # not in the processes that are measured
 
     authority = trustme.CA()
     authority.cert_pem.write_to_path(directory / "ca.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(directory / "server.pem")
-
-
-def write_kubeconfig(directory: Path, port: int) -> None:
+    command = [sys.executable, "-m", "benchmarks.client", "--serve", str(directory / "server.pem")]
+    stub = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    server = {"server": f"https://127.0.0.1:{(stub.stdout or sys.stdin).readline().strip()}"}
     document = {
         "current-context": "bench",
         "contexts": [{"name": "bench", "context": {"cluster": "stub", "user": "bench"}}],
-        "clusters": [
-            {
-                "name": "stub",
-                "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority": "ca.pem"},
-            }
-        ],
+        "clusters": [{"name": "stub", "cluster": {**server, "certificate-authority": "ca.pem"}}],
         "users": [{"name": "bench", "user": {"token": "bench"}}],
     }
     (directory / "kubeconfig").write_text(yaml.safe_dump(document))
+    return stub
 
 
-def compare(candidates: list[str], *, requests: int, concurrency: int, rounds: int) -> list[dict[str, Any]]:
-    """Measure each candidate *rounds* times in turn, each time in a new process; the best round counts."""
+def main() -> None:
+    if sys.argv[1:2] == ["--serve"]:
+        uvloop.run(serve(sys.argv[2]))
+        return
+    runner = make_runner(
+        "benchmarks.client",
+        {"connections": (64, "requests under way")},
+        handed_on=("directory",),
+        min_time_s=0.5,
+    )
+    asked = runner.parse_args()
+    if asked.worker:
+        measure(runner, Path(asked.directory), asked.connections)
+        return
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        prepare(directory)
-        me = [sys.executable, "-m", "benchmarks.client", "--directory", name]
-        stub = subprocess.Popen([*me, "--serve"])
+        asked.directory = name
+        stub = start_stub(Path(name))
         try:
-            deadline = time.monotonic() + 20
-            while not (directory / "port").exists():
-                if time.monotonic() > deadline or stub.poll() is not None:
-                    raise RuntimeError("the stub server did not start")
-                time.sleep(0.02)
-            write_kubeconfig(directory, int((directory / "port").read_text()))
-            sizes = ["--requests", str(requests), "--concurrency", str(concurrency)]
-            best: dict[str, dict[str, Any]] = {}
-            for _ in range(rounds):
-                for candidate in candidates:
-                    done = subprocess.run(
-                        [*me, "--one", candidate, *sizes], check=True, stdout=subprocess.PIPE
-                    )
-                    figures = json.loads(done.stdout)
-                    if candidate not in best or figures["per_cpu_s"] > best[candidate]["per_cpu_s"]:
-                        best[candidate] = {"candidate": candidate, **figures}
-            return list(best.values())
+            found = measure(runner, Path(name), asked.connections)
         finally:
             stub.terminate()
             stub.wait()
+    rows = {name: [f"{1 / each_s:,.0f}", f"{each_s * 1e6:.1f} us"] for name, each_s in found.items()}
+    print_table("one core, a stub TLS server", ["PATCH/s per core", "CPU each"], rows)
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The rows for people."""
-    lines = [f"{'candidate':40} {'PATCH/s per core':>17} {'us each':>8} {'PATCH/s':>8} {'peak MB':>8}"]
-    lines.extend(
-        f"{MEANING[row['candidate']]:40} {row['per_cpu_s']:>17,} {row['cpu_us']:>8} "
-        f"{row['per_wall_s']:>8,} {row['peak_rss_mb']:>8}"
-        for row in rows
-    )
-    return "\n".join(lines)
+def measure(runner: Any, directory: Path, connections: int) -> dict[str, float]:
+    """CPU seconds of a PATCH by candidate."""
 
+    def value(loops: int, name: str) -> float:
+        run, kind = CANDIDATES[name]
+        return cast(float, uvloop.run(run(loops, directory, connections, kind)))  # type: ignore[arg-type]
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--requests", type=int, default=30_000)
-    parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--candidate", action="append", choices=CANDIDATES)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--one", choices=CANDIDATES, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.serve:
-        uvloop.run(serve(args.directory))
-    elif args.one:
-        sizes = {"requests": args.requests, "concurrency": args.concurrency}
-        print(json.dumps(uvloop.run(measure(args.one, args.directory, **sizes))))
-    else:
-        candidates = args.candidate or list(CANDIDATES)
-        rows = compare(candidates, requests=args.requests, concurrency=args.concurrency, rounds=args.rounds)
-        print(json.dumps({"python": sys.version.split()[0], "rows": rows}) if args.json else table(rows))
-    return 0
+    return {name: mean(runner.bench_time_func(name, value, name)) for name in CANDIDATES}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,33 +1,31 @@
 """`make bench-ring`: our ring beside a plain ring and the best-kept ring on PyPI, on the same members and keys.
 
-Measures time, memory, balance and movement; decides nothing. A plain ring here is ours without bounded arcs: a
-sorted list and a bisect. Shares and movement are exact, from the points of each ring, not from sampled keys.
+pyperf measures the times. Memory, shares and movement are exact, from the points of each ring, not from sampled keys.
+A plain ring here is ours without bounded arcs: a sorted list and a bisect.
 """
 
 from __future__ import annotations
 
-import platform
 import statistics
 import time
 import tracemalloc
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
-from importlib import metadata, util
-from pathlib import Path
-from typing import Annotated, Final, Protocol
+from functools import partial
+from importlib import metadata
+from typing import Final, Protocol
 
-import msgspec
-import typer
-from rich.console import Console
-from rich.table import Table
+from uhashring import HashRing as Peer
 
+from benchmarks.micro import make_runner, mean, print_table, timed_s
 from ring import HASH_SPACE, HashRing, hash_key, object_key
 from ring.hashing import hash_virtual_nodes
 
 EPS: Final = 0.05
+PEER_SPACE: Final = 2**128
 Arcs = list[tuple[int, str]]
+"""Each arc as (end, owner), from the start of the hash space to its end."""
 
 
 class Contender(Protocol):
@@ -39,7 +37,7 @@ class Contender(Protocol):
         """The ring with one more member, made in the cheapest way that it offers."""
 
     def bounds(self) -> tuple[Arcs, int]:
-        """Every arc as (end, owner), from the start of the hash space to its end; and the size of the space."""
+        """Every arc, and the size of the hash space."""
 
 
 class OurRing:
@@ -85,10 +83,6 @@ class PeerRing:
     """uhashring as it comes, with as many points per node as we have tokens per member."""
 
     def __init__(self, members: Sequence[str], virtual_nodes: int) -> None:
-        from uhashring import HashRing as Peer
-
-        self._members = members
-        self._virtual_nodes = virtual_nodes
         self._ring = Peer(nodes=list(members), vnodes=virtual_nodes)
 
     def owner(self, key: str) -> str:
@@ -98,61 +92,23 @@ class PeerRing:
         return [self.owner(key) for key in keys]
 
     def joined(self, member: str) -> PeerRing:
-        joined = object.__new__(PeerRing)
-        joined.__dict__.update(self.__dict__)
-        joined._ring.add_node(member)  # in place: it knows no other way
-        return joined
+        self._ring.add_node(member)  # in place: it knows no other way
+        return self
 
     def bounds(self) -> tuple[Arcs, int]:
-        space = 2**128
         points: Arcs = self._ring.get_points()
-        return [*points, (space - 1, points[0][1])], space
-
-
-class Result(msgspec.Struct):
-    """Figures of one contender; times are the best of several runs."""
-
-    name: str
-    absent: str = ""
-    build_ms: float = 0
-    join_ms: float = 0
-    lookup_us: float = 0
-    bulk_ms: float = 0
-    bulk_us_per_key: float = 0
-    memory_mib: float = 0
-    largest_share: float = 0
-    smallest_share: float = 0
-    moved_of_ideal: float = 0
-    moved_of_newcomer: float = 0
-
-
-class Report(msgspec.Struct):
-    members: int
-    virtual_nodes: int
-    keys: int
-    eps: float
-    movement_seeds: int
-    python: str
-    machine: str
-    results: list[Result]
-
-
-class Format(StrEnum):
-    TABLE = "table"
-    JSON = "json"
+        return [*points, (PEER_SPACE - 1, points[0][1])], PEER_SPACE
 
 
 Factory = Callable[[Sequence[str]], Contender]
 
 
-def contenders(virtual_nodes: int) -> dict[str, Factory | None]:
-    """By title; None where the package is not installed."""
-    has_peer = util.find_spec("uhashring") is not None
-    peer = f"uhashring {metadata.version('uhashring')}" if has_peer else "uhashring"
+def contenders(virtual_nodes: int) -> dict[str, Factory]:
+    """By title."""
     return {
         "ringleader": lambda members: OurRing(HashRing(members, virtual_nodes=virtual_nodes, eps=EPS)),
         "plain ring": lambda members: PlainRing(members, virtual_nodes),
-        peer: (lambda members: PeerRing(members, virtual_nodes)) if has_peer else None,
+        f"uhashring {metadata.version('uhashring')}": lambda members: PeerRing(members, virtual_nodes),
     }
 
 
@@ -160,24 +116,30 @@ def member_names(count: int, seed: int = 0) -> list[str]:
     return [f"controller-{seed:x}-{index}" for index in range(count)]
 
 
-def best_s(action: Callable[[], object], runs: int) -> float:
-    """Shortest of *runs*: what the code costs when the machine does nothing else."""
-    times = []
-    for _ in range(runs):
-        begin = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+# -- times, in workers of pyperf ----------------------------------------------------------------------------
 
 
-def join_s(factory: Factory, names: Sequence[str]) -> float:
-    """One join to a fresh ring, since a join may change the ring itself."""
+def join_s(loops: int, factory: Factory, names: Sequence[str]) -> float:
+    """Each join to a fresh ring, since a join may change the ring itself."""
+    rings = (factory(names) for _ in range(loops))
+    return sum(timed_s(time.perf_counter, partial(ring.joined, "one-more")) for ring in rings)
+
+
+def look_up_s(loops: int, factory: Factory, names: Sequence[str], keys: Sequence[str]) -> float:
+    owner = factory(names).owner
+    return timed_s(time.perf_counter, lambda: [owner(key) for _ in range(loops) for key in keys])
+
+
+def bulk_s(loops: int, factory: Factory, names: Sequence[str], keys: Sequence[str]) -> float:
     ring = factory(names)
-    return best_s(lambda: ring.joined("one-more"), 1)
+    return timed_s(time.perf_counter, lambda: [ring.owners(keys) for _ in range(loops)])
+
+
+# -- exact figures ------------------------------------------------------------------------------------------
 
 
 def memory_bytes(build: Callable[[], Contender]) -> int:
-    """What a ring keeps, without what its building took for a while."""
+    """Bytes that a ring keeps, without those that its construction needed for a while."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -214,8 +176,10 @@ def moved(old: Arcs, new: Arcs, space: int) -> float:
 
 
 def movement_on_join(factory: Factory, members: int, seeds: int) -> tuple[float, float]:
-    """Moved as one more joins, mean over *seeds* sets of names: over the ideal of 1/(members + 1), and over
-    what the newcomer got, which no ring with these shares can undercut."""
+    """Moved as one more joins, mean over *seeds* sets of names.
+
+    Over the ideal of 1/(members + 1), and over the newcomer's share, which no ring with these shares can undercut.
+    """
     of_ideal, of_newcomer = [], []
     for seed in range(seeds):
         *old, new = member_names(members + 1, seed)
@@ -228,114 +192,54 @@ def movement_on_join(factory: Factory, members: int, seeds: int) -> tuple[float,
     return statistics.mean(of_ideal), statistics.mean(of_newcomer)
 
 
-def measure(
-    name: str, factory: Factory | None, *, members: int, keys: Sequence[str], seeds: int, runs: int
-) -> Result:
-    if factory is None:
-        return Result(name, absent="not installed (pip install 'ringleader[dev]')")
+def exact(factory: Factory, members: int, seeds: int) -> list[str]:
+    """Cells of a column: memory, shares, movement."""
     names = member_names(members)
-    ring = factory(names)
-    few = keys[: max(1, len(keys) // 10)]
-    bulk_s = best_s(lambda: ring.owners(keys), runs)
-    by_member = shares(*ring.bounds())
+    by_member = shares(*factory(names).bounds())
     of_ideal, of_newcomer = movement_on_join(factory, members, seeds)
-    return Result(
-        name,
-        build_ms=best_s(lambda: factory(names), runs) * 1e3,
-        lookup_us=best_s(lambda: [ring.owner(key) for key in few], runs) / len(few) * 1e6,
-        bulk_ms=bulk_s * 1e3,
-        bulk_us_per_key=bulk_s / len(keys) * 1e6,
-        memory_mib=memory_bytes(lambda: factory(names)) / 2**20,
-        largest_share=max(by_member.values()) * members,
-        smallest_share=min(by_member.get(member, 0.0) for member in names) * members,
-        moved_of_ideal=of_ideal,
-        moved_of_newcomer=of_newcomer,
-        join_ms=min(join_s(factory, names) for _ in range(runs)) * 1e3,
-    )
-
-
-def measure_all(
-    *, members: int, virtual_nodes: int, keys: int, seeds: int, runs: int, console: Console
-) -> Report:
-    texts = [object_key("example.com", f"team-{index % 97}", f"site-{index}") for index in range(keys)]
-    results = []
-    for name, factory in contenders(virtual_nodes).items():
-        with console.status(f"measuring {name}"):
-            results.append(measure(name, factory, members=members, keys=texts, seeds=seeds, runs=runs))
-    return Report(
-        members=members,
-        virtual_nodes=virtual_nodes,
-        keys=keys,
-        eps=EPS,
-        movement_seeds=seeds,
-        python=f"{platform.python_implementation()} {platform.python_version()}",
-        machine=f"{platform.system()} {platform.machine()}",
-        results=results,
-    )
-
-
-def table(report: Report) -> Table:
-    title = (
-        f"{report.members} members x {report.virtual_nodes} virtual nodes, {report.python}, {report.machine}"
-    )
-    shown = Table(title=title)
-    shown.add_column("")
-    rows: list[tuple[str, Callable[[Result], str]]] = [
-        ("build", lambda r: f"{r.build_ms:.1f} ms"),
-        ("one more joins", lambda r: f"{r.join_ms:.1f} ms"),
-        ("one look-up, hash included", lambda r: f"{r.lookup_us:.2f} us"),
-        (f"{report.keys} keys in bulk", lambda r: f"{r.bulk_ms:.0f} ms ({r.bulk_us_per_key:.2f} us each)"),
-        ("memory kept", lambda r: f"{r.memory_mib:.1f} MiB"),
-        ("largest share, of the mean", lambda r: f"{r.largest_share:.3f}"),
-        ("smallest share, of the mean", lambda r: f"{r.smallest_share:.3f}"),
-        (f"moved on join, of the ideal ({report.movement_seeds} seeds)", lambda r: f"{r.moved_of_ideal:.3f}"),
-        ("moved on join, of the newcomer's share", lambda r: f"{r.moved_of_newcomer:.3f}"),
+    return [
+        f"{memory_bytes(lambda: factory(names)) / 2**20:.1f} MiB",
+        f"{max(by_member.values()) * members:.3f}",
+        f"{min(by_member.get(member, 0.0) for member in names) * members:.3f}",
+        f"{of_ideal:.3f}",
+        f"{of_newcomer:.3f}",
     ]
-    for result in report.results:
-        shown.add_column(result.name, justify="right")
-    for what, cell in rows:
-        shown.add_row(
-            what, *(cell(result) if not result.absent else result.absent for result in report.results)
-        )
-    return shown
 
 
-def main(
-    *,
-    members: Annotated[int, typer.Option(min=1, help="Members on the ring.")] = 100,
-    virtual_nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Tokens per member.")] = 1000,
-    keys: Annotated[int, typer.Option(min=1, help="Keys looked up in bulk.")] = 100_000,
-    seeds: Annotated[int, typer.Option(min=1, help="Sets of names over which movement is averaged.")] = 30,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of which the best time counts.")] = 5,
-    output: Annotated[Format, typer.Option("-o", "--output", help="What to print.")] = Format.TABLE,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Also write the figures to FILE.")
-    ] = None,
-) -> None:
-    """Measure our ring beside a plain ring and uhashring."""
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise typer.BadParameter(
-            f"{json_file}: its folder does not exist; name a file in a folder that does", param_hint="--json"
-        )
-    report = measure_all(
-        members=members,
-        virtual_nodes=virtual_nodes,
-        keys=keys,
-        seeds=seeds,
-        runs=runs,
-        console=Console(stderr=True),
+def main() -> None:
+    runner = make_runner(
+        "benchmarks.ring",
+        {
+            "members": (100, "members on the ring"),
+            "virtual-nodes": (1000, "tokens per member"),
+            "keys": (100_000, "keys looked up in bulk"),
+            "seeds": (30, "sets of names over which movement is averaged"),
+        },
     )
-    document = msgspec.json.format(msgspec.json.encode(report)).decode()
-    if json_file is not None:
-        json_file.write_text(document + "\n", encoding="utf-8")
-    if output is Format.JSON:
-        print(document)
-    else:
-        Console().print(table(report))
+    asked = runner.parse_args()
+    names = member_names(asked.members)
+    keys = [object_key("example.com", f"team-{index % 97}", f"site-{index}") for index in range(asked.keys)]
+    few = keys[: max(1, len(keys) // 100)]
+    columns: dict[str, list[str]] = {}
+    for name, factory in contenders(asked.virtual_nodes).items():
+        build = runner.bench_func(f"{name}: build", factory, names)
+        join = runner.bench_time_func(f"{name}: one more joins", join_s, factory, names)
+        look_up = runner.bench_time_func(
+            f"{name}: one look-up", look_up_s, factory, names, few, inner_loops=len(few)
+        )
+        bulk = runner.bench_time_func(f"{name}: keys in bulk", bulk_s, factory, names, keys)
+        if not asked.worker:
+            times = [f"{mean(build) * 1e3:.1f} ms", f"{mean(join) * 1e3:.1f} ms"]
+            times += [f"{mean(look_up) * 1e6:.2f} us", f"{mean(bulk) * 1e3:.0f} ms"]
+            columns[name] = times + exact(factory, asked.members, asked.seeds)
+    if not asked.worker:
+        rows = ["build", "one more joins", "one look-up, hash included", f"{asked.keys:,} keys in bulk"]
+        rows += ["memory kept", "largest share, of the mean", "smallest share, of the mean"]
+        rows += [f"moved on a join, of the ideal ({asked.seeds} sets of names)"]
+        rows += ["moved on a join, of the newcomer's share"]
+        cells = dict(zip(rows, zip(*columns.values(), strict=True), strict=True))
+        print_table(f"{asked.members} members x {asked.virtual_nodes} virtual nodes", list(columns), cells)
 
-
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, add_completion=False)
-app.command()(main)
 
 if __name__ == "__main__":
-    app()
+    main()

@@ -1,29 +1,20 @@
-"""`make bench-store`: the stored forms of a replica's cache on the same objects, each in a process of its own.
+"""`make bench-store`: the stored forms of a replica's cache on the same objects.
 
-Measures memory, time per event and per read, the longest pause, and what the garbage collector does; decides nothing.
-There is no server and no network: lines of a watch go into the store as fast as it takes them.
+Memory, time for a line of a watch and for a read, the longest slice of a list. There is no server and no network.
+Times are CPU time. pyperf runs each figure in processes of its own.
 """
 
 from __future__ import annotations
 
-import gc
-import json
 import random
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from itertools import islice
-from pathlib import Path
-from typing import Annotated, Any, Final, cast, get_args
+from functools import cache, partial
+from typing import Any, Final, NamedTuple, cast, get_args
 
 import msgspec
-import typer
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.micro import BYTES, make_runner, mean, print_table, timed_s
 from kubeio.clock import SystemClock
-from kubeio.models import ObjectKey
 from kubeio.queues.workqueue import WorkQueue
 from kubeio.resource import ApiResource
 from kubeio.watches.watch_events import Changed, decode_line
@@ -32,7 +23,7 @@ from shard_controller.declare.resource import Resource as Declared
 from shard_controller.declare.resource import Stored
 from shard_controller.objects.caches import ResourceCache
 
-WORDS: Final = (
+WORDS: Final = [
     "alpha",
     "beta",
     "gamma",
@@ -45,11 +36,12 @@ WORDS: Final = (
     "news",
     "team",
     "home",
-)
-_rng: Final = random.Random(2)  # noqa: S311 - no secrets
+]
 WEBSITES: Final = ApiResource("example.com", "v1", "websites", "Website")
 SLICE: Final = 500
-"""What a page of a list holds: the store is not left between its objects."""
+"""Objects of a page of a list: the loop is not released between them."""
+READS: Final = 20_000
+_rng: Final = random.Random(2)  # noqa: S311 - no secrets
 
 
 class Spec(msgspec.Struct):
@@ -61,32 +53,27 @@ class Website(msgspec.Struct):
     spec: Spec | None = None
 
 
-class Figures(msgspec.Struct):
-    """Of one form; sizes in bytes, times in microseconds on the CPU unless the name says otherwise."""
+class Loaded(NamedTuple):
+    """A cache with all objects, and the CPU seconds that this took."""
 
-    form: str
-    rss_mb: float
-    per_object: float
-    stored: float
-    learn_us: float
-    read_us: float
-    model_us: float
-    worst_slice_ms: float
-    collections: int
-    full_collection_ms: float
+    kind: ResourceCache
+    took_s: float
+    longest_slice_s: float
 
 
-def lines(count: int, *, metadata_only: bool) -> Iterator[bytes]:
+@cache
+def lines(count: int, *, metadata_only: bool) -> list[bytes]:
     """ADDED events of Websites of about 1.2 KB, a third of that managedFields; words drawn at random."""
     rng = random.Random(1)  # noqa: S311 - the same objects each time
+    managed = {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}, "f:spec": {".": {}, "f:html": {}}}
+    entry = {
+        "apiVersion": "example.com/v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": managed,
+        "operation": "Update",
+    }
+    made = []
     for number in range(count):
-        managed = {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}, "f:spec": {".": {}, "f:html": {}}}
-        entry = {
-            "apiVersion": "example.com/v1",
-            "fieldsType": "FieldsV1",
-            "fieldsV1": managed,
-            "operation": "Update",
-        }
         document: dict[str, Any] = {
             "apiVersion": "example.com/v1",
             "kind": "Website",
@@ -112,86 +99,78 @@ def lines(count: int, *, metadata_only: bool) -> Iterator[bytes]:
         }
         if metadata_only:
             del document["spec"], document["status"]
-        yield b'{"type":"ADDED","object":%s}' % json.dumps(document, separators=(",", ":")).encode()
+        made.append(b'{"type":"ADDED","object":%s}' % msgspec.json.encode(document))
+    return made
 
 
-def rss_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
-def measure(form: Stored, count: int) -> Figures:
-    """Load *count* objects into a kind stored as *form*, queue their keys, and read them in random order."""
+def load(form: Stored, count: int) -> Loaded:
+    """Decode *count* lines, store the objects as *form* and queue their keys."""
     declared = Declared("websites.example.com/v1", Website, stored=form)
     kind = ResourceCache(WEBSITES, clock=SystemClock(), declared=declared)
     queue: WorkQueue[Request] = WorkQueue(clock=SystemClock(), rng=_rng)
-    before, source = rss_bytes(), lines(count, metadata_only=kind.is_metadata_only)
-    collected = _collections()
-    spent_s = worst_s = 0.0
-    while batch := list(islice(source, SLICE)):
-        began = time.process_time()
+
+    def learn(batch: list[bytes]) -> None:
         for line in batch:
-            event = cast(Changed, decode_line(line, "bench"))
-            change = kind.store.learn(event.object)
+            change = kind.store.learn(cast(Changed, decode_line(line, "bench")).object)
             if change is not None:
                 queue.add(Request(kind.name, change.key))
-        took_s = time.process_time() - began
-        spent_s, worst_s = spent_s + took_s, max(worst_s, took_s)
-    collected = _collections() - collected
-    rss = rss_bytes()
-    keys = _rng.sample(kind.store.keys(), min(count, 20_000))
-    return Figures(
-        form=form,
-        rss_mb=rss / 1e6,
-        per_object=(rss - before) / count,
-        stored=kind.store.stored_bytes() / count,
-        learn_us=spent_s / count * 1e6,
-        read_us=_per_key_us(kind.get, keys),
-        model_us=_per_key_us(lambda key: _decoded(kind, declared, key), keys),
-        worst_slice_ms=worst_s * 1e3,
-        collections=collected,
-        full_collection_ms=_timed_s(gc.collect) * 1e3,
-    )
+
+    source = lines(count, metadata_only=kind.is_metadata_only)
+    slices_s = [
+        timed_s(time.process_time, partial(learn, source[begin : begin + SLICE]))
+        for begin in range(0, count, SLICE)
+    ]
+    return Loaded(kind, sum(slices_s), max(slices_s))
 
 
-def _collections() -> int:
-    return sum(generation["collections"] for generation in gc.get_stats())
+def kept_bytes(loops: int, form: Stored, count: int) -> float:
+    return loops * load(form, count).kind.store.stored_bytes() / count
 
 
-def _decoded(kind: ResourceCache, declared: Declared[Any], key: ObjectKey) -> None:
-    found = kind.get(key)
-    if found is not None:
-        declared.decode(found.raw)
+def learn_s(loops: int, form: Stored, count: int) -> float:
+    return sum(load(form, count).took_s for _ in range(loops))
 
 
-def _per_key_us(read: Callable[[ObjectKey], object], keys: list[ObjectKey]) -> float:
-    return _timed_s(lambda: [read(key) for key in keys]) / len(keys) * 1e6
+def slice_s(loops: int, form: Stored, count: int) -> float:
+    return loops * load(form, count).longest_slice_s
 
 
-def _timed_s(call: Callable[[], object]) -> float:
-    began = time.process_time()
-    call()
-    return time.process_time() - began
+def read_s(loops: int, form: Stored, count: int) -> float:
+    """Reads in random order, metadata decoded."""
+    kind = load(form, count).kind
+    keys = _rng.sample(kind.store.keys(), min(count, READS))
+    return timed_s(time.process_time, lambda: [kind.get(key) for _ in range(loops) for key in keys])
 
 
-def main(
-    count: Annotated[int, typer.Option(help="Objects.")] = 100_000,
-    form: Annotated[str, typer.Option(help="Only this one; prints JSON.")] = "",
-) -> None:
-    """Memory and time of every stored form."""
-    if form:
-        sys.stdout.buffer.write(msgspec.json.encode(measure(cast(Stored, form), count)))
-        return
-    table = Table("form", *(name.replace("_", " ") for name in Figures.__struct_fields__[1:]))
-    for name in get_args(Stored):
-        command = [sys.executable, "-m", "benchmarks.store", "--count", str(count), "--form", name]
-        ran = subprocess.run(command, check=True, capture_output=True)
-        figures = msgspec.json.decode(ran.stdout, type=Figures)
-        values = [getattr(figures, field) for field in Figures.__struct_fields__[1:]]
-        table.add_row(
-            name, *(f"{value:,.1f}" if isinstance(value, float) else str(value) for value in values)
-        )
-    Console().print(table)
+def main() -> None:
+    runner = make_runner("benchmarks.store", {"count": (30_000, "objects")})
+    count = runner.parse_args().count
+    rows = {}
+    for form in get_args(Stored):
+        figures = [
+            (
+                runner.bench_time_func(f"{form}: kept per object", kept_bytes, form, count, metadata=BYTES),
+                1,
+                "B",
+            ),
+            (runner.bench_time_func(f"{form}: line", learn_s, form, count, inner_loops=count), 1e6, "us"),
+            (
+                runner.bench_time_func(f"{form}: read", read_s, form, count, inner_loops=min(count, READS)),
+                1e6,
+                "us",
+            ),
+            (runner.bench_time_func(f"{form}: longest slice", slice_s, form, count), 1e3, "ms"),
+        ]
+        rows[form] = [f"{mean(found) * scale:,.1f} {unit}" for found, scale, unit in figures]
+    if not runner.args.worker:
+        columns = [
+            "kept per object",
+            "line to store and queue",
+            "read, with metadata",
+            f"longest slice of {SLICE}",
+        ]
+        print_table(f"{count:,} objects of 1.2 KB", columns, rows)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()
