@@ -1,36 +1,37 @@
-"""What the chart's admission policies cost: the API server's CPU time of a write, without and with them, in turns.
+"""`python -m benchmarks.guard`: the API server's CPU time of a write, without and with the chart's admission policies.
 
-`python -m benchmarks.guard [--rounds N] [--requests N] [--strict]`. A real kube-apiserver and etcd; three kinds of
-write: the sharder's label patch, a replica's renewal of its Lease under a token of its pod, an edit by somebody else.
-CPU time rather than rate: what else runs on the machine changes it little.
+A real kube-apiserver and etcd; three kinds of write in turns: the sharder's label patch, a replica's renewal of its
+Lease under a token of its pod, an edit by a tenant. CPU time rather than rate: other work on the machine changes it
+little.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import yaml
 
-from benchmarks.measuring.guard import install_guard, order_of_turns, switch_guard
-from benchmarks.measuring.planes import make_account
-from devcluster.real import RealPlane, real_plane
+from benchmarks.measuring.planes import make_account, open_plane
+from benchmarks.measuring.policies import install_guard, order_of_turns, switch_guard
+from benchmarks.measuring.report import Goal
+from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
+from devcluster.real import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
+from kubeio.errors import InputError
 from kubeio.patch import MergePatch
 from kubeio.protocol import RingKeys
 from kubeio.resource import CRDS, LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
+from loadtest.machine import cpu_s
 from ringleader.assets import ring_crd, website_crd
 
 WEBSITES: Final = ApiResource("example.com", "v1", "websites", "Website")
@@ -48,67 +49,72 @@ OBJECTS: Final = 64
 AT_ONCE: Final = 8
 SETTLE_S: Final = 2.0
 """Until a resource that came is served."""
-GOAL_PERCENT: Final = 2.0
+GOALS: Final = {
+    "label": Goal(row="guard", what="label patch, sharder: more CPU of the server", most=2, unit="%"),
+    "renewal": Goal(row="guard", what="Lease renewal, replica: the same", unit="%"),
+    "edit": Goal(row="guard", what="edit, tenant: the same", unit="%"),
+}
 
 Send = Callable[[int], Awaitable[object]]
 
 
+class Flags(Asked):
+    rounds: int
+    requests: int
+
+
 @dataclass
-class Kind:
-    """One kind of write, and what it cost in each round, in milliseconds of the server's CPU time."""
+class Write:
+    """One kind of write: the server's CPU milliseconds for one, and writes per second, without and under the guard."""
 
-    name: str
+    line: str
     send: Send
-    without: list[float] = field(default_factory=list)
-    guarded: list[float] = field(default_factory=list)
-    rates: dict[bool, list[float]] = field(default_factory=lambda: {False: [], True: []})
+    cpu_ms: dict[bool, list[float]] = field(default_factory=lambda: {False: [], True: []})
+    per_s: dict[bool, list[float]] = field(default_factory=lambda: {False: [], True: []})
 
-    @property
-    def lost_percent(self) -> float:
-        """How much more a write costs: the median of the rounds' ratios."""
-        pairs = zip(self.without, self.guarded, strict=True)
-        return 100 * (statistics.median(after / before for before, after in pairs) - 1)
+    def note(self, run: Run) -> None:
+        """The median of the rounds' ratios."""
+        pairs = zip(self.cpu_ms[False], self.cpu_ms[True], strict=True)
+        more = 100 * (statistics.median(guarded / without for without, guarded in pairs) - 1)
+        cpu = [statistics.median(self.cpu_ms[is_on]) for is_on in (False, True)]
+        rates = [statistics.median(self.per_s[is_on]) for is_on in (False, True)]
+        how = f"{cpu[0]:.2f} ms, {cpu[1]:.2f} guarded; {rates[0]:.0f}/s, {rates[1]:.0f} guarded"
+        run.figure(self.line, more, how)
+        run.detail("guard", **{self.line: {"ms": self.cpu_ms[False], "ms_guarded": self.cpu_ms[True]}})
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.guard", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=6, help="pairs of measurements (default 6)")
-    parser.add_argument(
-        "--requests", type=int, default=2_000, help="writes of each kind in each (default 2000)"
-    )
-    parser.add_argument(
-        "--strict", action="store_true", help=f"exit 1 above {GOAL_PERCENT:g} %% for a label patch"
-    )
-    asked = parser.parse_args()
-    kinds = asyncio.run(measure(asked.rounds, asked.requests))
-    print(f"{'write':24}{'ms without':>12}{'ms guarded':>12}{'more':>8}{'/s without':>12}{'/s guarded':>12}")
-    for kind in kinds:
-        figures = [*map(statistics.median, (kind.without, kind.guarded))]
-        rates = [statistics.median(kind.rates[is_on]) for is_on in (False, True)]
-        print(
-            f"{kind.name:24}{figures[0]:12.3f}{figures[1]:12.3f}{kind.lost_percent:7.1f}%{rates[0]:12.0f}{rates[1]:12.0f}"
-        )
-    return int(asked.strict and kinds[0].lost_percent > GOAL_PERCENT)
+    parser = make_parser("guard", __doc__)
+    parser.add_argument("--rounds", type=int, default=6, help="pairs of measurements")
+    parser.add_argument("--requests", type=int, default=2_000, help="writes of each kind in each")
+    parser.set_defaults(objects=OBJECTS)
+    asked = parser.parse_args(namespace=Flags())
+    return run_benchmark("guard", GOALS, asked, partial(measure, asked))
 
 
-async def measure(rounds: int, requests: int) -> list[Kind]:
+async def measure(asked: Flags, run: Run) -> None:
+    """Raises: InputError, BinariesMissing."""
     async with AsyncExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        plane = await stack.enter_async_context(real_plane(directory, controller_manager=False))
+        plane = await stack.enter_async_context(open_plane(run.directory / "plane", is_real=asked.is_real))
+        if not isinstance(plane, RealPlane):
+            raise InputError("--plane", asked.plane, "has no admission policies", "measure on a real one")
         admin = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(plane.kubeconfig))))
-        kinds = await prepare(plane, admin, stack)
+        await run.read_versions(plane, admin)
+        writes = await prepare(plane, admin, stack)
         bindings = await install_guard(
             admin, RING, namespace=NAMESPACE, templates=("labels", "leases", "mutating")
         )
-        for number in range(rounds):
-            for is_on in order_of_turns(number):
-                await switch_guard(admin, bindings, is_on=is_on, namespace=NAMESPACE)
-                for kind in kinds:
-                    await run(plane, kind, requests, is_on=is_on)
-    return kinds
+        with run.row("guard"):
+            for number in range(asked.rounds):
+                for is_on in order_of_turns(number):
+                    await switch_guard(admin, bindings, is_on=is_on, namespace=NAMESPACE)
+                    for write in writes:
+                        await send_all(plane, write, asked.requests, is_on=is_on)
+            for write in writes:
+                write.note(run)
 
 
-async def prepare(plane: RealPlane, admin: Client, stack: AsyncExitStack) -> list[Kind]:
+async def prepare(plane: RealPlane, admin: Client, stack: AsyncExitStack) -> list[Write]:
     """Objects, a Lease, accounts as the chart has them, and the three kinds of write."""
     for path in (ring_crd(), website_crd()):
         await admin.create(CRDS, yaml.safe_load(path.read_text()), type=bytes)
@@ -152,9 +158,9 @@ async def prepare(plane: RealPlane, admin: Client, stack: AsyncExitStack) -> lis
         return await replica.patch(LEASES, life(number), patch, namespace=NAMESPACE, type=bytes)
 
     return [
-        Kind("label patch, sharder", assign),
-        Kind("Lease renewal, replica", renew),
-        Kind("edit, tenant", edit),
+        Write("label", assign),
+        Write("renewal", renew),
+        Write("edit", edit),
     ]
 
 
@@ -167,28 +173,19 @@ def life(number: int) -> str:
     return f"web-0-{number % OBJECTS:08x}"
 
 
-async def run(plane: RealPlane, kind: Kind, requests: int, *, is_on: bool) -> None:
+async def send_all(plane: RealPlane, write: Write, requests: int, *, is_on: bool) -> None:
     numbers = iter(range(requests))
 
     async def worker() -> None:
         for number in numbers:
-            await kind.send(number)
+            await write.send(number)
 
-    began, before_s = time.monotonic(), cpu_s(plane)
+    began_at, before_s = time.monotonic(), cpu_s(plane.pids)
     async with asyncio.TaskGroup() as tasks:
         for number in range(AT_ONCE):
             tasks.create_task(worker(), name=f"writer {number}")
-    (kind.guarded if is_on else kind.without).append(1000 * (cpu_s(plane) - before_s) / requests)
-    kind.rates[is_on].append(requests / (time.monotonic() - began))
-
-
-def cpu_s(plane: RealPlane) -> float:
-    """CPU time of the API server and etcd so far."""
-    ticks = 0
-    for pid in plane.pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    write.cpu_ms[is_on].append(1000 * (cpu_s(plane.pids) - before_s) / requests)
+    write.per_s[is_on].append(requests / (time.monotonic() - began_at))
 
 
 if __name__ == "__main__":

@@ -8,32 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Final
+from functools import partial
+from typing import Final
 
-import typer
-
-from benchmarks.measuring.command import Benchmark, Format, PlaneName, run_benchmark
-from benchmarks.measuring.document import Beginning, Document
-from benchmarks.measuring.goals import Figure, Goal, Wanted
-from benchmarks.measuring.machine import read_versions
-from benchmarks.measuring.meter import Meter
 from benchmarks.measuring.processes import Cores
-from benchmarks.measuring.rows import Row
+from benchmarks.measuring.report import Goal
+from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
+from benchmarks.measuring.sharders import Peaks, Sharder, owners_on, sharding
 from benchmarks.measuring.sightings import wait_for
-from benchmarks.sharder.fleet import Sharder, owners_on, sharding
-from benchmarks.sharder.ground import Ground, open_ground
-from benchmarks.sharder.rows import Peaks
+from benchmarks.measuring.testbed import Testbed, open_testbed
 from loadtest.machine import family, rss_mb
 
 GOALS: Final = {
-    "rest-cpu": Wanted("sharder at rest beside renewals", Goal(most=10, unit="% of a core")),
-    "rest-rss": Wanted("the same, RSS", Goal(most=80, unit="MB")),
-    "renewal": Wanted("CPU of the sharder for a renewal", Goal(most=0.3, unit="ms")),
-    "join": Wanted("one more member: from its Lease to the last object of its share", Goal(most=5, unit="s")),
-    "peak": Wanted("peak RSS of the sharder", Goal(unit="MB")),
+    "rest-cpu": Goal(row="rest", what="sharder at rest beside renewals", most=10, unit="% of a core"),
+    "rest-rss": Goal(row="rest", what="the same, RSS", most=80, unit="MB"),
+    "renewal": Goal(row="renewal", what="CPU of the sharder for a renewal", most=0.3, unit="ms"),
+    "join": Goal(
+        row="join", what="one more member: from its Lease to the last object of its share", most=5, unit="s"
+    ),
+    "peak": Goal(row="peak", what="peak RSS of the sharder", unit="MB"),
 }
 JOINED_WITHIN_S: Final = 60.0
 PAUSED_S: Final = 0.5
@@ -41,135 +34,88 @@ PAUSED_S: Final = 0.5
 ONE_MORE: Final = "one-more"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What is asked of a run."""
-
+class Flags(Asked):
     members: int
-    objects: int
     lease_s: int
     rest_s: float
-    is_real: bool
 
     @property
     def renewals_per_s(self) -> float:
         return self.members * 3 / self.lease_s
 
 
-def bench_members(
-    *,
-    members: Annotated[int, typer.Option(min=2, help="Members that renew.")] = 1000,
-    objects: Annotated[int, typer.Option(min=100, help="Objects on the ring.")] = 10_000,
-    lease_s: Annotated[int, typer.Option(min=3, help="Duration of the members' Leases.")] = 15,
-    rest_s: Annotated[float, typer.Option(min=5, help="Seconds for which the rest is measured.")] = 60.0,
-    plane: Annotated[PlaneName, typer.Option(help="Control plane to measure on.")] = PlaneName.REAL,
-    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("build/bench-members"),
-    output: Annotated[Format, typer.Option("--output", "-o", help="What to print.")] = Format.TABLE,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if a goal is missed.")] = False,
-) -> None:
-    """One sharder beside many members: CPU and memory at rest, and a join.
-
-    Exit codes: 0 measured, 1 a figure could not be measured (with --strict: or missed its goal), 2 bad input.
-    """
-    options = Options(
-        members=members,
-        objects=objects,
-        lease_s=lease_s,
-        rest_s=rest_s,
-        is_real=plane is PlaneName.REAL,
-    )
-    Benchmark[Document](
-        run=lambda folder, meter, save: measure(options, folder, meter, save),
-        out=out,
-        output=output,
-        strict=strict,
-    ).exit()
+def main() -> int:
+    parser = make_parser("members", __doc__)
+    add = parser.add_argument
+    add("--members", type=int, default=1000, help="members that renew")
+    add("--objects", type=int, default=10_000, help="objects on the ring")
+    add("--lease-s", type=int, default=15, help="duration of the members' Leases")
+    add("--rest-s", type=float, default=60.0, help="seconds for which the rest is measured")
+    asked = parser.parse_args(namespace=Flags())
+    return run_benchmark("members", GOALS, asked, partial(measure, asked))
 
 
-async def measure(
-    options: Options, directory: Path, meter: Meter, save: Callable[[Document], object]
-) -> Document:
-    """Raises: BinariesMissing, and what makes the run impossible."""
-    began = Beginning(module="benchmarks.members", is_real=options.is_real, objects=options.objects)
+async def measure(asked: Flags, run: Run) -> None:
+    """Raises: BinariesMissing, and faults that make the run impossible."""
     peaks = Peaks()
-    async with open_ground(
-        directory,
-        is_real=options.is_real,
-        objects=options.objects,
-        lease_s=15,
-        stand_in_lease_s=options.lease_s,
-    ) as ground:
-        versions = await read_versions(ground.plane, ground.client)
-        with meter.counting("members join", options.members) as tick:
-            for number in range(options.members):
-                await ground.stand_ins.join([f"member-{number:04}"])
+    async with open_testbed(
+        run.directory, is_real=asked.is_real, objects=asked.objects, stand_in_lease_s=asked.lease_s
+    ) as testbed:
+        await run.read_versions(testbed.plane, testbed.client)
+        with run.console.counting("members join", asked.members) as tick:
+            for number in range(asked.members):
+                await testbed.stand_ins.join([f"member-{number:04}"])
                 tick(1)
-        with meter.counting("creating the objects", options.objects) as tick:
-            await ground.stock.set(owners_on(ground, ground.stand_ins.shards), tick)
-        async with sharding(ground, peaks, row="rest") as sharder:
-            rest = await measure_rest(ground, meter, options, sharder)
-            rows = [rest, await measure_join(ground, sharder)]
-            rows.append(await measure_renewal(ground, options, sharder, rest))
-        figures = [one for row in rows for one in row.figures]
-        figures.append(_figure("peak", max(peaks.by_row.values())))
-        document = began.document(Document, rows, figures, versions=versions)
-        save(document)
-        return document
+        with run.console.counting("creating the objects", asked.objects) as tick:
+            await testbed.stock.set(owners_on(testbed, testbed.stand_ins.shards), tick)
+        async with sharding(testbed, peaks, row="rest") as sharder:
+            with run.row("rest", "join", "renewal"):
+                rest = await measure_rest(testbed, run, asked, sharder)
+                await measure_join(testbed, run, sharder)
+                await measure_renewal(testbed, run, asked, sharder, rest)
+        run.figure("peak", peaks.by_row["rest"])
 
 
-async def measure_rest(ground: Ground, meter: Meter, options: Options, sharder: Sharder) -> Row:
-    """What the sharder uses while members renew and nothing else happens."""
+async def measure_rest(testbed: Testbed, run: Run, asked: Flags, sharder: Sharder) -> float:
+    """Percent of a core that the sharder uses while members renew and nothing else happens."""
     await sharder.wait_idle(within_s=300)
-    cores = Cores(family(sharder.running.pid), ground.clock)
-    with meter.counting("at rest", None):
-        await asyncio.sleep(options.rest_s)
-    how = f"{options.members:,} members, {options.renewals_per_s:,.0f} renewals a second"
-    return Row(
-        key="rest",
-        figures=[
-            _figure("rest-cpu", 100 * cores.used(), how),
-            _figure("rest-rss", rss_mb(sharder.running.pid)),
-        ],
-    )
+    cores = Cores(family(sharder.pid), testbed.clock)
+    with run.console.counting("at rest", 0):
+        await asyncio.sleep(asked.rest_s)
+    rest = 100 * cores.used()
+    run.figure("rest-cpu", rest, f"{asked.members:,} members, {asked.renewals_per_s:,.0f} renewals a second")
+    run.figure("rest-rss", rss_mb(sharder.pid))
+    return rest
 
 
-async def measure_renewal(ground: Ground, options: Options, sharder: Sharder, rest: Row) -> Row:
-    """What the sharder uses without renewals, for a third of a duration, which no member is missed for."""
-    ground.stand_ins.is_paused = True
+async def measure_renewal(testbed: Testbed, run: Run, asked: Flags, sharder: Sharder, rest: float) -> None:
+    """The sharder's CPU without renewals, for a third of a duration, which no member is missed for."""
+    testbed.stand_ins.is_paused = True
     await asyncio.sleep(PAUSED_S)
-    cores = Cores(family(sharder.running.pid), ground.clock)
-    await asyncio.sleep(options.lease_s / 3 - PAUSED_S)
+    cores = Cores(family(sharder.pid), testbed.clock)
+    await asyncio.sleep(asked.lease_s / 3 - PAUSED_S)
     without = 100 * cores.used()
-    ground.stand_ins.is_paused = False
-    more = next(
-        figure.value for figure in rest.figures if figure.key == "rest-cpu" and figure.value is not None
-    )
-    each_ms = 10 * (more - without) / options.renewals_per_s
-    return Row(key="renewal", figures=[_figure("renewal", each_ms, f"{without:.1f} % of a core without")])
+    testbed.stand_ins.is_paused = False
+    run.figure("renewal", 10 * (rest - without) / asked.renewals_per_s, f"{without:.1f} % of a core without")
 
 
-async def measure_join(ground: Ground, sharder: Sharder) -> Row:
+async def measure_join(testbed: Testbed, run: Run, sharder: Sharder) -> None:
     """One more member joins while the others renew."""
-    sightings, stand_ins = ground.sightings, ground.stand_ins
-    sightings.start_over()
-    began_at = ground.clock.now()
+    seen, stand_ins = testbed.sightings, testbed.stand_ins
+    seen.start_over()
+    began_at = testbed.clock.now()
     await stand_ins.join([ONE_MORE])
     newcomer = stand_ins.shards[ONE_MORE]
-    share = sum(owner == newcomer for owner in owners_on(ground, stand_ins.shards).values())
+    share = sum(owner == newcomer for owner in owners_on(testbed, stand_ins.shards).values())
     await wait_for(
-        lambda: sightings.owned[newcomer] >= share,
+        lambda: seen.owned[newcomer] >= share,
         f"{ONE_MORE} to own its {share} objects",
         within_s=JOINED_WITHIN_S,
     )
-    gained = sightings.gained([newcomer])
-    took_s = max((change.at for change in gained), default=began_at) - began_at
+    took_s = max((change.at for change in seen.gained([newcomer])), default=began_at) - began_at
     await sharder.wait_idle(within_s=300)
-    return Row(key="join", figures=[_figure("join", took_s, f"{share} objects, {len(sightings.log)} moved")])
-
-
-def _figure(key: str, value: float | None, how: str = "") -> Figure:
-    return GOALS[key].figure(key, value, how)
+    run.figure("join", took_s, f"{share} objects, {len(seen.log)} moved")
 
 
 if __name__ == "__main__":
-    sys.exit(run_benchmark(bench_members, module="benchmarks.members"))
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The control plane that a benchmark runs on, and those who act on it.
+"""The control plane of a benchmark, and the accounts that act on it.
 
 Accounts are alike: bearer tokens without the privileges of an administrator, so that the server queues them alike.
 """
@@ -16,12 +16,11 @@ from typing import Final
 import yaml
 
 from benchmarks.measuring.etcd import Etcd
-from benchmarks.measuring.stock import ApiWriter, EtcdWriter, StockWriter
+from benchmarks.measuring.stock import ApiWriter, Collection, EtcdWriter, StockWriter
 from devcluster.embedded import embedded_plane
 from devcluster.plane import ControlPlane
 from devcluster.real import RealPlane, ensure_binaries, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS
-from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 
@@ -32,7 +31,7 @@ _BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Somebody who may do everything and is queued like everybody."""
+    """An account that may do everything and is queued like all others."""
 
     kubeconfig: Path
     token: str
@@ -56,20 +55,12 @@ async def open_plane(
             yield embedded
 
 
-async def writer_for(
-    plane: ControlPlane,
-    client: Client,
-    stack: AsyncExitStack,
-    *,
-    resource: ApiResource,
-    namespace: str,
-    keys: RingKeys,
-) -> StockWriter:
-    """The quickest way to put objects into a state; what it needs ends with *stack*."""
+async def writer_for(plane: ControlPlane, stack: AsyncExitStack, collection: Collection) -> StockWriter:
+    """The quickest way to put objects into a state; its connections end with *stack*."""
     if isinstance(plane, RealPlane):
         etcd = await stack.enter_async_context(Etcd(plane.etcd_url))
-        return EtcdWriter(etcd, client, resource, namespace, keys)
-    return ApiWriter(client, resource, namespace, keys)
+        return EtcdWriter(etcd, collection)
+    return ApiWriter(collection)
 
 
 def _role(name: str, is_sharder: bool) -> dict[str, object]:

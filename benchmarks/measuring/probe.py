@@ -1,8 +1,8 @@
-"""A stranger at the API server: reads and patches one ConfigMap at a steady rate, in a process of its own.
+"""Requests of another client at a steady rate, sent when they are due, whether the ones before were answered or not.
 
-`python -m benchmarks.measuring.probe KUBECONFIG NAMESPACE PER_S FILE` writes one line per request: verb, when it was
-sent (monotonic clock, which all processes share) and how long its answer took, in seconds. Requests are sent when they
-are due, whether the ones before were answered or not.
+`python -m benchmarks.measuring.probe KUBECONFIG NAMESPACE PER_S FILE` is such a client in a process of its own. It
+reads and patches one ConfigMap and writes a line for each answer: verb, instant of sending (by the clock of all
+processes), seconds to the answer.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO
+from typing import Final, NamedTuple
 
 from benchmarks.measuring.processes import running
 from benchmarks.measuring.sightings import wait_for
@@ -32,11 +32,31 @@ _STARTS_WITHIN_S: Final = 30.0
 
 
 class Answer(NamedTuple):
-    """One request of the probe. Seconds."""
+    """One answered request. Seconds."""
 
     verb: str
     at: float
     took_s: float
+
+
+async def send_steadily(
+    send: Callable[[int], Awaitable[str]], *, per_s: float, note: Callable[[Answer], object]
+) -> None:
+    """Call *send*, which gives the verb, *per_s* times a second until cancelled."""
+
+    clock = SystemClock()
+
+    async def one(number: int) -> None:
+        sent_at = clock.now()
+        verb = await send(number)
+        note(Answer(verb, sent_at, clock.now() - sent_at))
+
+    began_at, number = clock.now(), 0
+    async with asyncio.TaskGroup() as tasks:
+        while True:
+            number += 1
+            await asyncio.sleep(max(0.0, began_at + number / per_s - clock.now()))
+            tasks.create_task(one(number), name=f"request {number}")
 
 
 class Probe:
@@ -61,16 +81,9 @@ async def probing(
 ) -> AsyncIterator[Probe]:
     """A probe at work until the block ends: *per_s* GETs and as many PATCHes. Raises: NotSeen."""
     file = directory / "probe.answers"
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.measuring.probe",
-        str(kubeconfig),
-        namespace,
-        str(per_s),
-        str(file),
-    ]
-    async with running(lambda _: command, directory, name="probe", environment={}, clock=clock):
+    command = [sys.executable, "-m", "benchmarks.measuring.probe"]
+    command += [str(kubeconfig), namespace, str(per_s), str(file)]
+    async with running(lambda _: command, directory, name="probe", clock=clock):
         probe = Probe(file)
         await wait_for(
             lambda: len(probe.answers()) > per_s, "the probe's first answers", within_s=_STARTS_WITHIN_S
@@ -78,21 +91,15 @@ async def probing(
         yield probe
 
 
-async def run_probe(kubeconfig: str, namespace: str, per_s: float, file: TextIO) -> None:
+async def run_probe(kubeconfig: str, namespace: str, per_s: float, path: Path) -> None:
     """Read and patch until cancelled."""
-    clock = SystemClock()
     gc.disable()
-    async with (
-        Client(
-            load_cluster(kubeconfig=kubeconfig), max_connections=_CONNECTIONS, user_agent="stranger"
-        ) as client,
-        asyncio.TaskGroup() as tasks,
-    ):
+    cluster = load_cluster(kubeconfig=kubeconfig)
+    async with Client(cluster, max_connections=_CONNECTIONS, user_agent=NAME) as client:
         await client.create(CONFIGMAPS, {"metadata": {"name": NAME}}, namespace=namespace, type=bytes)
-        began_at, number = clock.now(), 0
 
-        async def send(verb: str, number: int) -> None:
-            sent_at = clock.now()
+        async def send(number: int) -> str:
+            verb = "GET" if number % 2 else "PATCH"
             try:
                 if verb == "GET":
                     await client.get(CONFIGMAPS, NAME, namespace=namespace, type=bytes)
@@ -101,19 +108,19 @@ async def run_probe(kubeconfig: str, namespace: str, per_s: float, file: TextIO)
                     await client.patch(CONFIGMAPS, NAME, patch, namespace=namespace, type=bytes)
             except KubeError as error:
                 sys.stderr.write(f"{verb}: {error}\n")
-            file.write(f"{verb} {sent_at} {clock.now() - sent_at}\n")
-            file.flush()
+            return verb
 
-        while True:
-            number += 1
-            await asyncio.sleep(max(0.0, began_at + number / (2 * per_s) - clock.now()))
-            tasks.create_task(send("GET" if number % 2 else "PATCH", number), name="probe request")
+        with path.open(
+            "w", encoding="utf-8", buffering=1
+        ) as file:  # a line is there as soon as it is written
+            await send_steadily(
+                send, per_s=2 * per_s, note=lambda one: file.write(f"{one.verb} {one.at} {one.took_s}\n")
+            )
 
 
 def main(arguments: Sequence[str]) -> None:
     kubeconfig, namespace, per_s, path = arguments
-    with Path(path).open("w", encoding="utf-8") as file:
-        runtime.run(run_probe(kubeconfig, namespace, float(per_s), file))
+    runtime.run(run_probe(kubeconfig, namespace, float(per_s), Path(path)))
 
 
 if __name__ == "__main__":

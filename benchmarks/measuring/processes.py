@@ -1,7 +1,4 @@
-"""The sharder and the replicas as processes, and what the kernel says of them: memory, CPU.
-
-Owns starting, ending and reading /proc; what the processes do is not its business.
-"""
+"""Measured programs as processes: their start and end, their metrics, their memory and CPU time."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -25,7 +22,7 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Ended(Exception):
-    """A process ended although nobody asked it to."""
+    """A process ended unasked."""
 
 
 class Running:
@@ -58,10 +55,14 @@ class Running:
             self.process.kill()
         await self.process.child.wait()
 
-    async def metric(self, line: str) -> float | None:
-        """The value of the metric whose line begins with *line*; None while there is none."""
+    def check(self) -> None:
+        """Raises: Ended if it has."""
         if not self.is_running:
             raise Ended(f"{self.log.stem} ended: {self.last_words()}")
+
+    async def metric(self, line: str) -> float | None:
+        """The value of the metric whose line begins with *line*; None while there is none."""
+        self.check()
         if not self._port_file.exists():
             return None
         url = f"http://127.0.0.1:{self._port_file.read_text().strip()}/metrics"
@@ -85,11 +86,10 @@ async def running(
     directory: Path,
     *,
     name: str,
-    environment: Mapping[str, str],
     clock: Clock,
 ) -> AsyncIterator[Running]:
-    """A process that ends with the block; *command* is told the file for the port of its probes."""
-    started = await start(command, directory, name=name, environment=environment, clock=clock)
+    """A process that ends with the block; *command* gets the file for the port of its probes."""
+    started = await start(command, directory, name=name, clock=clock)
     try:
         yield started
     finally:
@@ -102,13 +102,12 @@ async def start(
     directory: Path,
     *,
     name: str,
-    environment: Mapping[str, str],
     clock: Clock,
 ) -> Running:
     """A process that its caller ends; it dies with us in any case."""
     ports, log = directory / f"{name}.port", directory / f"{name}.log"
     ports.unlink(missing_ok=True)
-    process = await start_process(command(ports), name=name, log=log, environment=environment, clock=clock)
+    process = await start_process(command(ports), name=name, log=log, environment={}, clock=clock)
     return Running(process, log=log, port_file=ports)
 
 
@@ -116,7 +115,7 @@ async def start(
 
 
 class Cores:
-    """How many cores *pids* use, on average since this was made."""
+    """Cores that *pids* use, on average since this was made."""
 
     def __init__(self, pids: Iterable[int], clock: Clock) -> None:
         self._pids = list(pids)
@@ -134,7 +133,7 @@ class Cores:
 
 
 class ForeignWork:
-    """How many cores of the machine others have used since this was made: neither we nor our descendants."""
+    """Cores of the machine that other programs have used since this was made."""
 
     def __init__(self) -> None:
         self._began_at = time.monotonic()

@@ -1,6 +1,6 @@
-"""What an independent watch sees of a ring's objects and Leases, with the time at which it saw it.
+"""Independent watches over a ring's objects and Leases, with the time of each event.
 
-Measures; knows nothing of who writes. Each object's owner, drain label and newest version are kept, and every change
+Each object's owner, drain label and newest version are kept, and every change
 of owner is logged. Times are this process's clock at the arrival of the event: a late watch makes whatever is
 measured look slower, never faster.
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from kubeio.clock import Clock
@@ -24,8 +25,6 @@ from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
 
 _POLL_S: Final = 0.02
-_STEPS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-_STEPS_AT_MOST: Final = 200
 
 
 class NotSeen(Exception):
@@ -55,6 +54,13 @@ class HolderChange(NamedTuple):
     name: str
     before: str
     after: str
+
+
+class Renewal(NamedTuple):
+    """One renewal: sent at, by the replica's wall clock; seen at, by ours. Seconds."""
+
+    sent_at: float
+    seen_at: float
 
 
 @dataclass(slots=True)
@@ -186,8 +192,11 @@ class LeaseSightings:
             rng=random.Random(0),  # noqa: S311 - jitter
         )
         self._clock = clock
+        self._renewed: dict[str, str] = {}
         self.holders: dict[str, str] = {}
         self.log: list[HolderChange] = []
+        self.renewals: list[Renewal] = []
+        """Of all Leases of the namespace."""
 
     async def run(self) -> None:
         async for event in self._watch.events():
@@ -203,15 +212,20 @@ class LeaseSightings:
                     pass
 
     def start_over(self) -> None:
-        """Empty the log: a row begins."""
+        """Empty the logs: a row begins."""
         self.log = []
+        self.renewals = []
 
     def taken_at(self, shard: str) -> float | None:
         """When *shard*'s Lease was first seen in other hands."""
         return next((c.at for c in self.log if c.name == shard and c.before == shard), None)
 
     def _see(self, name: str, raw: bytes) -> None:
-        holder = decode_lease(raw).spec.holder_identity or ""
+        spec = decode_lease(raw).spec
+        holder, renewed = spec.holder_identity or "", spec.renew_time or ""
+        if renewed and self._renewed.get(name) != renewed:
+            self._renewed[name] = renewed
+            self.renewals.append(Renewal(datetime.fromisoformat(renewed).timestamp(), self._clock.now()))
         before = self.holders.get(name, "")
         if name not in self.holders or before != holder:
             self.holders[name] = holder
@@ -226,11 +240,3 @@ async def wait_for(condition: Callable[[], object], what: str, *, within_s: floa
                 await asyncio.sleep(_POLL_S)
     except TimeoutError:
         raise NotSeen(f"waited {within_s:g} s in vain for {what}") from None
-
-
-def rates(instants: Sequence[float], *, since: float) -> tuple[float, list[float]]:
-    """How often something happened after *since*: the length of a step in seconds, and the rate in each step."""
-    length_s = max(instants, default=since) - since
-    step_s = next((step for step in _STEPS_S if length_s / step <= _STEPS_AT_MOST), _STEPS_S[-1])
-    counted = Counter(int((at - since) / step_s) for at in instants if at >= since)
-    return step_s, [counted[step] / step_s for step in range(int(length_s / step_s))]

@@ -1,4 +1,4 @@
-"""The objects of the benchmark: made, set back to "no owner", or given to owners, all of them at once.
+"""The objects of a benchmark: made, set back to "no owner", or given to owners, all of them at once.
 
 Never used while something is measured. On a real control plane the values go straight into etcd, on the embedded one
 through the API; either way the API server serves them like all others, and a run begins only when the watch has seen
@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
 from benchmarks.measuring.etcd import Etcd
 from benchmarks.measuring.sightings import NotSeen, Sightings, wait_for
 from kubeio.errors import AlreadyExists
 from kubeio.models import HasMeta
-from kubeio.patch import MergePatch
+from kubeio.patch import MergePatch, Patch
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
@@ -24,6 +25,7 @@ from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
 from sharder.writing.objects import FIELD_MANAGER
 
+T = TypeVar("T")
 Tick = Callable[[int], None]
 Owners = Mapping[str, str]
 """Shard by object's name; an object that is missing has no owner."""
@@ -41,34 +43,54 @@ def object_names(count: int) -> list[str]:
     return [f"site-{index:07d}" for index in range(count)]
 
 
-def document(resource: ApiResource, namespace: str, name: str) -> dict[str, object]:
-    """One object as a client creates it."""
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"html": f"<h1>{name}</h1>{_FILLING}"},
-    }
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """The objects of *resource* in *namespace*, whose labels are *keys*."""
+
+    client: Client
+    resource: ApiResource
+    namespace: str
+    keys: RingKeys
+
+    def document(self, name: str) -> dict[str, object]:
+        """One object as a client creates it."""
+        return {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"html": f"<h1>{name}</h1>{_FILLING}"},
+        }
+
+    async def create(self, name: str, kind: type[T]) -> T:
+        return await self.client.create(
+            self.resource, self.document(name), namespace=self.namespace, type=kind, field_manager="bench"
+        )
+
+    async def patch(self, name: str, patch: Patch) -> None:
+        """As the sharder writes labels."""
+        await self.client.patch(
+            self.resource, name, patch, namespace=self.namespace, type=bytes, field_manager=FIELD_MANAGER
+        )
+
+    async def delete(self, name: str) -> None:
+        await self.client.delete(self.resource, name, namespace=self.namespace)
 
 
 class StockWriter(Protocol):
     """A way to put objects into a state."""
+
+    collection: Collection
 
     async def write(self, names: Sequence[str], owners: Owners, tick: Tick) -> None:
         """Let each of *names* exist, with the owner that *owners* gives it and no drain label."""
 
 
 class EtcdWriter:
-    """Writes what the API server wrote for one object, with other names, uids and owners."""
+    """Writes the value that the API server wrote for one object, with other names, uids and owners."""
 
-    def __init__(
-        self, etcd: Etcd, client: Client, resource: ApiResource, namespace: str, keys: RingKeys
-    ) -> None:
+    def __init__(self, etcd: Etcd, collection: Collection) -> None:
+        self.collection = collection
         self._etcd = etcd
-        self._client = client
-        self._resource = resource
-        self._namespace = namespace
-        self._keys = keys
         self._templates: tuple[bytes, bytes] | None = None
         self._uid = ""
 
@@ -82,33 +104,25 @@ class EtcdWriter:
         await self._etcd.compact()
 
     def _key(self, name: str) -> str:
-        return f"/registry/{self._resource.group}/{self._resource.plural}/{self._namespace}/{name}"
+        resource = self.collection.resource
+        return f"/registry/{resource.group}/{resource.plural}/{self.collection.namespace}/{name}"
 
     def _value(self, template: bytes, name: str, owner: str) -> bytes:
         value = template.replace(_TEMPLATE.encode(), name.encode())
         value = value.replace(_PLACEHOLDER.encode(), owner.encode())
-        return value.replace(self._uid.encode(), _uid(self._namespace, name).encode())
+        uid = uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.collection.namespace}/{name}")
+        return value.replace(self._uid.encode(), str(uid).encode())
 
     async def _read_templates(self) -> tuple[bytes, bytes]:
         """One object as the API server stores it: as created, and after the patch that gives it an owner."""
         if self._templates is None:
-            body = document(self._resource, self._namespace, _TEMPLATE)
-            made = await self._client.create(
-                self._resource, body, namespace=self._namespace, type=HasMeta, field_manager="bench"
-            )
+            made = await self.collection.create(_TEMPLATE, HasMeta)
             self._uid = made.metadata.uid
             bare = await self._etcd.get(self._key(_TEMPLATE))
-            patch = patch_of(Assign(_PLACEHOLDER), made.metadata, keys=self._keys)
-            await self._client.patch(
-                self._resource,
-                _TEMPLATE,
-                patch,
-                namespace=self._namespace,
-                type=bytes,
-                field_manager=FIELD_MANAGER,
-            )
+            patch = patch_of(Assign(_PLACEHOLDER), made.metadata, keys=self.collection.keys)
+            await self.collection.patch(_TEMPLATE, patch)
             owned = await self._etcd.get(self._key(_TEMPLATE))
-            await self._client.delete(self._resource, _TEMPLATE, namespace=self._namespace)
+            await self.collection.delete(_TEMPLATE)
             self._templates = bare, owned
         return self._templates
 
@@ -116,11 +130,8 @@ class EtcdWriter:
 class ApiWriter:
     """Writes through the API server, one object at a time."""
 
-    def __init__(self, client: Client, resource: ApiResource, namespace: str, keys: RingKeys) -> None:
-        self._client = client
-        self._resource = resource
-        self._namespace = namespace
-        self._keys = keys
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
 
     async def write(self, names: Sequence[str], owners: Owners, tick: Tick) -> None:
         left = iter(names)
@@ -135,51 +146,25 @@ class ApiWriter:
                 tasks.create_task(writer(), name=f"api-writer-{number}")
 
     async def _write_one(self, name: str, owner: str | None) -> None:
-        labels = {self._keys.shard: owner, self._keys.drain: None}
-        body = document(self._resource, self._namespace, name)
+        keys = self.collection.keys
         try:
-            await self._client.create(
-                self._resource, body, namespace=self._namespace, type=bytes, field_manager="bench"
-            )
+            await self.collection.create(name, bytes)
             if owner is None:
                 return
         except AlreadyExists:
             pass
-        await self._client.patch(
-            self._resource,
-            name,
-            MergePatch({"metadata": {"labels": labels}}),
-            namespace=self._namespace,
-            type=bytes,
-            field_manager=FIELD_MANAGER,
+        await self.collection.patch(
+            name, MergePatch({"metadata": {"labels": {keys.shard: owner, keys.drain: None}}})
         )
-
-
-class Marker:
-    """An object beside the stock: a watch is in order, so what sees it has seen everything before it."""
-
-    def __init__(self, client: Client, resource: ApiResource, namespace: str) -> None:
-        self._client = client
-        self._resource = resource
-        self._namespace = namespace
-
-    async def create(self) -> str:
-        """Give its name."""
-        body = document(self._resource, self._namespace, _MARKER)
-        await self._client.create(self._resource, body, namespace=self._namespace, type=bytes)
-        return _MARKER
-
-    async def delete(self) -> None:
-        await self._client.delete(self._resource, _MARKER, namespace=self._namespace)
 
 
 class Stock:
     """*count* objects, and what they should look like before a row begins."""
 
-    def __init__(self, writer: StockWriter, sightings: Sightings, count: int, *, marker: Marker) -> None:
+    def __init__(self, writer: StockWriter, sightings: Sightings, count: int) -> None:
+        self.collection = writer.collection
         self._writer = writer
         self._sightings = sightings
-        self._marker = marker
         self.names = object_names(count)
 
     def unlike(self, owners: Owners, names: Sequence[str] | None = None) -> list[str]:
@@ -208,14 +193,19 @@ class Stock:
         """Write each object once with its owner, while others already work on those that were written."""
         await self._writer.write(list(owners), owners, tick)
 
+    async def set_back(self, names: Sequence[str], tick: Tick) -> None:
+        """Let *names* be as they were when they were made, and wait until the watch has seen it."""
+        await self._writer.write(names, {}, tick)
+        await self.catch_up()
+        self._sightings.start_over()
+
     async def catch_up(self) -> None:
-        """Wait until the watch has seen every write that the server has accepted so far. No sharder may run."""
+        """Wait until the watch has seen every write that the server has accepted so far. No sharder may run.
+
+        A watch is in order: it has seen everything before an object that was made last.
+        """
         seen = self._sightings.objects
-        name = await self._marker.create()
-        await wait_for(lambda: name in seen, "the watch to catch up", within_s=120)
-        await self._marker.delete()
-        await wait_for(lambda: name not in seen, "the watch to catch up", within_s=120)
-
-
-def _uid(namespace: str, name: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{namespace}/{name}"))
+        await self.collection.create(_MARKER, bytes)
+        await wait_for(lambda: _MARKER in seen, "the watch to catch up", within_s=120)
+        await self.collection.delete(_MARKER)
+        await wait_for(lambda: _MARKER not in seen, "the watch to catch up", within_s=120)

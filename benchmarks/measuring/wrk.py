@@ -1,7 +1,6 @@
-"""The limit: what a C load generator (wrk) reaches with the very patches that the sharder sends.
+"""The limit: the rate of a C load generator (wrk) with the very patches that a measured program sends.
 
-Owns the Lua script, the files of requests and the run of the program. Does not measure: the rate is read from the
-same watch that measures the sharder, so that both are counted alike.
+Owns the Lua script, the files of requests and the run of wrk. One watch counts the writes of wrk and of the program.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import asyncio
 import contextlib
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,16 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.measuring.processes import Cores
+from benchmarks.measuring.report import round_off
+from benchmarks.measuring.sightings import NotSeen, ObjectChange, OwnerChange
+from benchmarks.measuring.testbed import Testbed
 from kubeio.errors import InputError
+from loadtest.progress import Console
 
+PER_S_AT_MOST: Final = 2_000
+"""Patches made ready for each second; a faster server is done sooner."""
+_REFUSED_AT_MOST: Final = 0.02
 THREADS: Final = 2
 """At most; one connection has one thread."""
 FILLER: Final = "/livez"
@@ -129,18 +136,16 @@ class Wrk:
 async def sending(
     requests: Iterable[Request],
     directory: Path,
+    load: Load,
     *,
     url: str,
-    headers: Mapping[str, str],
-    connections: int,
-    at_most_s: float,
 ) -> AsyncIterator[Wrk]:
     """wrk at work on *requests*, each sent once; it is gone when the block ends."""
     program = find_wrk()
-    stem, threads = directory / "patches", min(THREADS, connections)
-    _write(stem, requests, headers, threads)
+    stem, threads = directory / "patches", min(THREADS, load.connections)
+    _write(stem, requests, load.headers, threads)
     process = await asyncio.create_subprocess_exec(
-        *(program, "-t", str(threads), "-c", str(connections), "-d", f"{at_most_s:.0f}s"),
+        *(program, "-t", str(threads), "-c", str(load.connections), "-d", f"{load.at_most_s:.0f}s"),
         *("--timeout", "30s", "-s", str(stem.with_suffix(".lua")), url, "--", str(stem)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -166,3 +171,69 @@ def _write(stem: Path, requests: Iterable[Request], headers: Mapping[str, str], 
     for number, share in enumerate(shares):
         # wrk asks the first thread for one request that it never sends: an empty line is given away
         stem.with_suffix(f".{number}").write_bytes(b"\n" + b"".join(share))
+
+
+# -- the limit ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The rate of wrk: changes per second from the first one seen to the last."""
+
+    per_s: float
+    writes: int
+    instants: list[float]
+    tally: Tally
+    server_cores: float
+    server_ms_per_write: float
+
+    def details(self) -> dict[str, object]:
+        return {
+            "per_s": round_off(self.per_s),
+            "writes": self.writes,
+            "p50_ms": self.tally.p50_us / 1000,
+            "p99_ms": self.tally.p99_us / 1000,
+            "refused": self.tally.bad_statuses,
+            "server_cores": self.server_cores,
+            "server_ms_per_write": self.server_ms_per_write,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What wrk is given: *headers*, so many *connections*, and *at_most_s* seconds."""
+
+    headers: Mapping[str, str]
+    connections: int
+    at_most_s: float
+
+
+async def reach_limit(
+    requests: Sequence[Request],
+    load: Load,
+    *,
+    testbed: Testbed,
+    changes: Callable[[], Sequence[OwnerChange | ObjectChange]],
+    console: Console,
+) -> Limit:
+    """Let wrk send every request once; *changes* that the testbed's watch has seen since.
+
+    The watch counts the measured program's writes as well: both are counted alike. Raises: WrkFailed, NotSeen.
+    """
+    cores = Cores(testbed.plane.pids, testbed.clock)
+    async with sending(requests, testbed.directory, load, url=testbed.plane.url) as wrk:
+        with console.counting("wrk, with the same patches", len(requests)) as tick:
+            shown = 0
+            while wrk.is_running and len(changes()) < len(requests):
+                await asyncio.sleep(0.05)
+                tick(len(changes()) - shown)
+                shown = len(changes())
+        used = cores.used(), cores.ms_per(len(changes()))
+        tally = await wrk.end()
+    await testbed.stock.catch_up()
+    seen = [change.at for change in changes()]
+    if tally.bad_statuses > _REFUSED_AT_MOST * max(1, len(seen)):
+        raise WrkFailed(f"the server refused {tally.bad_statuses} of {tally.requests} requests of wrk")
+    if len(seen) < 2 or seen[-1] <= seen[0]:
+        raise NotSeen("no writes of wrk were seen")
+    return Limit((len(seen) - 1) / (seen[-1] - seen[0]), len(seen), seen, tally, *used)

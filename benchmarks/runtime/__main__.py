@@ -1,84 +1,145 @@
-"""`python -m benchmarks.runtime`: flags to options, the run, its files, the exit code."""
+"""`python -m benchmarks.runtime`: the runtime beside kopf, the kubernetes package and controller-runtime."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
 
-import typer
 from rich.console import Console
 
-from benchmarks.measuring.command import Benchmark, Format, PlaneName, choose_rows, run_benchmark
-from benchmarks.measuring.document import Document
-from benchmarks.measuring.wrk import find_wrk
-from benchmarks.runtime.contestants import Contestant, controller_runtime
-from benchmarks.runtime.report import draw, tables
-from benchmarks.runtime.rows import NEED_PEERS, NEED_WRK, ROWS, Options
-from benchmarks.runtime.run import MODULE, run
+from benchmarks.measuring.report import Goal
+from benchmarks.measuring.run import Asked, Run, add_rows, chosen, make_parser, run_benchmark
+from benchmarks.measuring.testbed import LEASE_S, open_testbed
+from benchmarks.runtime import programs
+from benchmarks.runtime.changing import measure_events, measure_renewals, measure_writes
+from benchmarks.runtime.programs import Contestant, controller_runtime, our_forms
+from benchmarks.runtime.starting import measure_rates, measure_stall, measure_start
 from devcluster.real.build_progress import ConsoleProgress
-from kubeio.program import runtime
+
+ROWS: Final = ("start", "rate", "event", "stall", "write", "lease")
+"""In the order in which they run."""
+_LOADS: Final = {
+    "ours-raw": "ringleader, raw",
+    "ours-compressed": "ringleader, compressed",
+    "ours-metadata": "ringleader, metadata only",
+    "go": "controller-runtime",
+    "go-metadata": "controller-runtime, metadata only",
+    "kopf": "kopf",
+    "kubernetes": "kubernetes SharedInformer",
+}
+"""Lines that show all contestants side by side."""
 
 
-def bench_runtime(
-    *,
-    objects: Annotated[int, typer.Option(min=100, help="Objects that every contestant loads.")] = 100_000,
-    only: Annotated[
-        str, typer.Option(help=f"Rows to measure, with commas between them: {', '.join(ROWS)}.")
-    ] = "",
-    plane: Annotated[PlaneName, typer.Option(help="Control plane to measure on.")] = PlaneName.REAL,
-    rounds: Annotated[int, typer.Option(min=1, help="Times that the contestants of a row take turns.")] = 2,
-    reconciles: Annotated[int, typer.Option(min=1, help="Reconciles counted for a rate.")] = 500_000,
-    samples: Annotated[int, typer.Option(min=10, help="Events of the stub server.")] = 1_000,
-    limit_s: Annotated[float, typer.Option(min=1, help="Longest run of wrk, in seconds.")] = 25.0,
-    connections: Annotated[int, typer.Option(min=2, help="Connections of wrk, and workers beside it.")] = 64,
-    minutes: Annotated[
-        float, typer.Option(min=0.05, help="How long the Lease is watched under full load.")
-    ] = 10.0,
-    lease_s: Annotated[int, typer.Option(min=1, max=60, help="Duration of that Lease, in seconds.")] = 15,
-    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("build/bench-runtime"),
-    output: Annotated[Format, typer.Option("--output", "-o", help="What to print.")] = Format.TABLE,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if a goal is missed.")] = False,
-) -> None:
-    """The runtime for replicas beside kopf, the kubernetes package and controller-runtime.
+def beside_list(what: str) -> Goal:
+    return Goal(row="start", what=what, most=1.5, unit="x the plain LIST")
 
-    Exit codes: 0 measured, 1 a row could not be measured (with --strict: or missed its goal), 2 bad input.
-    """
-    rows = choose_rows(only, ROWS)
-    if NEED_WRK.intersection(rows):
-        find_wrk()
-    options = Options(
-        objects=objects,
-        rows=rows,
-        is_real=plane is PlaneName.REAL,
-        rounds=rounds,
-        reconciles=reconciles,
-        samples=samples,
-        limit_s=limit_s,
-        connections=connections,
-        minutes=minutes,
-        lease_s=lease_s,
+
+def beside_go(what: str, most: float) -> Goal:
+    return Goal(row="start", what=what, most=most, unit="x controller-runtime")
+
+
+GOALS: Final = {
+    "start-raw-list": beside_list("start until every object was reconciled, stored raw"),
+    "start-raw-go": beside_go("the same beside controller-runtime", 0.5),
+    "start-compressed-list": beside_list("start until every object was reconciled, stored compressed"),
+    "start-compressed-go": beside_go("the same beside controller-runtime", 0.5),
+    "rss-raw": Goal(row="start", what="peak RSS, full objects stored raw", most=250, unit="MB"),
+    "rss-compressed": Goal(row="start", what="peak RSS, full objects stored compressed", most=120, unit="MB"),
+    "metadata-go": beside_go("start, metadata only", 1),
+    "metadata-rss": beside_go("peak RSS, metadata only", 0.25),
+    **{f"load-{key}": Goal(row="start", what=f"start of {name}", unit="s") for key, name in _LOADS.items()},
+    "rate-raw": Goal(
+        row="rate", what="no-op reconciles with a cached read, raw", least=100_000, unit="/s per core"
+    ),
+    "rate-model": Goal(row="rate", what="no-op reconciles, model decoded", least=50_000, unit="/s per core"),
+    "rate-kopf": Goal(row="rate", what="no-op reconciles, raw, beside kopf", least=20, unit="x kopf"),
+    "event-p50": Goal(row="event", what="event on the socket to begin of reconcile, p50", most=2, unit="ms"),
+    "event-p99": Goal(row="event", what="event on the socket to begin of reconcile, p99", most=10, unit="ms"),
+    "event-real": Goal(row="event", what="answer to a PATCH to begin of reconcile, p50", unit="ms"),
+    "stall": Goal(row="stall", what="worst stall of the event loop during bulk load", most=50, unit="ms"),
+    "write": Goal(
+        row="write", what="reconciles with one fenced status write", least=90, unit="% of the limit"
+    ),
+    "lease": Goal(
+        row="lease", what="Lease renewals late by more than a second, full load", most=0, unit="renewals"
+    ),
+}
+
+
+class Flags(Asked):
+    rounds: int
+    reconciles: int
+    samples: int
+    limit_s: float
+    connections: int
+    minutes: float
+    lease_s: int
+
+
+def main() -> int:
+    parser = make_parser("runtime", __doc__)
+    add_rows(parser, ROWS)
+    add = parser.add_argument
+    add("--objects", type=int, default=100_000, help="objects that every contestant loads")
+    add("--rounds", type=int, default=2, help="times that the contestants of a row take turns")
+    add("--reconciles", type=int, default=500_000, help="reconciles counted for a rate, at least")
+    add("--samples", type=int, default=1_000, help="events of the list server; a fifth as many PATCHes")
+    add("--limit-s", type=float, default=25.0, help="longest run of wrk, in seconds")
+    add("--connections", type=int, default=64, help="connections of wrk, and workers beside it")
+    add("--minutes", type=float, default=10.0, help="how long the Lease is watched under full load")
+    add("--lease-s", type=int, default=LEASE_S, help="duration of that Lease, in seconds")
+    asked = parser.parse_args(namespace=Flags())
+    return run_benchmark(
+        "runtime", GOALS, asked, partial(measure, asked), needs_wrk="write" in chosen(asked, ROWS)
     )
-    runtime.configure_logging(format="auto", level="error")
-    console = Console(stderr=True)
 
-    async def measured() -> int:
-        go: list[Contestant] = []
-        if NEED_PEERS.intersection(rows):
-            go = await asyncio.to_thread(controller_runtime, ConsoleProgress(console))
-        benchmark = Benchmark[Document](
-            run=lambda folder, meter, save: run(options, folder, meter, go, save),
-            tables=tables,
-            draw=draw,
-            out=out,
-            output=output,
-            strict=strict,
-        )
-        return await benchmark.measure(console)
 
-    raise typer.Exit(runtime.run(measured()))
+async def measure(asked: Flags, run: Run) -> None:
+    """All chosen rows. The objects are as they were made before each. Raises: BinariesMissing."""
+    rows = chosen(asked, ROWS)
+    go: list[Contestant] = []
+    if "start" in rows:
+        go = await asyncio.to_thread(controller_runtime, ConsoleProgress(Console(stderr=True)))
+    async with open_testbed(
+        run.directory, is_real=asked.is_real, objects=asked.objects, lease_s=asked.lease_s, has_ring=False
+    ) as testbed:
+        await run.read_versions(testbed.plane, testbed.client, "kopf", "kubernetes")
+        run.versions["controller-runtime"] = programs.go_version()
+        with run.console.counting("creating the objects", asked.objects) as tick:
+            await testbed.stock.set({}, tick)
+        kopf = programs.kopf()
+        contestants = [*our_forms(), *go, kopf, programs.kubernetes_informer()]
+        measures: dict[str, Callable[[], Awaitable[None]]] = {
+            "start": partial(measure_start, testbed, run, contestants, rounds=asked.rounds),
+            "rate": partial(
+                measure_rates, testbed, run, kopf, rounds=asked.rounds, reconciles=asked.reconciles
+            ),
+            "event": partial(measure_events, testbed, run, samples=asked.samples),
+            "stall": partial(measure_stall, testbed, run, rounds=asked.rounds),
+            "write": partial(
+                measure_writes,
+                testbed,
+                run,
+                rounds=asked.rounds,
+                connections=asked.connections,
+                limit_s=asked.limit_s,
+            ),
+            "lease": partial(
+                measure_renewals,
+                testbed,
+                run,
+                minutes=asked.minutes,
+                lease_s=asked.lease_s,
+                workers=asked.connections,
+            ),
+        }
+        for key in rows:
+            with run.row(key):
+                await measures[key]()
 
 
 if __name__ == "__main__":
-    sys.exit(run_benchmark(bench_runtime, module=MODULE))
+    sys.exit(main())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import inspect
 import sys
 import time
 from collections.abc import Callable
@@ -53,16 +52,9 @@ class Untouched(msgspec.Struct, gc=False):
 MODELS: Final[dict[str, Any]] = {"raw": Unread, "website": Website, "untouched": Untouched}
 
 
-def can_choose_storage() -> bool:
-    """Whether `sc.Resource` lets its user choose how objects are kept."""
-    return "stored" in inspect.signature(sc.Resource).parameters
-
-
 def build(flags: argparse.Namespace, report: Report, tally: Tally) -> sc.Controller[Any]:
     """The controller that *flags* describe."""
-    choice = {"stored": flags.stored} if flags.stored else {}
-    declare: Callable[..., sc.Resource[Any]] = sc.Resource
-    resource = declare(WEBSITES, MODELS[flags.model], **choice)
+    resource: sc.Resource[Any] = sc.Resource(WEBSITES, MODELS[flags.model], stored=flags.stored)
     controller: sc.Controller[Any] = sc.Controller(resource, workers=flags.workers, timeout_s=30)
     controller.reconcile(_reconcilers(flags, report, tally)[flags.act])
     return controller
@@ -151,7 +143,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--again", type=int, default=0)
     parser.add_argument("--act", default="look", choices=["look", "read", "write", "load", "witness"])
     parser.add_argument("--model", default="website", choices=sorted(MODELS))
-    parser.add_argument("--stored", default="")
+    parser.add_argument("--stored", default="raw")
     parser.add_argument("--value", default="")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--ticker", action="store_true")

@@ -1,77 +1,190 @@
-"""`python -m benchmarks.sharder`: flags to options, the run, its files, the exit code."""
+"""`python -m benchmarks.sharder`: one sharder at 100,000 objects beside the limit of the API server.
+
+Rows with stand-ins for shards come first; then one fleet of real replicas for the others.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
 
-import typer
+from benchmarks.measuring.report import Goal
+from benchmarks.measuring.run import Asked, Run, add_rows, chosen, make_parser, run_benchmark
+from benchmarks.measuring.sharders import (
+    ByWrk,
+    Peaks,
+    assign_by_wrk,
+    owners_on,
+    set_owners,
+    sharding,
+    within_limit,
+)
+from benchmarks.measuring.testbed import Testbed, open_testbed
+from benchmarks.measuring.wrk import Limit
+from benchmarks.sharder.leading import measure_leader
+from benchmarks.sharder.replicas import (
+    Join,
+    measure_restart,
+    measure_term,
+    note_join,
+    own_all,
+    replicas_of,
+    watch_join,
+)
+from benchmarks.sharder.resting import measure_cpu, measure_rest
+from benchmarks.sharder.writing import (
+    measure_assignment,
+    measure_guard,
+    measure_new_objects,
+    measure_takeover,
+)
 
-from benchmarks.measuring.command import Benchmark, Format, PlaneName, choose_rows, run_benchmark
-from benchmarks.measuring.wrk import find_wrk
-from benchmarks.sharder.report import Document, draw
-from benchmarks.sharder.rows import NEED_WRK, ROWS, Options
-from benchmarks.sharder.run import run
-from kubeio.errors import InputError
+ROWS: Final = ("assign", "guard", "new", "leader", "cpu", "takeover", "rest", "join", "term", "restart")
+"""In the order in which they run."""
+NEED_WRK: Final = frozenset({"assign", "takeover", "join"})
+NEED_REPLICAS: Final = ("join", "term", "restart")
+PEAK_OF: Final = ("assign", "takeover", "join", "new")
+"""Rows whose peak memory is judged."""
+POLITE: Final = 60
+"""Percent of the rate of a load generator with 64 connections that the pace `Background` is to reach."""
+GOALS: Final = {
+    "assign": Goal(row="assign", what="first assignment of all objects", least=POLITE, unit="% of the limit"),
+    "guard": Goal(
+        row="guard",
+        what="first assignment: lost by the chart's admission policies",
+        most=2,
+        unit="% of the rate",
+    ),
+    "takeover": Goal(
+        row="takeover",
+        what="take-over of a dead shard's objects, from the take to the last write",
+        least=75,
+        unit="% of the limit",
+    ),
+    "join": Goal(
+        row="join",
+        what="join of a 4th shard: objects passed on",
+        least=0.75 * POLITE,
+        unit="% of half the limit",
+    ),
+    "join-moves": Goal(row="join", what="join: objects moved, of the ideal", most=1.02, unit="x"),
+    "join-in-flight": Goal(row="join", what="join: handoffs in flight at most", most=1000, unit="objects"),
+    "new-p50": Goal(row="new", what="one new object on an idle ring, p50", most=15, unit="ms"),
+    "new-p99": Goal(row="new", what="one new object on an idle ring, p99", most=60, unit="ms"),
+    "peak": Goal(row="peak", what="peak RSS of the sharder's processes", most=64, unit="MB"),
+    "rest": Goal(
+        row="rest", what="RSS at rest, largest to smallest number of objects", most=10, unit="% apart"
+    ),
+    "cpu": Goal(row="cpu", what="CPU at rest, while others update", most=2, unit="% of a core"),
+    "leader-kill": Goal(row="leader", what="kill -9 of the leader to the next write", most=17, unit="s"),
+    "leader-term": Goal(row="leader", what="SIGTERM of the leader to the next write", most=1, unit="s"),
+    "term": Goal(row="term", what="SIGTERM of a replica to the first reassignment", most=0.3, unit="s"),
+    "restart": Goal(
+        row="restart", what="container restarted to its objects being worked on", most=3, unit="s"
+    ),
+}
 
 
-def bench_sharder(
-    *,
-    objects: Annotated[int, typer.Option(min=100, help="Objects on the ring.")] = 100_000,
-    only: Annotated[
-        str, typer.Option(help=f"Rows to measure, with commas between them: {', '.join(ROWS)}.")
-    ] = "",
-    plane: Annotated[PlaneName, typer.Option(help="Control plane to measure on.")] = PlaneName.REAL,
-    rounds: Annotated[int, typer.Option(min=1, help="Times that sharder and wrk take turns.")] = 2,
-    guard_rounds: Annotated[
-        int, typer.Option(min=1, help="Times that the sharder works without and under the guard.")
-    ] = 8,
-    limit_s: Annotated[float, typer.Option(min=1, help="Longest run of wrk, in seconds.")] = 25.0,
-    connections: Annotated[int, typer.Option(min=2, help="Connections of wrk.")] = 64,
-    samples: Annotated[int, typer.Option(min=10, help="New objects on an idle ring.")] = 200,
-    rest_sizes: Annotated[
-        str, typer.Option(help="Numbers of objects for the memory at rest, with commas between them.")
-    ] = "1000,100000,1000000",
-    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("build/bench-sharder"),
-    output: Annotated[Format, typer.Option("--output", "-o", help="What to print.")] = Format.TABLE,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if a goal is missed.")] = False,
-) -> None:
-    """One sharder beside what the API server can take: rates, waits, memory, CPU.
+class Flags(Asked):
+    rounds: int
+    guard_rounds: int
+    limit_s: float
+    connections: int
+    samples: int
+    rest_sizes: tuple[int, ...]
 
-    Exit codes: 0 measured, 1 a row could not be measured (with --strict: or missed its goal), 2 bad input.
-    """
-    rows = choose_rows(only, ROWS)
-    if NEED_WRK.intersection(rows):
-        find_wrk()
-    options = Options(
-        objects=objects,
-        rows=rows,
-        is_real=plane is PlaneName.REAL,
-        rounds=rounds,
-        guard_rounds=guard_rounds,
-        limit_s=limit_s,
-        connections=connections,
-        samples=samples,
-        rest_sizes=parse_sizes(rest_sizes),
+
+def main() -> int:
+    parser = make_parser("sharder", __doc__)
+    add_rows(parser, ROWS)
+    add = parser.add_argument
+    add("--objects", type=int, default=100_000, help="objects on the ring")
+    add("--rounds", type=int, default=2, help="times that sharder and wrk take turns")
+    add(
+        "--guard-rounds", type=int, default=8, help="times that the sharder works without and under the guard"
     )
-    Benchmark[Document](
-        run=lambda folder, meter, save: run(options, folder, meter, save),
-        draw=draw,
-        out=out,
-        output=output,
-        strict=strict,
-    ).exit()
+    add("--limit-s", type=float, default=25.0, help="longest run of wrk, in seconds")
+    add("--connections", type=int, default=64, help="connections of wrk")
+    add("--samples", type=int, default=200, help="new objects on an idle ring")
+    add("--rest-sizes", type=parse_sizes, default="1000,100000,1000000", help="objects of the memory at rest")
+    asked = parser.parse_args(namespace=Flags())
+    needs_wrk = bool(NEED_WRK.intersection(chosen(asked, ROWS)))
+    return run_benchmark("sharder", GOALS, asked, partial(measure, asked), needs_wrk=needs_wrk)
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Numbers of objects. Raises: InputError."""
+    """Numbers of objects."""
     parts = [part.strip().replace("_", "") for part in text.split(",") if part.strip()]
     if len(parts) < 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
-        remedy = "write at least two numbers above 0, such as 1000,1000000"
-        raise InputError("--rest-sizes", text, "are not numbers of objects", remedy)
+        raise argparse.ArgumentTypeError("write at least two numbers above 0, such as 1000,1000000")
     return tuple(int(part) for part in parts)
 
 
+async def measure(asked: Flags, run: Run) -> None:
+    """Raises: BinariesMissing, and faults that make every row impossible."""
+    rows, peaks = chosen(asked, ROWS), Peaks()
+    async with open_testbed(run.directory, is_real=asked.is_real, objects=asked.objects) as testbed:
+        await run.read_versions(testbed.plane, testbed.client)
+        await set_owners(testbed, run, {})
+        by_wrk = partial(assign_by_wrk, testbed, run, connections=asked.connections, limit_s=asked.limit_s)
+        names = within_limit(testbed, asked.limit_s)
+        stand_in_rows: dict[str, Callable[[Testbed, Run, Peaks], Awaitable[None]]] = {
+            "assign": partial(measure_assignment, by_wrk=by_wrk, names=names, rounds=asked.rounds),
+            "guard": partial(measure_guard, rounds=asked.guard_rounds),
+            "new": partial(measure_new_objects, samples=asked.samples),
+            "leader": measure_leader,
+            "cpu": measure_cpu,
+            "takeover": partial(measure_takeover, by_wrk=by_wrk),
+            "rest": partial(measure_rest, sizes=asked.rest_sizes),
+        }
+        for key, measured in stand_in_rows.items():
+            if key in rows:
+                with run.row(key):
+                    await measured(testbed, run, peaks)
+        await testbed.forget_shards()
+        fleet_rows = [key for key in NEED_REPLICAS if key in rows]
+        if fleet_rows:
+            with run.row(*fleet_rows):
+                await with_replicas(
+                    testbed, run, peaks, fleet_rows, partial(limit_beside_join, testbed, run, by_wrk, names)
+                )
+        judged = {row: mb for row, mb in peaks.by_row.items() if row in PEAK_OF}
+        if judged:
+            how = ", ".join(f"{row} {mb:.1f}" for row, mb in judged.items())
+            run.figure("peak", max(judged.values()), f"{how}; processes: {peaks.processes}")
+        run.detail("peak", by_row={row: round(mb, 1) for row, mb in peaks.by_row.items()})
+
+
+async def with_replicas(
+    testbed: Testbed, run: Run, peaks: Peaks, rows: Sequence[str], limit: Callable[[], Awaitable[Limit]]
+) -> None:
+    """The rows with real replicas; wrk before and after the join."""
+    limits = [await limit()] if "join" in rows else []
+    join: Join | None = None
+    async with replicas_of(testbed, 3) as replicas:
+        await own_all(testbed, run, replicas)
+        async with sharding(testbed, peaks, row="join") as sharder:
+            if "join" in rows:
+                join = await watch_join(testbed, run, replicas, sharder)
+            for key, measured in (("term", measure_term), ("restart", measure_restart)):
+                if key in rows:
+                    with run.row(key):
+                        await measured(testbed, run, replicas, sharder)
+    if join is not None:
+        await testbed.forget_shards()
+        limits.append(await limit())
+        note_join(run, join, limits)
+
+
+async def limit_beside_join(testbed: Testbed, run: Run, by_wrk: ByWrk, names: Sequence[str]) -> Limit:
+    """wrk gives objects without owner to shards that do not exist."""
+    await set_owners(testbed, run, {}, names=names)
+    owners = owners_on(testbed, {f"nobody-{number}": f"nobody-{number}" for number in range(3)})
+    return await by_wrk(owners, names)
+
+
 if __name__ == "__main__":
-    sys.exit(run_benchmark(bench_sharder, module="benchmarks.sharder"))
+    sys.exit(main())

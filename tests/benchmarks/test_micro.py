@@ -15,10 +15,10 @@ pytestmark = pytest.mark.fleet
 @pytest.mark.parametrize(
     ("script", "flags", "figures"),
     [
-        ("ring", "--members 3 --virtual-nodes 50 --keys 300 --seeds 2", 12),
-        ("client", "--connections 2", 4),
-        ("store", "--count 600", 16),
-        ("embedded", "--objects 50 --watchers 1 -l 500", 5),
+        ("ring", "-l 1 --members 3 --virtual-nodes 50 --keys 300 --seeds 2", 12),
+        ("client", "-l 50 --connections 2", 4),
+        ("store", "-l 1 --count 600", 16),
+        ("embedded", "-l 500 --objects 50 --watchers 1", 5),
     ],
 )
 def test_a_script_ends_with_a_table_and_pyperf_json(
@@ -29,7 +29,7 @@ def test_a_script_ends_with_a_table_and_pyperf_json(
         sys.executable,
         "-m",
         f"benchmarks.{script}",
-        "--debug-single-value",
+        *("-p", "1", "-n", "1", "-w", "0"),
         "-o",
         str(out),
         *flags.split(),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from benchmarks.measuring.guard import POLICIES, install_guard
+from benchmarks.measuring.policies import POLICIES, install_guard
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.rest.client import Client

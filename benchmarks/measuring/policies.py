@@ -1,19 +1,25 @@
-"""The chart's policies about a ring's labels, put onto a benchmark's control plane (docs/operate.md, "The guard").
-
-Rendered by Helm from the chart itself, so that what is measured is what is installed.
-"""
+"""The chart's admission policies and other templates on a benchmark's control plane, rendered by Helm."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from benchmarks.measuring.chart import SHARDER, rendered
+import yaml
+
+from devcluster.real.binaries import ensure_binaries, helm_recipe
 from kubeio.patch import MergePatch
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
+from ringleader.assets import asset
 
+SHARDER: Final = {"serviceAccount": {"create": False, "name": "sharder"}}
+"""Values of the sharder: its account is `sharder` in the release's namespace."""
 _GROUP: Final = "admissionregistration.k8s.io"
 POLICIES: Final = {
     kind: ApiResource(_GROUP, "v1", plural, kind, namespaced=False)
@@ -30,10 +36,24 @@ _SETTLE_S: Final = 2.0
 
 
 class Binding(NamedTuple):
-    """Kind and name of what puts a policy into force."""
+    """Kind and name of an object that puts a policy into force."""
 
     kind: str
     name: str
+
+
+def rendered(values: Mapping[str, Any], *, namespace: str, templates: Sequence[str]) -> list[dict[str, Any]]:
+    """Documents that *templates* (names without `.yaml`) make of *values*. Raises: BinariesMissing."""
+    helm = ensure_binaries(["helm"], helm_recipe())["helm"]
+    with tempfile.TemporaryDirectory() as home:
+        file = Path(home, "values.yaml")
+        file.write_text(json.dumps(values))
+        command = [str(helm), "template", "bench", str(asset("manifests", "chart"))]
+        command += [f"--namespace={namespace}", f"--values={file}"]
+        command += [f"--show-only=templates/{name}.yaml" for name in templates]
+        environment = {"HOME": home, "KUBECONFIG": "/dev/null"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 async def install_guard(
@@ -57,7 +77,7 @@ async def install_guard(
 
 
 async def switch_guard(client: Client, bindings: Sequence[Binding], *, is_on: bool, namespace: str) -> None:
-    """Bind the policies to what the chart binds them to, or to namespaces that do not exist.
+    """Bind the policies as the chart does, or to namespaces that do not exist.
 
     *namespace*: that of the Leases.
     """
@@ -71,5 +91,5 @@ async def switch_guard(client: Client, bindings: Sequence[Binding], *, is_on: bo
 
 
 def order_of_turns(round_number: int) -> tuple[bool, bool]:
-    """Whether the guard is on in the first and in the second turn: what drifts meets both alike."""
+    """Whether the guard is on in the first and in the second turn: a drift of the machine meets both alike."""
     return (False, True) if round_number % 2 == 0 else (True, False)

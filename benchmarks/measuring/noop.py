@@ -1,6 +1,6 @@
-"""A controller that does nothing: replicas whose only cost is the protocol.
+"""A controller that does nothing: its replicas cost the protocol and nothing else.
 
-Run by the benchmark as `python -m shard_controller run benchmarks/sharder/noop.py:websites`.
+Started as `python -m shard_controller run benchmarks/measuring/noop.py:websites`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What all rows stand on: a control plane with both kinds, namespaces, accounts and one ring, and a watch over it.
-
-Owns their beginning and their end. The accounts of sharder, replicas and wrk are alike.
-"""
+"""The testbed of a benchmark: a control plane with kinds, namespaces, accounts and objects, and watches over them."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.measuring.planes import Account, make_account, open_plane, writer_for
-from benchmarks.measuring.sightings import LeaseSightings, Sightings
-from benchmarks.measuring.stock import Marker, Stock
-from benchmarks.sharder.stand_ins import StandIns
+from benchmarks.measuring.sightings import LeaseSightings, Sightings, wait_for
+from benchmarks.measuring.stand_ins import StandIns
+from benchmarks.measuring.stock import Collection, Stock
 from devcluster.plane import ControlPlane
 from devcluster.real import RealPlane
 from kubeio.access.cluster import Cluster, load_cluster
@@ -33,11 +30,13 @@ RING: Final = "websites"
 OBJECTS_IN: Final = "bench-objects"
 LEASES_IN: Final = "bench-leases"
 MEMBERS: Final = ("stand-in-1", "stand-in-2", "stand-in-3")
+LEASE_S: Final = 15
+"""Lease of sharders and replicas."""
 STAND_IN_LEASE_S: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Testbed:
     """Everything that a row needs and does not own."""
 
     plane: ControlPlane
@@ -62,21 +61,48 @@ class Ground:
         return self.spec.resource
 
     @property
+    def namespace(self) -> str:
+        return self.spec.namespace
+
+    @property
     def is_real(self) -> bool:
         return isinstance(self.plane, RealPlane)
 
+    async def create(self, name: str) -> float:
+        """Create an object beside the stock; the instant at which that returned."""
+        await self.stock.collection.create(name, bytes)
+        return self.clock.now()
+
+    async def delete(self, names: Sequence[str]) -> None:
+        """Delete objects beside the stock, and wait until the watch has seen it."""
+        for name in names:
+            await self.stock.collection.delete(name)
+        objects = self.sightings.objects
+        await wait_for(lambda: objects.keys().isdisjoint(names), "the new objects to be gone", within_s=30)
+
+    async def forget_shards(self) -> None:
+        """Delete every Lease: the next row begins with members of its own only. No sharder may run."""
+        await self.stand_ins.leave()
+        found, _ = await Leases(self.client, LEASES_IN).list()
+        for lease in found:
+            await self.client.delete(LEASES, lease.metadata.name, namespace=LEASES_IN)
+
 
 @asynccontextmanager
-async def open_ground(
+async def open_testbed(
     directory: Path,
     *,
     is_real: bool,
     objects: int,
-    lease_s: int,
+    lease_s: int = LEASE_S,
     stand_in_lease_s: int = STAND_IN_LEASE_S,
+    has_ring: bool = True,
     apiserver_flags: Sequence[str] = (),
-) -> AsyncIterator[Ground]:
-    """A control plane with a ring and no shards, ended with the block. Raises: BinariesMissing."""
+) -> AsyncIterator[Testbed]:
+    """A control plane without objects and shards, ended with the block. Raises: BinariesMissing.
+
+    Without a ring the stand-ins do not watch either: the API server works for the measured program alone.
+    """
     spec = FleetSpec(
         controller=f"{Path(__file__).with_name('noop.py')}:websites",
         ring=RING,
@@ -96,31 +122,21 @@ async def open_ground(
         administrator = await stack.enter_async_context(IndependentClient(plane.kubeconfig))
         await prepare_kinds(administrator, spec=spec)
         await prepare_namespaces(administrator, spec=spec)
-        await prepare_ring(administrator, spec=spec)
+        if has_ring:
+            await prepare_ring(administrator, spec=spec)
         cluster = load_cluster(kubeconfig=str(plane.kubeconfig))
         client = await stack.enter_async_context(Client(cluster, user_agent="ringleader-bench"))
+        collection = Collection(client, spec.resource, OBJECTS_IN, spec.keys)
         sightings = Sightings(client, spec.resource, keys=spec.keys, clock=clock)
         leases = LeaseSightings(client, LEASES_IN, clock=clock)
-        stand_ins = StandIns(
-            client,
-            spec.resource,
-            keys=spec.keys,
-            lease_namespace=LEASES_IN,
-            lease_s=stand_in_lease_s,
-            clock=clock,
-        )
-        writer = await writer_for(
-            plane, client, stack, resource=spec.resource, namespace=OBJECTS_IN, keys=spec.keys
-        )
+        stand_ins = StandIns(collection, lease_namespace=LEASES_IN, lease_s=stand_in_lease_s, clock=clock)
         await stack.enter_async_context(unwrapped())
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        loops = [
-            tasks.create_task(loop.run(), name=f"{type(loop).__name__} loop")
-            for loop in (sightings, leases, stand_ins)
-        ]
-        stack.callback(lambda: [loop.cancel() for loop in loops])
+        loops = [sightings.run(), leases.run(), *([stand_ins.run()] if has_ring else [])]
+        running = [tasks.create_task(loop, name="testbed") for loop in loops]
+        stack.callback(lambda: [task.cancel() for task in running])
         await sightings.listed.wait()
-        yield Ground(
+        yield Testbed(
             plane=plane,
             directory=directory,
             spec=spec,
@@ -130,16 +146,7 @@ async def open_ground(
             replica=await make_account(plane, client, "replica", namespace=LEASES_IN),
             sightings=sightings,
             leases=leases,
-            stock=Stock(writer, sightings, objects, marker=Marker(client, spec.resource, spec.namespace)),
+            stock=Stock(await writer_for(plane, stack, collection), sightings, objects),
             stand_ins=stand_ins,
             clock=clock,
         )
-
-
-async def forget_shards(ground: Ground) -> None:
-    """Delete every Lease: the next row begins with members of its own only. No sharder may run."""
-    await ground.stand_ins.leave()
-    leases = Leases(ground.client, LEASES_IN)
-    found, _ = await leases.list()
-    for lease in found:
-        await ground.client.delete(LEASES, lease.metadata.name, namespace=LEASES_IN)

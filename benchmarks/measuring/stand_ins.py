@@ -1,7 +1,7 @@
-"""Shards that only hold Leases and answer drains: what a sharder is measured against where shards do not matter.
+"""Shards that only hold Leases and answer drains: the sharder's counterpart where real replicas do not matter.
 
-They cost next to nothing, so that the server's two cores belong to the sharder as they belonged to wrk. A real
-replica would list, watch and reconcile; rows that are about replicas start real ones.
+They cost next to nothing: the machine belongs to the server and the sharder, as it belonged to wrk. Real replicas
+list, watch and reconcile; rows about replicas start real ones.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.measuring.stock import Collection
 from kubeio.clock import Clock, micro_time
 from kubeio.errors import Conflict, Invalid, KubeError, NotFound
 from kubeio.leases.lease import Leases
 from kubeio.models import Lease, Meta
-from kubeio.protocol import RingKeys
-from kubeio.resource import ApiResource
-from kubeio.rest.client import Client
 from kubeio.watches.lister_watcher import ListerWatcher
 from kubeio.watches.watch import Changed, Listed, ListWatch
 from shard_controller.shard.decisions import decide_handoff
@@ -34,20 +32,10 @@ _GRAIN_S: Final = 0.05
 class StandIns:
     """Members `stand-in-1` ... of one ring. `run` keeps their Leases and answers their drains."""
 
-    def __init__(
-        self,
-        client: Client,
-        resource: ApiResource,
-        *,
-        keys: RingKeys,
-        lease_namespace: str,
-        lease_s: int,
-        clock: Clock,
-    ) -> None:
-        self._client = client
-        self._resource = resource
-        self._keys = keys
-        self._leases = Leases(client, lease_namespace)
+    def __init__(self, collection: Collection, *, lease_namespace: str, lease_s: int, clock: Clock) -> None:
+        self._collection = collection
+        self._keys = collection.keys
+        self._leases = Leases(collection.client, lease_namespace)
         self._namespace = lease_namespace
         self._lease_s = lease_s
         self._clock = clock
@@ -127,7 +115,12 @@ class StandIns:
 
     async def _answer_drains(self, tasks: asyncio.TaskGroup) -> None:
         watch = ListWatch(
-            ListerWatcher(self._client, self._resource, label_selector=self._keys.drain, metadata_only=True),
+            ListerWatcher(
+                self._collection.client,
+                self._collection.resource,
+                label_selector=self._keys.drain,
+                metadata_only=True,
+            ),
             clock=self._clock,
             rng=random.Random(0),  # noqa: S311 - jitter
         )
@@ -148,8 +141,13 @@ class StandIns:
         handoff = decide_handoff(meta.labels[self._keys.drain], shard=owner)
         patch = acknowledgement(meta, handoff, self._keys)
         try:
-            await self._client.patch(
-                self._resource, meta.name, patch, namespace=meta.namespace, type=bytes, metadata_only=True
+            await self._collection.client.patch(
+                self._collection.resource,
+                meta.name,
+                patch,
+                namespace=meta.namespace,
+                type=bytes,
+                metadata_only=True,
             )
         except (Conflict, Invalid, NotFound):
             return  # it changed: the watch shows it again

@@ -1,7 +1,8 @@
-"""The benchmark's own arithmetic: goals, rates, what the watch makes of events, which flags are refused."""
+"""The measuring module: goals and exit codes, failed rows, watches, the list server, processes, wrk."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import io
 import math
@@ -16,24 +17,15 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
-from benchmarks.measuring.command import choose_rows, exit_code
-from benchmarks.measuring.goals import Goal, Verdict
-from benchmarks.measuring.limit import Limit
-from benchmarks.measuring.processes import ForeignWork, PeakMemory
-from benchmarks.measuring.sightings import LeaseSightings, OwnerChange, Sightings, rates
-from benchmarks.measuring.wrk import Request, Tally, WrkFailed, find_wrk, sending
-from benchmarks.sharder.__main__ import parse_sizes
-from benchmarks.sharder.goals import GOALS, figure
-from benchmarks.sharder.list_server import Crowd, ListServer, matches
-from benchmarks.sharder.replicas import Join, join_row
-from benchmarks.sharder.report import Document
-from benchmarks.sharder.rows import ROWS
-from benchmarks.sharder.run import LINES
-from benchmarks.sharder.throughput import Stretch
+from benchmarks.measuring.list_server import Changes, Crowd, ListServer, matches
+from benchmarks.measuring.processes import PeakMemory
+from benchmarks.measuring.report import Goal, Verdict
+from benchmarks.measuring.run import Asked, Run, add_rows, chosen, exit_code, make_parser
+from benchmarks.measuring.sharders import Stretch
+from benchmarks.measuring.sightings import LeaseSightings, NotSeen, OwnerChange, Sightings
+from benchmarks.measuring.wrk import Load, Request, WrkFailed, find_wrk, sending
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
 from kubeio.leases.lease import decode_lease
@@ -41,112 +33,125 @@ from kubeio.models import HasMeta, Object
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
-from loadtest.machine import Machine, cpu_s, family, rss_mb
+from loadtest.machine import family, rss_mb
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 KEYS = RingKeys("websites")
+GOALS = {
+    "rate": Goal(row="assign", what="first assignment", least=95, unit="% of the limit"),
+    "wait": Goal(row="new", what="one new object", most=15, unit="ms"),
+    "worst": Goal(row="new", what="the same, p99", most=60, unit="ms"),
+    "seen": Goal(row="new", what="objects", unit="objects"),
+}
 
 
-# -- goals --------------------------------------------------------------------------------------------------
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    asked = make_parser("bench", "").parse_args(["--out", str(tmp_path)], namespace=Asked())
+    asked.objects = 100_000
+    return Run("bench", GOALS, asked, tmp_path)
+
+
+# -- figures ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("goal", "value", "verdict"),
+    ("key", "value", "verdict"),
     [
-        (Goal(least=95, unit="%"), 95.0, Verdict.MET),
-        (Goal(least=95, unit="%"), 94.99, Verdict.MISSED),
-        (Goal(most=15, unit="ms"), 15.0, Verdict.MET),
-        (Goal(most=15, unit="ms"), 15.01, Verdict.MISSED),
-        (Goal(most=15, unit="ms"), None, Verdict.NOT_MEASURED),
-        (Goal(most=15, unit="ms"), math.nan, Verdict.MISSED),
-        (Goal(least=95, unit="%"), math.nan, Verdict.MISSED),
+        ("rate", 95.0, Verdict.MET),
+        ("rate", 94.99, Verdict.MISSED),
+        ("wait", 15.0, Verdict.MET),
+        ("wait", 15.01, Verdict.MISSED),
+        ("wait", None, Verdict.NOT_MEASURED),
+        ("wait", math.nan, Verdict.MISSED),
+        ("rate", math.nan, Verdict.MISSED),
+        ("seen", 0.0, Verdict.REPORTED),
     ],
 )
-def test_a_goal_is_met_or_missed_by_the_value_itself(
-    goal: Goal, value: float | None, verdict: Verdict
-) -> None:
-    assert goal.judge(value) is verdict
+def test_a_goal_is_met_or_missed_by_the_value_itself(key: str, value: float | None, verdict: Verdict) -> None:
+    assert GOALS[key].judge(value) is verdict
 
 
-def test_a_missed_goal_is_told_with_figure_and_goal() -> None:
-    told = figure("takeover", 61.234, "612/s of 1,000/s")
-    assert (told.shown, str(told.goal), told.verdict.value) == (
-        "61.2 % of the limit",
-        ">= 75 % of the limit",
-        "MISSED",
-    )
+def fail(error: Exception) -> None:
+    raise error
 
 
-def test_every_row_fills_lines_of_the_table_and_every_line_has_a_row() -> None:
-    filled = [line for row in ROWS for line in LINES[row]]
-    assert sorted([*filled, "peak"]) == sorted(GOALS)
+def test_lines_that_a_failure_leaves_out_say_why_and_the_next_row_begins(run: Run) -> None:
+    with run.row("new"):
+        run.figure("wait", 12.345, "of 3")
+        fail(ExceptionGroup("both", [NotSeen("waited 30 s in vain")]))
+    with run.row("assign"):
+        run.figure("rate", 61.234, "612/s of 1,000/s")
+    told = {one.key: (one.verdict.value, str(one), one.how) for one in run.report().figures}
+    assert told == {
+        "rate": ("MISSED", "61.2 % of the limit", "612/s of 1,000/s"),
+        "wait": ("met", "12.3 ms", "of 3"),
+        "worst": ("not measured", "-", "waited 30 s in vain"),
+        "seen": ("not measured", "-", "waited 30 s in vain"),
+    }
+    assert list(told) == list(GOALS), "in the order of the goals"
 
 
-def test_the_table_shows_each_verdict_and_what_else_the_machine_did() -> None:
-    figures = [
-        figure("assign", 96.0, "960/s of 1,000/s"),
-        figure("takeover", 61.2),
-        figure("cpu", None, "why"),
-    ]
-    document = Document(
-        command="python -m benchmarks.sharder",
-        started_at="2026-01-01 00:00 UTC",
-        took_s=1.0,
-        plane="real",
-        objects=100_000,
-        machine=Machine("cpu", 2, 24.0, "6", 0.1),
-        foreign_cores=1.5,
-        versions={},
-        rows=[],
-        peak_rss_mb={},
-        figures=figures,
-    )
+def test_a_fault_of_the_benchmark_ends_the_run(run: Run) -> None:
+    with pytest.raises(KeyError), run.row("new"):
+        fail(KeyError("a fault"))
+
+
+def test_the_report_is_one_document_and_one_table(run: Run, tmp_path: Path) -> None:
+    with run.row("assign"):
+        run.figure("rate", 96.0, "960/s of 1,000/s")
+        run.detail("assign", turns=[1, 2])
+    run.skip("wait", "no Go")
+    report = run.report()
+    report.foreign_cores = 1.5
     out = io.StringIO()
-    Console(file=out, width=160).print(document.table())
-    lines = out.getvalue().splitlines()
-    assert "100,000 objects, real control plane, 2 cores" in lines[0]
-    for words in (("first assignment", " met "), ("take-over", "MISSED"), ("CPU", "not measured", "why")):
-        assert any(all(word in line for word in words) for line in lines), words
-    assert "other work used 1.5 of 2 cores" in out.getvalue()
+    report.print(Console(file=out, width=160))
+    text = out.getvalue()
+    for words in (
+        "100,000 objects, real control plane",
+        "first assignment",
+        " met ",
+        "skipped",
+        "no Go",
+        "used 1.5 of",
+    ):
+        assert words in text
+    saved = msgspec.json.decode((tmp_path / "report.json").read_bytes())
+    assert saved["rows"][0]["details"] == {"turns": [1, 2]}
+    assert saved["figures"][0]["goal"] == ">= 95 % of the limit"
 
 
-# -- rates --------------------------------------------------------------------------------------------------
+def test_a_missed_goal_fails_the_run_only_if_asked_to(run: Run) -> None:
+    run.figure("wait", 99.0)
+    missed = run.report().figures
+    assert [exit_code(missed, is_strict=strict) for strict in (False, True)] == [0, 1]
+    run.skip("worst", "not here")
+    assert exit_code(run.report().figures, is_strict=False) == 0
+    run.figure("rate", None, "why")
+    assert exit_code(run.report().figures, is_strict=False) == 1
 
 
-def changes(*instants: float) -> list[OwnerChange]:
-    return [OwnerChange(at, f"site-{index}", "", "a") for index, at in enumerate(instants)]
+def test_rows_are_named_by_commas_and_run_in_the_order_of_the_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_rows(parser, ("assign", "new", "join"))
+
+    def rows(*flags: str) -> list[str]:
+        return chosen(parser.parse_args(flags, namespace=Asked()), ("assign", "new", "join"))
+
+    assert rows() == ["assign", "new", "join"]
+    assert rows("--only", "join, assign") == ["assign", "join"]
+    with pytest.raises(SystemExit) as ended:
+        rows("--only", "asign")
+    assert ended.value.code == 2
+    assert "choose from assign" in capsys.readouterr().err
 
 
 def test_listing_and_deciding_count_against_the_sharder() -> None:
-    stretch = Stretch(100.0, changes(104.0, 105.0, 106.0, 107.0, 108.0))
-    assert stretch.per_s == 5 / 8
-    assert stretch.per_s_while_writing == 1.0
-
-
-@given(st.lists(st.floats(0, 300), min_size=2, max_size=200))
-def test_a_rate_over_time_counts_nothing_twice(instants: list[float]) -> None:
-    step_s, per_s = rates(sorted(instants), since=0.0)
-    assert round(sum(rate * step_s for rate in per_s)) <= len(instants)
-    assert len(per_s) <= 200
-
-
-def test_a_handoff_that_left_its_object_without_an_owner_is_counted() -> None:
-    join = Join(
-        began_at=0.0,
-        drains=[10.0, 10.0],
-        passes=[11.0, 12.0],
-        gaps=1,
-        ideal=2,
-        most_in_flight=1001,
-    )
-    tally = Tally(requests=9, took_us=2, bad_statuses=0, broken=0, p50_us=1, p99_us=2)
-    row = join_row(join, [Limit(4.0, 9, [0.0, 2.0], tally, 1.7, 1.5)])
-    assert row.details["without_owner_in_between"] == 1
-    assert [(one.value, one.verdict.value) for one in row.figures] == [
-        (50.0, "met"),
-        (1.0, "met"),
-        (1001.0, "MISSED"),
-    ]
+    changes = [OwnerChange(at, f"site-{at}", "", "a") for at in (104.0, 105.0, 106.0, 107.0, 108.0)]
+    stretch = Stretch(100.0, changes)
+    assert (stretch.per_s, stretch.per_s_while_writing) == (5 / 8, 1.0)
 
 
 # -- the watch ----------------------------------------------------------------------------------------------
@@ -227,18 +232,21 @@ async def test_what_a_second_list_does_not_show_is_gone(monkeypatch: pytest.Monk
     assert list(seen.objects) == ["a"]
 
 
-async def test_a_take_is_timed_by_the_first_event_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lease(holder: str) -> Object:
-        document = {"metadata": {"name": "s1-0a"}, "spec": {"holderIdentity": holder}}
+async def test_takes_and_renewals_are_timed_by_the_first_event_that_shows_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lease(holder: str, renewed: str = "2026-01-01T00:00:00.000000Z") -> Object:
+        spec = {"holderIdentity": holder, "renewTime": renewed}
+        document = {"metadata": {"name": "s1-0a"}, "spec": spec}
         raw = msgspec.json.encode(document)
         return Object(decode_lease(raw).metadata, raw)
 
     clock = ManualClock(now=0.0)
     steps = [
         (0.0, Changed(lease("s1-0a"), is_new=True)),
-        (5.0, Changed(lease("s1-0a"), is_new=False)),
-        (5.0, Changed(lease("sharder-1"), is_new=False)),
-        (5.0, Changed(lease("sharder-1"), is_new=False)),
+        (5.0, Changed(lease("s1-0a", "2026-01-01T00:00:05.000000Z"), is_new=False)),
+        (5.0, Changed(lease("sharder-1", "2026-01-01T00:00:05.000000Z"), is_new=False)),
+        (5.0, Changed(lease("sharder-1", "2026-01-01T00:00:05.000000Z"), is_new=False)),
     ]
     monkeypatch.setattr(
         "benchmarks.measuring.sightings.ListWatch", lambda *_, **__: Script(clock, list(steps))
@@ -247,6 +255,8 @@ async def test_a_take_is_timed_by_the_first_event_that_shows_it(monkeypatch: pyt
     await leases.run()
     assert leases.taken_at("s1-0a") == 10.0
     assert leases.taken_at("s2-0b") is None
+    (first, second) = leases.renewals
+    assert (second.sent_at - first.sent_at, second.seen_at - first.seen_at) == (5.0, 5.0)
 
 
 # -- the list server ----------------------------------------------------------------------------------------
@@ -313,18 +323,31 @@ async def test_a_write_to_an_object_that_is_only_a_number_is_counted() -> None:
         path = WEBSITES.path(namespace="sites", name="site-0000001")
         async with session.patch(server.url + path, data=b"{}") as answer:
             assert answer.status == 405
-    assert server.writes == 1
+    ((write,)) = server.writes
+    assert (write.path, write.body) == (path, b"{}")
+
+
+async def test_the_list_server_says_in_each_change_when_it_was_sent() -> None:
+    crowd = Crowd(WEBSITES, "sites", KEYS, 3, {})
+    changes = Changes(4, pause_s=(0, 0.001), settle_s=0)
+    server = ListServer(crowd, upstream="http://127.0.0.1:1", token="", tls=None, changes=changes)
+    began_at = time.monotonic()
+    path, query = WEBSITES.path(namespace="sites"), {"watch": "true", "sendInitialEvents": "true"}
+    async with (
+        server.serving(),
+        aiohttp.ClientSession() as session,
+        session.get(server.url + path, params=query) as answer,
+    ):
+        events = [msgspec.json.decode(await answer.content.readline()) for _ in range(3 + 1 + 4)]
+    assert [event["type"] for event in events] == ["ADDED"] * 3 + ["BOOKMARK"] + ["MODIFIED"] * 4
+    sent = [float(event["object"]["spec"]["html"].partition("sent-at ")[2]) for event in events[4:]]
+    assert began_at <= sent[0] < sent[1] < sent[2] < sent[3] <= time.monotonic()
+    names = [event["object"]["metadata"]["name"] for event in events[4:]]
+    assert len(set(names[:3])) == 3, "changes of one object would be taken together"
+    assert "shard" not in events[0]["object"]["metadata"]["labels"]
 
 
 # -- processes ----------------------------------------------------------------------------------------------
-
-
-def test_memory_and_cpu_of_this_process_are_read() -> None:
-    memory = PeakMemory(os.getpid())
-    memory.look()
-    assert memory.mb >= rss_mb(os.getpid()) * 0.9 > 10
-    assert cpu_s([os.getpid()]) > 0
-    assert cpu_s([0]) == 0, "a process that does not exist has used nothing"
 
 
 def test_child_processes_are_counted_with_their_parent() -> None:
@@ -343,38 +366,6 @@ def test_child_processes_are_counted_with_their_parent() -> None:
             child.kill()
     memory.look()
     assert memory.mb > alone_mb + 25, "a peak outlives the process that had it"
-
-
-def test_our_own_work_is_not_foreign() -> None:
-    foreign, began_s = ForeignWork(), time.process_time()
-    while time.process_time() - began_s < 0.5:
-        pass
-    ours = time.process_time() - began_s
-    used = foreign.cores() * foreign.lasted_s
-    everything = foreign.busy_s()
-    assert used <= everything - ours + 0.1
-
-
-# -- flags --------------------------------------------------------------------------------------------------
-
-
-def test_rows_are_named_by_commas_and_run_in_the_order_of_the_table() -> None:
-    assert choose_rows("", ROWS) == ROWS
-    assert choose_rows("join, assign", ROWS) == ("assign", "join")
-    with pytest.raises(InputError, match="takeover"):
-        choose_rows("take-over", ROWS)
-
-
-@pytest.mark.parametrize("text", ["", "1000", "1000,many", "0,5", "-1,5"])
-def test_sizes_that_are_no_numbers_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match="--rest-sizes"):
-        parse_sizes(text)
-
-
-def test_a_missed_goal_fails_the_run_only_if_asked_to() -> None:
-    met, missed, absent = figure("new-p50", 1.0), figure("new-p99", 99.0), figure("cpu", None, "why")
-    assert [exit_code([met, missed], strict=strict) for strict in (False, True)] == [0, 1]
-    assert exit_code([met, absent], strict=False) == 1
 
 
 # -- wrk ----------------------------------------------------------------------------------------------------
@@ -396,9 +387,7 @@ async def test_a_wrk_that_says_nothing_is_a_failure(monkeypatch: pytest.MonkeyPa
     program.chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     requests = [Request("/a", b"{}")]
-    async with sending(
-        requests, tmp_path, url="https://127.0.0.1:1", headers={}, connections=2, at_most_s=1
-    ) as wrk:
+    async with sending(requests, tmp_path, Load({}, 2, 1), url="https://127.0.0.1:1") as wrk:
         async with asyncio.timeout(30):
             while wrk.is_running:  # noqa: ASYNC110 - another process's end
                 await asyncio.sleep(0.02)
