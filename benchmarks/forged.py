@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.measuring.processes import Cores
 from benchmarks.measuring.report import Goal
 from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
-from benchmarks.measuring.sharders import Peaks, Sharder, owners_on, sharding
+from benchmarks.measuring.sharders import Sharder, owners_on, sharding
 from benchmarks.measuring.sightings import NotSeen, wait_for
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, Testbed, open_testbed
 from kubeio.errors import KubeError
@@ -65,20 +65,19 @@ def main() -> int:
 
 async def measure(asked: Flags, run: Run) -> None:
     """Raises: BinariesMissing, and faults that make the run impossible."""
-    peaks = Peaks()
     async with open_testbed(run.directory, is_real=asked.is_real, objects=asked.objects) as testbed:
         await run.read_versions(testbed.plane, testbed.client)
         await testbed.stock.give({}, lambda _: None)  # its template, while no sharder writes to it
         await testbed.stand_ins.join(MEMBERS)
         with run.row("forged"):
-            async with sharding(testbed, peaks, row="forged") as sharder:
+            async with sharding(testbed, row="forged") as sharder:
                 await sharder.wait_idle()
                 with run.console.counting("forging names", asked.objects) as tick:
                     names = testbed.stock.names
                     forged = {name: f"forged-{number:05}-0badcafe" for number, name in enumerate(names)}
                     await testbed.stock.give(forged, tick)
                 await measure_honest(testbed, run, asked, sharder)
-            run.figure("peak", peaks.by_row["forged"])
+            run.figure("peak", testbed.peaks.by_row["forged"])
 
 
 async def measure_honest(testbed: Testbed, run: Run, asked: Flags, sharder: Sharder) -> None:
@@ -105,7 +104,7 @@ async def measure_honest(testbed: Testbed, run: Run, asked: Flags, sharder: Shar
 
 
 async def make_honest(testbed: Testbed, run: Run, asked: Flags) -> dict[str, float | None]:
-    """How long each honest object waited for an owner, in milliseconds; None: for longer than was waited."""
+    """Milliseconds that each honest object waited for an owner; None: longer than the benchmark waits."""
     shards = frozenset(testbed.stand_ins.shards.values())
     created_at: dict[str, float] = {}
 
@@ -138,7 +137,7 @@ async def make_honest(testbed: Testbed, run: Run, asked: Flags) -> dict[str, flo
 
 
 async def hand_over(testbed: Testbed, honest: list[str]) -> tuple[float | None, int]:
-    """How long a newcomer waits for its share of the honest objects, and how many these are."""
+    """Seconds that a newcomer waits for its share of the honest objects, and the size of that share."""
     seen, began_at = testbed.sightings, testbed.clock.now()
     await testbed.stand_ins.join([ONE_MORE])
     newcomer = testbed.stand_ins.shards[ONE_MORE]

@@ -40,10 +40,7 @@ NAMESPACE: Final = "bench"
 KEYS: Final = RingKeys("websites")
 RING: Final = {
     "name": KEYS.ring,
-    "spec": {
-        "leaseNamespace": NAMESPACE,
-        "resources": [{"group": "example.com", "resource": "websites"}],
-    },
+    "spec": {"leaseNamespace": NAMESPACE, "resources": [{"group": "example.com", "resource": "websites"}]},
 }
 OBJECTS: Final = 64
 AT_ONCE: Final = 8
@@ -157,11 +154,7 @@ async def prepare(plane: RealPlane, admin: Client, stack: AsyncExitStack) -> lis
         patch = MergePatch({"spec": {"renewTime": micro_time(clock.wall())}})
         return await replica.patch(LEASES, life(number), patch, namespace=NAMESPACE, type=bytes)
 
-    return [
-        Write("label", assign),
-        Write("renewal", renew),
-        Write("edit", edit),
-    ]
+    return [Write("label", assign), Write("renewal", renew), Write("edit", edit)]
 
 
 def site(number: int) -> str:

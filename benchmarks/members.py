@@ -14,7 +14,7 @@ from typing import Final
 from benchmarks.measuring.processes import Cores
 from benchmarks.measuring.report import Goal
 from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
-from benchmarks.measuring.sharders import Peaks, Sharder, owners_on, sharding
+from benchmarks.measuring.sharders import Sharder, owners_on, sharding
 from benchmarks.measuring.sightings import wait_for
 from benchmarks.measuring.testbed import Testbed, open_testbed
 from loadtest.machine import family, rss_mb
@@ -57,7 +57,6 @@ def main() -> int:
 
 async def measure(asked: Flags, run: Run) -> None:
     """Raises: BinariesMissing, and faults that make the run impossible."""
-    peaks = Peaks()
     async with open_testbed(
         run.directory, is_real=asked.is_real, objects=asked.objects, stand_in_lease_s=asked.lease_s
     ) as testbed:
@@ -68,12 +67,12 @@ async def measure(asked: Flags, run: Run) -> None:
                 tick(1)
         with run.console.counting("creating the objects", asked.objects) as tick:
             await testbed.stock.set(owners_on(testbed, testbed.stand_ins.shards), tick)
-        async with sharding(testbed, peaks, row="rest") as sharder:
+        async with sharding(testbed, row="rest") as sharder:
             with run.row("rest", "join", "renewal"):
                 rest = await measure_rest(testbed, run, asked, sharder)
                 await measure_join(testbed, run, sharder)
                 await measure_renewal(testbed, run, asked, sharder, rest)
-        run.figure("peak", peaks.by_row["rest"])
+        run.figure("peak", testbed.peaks.by_row["rest"])
 
 
 async def measure_rest(testbed: Testbed, run: Run, asked: Flags, sharder: Sharder) -> float:

@@ -64,7 +64,7 @@ def print_table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[
 
 
 def timed_s(clock: Callable[[], float], action: Callable[[], object]) -> float:
-    """What *action* takes by *clock*."""
+    """Seconds of *action* by *clock*."""
     began = clock()
     action()
     return clock() - began

@@ -21,7 +21,7 @@ from benchmarks.measuring.planes import make_account
 from benchmarks.measuring.probe import Probe, probing
 from benchmarks.measuring.report import Goal, round_off
 from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
-from benchmarks.measuring.sharders import Peaks, assign_all, assign_by_wrk, owners_on, set_owners, sharding
+from benchmarks.measuring.sharders import assign_all, assign_by_wrk, owners_on, set_owners, sharding
 from benchmarks.measuring.sightings import NotSeen
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, RING, Testbed, open_testbed
 from kubeio.patch import MergePatch
@@ -175,7 +175,7 @@ async def beside_wrk(testbed: Testbed, run: Run, probe: Probe, connections: int,
 async def beside_sharder(testbed: Testbed, run: Run, probe: Probe, pace: Pace, beside: Beside) -> None:
     patch = MergePatch({"spec": {"pace": pace.value}})
     await testbed.client.patch(CONTROLLER_RINGS, RING, patch, type=bytes)
-    async with sharding(testbed, Peaks(), row="neighbour") as sharder:
+    async with sharding(testbed, row="neighbour") as sharder:
         turn = await assign_all(testbed, run, sharder)
         line = f'ringleader_write_limit{{pace="{pace.value}"}}'
         beside.allowed.append(await sharder.running.metric(line) or 0.0)

@@ -24,7 +24,7 @@ from benchmarks.measuring.policies import SHARDER, rendered
 from benchmarks.measuring.probe import CONFIGMAPS, Answer, send_steadily
 from benchmarks.measuring.report import Goal
 from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
-from benchmarks.measuring.sharders import Peaks, Stretch, assign_all, set_owners, sharding
+from benchmarks.measuring.sharders import Stretch, assign_all, set_owners, sharding
 from benchmarks.measuring.sightings import wait_for
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, OBJECTS_IN, RING, Testbed, open_testbed
 from kubeio.access.cluster import load_cluster
@@ -60,9 +60,9 @@ GOALS: Final = {
             ("beside", "the same beside the stranger", "1/s", None),
             ("stranger", "stranger's p99, of idle", "x", goal),
             ("renewals", "renewals' p99", "ms", None),
-            ("harm", "requests rejected or failed, Leases lost", "", 0.0),
+            ("harm", "requests rejected or failed, Leases lost", "times", 0.0),
         )
-    },
+    }
 }
 
 _DISPATCHED: Final = "apiserver_flowcontrol_dispatched_requests_total"
@@ -191,7 +191,7 @@ class Bench:
 
     async def _assign(self) -> Stretch:
         await set_owners(self.testbed, self.run, {})
-        async with sharding(self.testbed, Peaks(), row="priority") as sharder:
+        async with sharding(self.testbed, row="priority") as sharder:
             return await assign_all(self.testbed, self.run, sharder)
 
 

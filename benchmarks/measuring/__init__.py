@@ -1,1 +1,1 @@
-"""What benchmarks on a control plane share: servers, objects, processes, figures. No rows and no goals here."""
+"""Shared parts of the benchmarks on a control plane: testbed, objects, processes, limit, report. No goals here."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -38,28 +37,25 @@ class EtcdFailed(Exception):
     """etcd does not have what was asked for."""
 
 
+def etcd_client(url: str) -> Client:
+    """Connections to the etcd at *url*."""
+    cluster = Cluster(
+        server=url,
+        namespace="",
+        context="etcd",
+        user="anonymous",
+        endpoint=parse_server(url, field_="etcd"),
+        trust=Trust(),
+        proxy=None,
+    )
+    return Client(cluster, max_connections=_AT_ONCE, user_agent="ringleader-bench")
+
+
 class Etcd:
-    """Connections to the etcd at *url*. An async context."""
+    """The keys of an etcd, by its JSON gateway."""
 
-    def __init__(self, url: str) -> None:
-        cluster = Cluster(
-            server=url,
-            namespace="",
-            context="etcd",
-            user="anonymous",
-            endpoint=parse_server(url, field_="etcd"),
-            trust=Trust(),
-            proxy=None,
-        )
-        self._client = Client(cluster, max_connections=_AT_ONCE, user_agent="ringleader-bench")
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._client.close()
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     async def get(self, key: str) -> bytes:
         """The value of *key*. Raises: EtcdFailed if there is none."""

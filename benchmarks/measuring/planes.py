@@ -15,7 +15,7 @@ from typing import Final
 
 import yaml
 
-from benchmarks.measuring.etcd import Etcd
+from benchmarks.measuring.etcd import Etcd, etcd_client
 from benchmarks.measuring.stock import ApiWriter, Collection, EtcdWriter, StockWriter
 from devcluster.embedded import embedded_plane
 from devcluster.plane import ControlPlane
@@ -58,8 +58,8 @@ async def open_plane(
 async def writer_for(plane: ControlPlane, stack: AsyncExitStack, collection: Collection) -> StockWriter:
     """The quickest way to put objects into a state; its connections end with *stack*."""
     if isinstance(plane, RealPlane):
-        etcd = await stack.enter_async_context(Etcd(plane.etcd_url))
-        return EtcdWriter(etcd, collection)
+        client = await stack.enter_async_context(etcd_client(plane.etcd_url))
+        return EtcdWriter(Etcd(client), collection)
     return ApiWriter(collection)
 
 

@@ -82,11 +82,7 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    command: Callable[[Path], Sequence[str]],
-    directory: Path,
-    *,
-    name: str,
-    clock: Clock,
+    command: Callable[[Path], Sequence[str]], directory: Path, *, name: str, clock: Clock
 ) -> AsyncIterator[Running]:
     """A process that ends with the block; *command* gets the file for the port of its probes."""
     started = await start(command, directory, name=name, clock=clock)
@@ -98,11 +94,7 @@ async def running(
 
 
 async def start(
-    command: Callable[[Path], Sequence[str]],
-    directory: Path,
-    *,
-    name: str,
-    clock: Clock,
+    command: Callable[[Path], Sequence[str]], directory: Path, *, name: str, clock: Clock
 ) -> Running:
     """A process that its caller ends; it dies with us in any case."""
     ports, log = directory / f"{name}.port", directory / f"{name}.log"
@@ -196,3 +188,15 @@ class PeakMemory:
         while True:
             self.look()
             await asyncio.sleep(_SAMPLE_S)
+
+
+class Peaks:
+    """Peak memory of every sharder process that ran, by the row in which it did."""
+
+    def __init__(self) -> None:
+        self.by_row: dict[str, float] = {}
+        self.processes = 1
+
+    def note(self, row: str, memory: PeakMemory) -> None:
+        self.by_row[row] = max(memory.mb, self.by_row.get(row, 0.0))
+        self.processes = max(memory.processes, self.processes)

@@ -276,7 +276,7 @@ class _Version(msgspec.Struct, rename="camel"):
 
 
 def problem_of(error: BaseException) -> str | None:
-    """Why a measured program failed; None if *error* is a fault of the benchmark."""
+    """The reason why a measured program failed; None if *error* is a fault of the benchmark."""
     leaves = list(_leaves(error))
     if not all(isinstance(leaf, _FAILURES) for leaf in leaves):
         return None

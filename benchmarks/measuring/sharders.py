@@ -71,22 +71,9 @@ class Sharder:
         return await self.running.metric(_RING_VERSION) if is_converged else None
 
 
-class Peaks:
-    """Peak memory of every sharder process that ran, by the row in which it did."""
-
-    def __init__(self) -> None:
-        self.by_row: dict[str, float] = {}
-        self.processes = 1
-
-    def note(self, row: str, memory: PeakMemory) -> None:
-        self.by_row[row] = max(memory.mb, self.by_row.get(row, 0.0))
-        self.processes = max(memory.processes, self.processes)
-
-
 @asynccontextmanager
 async def sharding(
     testbed: Testbed,
-    peaks: Peaks,
     *,
     row: str,
     name: str = "sharder-1",
@@ -115,7 +102,7 @@ async def sharding(
         await asyncio.gather(looking, return_exceptions=True)
         if process.is_running:
             await process.terminate()
-        peaks.note(row, sharder.memory)
+        testbed.peaks.note(row, sharder.memory)
 
 
 def _leads_at(testbed: Testbed, name: str, known: int) -> float:

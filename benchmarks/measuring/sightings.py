@@ -28,7 +28,7 @@ _POLL_S: Final = 0.02
 
 
 class NotSeen(Exception):
-    """What was waited for did not happen in time."""
+    """An expected change did not happen in time."""
 
 
 class OwnerChange(NamedTuple):
@@ -48,7 +48,7 @@ class ObjectChange(NamedTuple):
 
 
 class HolderChange(NamedTuple):
-    """The Lease *name* is held by *after* now (empty: nobody)."""
+    """The Lease *name* is held by *after* now (empty: no holder)."""
 
     at: float
     name: str
@@ -90,7 +90,7 @@ class Sightings:
         self.changes: list[ObjectChange] = []
         """Every change of an object that was there before, whatever changed."""
         self.drains: list[float] = []
-        """When each drain label was seen first."""
+        """First sight of each drain label."""
         self.owned: Counter[str] = Counter()
         """Objects by owner; an empty name for those without one."""
         self.draining = 0
@@ -183,7 +183,7 @@ class Sightings:
 
 
 class LeaseSightings:
-    """Who holds the Leases of one namespace, while `run` runs."""
+    """Holders and renewals of the Leases of one namespace, while `run` runs."""
 
     def __init__(self, client: Client, namespace: str, *, clock: Clock) -> None:
         self._watch = ListWatch(
@@ -217,7 +217,7 @@ class LeaseSightings:
         self.renewals = []
 
     def taken_at(self, shard: str) -> float | None:
-        """When *shard*'s Lease was first seen in other hands."""
+        """The instant at which *shard*'s Lease was first seen in other hands."""
         return next((c.at for c in self.log if c.name == shard and c.before == shard), None)
 
     def _see(self, name: str, raw: bytes) -> None:

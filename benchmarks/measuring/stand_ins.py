@@ -41,7 +41,7 @@ class StandIns:
         self._clock = clock
         self._held: dict[str, Lease] = {}
         self._due: dict[str, float] = {}
-        """When each Lease is renewed next: a third of its duration after the last time, so that births spread them."""
+        """Instant of each Lease's next renewal: a third of its duration after the last, so births spread them."""
         self.shards: dict[str, str] = {}
         """Shard by member, of those that live."""
         self.is_paused = False

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from benchmarks.measuring.planes import Account, make_account, open_plane, writer_for
+from benchmarks.measuring.processes import Peaks
 from benchmarks.measuring.sightings import LeaseSightings, Sightings, wait_for
 from benchmarks.measuring.stand_ins import StandIns
 from benchmarks.measuring.stock import Collection, Stock
@@ -51,6 +52,8 @@ class Testbed:
     stock: Stock
     stand_ins: StandIns
     clock: Clock
+    peaks: Peaks = field(default_factory=Peaks)
+    """Of the sharders."""
 
     @property
     def keys(self) -> RingKeys:

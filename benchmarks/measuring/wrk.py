@@ -30,7 +30,7 @@ _REFUSED_AT_MOST: Final = 0.02
 THREADS: Final = 2
 """At most; one connection has one thread."""
 FILLER: Final = "/livez"
-"""What a thread asks for when its patches are used up, until it is stopped."""
+"""Path of the requests of a thread that has used up its patches, until it is stopped."""
 
 SCRIPT: Final = """
 local threads = 0
@@ -71,7 +71,7 @@ end
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """What wrk itself counted."""
+    """Counts of wrk itself."""
 
     requests: int
     took_us: int
@@ -134,11 +134,7 @@ class Wrk:
 
 @asynccontextmanager
 async def sending(
-    requests: Iterable[Request],
-    directory: Path,
-    load: Load,
-    *,
-    url: str,
+    requests: Iterable[Request], directory: Path, load: Load, *, url: str
 ) -> AsyncIterator[Wrk]:
     """wrk at work on *requests*, each sent once; it is gone when the block ends."""
     program = find_wrk()
@@ -201,7 +197,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What wrk is given: *headers*, so many *connections*, and *at_most_s* seconds."""
+    """Settings of wrk: *headers* of every request, *connections*, and the length of the run."""
 
     headers: Mapping[str, str]
     connections: int

@@ -267,7 +267,7 @@ def cores_of(testbed: Testbed, program: Program, name: str) -> dict[str, Cores]:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late renewals were that are due every so often."""
+    """Lateness of renewals that are due every so often."""
 
     renewals: int
     late: int

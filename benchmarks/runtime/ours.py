@@ -106,15 +106,15 @@ async def tick(report: Report, tally: Tally) -> Never:
 
     What delays that very tick is in it: the last reconciles of the load may run without giving way.
     """
-    worst_s, ticks, is_told = 0.0, 0, False
+    worst_s, ticks, is_reported = 0.0, 0, False
     while True:
         due_at = time.monotonic() + TICK_S
         await asyncio.sleep(TICK_S)
         now = time.monotonic()
         worst_s = max(worst_s, now - due_at)
         ticks += 1
-        if tally.is_loaded and not is_told:
-            is_told = True
+        if tally.is_loaded and not is_reported:
+            is_reported = True
             report.write("ticked", at=now, worst_ms=1000 * worst_s, ticks=ticks)
 
 

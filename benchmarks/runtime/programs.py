@@ -123,7 +123,7 @@ def controller_runtime(progress: BuildProgress) -> list[Contestant]:
 
 
 def go_recipe(module: Path = PEER) -> Recipe:
-    """How the peer in Go is built; its version follows its source, so that a changed one is built anew."""
+    """Recipe of the peer in Go; its version follows its source, so that a changed one is built anew."""
     source = hashlib.sha256((module / "main.go").read_bytes()).hexdigest()[:8]
     return Recipe(
         name=GO_PROGRAM,
@@ -160,9 +160,9 @@ class _Record(msgspec.Struct, frozen=True, tag_field="e", tag=str.lower):
 class _Counted(_Record, frozen=True):
     count: int
     first_at: float
-    """When the first of them began."""
+    """Begin of the first of them."""
     at: float
-    """When the last of them began."""
+    """Begin of the last of them."""
     cpu_s: float
     """CPU that the process used in between, all threads together."""
 

@@ -238,7 +238,7 @@ def with_flags(command: Callable[[Order], list[str]], *flags: str) -> Callable[[
 
 
 def times_again(reconciles: int, objects: int) -> int:
-    """How often each object comes again, so that enough is counted."""
+    """Repetitions of each object, so that enough is counted."""
     return max(1, math.ceil(reconciles / objects))
 
 

@@ -15,7 +15,6 @@ from benchmarks.measuring.report import Goal
 from benchmarks.measuring.run import Asked, Run, add_rows, chosen, make_parser, run_benchmark
 from benchmarks.measuring.sharders import (
     ByWrk,
-    Peaks,
     assign_by_wrk,
     owners_on,
     set_owners,
@@ -125,13 +124,13 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 async def measure(asked: Flags, run: Run) -> None:
     """Raises: BinariesMissing, and faults that make every row impossible."""
-    rows, peaks = chosen(asked, ROWS), Peaks()
+    rows = chosen(asked, ROWS)
     async with open_testbed(run.directory, is_real=asked.is_real, objects=asked.objects) as testbed:
         await run.read_versions(testbed.plane, testbed.client)
         await set_owners(testbed, run, {})
         by_wrk = partial(assign_by_wrk, testbed, run, connections=asked.connections, limit_s=asked.limit_s)
         names = within_limit(testbed, asked.limit_s)
-        stand_in_rows: dict[str, Callable[[Testbed, Run, Peaks], Awaitable[None]]] = {
+        stand_in_rows: dict[str, Callable[[Testbed, Run], Awaitable[None]]] = {
             "assign": partial(measure_assignment, by_wrk=by_wrk, names=names, rounds=asked.rounds),
             "guard": partial(measure_guard, rounds=asked.guard_rounds),
             "new": partial(measure_new_objects, samples=asked.samples),
@@ -143,30 +142,29 @@ async def measure(asked: Flags, run: Run) -> None:
         for key, measured in stand_in_rows.items():
             if key in rows:
                 with run.row(key):
-                    await measured(testbed, run, peaks)
+                    await measured(testbed, run)
         await testbed.forget_shards()
         fleet_rows = [key for key in NEED_REPLICAS if key in rows]
         if fleet_rows:
             with run.row(*fleet_rows):
-                await with_replicas(
-                    testbed, run, peaks, fleet_rows, partial(limit_beside_join, testbed, run, by_wrk, names)
-                )
-        judged = {row: mb for row, mb in peaks.by_row.items() if row in PEAK_OF}
+                limit = partial(limit_beside_join, testbed, run, by_wrk, names)
+                await with_replicas(testbed, run, fleet_rows, limit)
+        judged = {row: mb for row, mb in testbed.peaks.by_row.items() if row in PEAK_OF}
         if judged:
             how = ", ".join(f"{row} {mb:.1f}" for row, mb in judged.items())
-            run.figure("peak", max(judged.values()), f"{how}; processes: {peaks.processes}")
-        run.detail("peak", by_row={row: round(mb, 1) for row, mb in peaks.by_row.items()})
+            run.figure("peak", max(judged.values()), f"{how}; processes: {testbed.peaks.processes}")
+        run.detail("peak", by_row={row: round(mb, 1) for row, mb in testbed.peaks.by_row.items()})
 
 
 async def with_replicas(
-    testbed: Testbed, run: Run, peaks: Peaks, rows: Sequence[str], limit: Callable[[], Awaitable[Limit]]
+    testbed: Testbed, run: Run, rows: Sequence[str], limit: Callable[[], Awaitable[Limit]]
 ) -> None:
     """The rows with real replicas; wrk before and after the join."""
     limits = [await limit()] if "join" in rows else []
     join: Join | None = None
     async with replicas_of(testbed, 3) as replicas:
         await own_all(testbed, run, replicas)
-        async with sharding(testbed, peaks, row="join") as sharder:
+        async with sharding(testbed, row="join") as sharder:
             if "join" in rows:
                 join = await watch_join(testbed, run, replicas, sharder)
             for key, measured in (("term", measure_term), ("restart", measure_restart)):

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from benchmarks.measuring.run import Run
-from benchmarks.measuring.sharders import Peaks, Sharder, own_by_stand_ins, sharding
+from benchmarks.measuring.sharders import Sharder, own_by_stand_ins, sharding
 from benchmarks.measuring.sightings import NotSeen, wait_for
 from benchmarks.measuring.testbed import LEASE_S, Testbed
 from sharder.settings import ELECTION_LEASE
@@ -19,14 +19,14 @@ _EVERY_S: Final = 0.1
 _PATIENCE_S: Final = 120.0
 
 
-async def measure_leader(testbed: Testbed, run: Run, peaks: Peaks) -> None:
+async def measure_leader(testbed: Testbed, run: Run) -> None:
     """A leader and a standby: the leader is killed; then each successor gets SIGTERM."""
     await own_by_stand_ins(testbed, run)
     waits_s: list[float] = []
     async with AsyncExitStack() as stack:
 
         async def begin(number: int) -> Sharder:
-            sharder = sharding(testbed, peaks, row="leader", name=f"leader-{number}", wait=number == 0)
+            sharder = sharding(testbed, row="leader", name=f"leader-{number}", wait=number == 0)
             return await stack.enter_async_context(sharder)
 
         leader = await begin(0)

@@ -225,7 +225,7 @@ async def measure_restart(testbed: Testbed, run: Run, replicas: Replicas, sharde
 
 
 def _worked(journal: Journal, life: str) -> list[float]:
-    """When *life* began to work on each object, so far."""
+    """Instants at which *life* began to work on each object, so far."""
     journal.read()
     began = {
         record.uid: record.t

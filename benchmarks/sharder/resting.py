@@ -11,7 +11,7 @@ from typing import Final
 
 from benchmarks.measuring.list_server import Crowd, ListServer, anonymous_kubeconfig
 from benchmarks.measuring.run import Run
-from benchmarks.measuring.sharders import Peaks, own_by_stand_ins, sharding
+from benchmarks.measuring.sharders import own_by_stand_ins, sharding
 from benchmarks.measuring.testbed import MEMBERS, Testbed
 from kubeio.patch import MergePatch
 from loadtest.machine import cpu_s, family, rss_mb
@@ -28,14 +28,14 @@ _SENDERS: Final = 32
 """Updates under way at once, at most."""
 
 
-async def measure_rest(testbed: Testbed, run: Run, peaks: Peaks, *, sizes: Sequence[int]) -> None:
+async def measure_rest(testbed: Testbed, run: Run, *, sizes: Sequence[int]) -> None:
     """The same sharder before each number of objects, all of which have their owners."""
     await testbed.stand_ins.join(MEMBERS)
     found: dict[int, float] = {}
     listed: dict[int, int] = {}
     for count in sizes:
         with run.console.counting(f"at rest with {count:,} objects", 0):
-            found[count], listed[count] = await rest_with(testbed, peaks, count)
+            found[count], listed[count] = await rest_with(testbed, count)
     apart = 100 * (max(found.values()) / min(found.values()) - 1)
     run.figure("rest", apart, ", ".join(f"{count:,}: {mb:.1f} MB" for count, mb in found.items()))
     run.detail(
@@ -45,14 +45,14 @@ async def measure_rest(testbed: Testbed, run: Run, peaks: Peaks, *, sizes: Seque
     )
 
 
-async def rest_with(testbed: Testbed, peaks: Peaks, count: int) -> tuple[float, int]:
+async def rest_with(testbed: Testbed, count: int) -> tuple[float, int]:
     """Resident memory, and how many objects were listed until the sharder rested."""
     crowd = Crowd(testbed.resource, testbed.namespace, testbed.keys, count, dict(testbed.stand_ins.shards))
     tls = ssl.create_default_context(cadata=testbed.cluster.trust.ca.decode())
     server = ListServer(crowd, upstream=testbed.plane.url, token=testbed.sharder.token, tls=tls)
     async with server.serving():
         kubeconfig = anonymous_kubeconfig(testbed.directory / "list-server.kubeconfig", server.url)
-        async with sharding(testbed, peaks, row="rest", kubeconfig=kubeconfig) as sharder:
+        async with sharding(testbed, row="rest", kubeconfig=kubeconfig) as sharder:
             await sharder.wait_idle(within_s=300)
             await asyncio.sleep(_SETTLE_S)
             return rss_mb(sharder.pid), server.objects_listed
@@ -74,11 +74,11 @@ class Usage:
         }
 
 
-async def measure_cpu(testbed: Testbed, run: Run, peaks: Peaks) -> None:
+async def measure_cpu(testbed: Testbed, run: Run) -> None:
     """Others update objects: without a sharder, with one, and without one again."""
     await own_by_stand_ins(testbed, run)
     without = [await measure_usage(testbed, run, [])]
-    async with sharding(testbed, peaks, row="cpu") as sharder:
+    async with sharding(testbed, row="cpu") as sharder:
         await sharder.wait_idle()
         await asyncio.sleep(_SETTLE_S)
         with_it = await measure_usage(testbed, run, family(sharder.pid))

@@ -14,7 +14,6 @@ from benchmarks.measuring.report import round_off
 from benchmarks.measuring.run import Run
 from benchmarks.measuring.sharders import (
     ByWrk,
-    Peaks,
     Sharder,
     Stretch,
     assign_all,
@@ -38,7 +37,7 @@ PAUSE_S: Final = (0.02, 0.08)
 
 
 async def measure_assignment(
-    testbed: Testbed, run: Run, peaks: Peaks, *, by_wrk: ByWrk, names: Sequence[str], rounds: int
+    testbed: Testbed, run: Run, *, by_wrk: ByWrk, names: Sequence[str], rounds: int
 ) -> None:
     """wrk and the sharder in turns; each begins with objects that have no owner."""
     await testbed.stand_ins.join(MEMBERS)
@@ -50,7 +49,7 @@ async def measure_assignment(
         await set_owners(testbed, run, {}, names=names)
         limits.append(await by_wrk(owners, names))
         await set_owners(testbed, run, {})
-        async with sharding(testbed, peaks, row="assign") as sharder:
+        async with sharding(testbed, row="assign") as sharder:
             turns.append(await assign_all(testbed, run, sharder))
             await sharder.wait_idle()
             rests.append(round(rss_mb(sharder.pid), 1))
@@ -66,7 +65,7 @@ async def measure_assignment(
     )
 
 
-async def measure_guard(testbed: Testbed, run: Run, peaks: Peaks, *, rounds: int) -> None:
+async def measure_guard(testbed: Testbed, run: Run, *, rounds: int) -> None:
     """Turns without and with the policies bound, from the first write to the last; the median of the pairs' ratios."""
     if not testbed.is_real:
         run.skip("guard", "the embedded plane has no admission policies")
@@ -82,7 +81,7 @@ async def measure_guard(testbed: Testbed, run: Run, peaks: Peaks, *, rounds: int
         for is_on in order_of_turns(number):
             await switch_guard(testbed.client, bindings, is_on=is_on, namespace=LEASES_IN)
             await set_owners(testbed, run, owned)
-            async with sharding(testbed, peaks, row="guard") as sharder:
+            async with sharding(testbed, row="guard") as sharder:
                 turns[is_on].append(await assign_all(testbed, run, sharder))
     await switch_guard(testbed.client, bindings, is_on=False, namespace=LEASES_IN)
     rates = {is_on: [turn.per_s_while_writing for turn in found] for is_on, found in turns.items()}
@@ -104,7 +103,7 @@ async def measure_guard(testbed: Testbed, run: Run, peaks: Peaks, *, rounds: int
     )
 
 
-async def measure_takeover(testbed: Testbed, run: Run, peaks: Peaks, *, by_wrk: ByWrk) -> None:
+async def measure_takeover(testbed: Testbed, run: Run, *, by_wrk: ByWrk) -> None:
     """wrk, sharder, wrk: each gives the objects of one of three shards to the other two."""
     await testbed.stand_ins.join(MEMBERS)
     shards = testbed.stand_ins.shards
@@ -115,7 +114,7 @@ async def measure_takeover(testbed: Testbed, run: Run, peaks: Peaks, *, by_wrk: 
     await set_owners(testbed, run, before)
     limits = [await by_wrk(after, orphans)]
     await set_owners(testbed, run, before)
-    async with sharding(testbed, peaks, row="takeover") as sharder:
+    async with sharding(testbed, row="takeover") as sharder:
         await sharder.wait_idle()
         turn = await take_over(testbed, run, sharder, victim, len(orphans))
         await sharder.wait_idle()
@@ -149,10 +148,10 @@ async def take_over(testbed: Testbed, run: Run, sharder: Sharder, victim: str, o
     return stretch_of(leases.taken_at(victim) or 0.0, changes, cores)
 
 
-async def measure_new_objects(testbed: Testbed, run: Run, peaks: Peaks, *, samples: int) -> None:
+async def measure_new_objects(testbed: Testbed, run: Run, *, samples: int) -> None:
     """Create one object after the other on an idle ring: from the end of each creation to its owner."""
     await own_by_stand_ins(testbed, run)
-    async with sharding(testbed, peaks, row="new") as sharder:
+    async with sharding(testbed, row="new") as sharder:
         await sharder.wait_idle()
         waits_ms = await wait_for_owners(testbed, run, samples)
     how = f"{len(waits_ms)} samples, at most {max(waits_ms):.1f} ms"
