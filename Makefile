@@ -43,7 +43,7 @@ lint: setup ## ruff, mypy strict, import-linter
 format: setup ## rewrite the code in the project's format
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: bench-ring bench-client bench-embedded bench-store ## every benchmark
+bench: bench-ring bench-client bench-embedded bench-store ## the four small benchmarks, on pyperf (ARGS=--fast for a trial)
 
 bench-ring: setup ## ring against a plain ring and its best-kept peer
 	@$(BIN)/python -m benchmarks.ring $(ARGS)
