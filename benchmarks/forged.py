@@ -28,15 +28,13 @@ from loadtest.machine import family
 from loadtest.quantiles import percentile
 
 GOALS: Final = {
-    "assign-p50": Goal(row="forged", what="honest object: from its creation to its owner, p50", unit="ms"),
-    "assign-p99": Goal(row="forged", what="the same, p99", most=2_000, unit="ms"),
-    "handed-over": Goal(
-        row="forged", what="one more member: honest objects handed over to it", most=30, unit="s"
-    ),
-    "peak": Goal(row="forged", what="peak RSS of the sharder", most=80, unit="MB"),
-    "cpu": Goal(row="forged", what="CPU of the sharder meanwhile", unit="% of a core"),
-    "relabels": Goal(row="forged", what="labels forged on one object", unit="1/s"),
-    "leases": Goal(row="forged", what="Leases in the ring's namespace at the end", most=300, unit="Leases"),
+    "assign-p50": Goal("forged", "honest object: from its creation to its owner, p50", "ms"),
+    "assign-p99": Goal("forged", "the same, p99", "ms", most=2_000),
+    "handed-over": Goal("forged", "one more member: honest objects handed over to it", "s", most=30),
+    "peak": Goal("forged", "peak RSS of the sharder", "MB", most=80),
+    "cpu": Goal("forged", "CPU of the sharder meanwhile", "% of a core"),
+    "relabels": Goal("forged", "labels forged on one object", "1/s"),
+    "leases": Goal("forged", "Leases in the ring's namespace at the end", "Leases", most=300),
 }
 CREATED_WITHIN_S: Final = 120.0
 ASSIGNED_WITHIN_S: Final = 60.0

@@ -47,9 +47,9 @@ AT_ONCE: Final = 8
 SETTLE_S: Final = 2.0
 """Until a resource that came is served."""
 GOALS: Final = {
-    "label": Goal(row="guard", what="label patch, sharder: more CPU of the server", most=2, unit="%"),
-    "renewal": Goal(row="guard", what="Lease renewal, replica: the same", unit="%"),
-    "edit": Goal(row="guard", what="edit, tenant: the same", unit="%"),
+    "label": Goal("guard", "label patch, sharder: more CPU of the server", "%", most=2),
+    "renewal": Goal("guard", "Lease renewal, replica: the same", "%"),
+    "edit": Goal("guard", "edit, tenant: the same", "%"),
 }
 
 Send = Callable[[int], Awaitable[object]]

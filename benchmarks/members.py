@@ -20,13 +20,11 @@ from benchmarks.measuring.testbed import Testbed, open_testbed
 from loadtest.machine import family, rss_mb
 
 GOALS: Final = {
-    "rest-cpu": Goal(row="rest", what="sharder at rest beside renewals", most=10, unit="% of a core"),
-    "rest-rss": Goal(row="rest", what="the same, RSS", most=80, unit="MB"),
-    "renewal": Goal(row="renewal", what="CPU of the sharder for a renewal", most=0.3, unit="ms"),
-    "join": Goal(
-        row="join", what="one more member: from its Lease to the last object of its share", most=5, unit="s"
-    ),
-    "peak": Goal(row="peak", what="peak RSS of the sharder", unit="MB"),
+    "rest-cpu": Goal("rest", "sharder at rest beside renewals", "% of a core", most=10),
+    "rest-rss": Goal("rest", "the same, RSS", "MB", most=80),
+    "renewal": Goal("renewal", "CPU of the sharder for a renewal", "ms", most=0.3),
+    "join": Goal("join", "one more member: from its Lease to the last object of its share", "s", most=5),
+    "peak": Goal("peak", "peak RSS of the sharder", "MB"),
 }
 JOINED_WITHIN_S: Final = 60.0
 PAUSED_S: Final = 0.5

@@ -38,7 +38,7 @@ SETTLED_S: Final = 1.0
 
 
 def goal(what: str, *, least: float | None = None, most: float | None = None, unit: str = "%") -> Goal:
-    return Goal(row="loads", what=what, least=least, most=most, unit=unit)
+    return Goal("loads", what, unit, least=least, most=most)
 
 
 GOALS: Final = {

@@ -53,7 +53,7 @@ SETTLE_S: Final = 12.0
 WITHOUT, LEVELS = "without", "levels"
 GOALS: Final = {
     **{
-        f"{setting}-{line}": Goal(row=setting, what=f"{setting}: {what}", unit=unit, most=most)
+        f"{setting}-{line}": Goal(setting, f"{setting}: {what}", unit, most=most)
         for setting, goal in ((WITHOUT, None), (LEVELS, 1.5))
         for line, what, unit, most in (
             ("alone", "assigned per second, alone", "1/s", None),

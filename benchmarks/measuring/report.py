@@ -33,7 +33,7 @@ _WIDTH: Final = 140
 """Of a table where no terminal says how wide it is."""
 
 
-class Goal(msgspec.Struct, frozen=True, kw_only=True):
+class Goal(msgspec.Struct, frozen=True):
     """A line of the table before it is measured: at least *least* or at most *most*; with neither it is reported.
 
     *row* is the part of the run that fills the line.

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 from benchmarks.measuring.processes import Cores, PeakMemory, Running, start
 from benchmarks.measuring.report import round_off
 from benchmarks.measuring.run import Run
-from benchmarks.measuring.sightings import NotSeen, OwnerChange, wait_for
+from benchmarks.measuring.sightings import NotSeen, ObjectChange, OwnerChange, wait_for
 from benchmarks.measuring.stock import Owners
 from benchmarks.measuring.testbed import MEMBERS, Testbed
 from benchmarks.measuring.wrk import PER_S_AT_MOST, Limit, Load, Request, reach_limit
@@ -73,12 +73,7 @@ class Sharder:
 
 @asynccontextmanager
 async def sharding(
-    testbed: Testbed,
-    *,
-    row: str,
-    name: str = "sharder-1",
-    kubeconfig: Path | None = None,
-    wait: bool = True,
+    testbed: Testbed, *, row: str, name: str = "sharder-1", kubeconfig: Path | None = None, wait: bool = True
 ) -> AsyncIterator[Sharder]:
     """A sharder that leads (with *wait*) and ends with the block; its peak memory is noted for *row*."""
     known = len(testbed.leases.log)
@@ -142,12 +137,12 @@ async def own_by_stand_ins(testbed: Testbed, run: Run) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Writes of the sharder from *since* on."""
+    """Writes of a program from *since* on."""
 
     since: float
-    changes: Sequence[OwnerChange]
+    changes: Sequence[OwnerChange | ObjectChange]
     cores: Mapping[str, float] = field(default_factory=dict)
-    """Used meanwhile by sharder and server."""
+    """Used meanwhile by program and server."""
     cpu_ms: Mapping[str, float] = field(default_factory=dict)
     """The same for each write."""
 
@@ -174,15 +169,14 @@ class Stretch:
         }
 
 
-def cores_of(testbed: Testbed, sharder: Sharder) -> dict[str, Cores]:
-    """The cores that *sharder* and the server use from now on."""
-    return {
-        "sharder": Cores(family(sharder.pid), testbed.clock),
-        "server": Cores(testbed.plane.pids, testbed.clock),
-    }
+def cores_of(testbed: Testbed, name: str, pid: int) -> dict[str, Cores]:
+    """The cores that the program *name* (process *pid*) and the server use from now on."""
+    return {name: Cores(family(pid), testbed.clock), "server": Cores(testbed.plane.pids, testbed.clock)}
 
 
-def stretch_of(since: float, changes: Sequence[OwnerChange], cores: Mapping[str, Cores]) -> Stretch:
+def stretch_of(
+    since: float, changes: Sequence[OwnerChange | ObjectChange], cores: Mapping[str, Cores]
+) -> Stretch:
     used = {process: one.used() for process, one in cores.items()}
     return Stretch(
         since, changes, used, {process: one.ms_per(len(changes)) for process, one in cores.items()}
@@ -192,7 +186,7 @@ def stretch_of(since: float, changes: Sequence[OwnerChange], cores: Mapping[str,
 async def assign_all(testbed: Testbed, run: Run, sharder: Sharder) -> Stretch:
     """Wait until every object has an owner."""
     seen, total = testbed.sightings, len(testbed.stock.names)
-    cores = cores_of(testbed, sharder)
+    cores = cores_of(testbed, "sharder", sharder.pid)
     await run.follow("first assignment", total, lambda: total - seen.owned[""])
     changes = [change for change in seen.log if change.before == "" and change.after]
     return stretch_of(sharder.leads_at, changes, cores)

@@ -34,11 +34,11 @@ _LOADS: Final = {
 
 
 def beside_list(what: str) -> Goal:
-    return Goal(row="start", what=what, most=1.5, unit="x the plain LIST")
+    return Goal("start", what, "x the plain LIST", most=1.5)
 
 
 def beside_go(what: str, most: float) -> Goal:
-    return Goal(row="start", what=what, most=most, unit="x controller-runtime")
+    return Goal("start", what, "x controller-runtime", most=most)
 
 
 GOALS: Final = {
@@ -46,26 +46,20 @@ GOALS: Final = {
     "start-raw-go": beside_go("the same beside controller-runtime", 0.5),
     "start-compressed-list": beside_list("start until every object was reconciled, stored compressed"),
     "start-compressed-go": beside_go("the same beside controller-runtime", 0.5),
-    "rss-raw": Goal(row="start", what="peak RSS, full objects stored raw", most=250, unit="MB"),
-    "rss-compressed": Goal(row="start", what="peak RSS, full objects stored compressed", most=120, unit="MB"),
+    "rss-raw": Goal("start", "peak RSS, full objects stored raw", "MB", most=250),
+    "rss-compressed": Goal("start", "peak RSS, full objects stored compressed", "MB", most=120),
     "metadata-go": beside_go("start, metadata only", 1),
     "metadata-rss": beside_go("peak RSS, metadata only", 0.25),
-    **{f"load-{key}": Goal(row="start", what=f"start of {name}", unit="s") for key, name in _LOADS.items()},
-    "rate-raw": Goal(
-        row="rate", what="no-op reconciles with a cached read, raw", least=100_000, unit="/s per core"
-    ),
-    "rate-model": Goal(row="rate", what="no-op reconciles, model decoded", least=50_000, unit="/s per core"),
-    "rate-kopf": Goal(row="rate", what="no-op reconciles, raw, beside kopf", least=20, unit="x kopf"),
-    "event-p50": Goal(row="event", what="event on the socket to begin of reconcile, p50", most=2, unit="ms"),
-    "event-p99": Goal(row="event", what="event on the socket to begin of reconcile, p99", most=10, unit="ms"),
-    "event-real": Goal(row="event", what="answer to a PATCH to begin of reconcile, p50", unit="ms"),
-    "stall": Goal(row="stall", what="worst stall of the event loop during bulk load", most=50, unit="ms"),
-    "write": Goal(
-        row="write", what="reconciles with one fenced status write", least=90, unit="% of the limit"
-    ),
-    "lease": Goal(
-        row="lease", what="Lease renewals late by more than a second, full load", most=0, unit="renewals"
-    ),
+    **{f"load-{key}": Goal("start", f"start of {name}", "s") for key, name in _LOADS.items()},
+    "rate-raw": Goal("rate", "no-op reconciles with a cached read, raw", "/s per core", least=100_000),
+    "rate-model": Goal("rate", "no-op reconciles, model decoded", "/s per core", least=50_000),
+    "rate-kopf": Goal("rate", "no-op reconciles, raw, beside kopf", "x kopf", least=20),
+    "event-p50": Goal("event", "event on the socket to begin of reconcile, p50", "ms", most=2),
+    "event-p99": Goal("event", "event on the socket to begin of reconcile, p99", "ms", most=10),
+    "event-real": Goal("event", "answer to a PATCH to begin of reconcile, p50", "ms"),
+    "stall": Goal("stall", "worst stall of the event loop during bulk load", "ms", most=50),
+    "write": Goal("write", "reconciles with one fenced status write", "% of the limit", least=90),
+    "lease": Goal("lease", "Lease renewals late by more than a second, full load", "renewals", most=0),
 }
 
 

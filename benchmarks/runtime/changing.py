@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -18,17 +18,17 @@ from urllib.parse import urlencode
 import yaml
 
 from benchmarks.measuring.list_server import anonymous_kubeconfig
-from benchmarks.measuring.processes import Cores, running
+from benchmarks.measuring.processes import running
 from benchmarks.measuring.report import round_off
 from benchmarks.measuring.run import Run
+from benchmarks.measuring.sharders import Stretch, cores_of, stretch_of, within_limit
 from benchmarks.measuring.sightings import NotSeen, Renewal, wait_for
 from benchmarks.measuring.testbed import RING, Testbed
-from benchmarks.measuring.wrk import PER_S_AT_MOST, Limit, Load, Request, reach_limit
+from benchmarks.measuring.wrk import Limit, Load, Request, reach_limit
 from benchmarks.runtime.programs import START_WITHIN_S, Began, Loaded, Program, measured, ours
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import JsonPatch, MergePatch
 from kubeio.resource import ApiResource
-from loadtest.machine import family
 from loadtest.quantiles import percentile
 from shard_controller.shard.ownership import ExclusiveOwnership
 
@@ -150,30 +150,6 @@ async def set_back(testbed: Testbed, run: Run) -> None:
 # -- status writes ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Writes:
-    """One turn of ours."""
-
-    instants: Sequence[float]
-    to_first_write_s: float
-    cores: dict[str, float] = field(default_factory=dict)
-    cpu_ms: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def per_s(self) -> float:
-        """From the first write to the last, as wrk is counted."""
-        return (len(self.instants) - 1) / (self.instants[-1] - self.instants[0])
-
-    def details(self) -> dict[str, object]:
-        return {
-            "per_s": round_off(self.per_s),
-            "writes": len(self.instants),
-            "to_first_write_s": round(self.to_first_write_s, 2),
-            "cores": self.cores,
-            "cpu_ms_per_write": self.cpu_ms,
-        }
-
-
 async def measure_writes(
     testbed: Testbed, run: Run, *, rounds: int, connections: int, limit_s: float
 ) -> None:
@@ -181,17 +157,17 @@ async def measure_writes(
 
     As many requests are under way, and one watch counts both, from the first write to the last.
     """
-    names = testbed.stock.names[: max(1, int(limit_s * PER_S_AT_MOST))]
+    names = within_limit(testbed, limit_s)
     load = Load(headers(testbed.replica.token), connections, limit_s)
     limits: list[Limit] = []
-    turns: list[Writes] = []
+    turns: list[Stretch] = []
     for number in range(rounds):
         limits.append(await write_by_wrk(testbed, run, names, load, value=f"wrk-{number}"))
         await set_back(testbed, run)
         turns.append(await write(testbed, run, len(names), load, value=f"turn-{number}"))
         await set_back(testbed, run)
     limit = statistics.fmean(one.per_s for one in limits)
-    reached = statistics.fmean(one.per_s for one in turns)
+    reached = statistics.fmean(one.per_s_while_writing for one in turns)
     run.figure("write", 100 * reached / limit, f"{reached:,.0f}/s of {limit:,.0f}/s")
     run.detail(
         "write",
@@ -201,27 +177,24 @@ async def measure_writes(
     )
 
 
-async def write(testbed: Testbed, run: Run, wanted: int, load: Load, *, value: str) -> Writes:
+async def write(testbed: Testbed, run: Run, wanted: int, load: Load, *, value: str) -> Stretch:
     """Our program writes until *wanted* writes are seen, or for as long as wrk may run."""
     seen = testbed.sightings.changes
     flags = ["--act", "write", "--value", value, "--workers", str(load.connections)]
     began_at = testbed.clock.now()
     async with measured(testbed, "write", lambda order: ours(order, *flags)) as program:
         await wait_for(lambda: seen, "the first status write", within_s=START_WITHIN_S)
-        cores = cores_of(testbed, program, "ringleader")
+        cores = cores_of(testbed, "ringleader", program.running.pid)
         with run.console.counting("reconciles with a status write", wanted) as tick:
             shown = 0
             while len(seen) < wanted and testbed.clock.now() - seen[0].at < load.at_most_s:
                 tick(len(seen) - shown)
                 shown = len(seen)
                 await asyncio.sleep(_POLL_S)
-        count = len(seen)
-        used = {process: one.used() for process, one in cores.items()}
-        per_write = {process: one.ms_per(count) for process, one in cores.items()}
-    instants = [change.at for change in seen[:count]]
-    if len(instants) < 2 or instants[-1] <= instants[0]:
-        raise NotSeen(f"only {len(instants)} status writes were seen")
-    return Writes(instants, instants[0] - began_at, used, per_write)
+        turn = stretch_of(began_at, list(seen), cores)
+    if len(turn.changes) < 2 or turn.per_s_while_writing <= 0:
+        raise NotSeen(f"only {len(turn.changes)} status writes were seen")
+    return turn
 
 
 async def write_by_wrk(testbed: Testbed, run: Run, names: Sequence[str], load: Load, *, value: str) -> Limit:
@@ -251,14 +224,6 @@ def headers(token: str) -> dict[str, str]:
         "User-Agent": f"ringleader/{MANAGER}",
         "Accept": "application/json",
         "Content-Type": JsonPatch().content_type,
-    }
-
-
-def cores_of(testbed: Testbed, program: Program, name: str) -> dict[str, Cores]:
-    """The cores that *program* and the server use from now on."""
-    return {
-        name: Cores(family(program.running.pid), testbed.clock),
-        "server": Cores(testbed.plane.pids, testbed.clock),
     }
 
 
@@ -316,7 +281,7 @@ async def watch_lease(
     renewals = testbed.leases.renewals
     del renewals[:-1]
     began_at, lasts_s, writes = testbed.clock.now(), minutes * 60, 0
-    cores = cores_of(testbed, program, "replica")
+    cores = cores_of(testbed, "replica", program.running.pid)
     with run.console.counting("seconds of full load", int(lasts_s)) as tick:
         while (gone_s := testbed.clock.now() - began_at) < lasts_s:
             program.running.check()

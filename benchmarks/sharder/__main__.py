@@ -13,14 +13,7 @@ from typing import Final
 
 from benchmarks.measuring.report import Goal
 from benchmarks.measuring.run import Asked, Run, add_rows, chosen, make_parser, run_benchmark
-from benchmarks.measuring.sharders import (
-    ByWrk,
-    assign_by_wrk,
-    owners_on,
-    set_owners,
-    sharding,
-    within_limit,
-)
+from benchmarks.measuring.sharders import ByWrk, assign_by_wrk, owners_on, set_owners, sharding, within_limit
 from benchmarks.measuring.testbed import Testbed, open_testbed
 from benchmarks.measuring.wrk import Limit
 from benchmarks.sharder.leading import measure_leader
@@ -50,40 +43,30 @@ PEAK_OF: Final = ("assign", "takeover", "join", "new")
 POLITE: Final = 60
 """Percent of the rate of a load generator with 64 connections that the pace `Background` is to reach."""
 GOALS: Final = {
-    "assign": Goal(row="assign", what="first assignment of all objects", least=POLITE, unit="% of the limit"),
+    "assign": Goal("assign", "first assignment of all objects", "% of the limit", least=POLITE),
     "guard": Goal(
-        row="guard",
-        what="first assignment: lost by the chart's admission policies",
-        most=2,
-        unit="% of the rate",
+        "guard", "first assignment: lost by the chart's admission policies", "% of the rate", most=2
     ),
     "takeover": Goal(
-        row="takeover",
-        what="take-over of a dead shard's objects, from the take to the last write",
+        "takeover",
+        "take-over of a dead shard's objects, from the take to the last write",
+        "% of the limit",
         least=75,
-        unit="% of the limit",
     ),
     "join": Goal(
-        row="join",
-        what="join of a 4th shard: objects passed on",
-        least=0.75 * POLITE,
-        unit="% of half the limit",
+        "join", "join of a 4th shard: objects passed on", "% of half the limit", least=0.75 * POLITE
     ),
-    "join-moves": Goal(row="join", what="join: objects moved, of the ideal", most=1.02, unit="x"),
-    "join-in-flight": Goal(row="join", what="join: handoffs in flight at most", most=1000, unit="objects"),
-    "new-p50": Goal(row="new", what="one new object on an idle ring, p50", most=15, unit="ms"),
-    "new-p99": Goal(row="new", what="one new object on an idle ring, p99", most=60, unit="ms"),
-    "peak": Goal(row="peak", what="peak RSS of the sharder's processes", most=64, unit="MB"),
-    "rest": Goal(
-        row="rest", what="RSS at rest, largest to smallest number of objects", most=10, unit="% apart"
-    ),
-    "cpu": Goal(row="cpu", what="CPU at rest, while others update", most=2, unit="% of a core"),
-    "leader-kill": Goal(row="leader", what="kill -9 of the leader to the next write", most=17, unit="s"),
-    "leader-term": Goal(row="leader", what="SIGTERM of the leader to the next write", most=1, unit="s"),
-    "term": Goal(row="term", what="SIGTERM of a replica to the first reassignment", most=0.3, unit="s"),
-    "restart": Goal(
-        row="restart", what="container restarted to its objects being worked on", most=3, unit="s"
-    ),
+    "join-moves": Goal("join", "join: objects moved, of the ideal", "x", most=1.02),
+    "join-in-flight": Goal("join", "join: handoffs in flight at most", "objects", most=1000),
+    "new-p50": Goal("new", "one new object on an idle ring, p50", "ms", most=15),
+    "new-p99": Goal("new", "one new object on an idle ring, p99", "ms", most=60),
+    "peak": Goal("peak", "peak RSS of the sharder's processes", "MB", most=64),
+    "rest": Goal("rest", "RSS at rest, largest to smallest number of objects", "% apart", most=10),
+    "cpu": Goal("cpu", "CPU at rest, while others update", "% of a core", most=2),
+    "leader-kill": Goal("leader", "kill -9 of the leader to the next write", "s", most=17),
+    "leader-term": Goal("leader", "SIGTERM of the leader to the next write", "s", most=1),
+    "term": Goal("term", "SIGTERM of a replica to the first reassignment", "s", most=0.3),
+    "restart": Goal("restart", "container restarted to its objects being worked on", "s", most=3),
 }
 
 

@@ -120,7 +120,7 @@ async def watch_join(testbed: Testbed, run: Run, replicas: Replicas, sharder: Sh
     await replicas.add(NEWCOMER)
     newcomer = await replicas.wait_alive(NEWCOMER)
     after = owners_on(testbed, replicas.shards)
-    cores = cores_of(testbed, sharder)
+    cores = cores_of(testbed, "sharder", sharder.pid)
     cores["replicas"] = Cores([one.pid for one in replicas.running.values()], testbed.clock)
     moving = sum(1 for name in after if before[name] != after[name])
     await run.follow("join of a 4th shard", moving, lambda: len(seen.log))

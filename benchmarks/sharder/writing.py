@@ -142,7 +142,7 @@ async def take_over(testbed: Testbed, run: Run, sharder: Sharder, victim: str, o
     await wait_for(
         lambda: leases.taken_at(victim) is not None, "the Lease to be taken", within_s=6 * STAND_IN_LEASE_S
     )
-    cores = cores_of(testbed, sharder)
+    cores = cores_of(testbed, "sharder", sharder.pid)
     await run.follow("take-over of a dead shard", orphans, lambda: orphans - seen.owned[victim])
     changes = [change for change in seen.log if change.before == victim]
     return stretch_of(leases.taken_at(victim) or 0.0, changes, cores)

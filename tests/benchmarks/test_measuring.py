@@ -38,10 +38,10 @@ from loadtest.machine import family, rss_mb
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 KEYS = RingKeys("websites")
 GOALS = {
-    "rate": Goal(row="assign", what="first assignment", least=95, unit="% of the limit"),
-    "wait": Goal(row="new", what="one new object", most=15, unit="ms"),
-    "worst": Goal(row="new", what="the same, p99", most=60, unit="ms"),
-    "seen": Goal(row="new", what="objects", unit="objects"),
+    "rate": Goal("assign", "first assignment", "% of the limit", least=95),
+    "wait": Goal("new", "one new object", "ms", most=15),
+    "worst": Goal("new", "the same, p99", "ms", most=60),
+    "seen": Goal("new", "objects", "objects"),
 }
 
 
