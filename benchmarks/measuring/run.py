@@ -206,12 +206,6 @@ class Run:
         """Keep single measurements beside the figures of *row*."""
         self._row(row).details.update(details)
 
-    def value(self, line: str) -> float | None:
-        """The value of the line *line* so far."""
-        return next(
-            (one.value for row in self._rows.values() for one in row.figures if one.key == line), None
-        )
-
     async def follow(self, what: str, total: int, done: Callable[[], int]) -> None:
         """Wait until *done* gives *total*. Raises: NotSeen when it does not grow for `STALLS_AFTER_S`."""
         reached, grown_at = done(), time.monotonic()

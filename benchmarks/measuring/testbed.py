@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,7 @@ RING: Final = "websites"
 OBJECTS_IN: Final = "bench-objects"
 LEASES_IN: Final = "bench-leases"
 MEMBERS: Final = ("stand-in-1", "stand-in-2", "stand-in-3")
+CLOCK: Final = SystemClock()
 LEASE_S: Final = 15
 """Lease of sharders and replicas."""
 STAND_IN_LEASE_S: Final = 5
@@ -43,17 +44,33 @@ class Testbed:
     plane: ControlPlane
     directory: Path
     spec: FleetSpec
-    client: Client
-    cluster: Cluster
-    sharder: Account
-    replica: Account
+    accounts: Mapping[str, Account]
+    stock: Stock
     sightings: Sightings
     leases: LeaseSightings
-    stock: Stock
     stand_ins: StandIns
-    clock: Clock
-    peaks: Peaks = field(default_factory=Peaks)
+    peaks: Peaks = field(default_factory=Peaks, init=False)
     """Of the sharders."""
+
+    @property
+    def clock(self) -> Clock:
+        return CLOCK
+
+    @property
+    def client(self) -> Client:
+        return self.stock.collection.client
+
+    @property
+    def cluster(self) -> Cluster:
+        return load_cluster(kubeconfig=str(self.plane.kubeconfig))
+
+    @property
+    def sharder(self) -> Account:
+        return self.accounts["sharder"]
+
+    @property
+    def replica(self) -> Account:
+        return self.accounts["replica"]
 
     @property
     def keys(self) -> RingKeys:
@@ -117,7 +134,6 @@ async def open_testbed(
         workers=8,
         ring_spec={"maxLeaseDurationSeconds": 60},
     )
-    clock = SystemClock()
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(
             open_plane(directory / "plane", is_real=is_real, apiserver_flags=apiserver_flags)
@@ -130,9 +146,9 @@ async def open_testbed(
         cluster = load_cluster(kubeconfig=str(plane.kubeconfig))
         client = await stack.enter_async_context(Client(cluster, user_agent="ringleader-bench"))
         collection = Collection(client, spec.resource, OBJECTS_IN, spec.keys)
-        sightings = Sightings(client, spec.resource, keys=spec.keys, clock=clock)
-        leases = LeaseSightings(client, LEASES_IN, clock=clock)
-        stand_ins = StandIns(collection, lease_namespace=LEASES_IN, lease_s=stand_in_lease_s, clock=clock)
+        sightings = Sightings(client, spec.resource, keys=spec.keys, clock=CLOCK)
+        leases = LeaseSightings(client, LEASES_IN, clock=CLOCK)
+        stand_ins = StandIns(collection, lease_namespace=LEASES_IN, lease_s=stand_in_lease_s, clock=CLOCK)
         await stack.enter_async_context(unwrapped())
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         loops = [sightings.run(), leases.run(), *([stand_ins.run()] if has_ring else [])]
@@ -143,13 +159,12 @@ async def open_testbed(
             plane=plane,
             directory=directory,
             spec=spec,
-            client=client,
-            cluster=cluster,
-            sharder=await make_account(plane, client, "sharder", namespace=LEASES_IN),
-            replica=await make_account(plane, client, "replica", namespace=LEASES_IN),
+            accounts={
+                name: await make_account(plane, client, name, namespace=LEASES_IN)
+                for name in ("sharder", "replica")
+            },
+            stock=Stock(await writer_for(plane, stack, collection), sightings, objects),
             sightings=sightings,
             leases=leases,
-            stock=Stock(await writer_for(plane, stack, collection), sightings, objects),
             stand_ins=stand_ins,
-            clock=clock,
         )
