@@ -16,7 +16,7 @@ from typing import Final
 
 from benchmarks.measuring.processes import Cores
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
+from benchmarks.measuring.run import Asked, Run, amount, count, make_parser, run_benchmark
 from benchmarks.measuring.sharders import Sharder, owners_on, sharding
 from benchmarks.measuring.sightings import NotSeen, wait_for
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, Testbed, open_testbed
@@ -53,10 +53,10 @@ class Flags(Asked):
 def main() -> int:
     parser = make_parser("forged", __doc__, is_strict=True)
     add = parser.add_argument
-    add("--forged", dest="objects", type=int, default=16_000, help="objects with a forged name each")
-    add("--per-s", type=float, default=270.0, help="new names per second on one object")
-    add("--honest", type=int, default=2_000, help="honest objects")
-    add("--honest-per-s", type=float, default=40.0, help="honest objects made per second")
+    add("--forged", dest="objects", type=count, default=16_000, help="objects with a forged name each")
+    add("--per-s", type=amount, default=270.0, help="new names per second on one object")
+    add("--honest", type=count, default=2_000, help="honest objects")
+    add("--honest-per-s", type=amount, default=40.0, help="honest objects made per second")
     asked = parser.parse_args(namespace=Flags())
     return run_benchmark("forged", GOALS, asked, partial(measure, asked))
 

@@ -22,7 +22,7 @@ import yaml
 from benchmarks.measuring.planes import make_account, open_plane
 from benchmarks.measuring.policies import install_guard, order_of_turns, switch_guard
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
+from benchmarks.measuring.run import Asked, Run, count, make_parser, run_benchmark
 from devcluster.real import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
@@ -82,8 +82,8 @@ class Write:
 
 def main() -> int:
     parser = make_parser("guard", __doc__)
-    parser.add_argument("--rounds", type=int, default=6, help="pairs of measurements")
-    parser.add_argument("--requests", type=int, default=2_000, help="writes of each kind in each")
+    parser.add_argument("--rounds", type=count, default=6, help="pairs of measurements")
+    parser.add_argument("--requests", type=count, default=2_000, help="writes of each kind in each")
     parser.set_defaults(objects=OBJECTS)
     asked = parser.parse_args(namespace=Flags())
     return run_benchmark("guard", GOALS, asked, partial(measure, asked))

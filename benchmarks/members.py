@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.measuring.processes import Cores
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
+from benchmarks.measuring.run import Asked, Run, amount, count, make_parser, run_benchmark
 from benchmarks.measuring.sharders import Sharder, owners_on, sharding
 from benchmarks.measuring.sightings import wait_for
 from benchmarks.measuring.testbed import Testbed, open_testbed
@@ -45,10 +45,10 @@ class Flags(Asked):
 def main() -> int:
     parser = make_parser("members", __doc__)
     add = parser.add_argument
-    add("--members", type=int, default=1000, help="members that renew")
-    add("--objects", type=int, default=10_000, help="objects on the ring")
-    add("--lease-s", type=int, default=15, help="duration of the members' Leases")
-    add("--rest-s", type=float, default=60.0, help="seconds for which the rest is measured")
+    add("--members", type=count, default=1000, help="members that renew")
+    add("--objects", type=count, default=10_000, help="objects on the ring")
+    add("--lease-s", type=count, default=15, help="duration of the members' Leases")
+    add("--rest-s", type=amount, default=60.0, help="seconds for which the rest is measured")
     asked = parser.parse_args(namespace=Flags())
     return run_benchmark("members", GOALS, asked, partial(measure, asked))
 

@@ -20,7 +20,7 @@ from typing import Final
 from benchmarks.measuring.planes import make_account
 from benchmarks.measuring.probe import Probe, probing
 from benchmarks.measuring.report import Goal, round_off
-from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
+from benchmarks.measuring.run import Asked, Run, count, make_parser, run_benchmark
 from benchmarks.measuring.sharders import assign_all, assign_by_wrk, owners_on, set_owners, sharding
 from benchmarks.measuring.sightings import NotSeen
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, RING, Testbed, open_testbed
@@ -122,8 +122,8 @@ def main() -> int:
 
     parser = make_parser("neighbour", __doc__)
     add = parser.add_argument
-    add("--objects", type=int, default=8_000, help="objects, and patches of each run")
-    add("--rounds", type=int, default=3, help="times that all loads take turns")
+    add("--objects", type=count, default=8_000, help="objects, and patches of each run")
+    add("--rounds", type=count, default=3, help="times that all loads take turns")
     add("--connections", type=numbers, default="1,2,4,8,16,64", help="of wrk, one run each")
     asked = parser.parse_args(namespace=Flags())
     return run_benchmark("neighbour", GOALS, asked, partial(measure, asked), needs_wrk=True)

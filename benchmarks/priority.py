@@ -23,7 +23,7 @@ from benchmarks.measuring.planes import make_account
 from benchmarks.measuring.policies import SHARDER, rendered
 from benchmarks.measuring.probe import CONFIGMAPS, Answer, send_steadily
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Asked, Run, make_parser, run_benchmark
+from benchmarks.measuring.run import Asked, Run, amount, count, make_parser, run_benchmark
 from benchmarks.measuring.sharders import Stretch, assign_all, set_owners, sharding
 from benchmarks.measuring.sightings import wait_for
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, OBJECTS_IN, RING, Testbed, open_testbed
@@ -300,10 +300,10 @@ async def _follow(session: ListWatch) -> None:
 def flags_parser() -> argparse.ArgumentParser:
     parser = make_parser("priority", __doc__)
     add = parser.add_argument
-    add("--objects", type=int, default=20_000, help="objects to assign")
-    add("--rounds", type=int, default=2, help="turns of each setting")
-    add("--rate", type=float, default=50, help="ConfigMaps per second")
-    add("--seats", type=int, default=60, help="requests that the server runs at once")
+    add("--objects", type=count, default=20_000, help="objects to assign")
+    add("--rounds", type=count, default=2, help="turns of each setting")
+    add("--rate", type=amount, default=50, help="ConfigMaps per second")
+    add("--seats", type=count, default=60, help="requests that the server runs at once")
     add("--watchers", type=int, default=0, help="watches of the objects, as many as replicas would be")
     return parser
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
 import re
@@ -256,10 +257,11 @@ class ListServer:
         async with self._session.request(request.method, url, headers=headers, data=body or None) as answer:
             kept = {name: answer.headers[name] for name in _PASSED_BACK if name in answer.headers}
             back = web.StreamResponse(status=answer.status, headers=kept)
-            await back.prepare(request)
-            async for chunk in answer.content.iter_any():
-                await back.write(chunk)
-            await back.write_eof()
+            with contextlib.suppress(ConnectionResetError):  # the client is gone
+                await back.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await back.write(chunk)
+                await back.write_eof()
             return back
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from rich.console import Console
 
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Asked, Run, add_rows, chosen, make_parser, run_benchmark
+from benchmarks.measuring.run import Asked, Run, add_rows, amount, chosen, count, make_parser, run_benchmark
 from benchmarks.measuring.testbed import LEASE_S, open_testbed
 from benchmarks.runtime import programs
 from benchmarks.runtime.changing import measure_events, measure_renewals, measure_writes
@@ -77,14 +77,14 @@ def main() -> int:
     parser = make_parser("runtime", __doc__)
     add_rows(parser, ROWS)
     add = parser.add_argument
-    add("--objects", type=int, default=100_000, help="objects that every contestant loads")
-    add("--rounds", type=int, default=2, help="times that the contestants of a row take turns")
-    add("--reconciles", type=int, default=500_000, help="reconciles counted for a rate, at least")
-    add("--samples", type=int, default=1_000, help="events of the list server; a fifth as many PATCHes")
-    add("--limit-s", type=float, default=25.0, help="longest run of wrk, in seconds")
-    add("--connections", type=int, default=64, help="connections of wrk, and workers beside it")
-    add("--minutes", type=float, default=10.0, help="how long the Lease is watched under full load")
-    add("--lease-s", type=int, default=LEASE_S, help="duration of that Lease, in seconds")
+    add("--objects", type=count, default=100_000, help="objects that every contestant loads")
+    add("--rounds", type=count, default=2, help="times that the contestants of a row take turns")
+    add("--reconciles", type=count, default=500_000, help="reconciles counted for a rate, at least")
+    add("--samples", type=count, default=1_000, help="events of the list server; a fifth as many PATCHes")
+    add("--limit-s", type=amount, default=25.0, help="longest run of wrk, in seconds")
+    add("--connections", type=count, default=64, help="connections of wrk, and workers beside it")
+    add("--minutes", type=amount, default=10.0, help="how long the Lease is watched under full load")
+    add("--lease-s", type=count, default=LEASE_S, help="duration of that Lease, in seconds")
     asked = parser.parse_args(namespace=Flags())
     return run_benchmark(
         "runtime", GOALS, asked, partial(measure, asked), needs_wrk="write" in chosen(asked, ROWS)

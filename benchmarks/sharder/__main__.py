@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Asked, Run, add_rows, chosen, make_parser, run_benchmark
+from benchmarks.measuring.run import Asked, Run, add_rows, amount, chosen, count, make_parser, run_benchmark
 from benchmarks.measuring.sharders import ByWrk, assign_by_wrk, owners_on, set_owners, sharding, within_limit
 from benchmarks.measuring.testbed import Testbed, open_testbed
 from benchmarks.measuring.wrk import Limit
@@ -83,14 +83,17 @@ def main() -> int:
     parser = make_parser("sharder", __doc__)
     add_rows(parser, ROWS)
     add = parser.add_argument
-    add("--objects", type=int, default=100_000, help="objects on the ring")
-    add("--rounds", type=int, default=2, help="times that sharder and wrk take turns")
+    add("--objects", type=count, default=100_000, help="objects on the ring")
+    add("--rounds", type=count, default=2, help="times that sharder and wrk take turns")
     add(
-        "--guard-rounds", type=int, default=8, help="times that the sharder works without and under the guard"
+        "--guard-rounds",
+        type=count,
+        default=8,
+        help="times that the sharder works without and under the guard",
     )
-    add("--limit-s", type=float, default=25.0, help="longest run of wrk, in seconds")
-    add("--connections", type=int, default=64, help="connections of wrk")
-    add("--samples", type=int, default=200, help="new objects on an idle ring")
+    add("--limit-s", type=amount, default=25.0, help="longest run of wrk, in seconds")
+    add("--connections", type=count, default=64, help="connections of wrk")
+    add("--samples", type=count, default=200, help="new objects on an idle ring")
     add("--rest-sizes", type=parse_sizes, default="1000,100000,1000000", help="objects of the memory at rest")
     asked = parser.parse_args(namespace=Flags())
     needs_wrk = bool(NEED_WRK.intersection(chosen(asked, ROWS)))
