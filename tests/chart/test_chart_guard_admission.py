@@ -13,10 +13,10 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
+from benchmarks.measuring.policies import POLICIES, install_guard
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.rest.client import Client
-from loadtest.measuring.guard import POLICIES, install_guard
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.guarded import (
     CONFIGMAPS,

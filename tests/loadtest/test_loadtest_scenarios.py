@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from loadtest.inputs.scenario import built_in, read_scenario
-from loadtest.measuring.processes import family
+from loadtest.machine import family
 from loadtest.observing.observer import ASSIGNED, CHANGED, READY
 
 ROOT = Path(__file__).parents[2]
