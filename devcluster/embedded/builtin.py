@@ -168,7 +168,7 @@ def _is_base64(text: str) -> bool:
     return True
 
 
-def secret_to_stored(doc: Doc) -> Doc:
+def complete_secret(doc: Doc) -> Doc:
     """`stringData` goes into `data`; the type has a default."""
     plain = doc.pop("stringData", None)
     if plain:
@@ -256,7 +256,7 @@ def add_builtins(registry: Registry, versions: Versions, *, history_limit: int) 
             generation=False,
             unconditional_update=True,
             fields=frozenset({"type"}),
-            to_stored=secret_to_stored,
+            complete=complete_secret,
             check=check_secret,
             check_update=check_secret_update,
         ),

@@ -69,6 +69,7 @@ class Call(msgspec.Struct, frozen=True):
     body: bytes
     content_type: str
     accept: str
+    user_agent: str
     account: Account
 
 
@@ -156,6 +157,7 @@ class Endpoints:
             field_validation=call.query.get("fieldValidation", ""),
             content_type=call.content_type,
             field_manager=call.query.get("fieldManager", ""),
+            manager=call.query.get("fieldManager") or call.user_agent.partition("/")[0][:128] or "unknown",
             force=call.query.get("force") in ("true", "1"),
         )
         if verb in ("delete", "deletecollection"):
@@ -249,7 +251,9 @@ class Endpoints:
     def _create_namespaces(self) -> None:
         target = Target(self._namespaces, self._namespaces.versions["v1"], "", "", "")
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
-            self.writes.create(target, Request("system:apiserver"), {"metadata": {"name": name}})
+            self.writes.create(
+                target, Request("system:apiserver", manager="kube-apiserver"), {"metadata": {"name": name}}
+            )
 
     def _on_definition(self, event: Event) -> None:
         """A CRD came, changed or went: so does its kind. Its objects outlast a change."""

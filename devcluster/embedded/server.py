@@ -127,6 +127,7 @@ class Server:
             request.body,
             request.header(b"content-type").partition(";")[0].strip(),
             request.header(b"accept"),
+            request.header(b"user-agent"),
             account,
         )
         verb = verb_of(request.method, target, request.query)

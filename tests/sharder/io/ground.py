@@ -6,7 +6,9 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -307,6 +309,15 @@ def sharder_context(
         webhook=webhook,
         stage=stage,
     )
+
+
+async def backdate(client: Client, resource: ApiResource, name: str, *, namespace: str = "default") -> None:
+    """Say in the object's managedFields that each of its fields was written two minutes ago."""
+    doc = await client.get(resource, name, namespace=namespace, type=dict[str, Any])
+    written = (SystemClock().wall() - timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    entries = [entry | {"time": written} for entry in doc["metadata"]["managedFields"]]
+    patch = MergePatch({"metadata": {"managedFields": entries}})
+    await client.patch(resource, name, patch, namespace=namespace, type=bytes)
 
 
 async def wait_until(holds: Callable[[], object], *, within_s: float = 10.0) -> None:
