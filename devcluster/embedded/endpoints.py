@@ -19,6 +19,7 @@ from devcluster.embedded.definitions import served_kind
 from devcluster.embedded.deletion import parse_delete_options
 from devcluster.embedded.objects import decode_body
 from devcluster.embedded.paths import Target, parse_target
+from devcluster.embedded.rbac import GROUP, Authorizer, default_objects
 from devcluster.embedded.registry import Kind, Registry
 from devcluster.embedded.shapes import Shape, media_ranges, wanted_shape
 from devcluster.embedded.status import (
@@ -30,6 +31,7 @@ from devcluster.embedded.store import Collection, Entry, Event, Versions
 from devcluster.embedded.watches import Watch
 from devcluster.embedded.writelog import WriteLog
 from devcluster.embedded.writes import Request, Writes, Written
+from devcluster.request_info import request_info
 
 JSON: Final = "application/json"
 _IGNORED: Final = frozenset({"pretty", "timeout", "fieldManager", "force", "timeoutSeconds", "watch"})
@@ -90,6 +92,7 @@ class Endpoints:
         *,
         log: WriteLog,
         history_limit: int,
+        rbac: bool,
         url: str,
         wake_collector: Callable[[], None],
         account_of: Callable[[str], Account | None],
@@ -112,6 +115,14 @@ class Endpoints:
             self.collector.follow(kind)
         self._definitions.collection.listeners.append(self._on_definition)
         self._create_namespaces()
+        self._authorizer: Final = Authorizer(self.registry) if rbac else None
+        if rbac:
+            self._create_roles()
+
+    def authorize(self, account: Account, method: str, path: str, query: dict[str, str]) -> None:
+        """Raises: 403 if RBAC is on and *account* may not do that."""
+        if self._authorizer is not None and not account.is_admin:
+            self._authorizer.check(account, request_info(method, path, query))
 
     def target(self, path: str) -> Target | None:
         """What *path* names, or None for a path that is about no resource. Raises: 404.
@@ -213,8 +224,10 @@ class Endpoints:
         return Answer(msgspec.json.encode(found))
 
     def _review(self, call: Call, path: str) -> bytes:
-        doc = {} if reviews.is_unread(call.content_type) else decode_body(call.body, call.content_type)
-        return reviews.answer(path, doc, asker=call.account, account_of=self._account_of)
+        doc = decode_body(call.body, call.content_type)
+        return reviews.answer(
+            path, doc, call.account, account_of=self._account_of, authorizer=self._authorizer
+        )
 
     def _document(self, path: str) -> dict[str, object] | None:
         parts = path.strip("/").split("/")
@@ -254,6 +267,12 @@ class Endpoints:
             self.writes.create(
                 target, Request("system:apiserver", manager="kube-apiserver"), {"metadata": {"name": name}}
             )
+
+    def _create_roles(self) -> None:
+        request = Request("system:apiserver", manager="kube-apiserver")
+        for plural, body in default_objects():
+            kind = self._builtin(GROUP, plural)
+            self.writes.create(Target(kind, kind.versions["v1"], "", "", ""), request, body)
 
     def _on_definition(self, event: Event) -> None:
         """A CRD came, changed or went: so does its kind. Its objects outlast a change."""

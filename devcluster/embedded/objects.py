@@ -297,10 +297,16 @@ def _validate_metadata(kind: Kind, meta: Metadata, before: Metadata | None) -> N
 def _name_causes(kind: Kind, meta: Metadata) -> list[Cause]:
     if not meta.name:
         return [Cause("metadata.name", "name or generateName is required", "FieldValueRequired")]
+    valid: object
     if kind.plural == "namespaces" and not kind.group:
         valid, rule = (
             len(meta.name) <= 63 and _LABEL.match(meta.name),
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'",
+        )
+    elif kind.group == "rbac.authorization.k8s.io":
+        valid, rule = (
+            meta.name not in (".", "..") and not set("/%") & set(meta.name),
+            "may not contain '/' or '%'",
         )
     else:
         valid, rule = (

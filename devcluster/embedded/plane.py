@@ -23,7 +23,7 @@ from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
 from devcluster.embedded.faults import Fault
 from devcluster.embedded.kubeconfigs import write_kubeconfig
 from devcluster.embedded.writelog import read_writes
-from devcluster.plane import Write
+from devcluster.plane import ADMINS, Write
 
 _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 10.0
@@ -76,10 +76,10 @@ class EmbeddedPlane:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     async def kubeconfig_for(
-        self, user: str, *, groups: Sequence[str] = (), server: str | None = None
+        self, user: str, *, groups: Sequence[str] = (), server: str | None = None, admin: bool = True
     ) -> Path:
-        """A kubeconfig with a token of its own for *user*; every account may do everything."""
-        return self._write_kubeconfig(user, groups, server or self.url)
+        """A kubeconfig with a token of its own for *user*, who needs rights only where RBAC is on."""
+        return self._write_kubeconfig(user, [*groups, *([ADMINS] if admin else [])], server or self.url)
 
     def _write_kubeconfig(self, user: str, groups: Sequence[str], server: str) -> Path:
         name = "".join(char if char.isalnum() or char in "-._" else "_" for char in user)
@@ -151,14 +151,22 @@ class EmbeddedPlane:
 
 @asynccontextmanager
 async def embedded_plane(
-    directory: Path, *, port: int = 0, bookmark_interval_s: float = 60.0, history: int = 20_000
+    directory: Path,
+    *,
+    port: int = 0,
+    bookmark_interval_s: float = 60.0,
+    history: int = 20_000,
+    rbac: bool = False,
 ) -> AsyncIterator[EmbeddedPlane]:
     """A control plane that runs as long as the block; its files go to *directory* (made if need be).
+
+    Without *rbac* every account that is authenticated may do everything.
 
     Raises: PlaneFailure with the end of the child's log when it does not start.
     """
     _prepare(directory)
-    process = await _spawn(directory, port=port, bookmark_interval_s=bookmark_interval_s, history=history)
+    options = {"--port": port, "--bookmark-interval-s": bookmark_interval_s, "--history": history}
+    process = await _spawn(directory, options, ["--rbac"] if rbac else [])
     try:
         await _wait_serving(directory, process)
         plane = EmbeddedPlane(directory, process)
@@ -178,16 +186,9 @@ def _prepare(directory: Path) -> None:
     (directory / ADDRESS).unlink(missing_ok=True)
 
 
-async def _spawn(
-    directory: Path, *, port: int, bookmark_interval_s: float, history: int
-) -> asyncio.subprocess.Process:
-    options = {
-        "--directory": directory,
-        "--port": port,
-        "--bookmark-interval-s": bookmark_interval_s,
-        "--history": history,
-    }
-    arguments = [str(part) for pair in options.items() for part in pair]
+async def _spawn(directory: Path, options: dict[str, float], flags: list[str]) -> asyncio.subprocess.Process:
+    arguments = ["--directory", str(directory), *flags]
+    arguments += [str(part) for pair in options.items() for part in pair]
     with _log_file(directory) as log:
         return await asyncio.create_subprocess_exec(
             sys.executable,

@@ -33,7 +33,13 @@ _log = structlog.get_logger("devcluster.embedded")
 
 
 async def serve(
-    directory: Path, *, port: int, bookmark_interval_s: float, history_limit: int, die_with_stdin: bool
+    directory: Path,
+    *,
+    port: int,
+    bookmark_interval_s: float,
+    history_limit: int,
+    rbac: bool,
+    die_with_stdin: bool,
 ) -> None:
     """Serve from *directory* until a signal or the end of standard input."""
     listener = bound_socket(port)
@@ -50,6 +56,7 @@ async def serve(
         key=key,
         log=log,
         history_limit=history_limit,
+        rbac=rbac,
         bookmark_interval_s=bookmark_interval_s,
         url=url,
         listener=listener,

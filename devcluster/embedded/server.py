@@ -15,7 +15,7 @@ from typing import Final, Never
 import msgspec
 import structlog
 
-from devcluster.embedded.accounts import Account, read_token
+from devcluster.embedded.accounts import ANONYMOUS, Account, read_token
 from devcluster.embedded.connection import Connection, RawRequest
 from devcluster.embedded.endpoints import Answer, Call, Endpoints, verb_of
 from devcluster.embedded.faults import Fault, Faults, Hit, What, parse_fault
@@ -49,6 +49,7 @@ class Server:
         key: bytes,
         log: WriteLog,
         history_limit: int,
+        rbac: bool,
         bookmark_interval_s: float,
         url: str,
         listener: socket.socket,
@@ -71,6 +72,7 @@ class Server:
             Endpoints,
             log=log,
             history_limit=history_limit,
+            rbac=rbac,
             url=url,
             wake_collector=self._wake_collector,
             account_of=lambda token: read_token(key, token),
@@ -119,6 +121,8 @@ class Server:
         if request.path.startswith("/_faults"):
             connection.answer(self._serve_faults(connection, request, account))
             return
+        if account.user != ANONYMOUS.user:
+            self.endpoints.authorize(account, request.method, request.path, request.query)
         target = self.endpoints.target(request.path)
         call = Call(
             request.method,
@@ -168,7 +172,7 @@ class Server:
                 self._accounts[header] = account
         if account is None:
             if not header and request.path.rstrip("/") in _ANONYMOUS_PATHS:
-                return Account("system:anonymous")
+                return ANONYMOUS
             raise unauthorized()
         return account
 

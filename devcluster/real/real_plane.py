@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from devcluster.kubeconfig import certificate_credentials, token_credentials, write_kubeconfig
-from devcluster.plane import Write
+from devcluster.plane import ADMINS, Write
 from devcluster.real.administrator import Administrator
 from devcluster.real.audit_log import DEFAULT_GROUPS, Attempt, audit_policy, read_attempts, writes_in_order
 from devcluster.real.binaries import SERVERS, find_binaries, kubernetes_recipe
@@ -30,9 +30,6 @@ from devcluster.real.servers import (
     etcd_command,
     free_port,
 )
-
-ADMINS = "ringleader:devcluster-admins"
-"""Group of the accounts that may do everything without being exempt from priority and fairness."""
 
 _READY_S = 60.0
 _GRACE_S = 1.0

@@ -31,7 +31,7 @@ async def test_create_is_an_update_entry_with_every_field(api: Api, sites: str) 
     assert (entry["manager"], entry["operation"]) == ("ann", "Update")
     assert (entry["apiVersion"], entry["time"]) == ("example.com/v1", created.meta["creationTimestamp"])
     assert "subresource" not in entry
-    labels = {"f:labels": {".": {}, "f:team": {}}}
+    labels: Doc = {"f:labels": {".": {}, "f:team": {}}}
     assert entry["fieldsV1"] == {"f:metadata": labels, "f:spec": SPEC}
     assert (await api.get(f"{sites}/a")).meta["managedFields"] == [entry]
 
@@ -89,13 +89,13 @@ async def test_builtin_kinds(api: Api, configmaps: str, secrets_: str, leases: s
         named: Doc = {"metadata": {"generateName": "a-"}} | body
         return written((await api.post(path, named, fieldManager="ann")).check(201))["ann"]
 
-    meta = {"f:metadata": {"f:generateName": {}}}
+    meta: Doc = {"f:metadata": {"f:generateName": {}}}
     assert await fields(configmaps, {"data": {"k": "v"}}) == meta | {"f:data": {".": {}, "f:k": {}}}
     secret = await fields(secrets_, {"stringData": {"k": "v"}})
     assert secret == meta | {"f:data": {".": {}, "f:k": {}}, "f:type": {}}
     lease = await fields(leases, {"spec": {"holderIdentity": "me"}})
     assert lease == meta | {"f:spec": {"f:holderIdentity": {}}}
-    label = {"f:labels": {".": {}, "f:kubernetes.io/metadata.name": {}}}
+    label: Doc = {"f:labels": {".": {}, "f:kubernetes.io/metadata.name": {}}}
     body = {"metadata": {"name": f"{namespace}-other"}}
     assert await fields(f"{CORE}/namespaces", body) == {"f:metadata": label}
 

@@ -146,6 +146,21 @@ async def test_wrong_token_is_401_and_probes_need_none(tmp_path: Path) -> None:
                 assert (answer.status, await answer.text()) == (200, "ok")
 
 
+async def test_without_rbac_reviews_say_that_nothing_is_checked(tmp_path: Path) -> None:
+    reviews = "/apis/authorization.k8s.io/v1"
+    async with (
+        embedded_plane(tmp_path) as plane,
+        api_from(await plane.kubeconfig_for("a", admin=False)) as api,
+    ):
+        asked = {"spec": {"resourceAttributes": {"verb": "delete", "resource": "namespaces"}}}
+        status = (await api.post(f"{reviews}/selfsubjectaccessreviews", asked)).check(201).body["status"]
+        assert status["allowed"] is True
+        assert "does not enforce RBAC" in status["reason"]
+        rules = (await api.post(f"{reviews}/selfsubjectrulesreviews", {"spec": {}})).check(201).body["status"]
+        assert rules["resourceRules"] == [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+        (await api.delete("/api/v1/namespaces/kube-public")).check(200)
+
+
 async def test_account_reaches_the_server_by_another_url(tmp_path: Path) -> None:
     async with embedded_plane(tmp_path) as plane:
         path = await plane.kubeconfig_for("shard a", server=plane.url.replace("127.0.0.1", "localhost"))
