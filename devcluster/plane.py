@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from devcluster.faults import FaultClient
+
 ADMINS: Final = "ringleader:devcluster-admins"
 """Group of the accounts that may do everything without being exempt from priority and fairness."""
 
@@ -94,6 +96,10 @@ class ControlPlane(Protocol):
 
         With *admin* the account may do everything; otherwise what RBAC grants to it and to *groups*.
         """
+
+    @property
+    def faults(self) -> FaultClient:
+        """Orders faults, on a plane that was started with them."""
 
     def writes(self) -> list[Write]:
         """Every write so far, in the order in which the server decided them."""

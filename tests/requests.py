@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from devcluster.embedded import EmbeddedPlane
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 
 SETTLE_S = 4.0
 """Whatever fails is tried several times at first; pauses have grown by then."""

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
+from devcluster.accounts import Account
 from devcluster.embedded import discovery, openapi, reads, reviews
-from devcluster.embedded.accounts import Account
 from devcluster.embedded.builtin import add_builtins
 from devcluster.embedded.collector import Collector
 from devcluster.embedded.definitions import served_kind
@@ -144,10 +144,8 @@ class Endpoints:
             self._targets[path] = target
         return target
 
-    def serve(
-        self, call: Call, target: Target | None, verb: str, *, as_of: int | None = None
-    ) -> Answer | Watch:
-        """Carry out *call*. *as_of*: see `reads.list_page`. Raises: Refusal."""
+    def serve(self, call: Call, target: Target | None, verb: str) -> Answer | Watch:
+        """Carry out *call*. Raises: Refusal."""
         if target is None:
             return self._serve_other(call)
         _check_parameters(call, verb)
@@ -156,7 +154,7 @@ class Endpoints:
             case "get":
                 return Answer(reads.get(target, shape))
             case "list":
-                return Answer(reads.list_page(target, call.query, shape, as_of=as_of))
+                return Answer(reads.list_page(target, call.query, shape))
             case "watch":
                 return Watch(target, call.query, shape)
         return self._serve_write(call, target, verb, shape)

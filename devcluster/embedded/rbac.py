@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from devcluster.embedded.accounts import Account
+from devcluster.accounts import Account
 from devcluster.embedded.registry import Kind, Registry
 from devcluster.embedded.status import Refusal
 from devcluster.embedded.store import Event

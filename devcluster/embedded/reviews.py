@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from devcluster.embedded.accounts import Account
+from devcluster.accounts import Account
 from devcluster.embedded.rbac import AUTHENTICATED, Authorizer, Rule
 from devcluster.request_info import RequestInfo
 

@@ -22,7 +22,7 @@ from kubeio.rest.client import Client
 async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedPlane]:
     """The embedded one, with a short history and frequent bookmarks: for faults."""
     directory: Path = tmp_path_factory.mktemp("embedded")
-    async with embedded_plane(directory, bookmark_interval_s=0.5, history=200) as plane:
+    async with embedded_plane(directory, bookmark_interval_s=0.5, history=200, faults=True) as plane:
         yield plane
 
 

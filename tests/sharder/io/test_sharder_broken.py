@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.resource import ApiResource
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground, wait_until
 from tests.sharder.io.owners import owners_that_pass_on

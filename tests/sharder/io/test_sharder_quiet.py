@@ -6,7 +6,7 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from ring import HashRing
 from ring.key import object_key
 from tests.sharder.io.ground import KEYS, Ground, is_balanced, wait_until

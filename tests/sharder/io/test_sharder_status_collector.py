@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from prometheus_client import CollectorRegistry
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS

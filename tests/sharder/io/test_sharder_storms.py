@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from devcluster.plane import Write
 from kubeio.labels import json_pointer
 from kubeio.patch import JsonPatch, MergePatch
@@ -89,7 +89,7 @@ async def test_watches_closed_every_second_hold_up_no_object(ground: Ground) -> 
 async def _close_watches(ground: Ground) -> None:
     while True:
         await asyncio.sleep(1)
-        await ground.plane.faults.add(Fault(what="drop_watches", user=SHARDER, for_s=0.2))
+        await ground.plane.faults.add(Fault(what="cut", verb="watch", user=SHARDER, for_s=0.2))
 
 
 async def test_a_server_that_restarts_again_and_again_in_mid_rebalance_moves_nothing_twice(
