@@ -92,6 +92,8 @@ class EmbeddedPlane:
         async with asyncio.timeout(_START_TIMEOUT_S):
             while not await self._orders.is_ready():  # noqa: ASYNC110 - another process's readiness
                 await asyncio.sleep(0.02)
+        if self._faults is not None:
+            await self._faults.wait_open()
 
     async def wipe(self) -> None:
         """Become as new: no objects, definitions, faults, connections or logged writes. Kubeconfigs stay valid."""

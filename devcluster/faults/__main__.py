@@ -24,14 +24,14 @@ async def _serve(options: argparse.Namespace) -> None:
         key=options.key.read_bytes(),
         names_users=options.front_proxy is not None,
     )
-    authority, listener = trustme.CA(), bound_socket(0)
-    port = listener.getsockname()[1]
-    server = await proxy.listen(listener, server_tls(authority))
+    authority = trustme.CA()
+    sockets = bound_socket(0), bound_socket(0)
     (options.directory / CA).write_bytes(authority.cert_pem.bytes())
     draft = options.directory / f".{ADDRESS}"
-    draft.write_text(f"https://127.0.0.1:{port}\n", encoding="utf-8")
+    ports = [each.getsockname()[1] for each in sockets]
+    draft.write_text("\n".join(f"https://127.0.0.1:{port}" for port in ports), encoding="utf-8")
     draft.replace(options.directory / ADDRESS)
-    await server.serve_forever()
+    await proxy.serve(*sockets, server_tls(authority))
 
 
 def main() -> None:

@@ -16,18 +16,19 @@ from devcluster.faults.fault import Fault
 from devcluster.orders import Orders, PlaneFailure
 
 _START_TIMEOUT_S: Final = 60.0
-ADDRESS: Final = "address"
+ADDRESS: Final = "addresses"
 CA: Final = "ca.pem"
 
 
 class FaultClient:
     """Orders faults; see `Fault` for what they do and whom they strike."""
 
-    def __init__(self, url: str, *, ca: Path, key: bytes) -> None:
+    def __init__(self, url: str, orders_url: str, *, ca: Path, key: bytes) -> None:
         self.url = url
         """Where clients reach the control plane through the proxy."""
         self.ca = ca
-        self._orders = Orders(url, ca=ca, key=key)
+        self._orders = Orders(orders_url, ca=ca, key=key)
+        self._front = Orders(url, ca=ca, key=key)
 
     async def add(self, fault: Fault) -> str:
         """Order *fault*; its id. It strikes requests that arrive after this returns."""
@@ -42,6 +43,17 @@ class FaultClient:
     async def clear(self, fault_id: str = "") -> None:
         """End one fault, or all."""
         await self._orders.send("DELETE", f"/_faults/{fault_id}" if fault_id else "/_faults")
+
+    async def wait_open(self) -> None:
+        """Wait until clients are let through to a server that was away."""
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            while True:
+                try:
+                    await self._front.send("GET", "/_faults")
+                except OSError:
+                    await asyncio.sleep(0.02)
+                else:
+                    return
 
 
 @asynccontextmanager
@@ -71,7 +83,7 @@ async def fault_proxy(
                 if not child.is_running:
                     raise PlaneFailure(f"the fault proxy ended at its start: {child.last_lines()}")
                 await asyncio.sleep(0.02)
-        url = address.read_text(encoding="utf-8").strip()
-        yield FaultClient(url, ca=directory / CA, key=key.read_bytes())  # noqa: ASYNC240
+        url, orders_url = address.read_text(encoding="utf-8").split()
+        yield FaultClient(url, orders_url, ca=directory / CA, key=key.read_bytes())  # noqa: ASYNC240
     finally:
         await child.end(grace_s=0)

@@ -12,7 +12,7 @@ import binascii
 import socket
 import ssl
 import time
-from typing import Any, Final
+from typing import Any, Final, Never
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -23,6 +23,8 @@ from devcluster.faults.tunnel import Request, Tunnel
 
 _TIMER_GRAIN_S: Final = 0.005
 """The loop's clock may run that much ahead: what expires must be over when its timer fires."""
+_KNOCK_S: Final = 0.05
+"""Between two looks for a server that is away."""
 _REASONS: Final = {
     400: "BadRequest",
     403: "Forbidden",
@@ -52,18 +54,43 @@ class FaultProxy:
         self._tunnels: set[Tunnel] = set()
         self._cut_off: set[tuple[str, Tunnel]] = set()
         self._accounts: dict[bytes, Account | None] = {}
+        self._server_away: Final = asyncio.Event()
 
-    async def listen(self, listener: socket.socket, tls: ssl.SSLContext) -> asyncio.Server:
-        """Accept clients on *listener*."""
+    async def serve(self, clients: socket.socket, orders: socket.socket, tls: ssl.SSLContext) -> Never:
+        """Accept connections: on *orders* always, on *clients* while the server accepts them too."""
+        await self._listen(orders, tls)
+        while True:
+            address = clients.getsockname()
+            listening = await self._listen(clients, tls)
+            self._server_away.clear()
+            await self._server_away.wait()
+            listening.close()
+            while not await self._is_reachable():  # noqa: ASYNC110 - nothing else tells
+                await asyncio.sleep(_KNOCK_S)
+            clients = socket.create_server(address, backlog=1024)
+
+    async def _listen(self, listener: socket.socket, tls: ssl.SSLContext) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         return await loop.create_server(lambda: Tunnel(self), sock=listener, ssl=tls, backlog=1024)
+
+    async def _is_reachable(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(*self._upstream)
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     # for tunnels
 
     async def connect(self, protocol: asyncio.Protocol) -> None:
         """Connect *protocol* with the server. Raises: OSError."""
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: protocol, *self._upstream, ssl=self._upstream_tls)
+        try:
+            await loop.create_connection(lambda: protocol, *self._upstream, ssl=self._upstream_tls)
+        except ConnectionRefusedError:
+            self._server_away.set()
+            raise
 
     def opened(self, tunnel: Tunnel) -> None:
         self._tunnels.add(tunnel)

@@ -188,6 +188,8 @@ class RealPlane:
         await self._children.pop("kube-apiserver").end(grace_s=_GRACE_S)
         await asyncio.sleep(away_s)
         await self._start_apiserver()
+        if self._faults is not None:
+            await self._faults.wait_open()
 
     async def kubeconfig_for(
         self, user: str, *, groups: Sequence[str] = (), server: str | None = None, admin: bool = True

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from devcluster.faults import Fault
-from devcluster.plane import Write
+from devcluster.plane import ControlPlane, Write
 from kubeio.labels import json_pointer
 from kubeio.patch import JsonPatch, MergePatch
 from ring import HashRing
 from ring.key import object_key
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import KEYS, WEBSITES, Ground, is_balanced, open_ground, wait_until
 from tests.sharder.io.owners import owners_that_pass_on
 
 SHARDER = "sharder-1"
 SITES = 150
+pytestmark = [pytest.mark.real_apart, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def ground(faulty_plane: ControlPlane) -> AsyncIterator[Ground]:
+    async with open_ground(faulty_plane, cleared=True) as ground:
+        yield ground
 
 
 def places(members: str, *, count: int = SITES) -> dict[str, str]:
@@ -65,10 +74,10 @@ async def test_a_server_that_fails_everything_for_a_while_loses_nothing(ground: 
         await ground.sites(SITES)
         await wait_until(lambda: at_their_places(ground, "ab"))
         await ground.plane.faults.add(Fault(what="error", user=SHARDER, code=500, for_s=5))
-        before = len(ground.plane.writes())
+        before = len(ground.writes())
         await ground.shard("c", duration_s=10)
         await wait_until(lambda: at_their_places(ground, "abc"), within_s=30)
-        moved = changes(ground.plane.writes()[before:])
+        moved = changes(ground.writes()[before:])
     assert set(moved.values()) == {1}
 
 
@@ -83,7 +92,7 @@ async def test_watches_closed_every_second_hold_up_no_object(ground: Ground) -> 
             await asyncio.sleep(0.1)
         await wait_until(lambda: at_their_places(ground, "ab", count=60), within_s=15)
         closing.cancel()
-    assert set(changes(ground.plane.writes()).values()) == {1}
+    assert set(changes(ground.writes()).values()) == {1}
 
 
 async def _close_watches(ground: Ground) -> None:
@@ -105,16 +114,16 @@ async def test_a_server_that_restarts_again_and_again_in_mid_rebalance_moves_not
         await ground.plane.faults.add(
             Fault(what="latency", verb="patch", resource="websites.example.com", delay_s=0.3)
         )
-        before = len(ground.plane.writes())
+        before = len(ground.writes())
         await ground.shard("c", duration_s=8)
-        await wait_until(lambda: len(changes(ground.plane.writes()[before:])) >= 5)
+        await wait_until(lambda: len(changes(ground.writes()[before:])) >= 5)
         for _ in range(3):
             await ground.plane.restart(away_s=0.5)
             await asyncio.sleep(0.7)
         assert not await at_their_places(ground, "abc"), "all had moved before: the test proves nothing"
         await ground.plane.faults.clear()
         await wait_until(lambda: at_their_places(ground, "abc"), within_s=45)
-        moved = changes(ground.plane.writes()[before:])
+        moved = changes(ground.writes()[before:])
     belongs = places("abc")
     assert set(moved) == {name for name, shard in places("ab").items() if belongs[name] != shard}
     assert set(moved.values()) == {1}
@@ -131,7 +140,7 @@ async def test_a_server_that_takes_half_a_second_for_everything_is_waited_for(gr
         await wait_until(lambda: at_their_places(ground, "ab", count=20), within_s=30)
         await asyncio.sleep(3)
         assert await at_their_places(ground, "ab", count=20)
-    assert set(changes(ground.plane.writes()).values()) == {1}
+    assert set(changes(ground.writes()).values()) == {1}
     assert {await shard.holder() for shard in ground.shards} == {"a-00000001", "b-00000001"}
 
 
