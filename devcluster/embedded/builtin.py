@@ -332,10 +332,5 @@ _EVENT_COLUMNS: Final = (
     Column("Type", "string", "type"),
     Column("Reason", "string", "reason"),
     Column("Object", "string", "object"),
-    Column("Subobject", "string", "subobject", 1),
-    Column("Source", "string", "source", 1),
     Column("Message", "string", "message"),
-    Column("First Seen", "string", "first_seen", 1),
-    Column("Count", "string", "count", 1),
-    Column("Name", "string", "name", 1, "name"),
 )

@@ -18,9 +18,9 @@ import msgspec
 
 from devcluster.accounts import ADMIN, issue_token
 from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
-from devcluster.embedded.kubeconfigs import write_kubeconfig
 from devcluster.embedded.writelog import read_writes
 from devcluster.faults import FaultClient, fault_proxy
+from devcluster.kubeconfig import token_credentials, write_kubeconfig
 from devcluster.orders import Orders, PlaneFailure
 from devcluster.plane import ADMINS, Write
 
@@ -77,9 +77,9 @@ class EmbeddedPlane:
         return write_kubeconfig(
             path,
             server=server,
-            ca_pem=b"".join(each.read_bytes() for each in authorities),
+            authority_pem=b"".join(each.read_bytes() for each in authorities),
             user=user,
-            token=issue_token(self._key, user, groups),
+            credentials=token_credentials(issue_token(self._key, user, groups)),
         )
 
     def writes(self) -> list[Write]:

@@ -19,9 +19,9 @@ import trustme
 
 from devcluster.accounts import ADMIN, issue_token
 from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
-from devcluster.embedded.kubeconfigs import write_kubeconfig
 from devcluster.embedded.server import Server
 from devcluster.embedded.writelog import WriteLog
+from devcluster.kubeconfig import token_credentials, write_kubeconfig
 from devcluster.listening import bound_socket, server_tls
 
 _log = structlog.get_logger("devcluster.embedded")
@@ -57,8 +57,14 @@ async def serve(
         listener=listener,
     )
     await server.start()
-    token = issue_token(key, ADMIN.user, ADMIN.groups)
-    write_kubeconfig(directory / KUBECONFIG, server=url, ca_pem=ca_pem, user=ADMIN.user, token=token)
+    credentials = token_credentials(issue_token(key, ADMIN.user, ADMIN.groups))
+    write_kubeconfig(
+        directory / KUBECONFIG,
+        server=url,
+        authority_pem=ca_pem,
+        user=ADMIN.user,
+        credentials=credentials,
+    )
     draft = directory / f".{ADDRESS}"
     draft.write_text(url + "\n", encoding="utf-8")
     draft.replace(directory / ADDRESS)

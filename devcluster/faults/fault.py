@@ -29,13 +29,13 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     what:
       latency       wait *delay_s* before the request is passed on
       error         answer *code* (429, 500, ...) with *retry_after_s*; nothing is passed on
-      lose_answer   pass it on, wait for the answer, then reset the connection instead of answering
+      lose_answer   pass it on, and reset the connection when the server answers
       cut           reset connections now, with what is under way, and at each request while it lasts: nothing is
                     passed on. With the verb watch it strikes open watches and new ones.
       partition     requests are neither passed on nor answered, watches and what is under way are silent; when the
                     fault ends their connections are reset
       mute_watches  open watches stay open and say nothing any more (half dead), new ones too while it lasts
-      slow_watches  what open watches and new ones say comes *delay_s* later, also after the fault
+      slow_watches  what open watches and new ones say comes *delay_s* later, as long as they last
       stale_lists   lists that allow it (with a resourceVersion) are answered as of *version*, which the server must
                     still have
     A fault with *count* ends after so many hits, with *for_s* after so many seconds.

@@ -183,19 +183,19 @@ class FaultProxy:
                 return 200, msgspec.json.encode({"faults": self._faults.active()})
             case "POST", []:
                 try:
-                    return 201, msgspec.json.encode(self._add(parse_fault(request.body)))
+                    return 201, msgspec.json.encode(self.add(parse_fault(request.body)))
                 except ValueError as error:
                     return 400, _status(400, f"fault: {error}")
             case "DELETE", []:
-                for fault in self._faults.active():
-                    self._end(self._faults.remove(fault.id))
+                self.clear()
                 return 200, b"{}"
             case "DELETE", [fault_id] if ended := self._faults.remove(fault_id):
                 self._end(ended)
                 return 200, b"{}"
         return 404, _status(404, "there is no such fault")
 
-    def _add(self, fault: Fault) -> Fault:
+    def add(self, fault: Fault) -> Fault:
+        """Let *fault* strike from now on; it has an id then."""
         added = self._faults.add(fault, now=self._now())
         if fault.for_s is not None:
             asyncio.get_running_loop().call_later(fault.for_s + _TIMER_GRAIN_S, self._expire)
@@ -203,6 +203,11 @@ class FaultProxy:
             for tunnel in list(self._tunnels):
                 self._strike_open(added, tunnel)
         return added
+
+    def clear(self) -> None:
+        """End all faults."""
+        for fault in self._faults.active():
+            self._end(self._faults.remove(fault.id))
 
     def _strike_open(self, fault: Fault, tunnel: Tunnel) -> None:
         """Let *fault* strike what is open on *tunnel*."""

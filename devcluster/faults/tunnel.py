@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import cached_property
 from http import HTTPStatus
 from typing import Final, Protocol, cast
@@ -137,9 +138,9 @@ class Tunnel(asyncio.Protocol):
     def pass_on(self, data: bytes, *, is_lost: bool = False, is_muted: bool = False) -> None:
         """Send the request under way to the server as *data*.
 
-        *is_lost*: reset the connection instead of answering; *is_muted*: pass on no more than the head of the answer.
+        *is_lost*: reset the connection when the server answers; *is_muted*: pass on only the head of the answer.
         """
-        if self._transport is None or self.current is None:
+        if self._transport is None or self.current is None or self._is_silent:
             return
         exchange = _Exchange(self.current.method == "HEAD", is_lost=is_lost, is_muted=is_muted)
         if self._server is not None:
@@ -163,7 +164,7 @@ class Tunnel(asyncio.Protocol):
         self._is_silent = True
 
     def slow_down(self, delay_s: float) -> None:
-        """Let everything that the server says come *delay_s* later from now on."""
+        """Let everything that the server says come *delay_s* later, until the answer is complete."""
         self._delay_s = delay_s
 
     def abort(self) -> None:
@@ -184,8 +185,7 @@ class Tunnel(asyncio.Protocol):
         """The server has closed its side."""
         self._after_delay(self._server_lost)
 
-    def _after_delay(self, call: object, *arguments: bytes) -> None:
-        assert callable(call)  # noqa: S101
+    def _after_delay(self, call: Callable[..., None], *arguments: bytes) -> None:
         if self._delay_s:
             asyncio.get_running_loop().call_later(self._delay_s, call, *arguments)
         else:
@@ -201,6 +201,7 @@ class Tunnel(asyncio.Protocol):
         if not self._keep_alive and not self._requests and self._transport is not None:
             self._transport.close()
         self.current = None
+        self._delay_s = 0.0
         self._next()
 
     def _server_lost(self) -> None:
@@ -249,14 +250,16 @@ class _ServerSide(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
+        if exchange.is_lost:
+            self._tunnel.abort()
+            return
         if exchange.is_muted:
             head, end, _ = data.partition(_END_OF_HEAD)
             self._tunnel.deliver(head + end)
             if end:
                 self._tunnel.mute()
             return
-        if not exchange.is_lost:
-            self._tunnel.deliver(data)
+        self._tunnel.deliver(data)
         if exchange.is_head:
             if data.endswith(_END_OF_HEAD):
                 self.on_message_complete()
@@ -267,10 +270,7 @@ class _ServerSide(asyncio.Protocol):
             self._tunnel.abort()
 
     def on_message_complete(self) -> None:
-        if self._exchange.is_lost:
-            self._tunnel.abort()
-        else:
-            self._tunnel.finish()
+        self._tunnel.finish()
 
     def send(self, data: bytes, exchange: _Exchange) -> None:
         if self._transport is None:
