@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+
+from devcluster.faults import FaultClient
+
+ADMINS: Final = "ringleader:devcluster-admins"
+"""Group of the accounts that may do everything without being exempt from priority and fairness."""
 
 
 class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -85,9 +90,16 @@ class ControlPlane(Protocol):
         """Resident memory of all its processes."""
 
     async def kubeconfig_for(
-        self, user: str, *, groups: Sequence[str] = (), server: str | None = None
+        self, user: str, *, groups: Sequence[str] = (), server: str | None = None, admin: bool = True
     ) -> Path:
-        """A kubeconfig with credentials of its own for *user*; *server* is another URL to reach it by (a link)."""
+        """A kubeconfig with credentials of its own for *user*; *server* is another URL to reach it by (a link).
+
+        With *admin* the account may do everything; otherwise what RBAC grants to it and to *groups*.
+        """
+
+    @property
+    def faults(self) -> FaultClient:
+        """Orders faults, on a plane that was started with them."""
 
     def writes(self) -> list[Write]:
         """Every write so far, in the order in which the server decided them."""

@@ -19,7 +19,7 @@ from tests.sharder.io.ground import Ground, open_ground
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shared_plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedPlane]:
     """One embedded control plane of a worker, for all tests that want a new one: `new_plane` wipes it."""
-    async with embedded_plane(tmp_path_factory.mktemp("plane")) as plane:
+    async with embedded_plane(tmp_path_factory.mktemp("plane"), faults=True) as plane:
         yield plane
 
 

@@ -1,8 +1,8 @@
 """Server-side apply, the part of it that controllers and kubectl lean on. Pure.
 
 Who applied what is recorded in managedFields, so that a field which its appliers leave out goes away and two
-appliers of one field with different values are in conflict. Smaller than the real thing in two ways: lists are
-atomic whatever their schema says, and fields that were written by other verbs belong to nobody.
+writers of one field with different values are in conflict. Smaller than the real thing: lists are atomic whatever
+their schema says.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
+from devcluster.embedded.managed_fields import ManagedFieldsEntry, Path, in_order
 from devcluster.embedded.status import Refusal, StatusSubject
 
 Doc = dict[str, Any]
-Path = tuple[str, ...]
 _NOT_OWNED: Final = frozenset(
     {
-        ("apiVersion",),
-        ("kind",),
+        ("f:apiVersion",),
+        ("f:kind",),
         *(
-            ("metadata", name)
+            ("f:metadata", f"f:{name}")
             for name in (
                 "name",
                 "namespace",
-                "generateName",
                 "uid",
                 "resourceVersion",
                 "creationTimestamp",
@@ -36,125 +35,113 @@ _NOT_OWNED: Final = frozenset(
 
 
 def applied(
-    live: Doc, wanted: Doc, *, manager: str, force: bool, now: str, subject: StatusSubject
-) -> tuple[Doc, list[Doc]]:
-    """(the object after *manager* applied *wanted* to *live*, its managedFields).
+    live: Doc,
+    wanted: Doc,
+    entries: list[ManagedFieldsEntry],
+    own: ManagedFieldsEntry,
+    *,
+    force: bool,
+    subject: StatusSubject,
+) -> tuple[Doc, list[ManagedFieldsEntry]]:
+    """The object after the writer of *own* applied *wanted* to *live*, and its entries.
 
-    Raises: 409 naming the other appliers of fields that *wanted* would change, unless *force*.
+    Raises: 409 naming the other writers of fields that *wanted* would change, unless *force*.
     """
-    entries: list[Doc] = copy.deepcopy((live.get("metadata") or {}).get("managedFields") or [])
-    others = [entry for entry in entries if entry["manager"] != manager]
-    own = next((entry for entry in entries if entry["manager"] == manager), None)
+    others = {index: entry.fields for index, entry in enumerate(entries) if not entry.is_by(own)}
+    previous = next((entry for entry in entries if entry.is_by(own)), None)
     fields = field_paths(wanted)
-    contested = _contested(live, wanted, fields, others)
+    contested = [
+        (index, path)
+        for index, owned in others.items()
+        for path in sorted(owned & fields)
+        if _at(live, path) != _at(wanted, path)
+    ]
     if contested and not force:
-        raise _conflict(contested, subject)
-    for other, path in contested:
-        other["fieldsV1"] = encode_fields(decode_fields(other["fieldsV1"]) - {path})
-    kept = {path for other in others for path in decode_fields(other["fieldsV1"])}
-    before = decode_fields(own["fieldsV1"]) if own else set()
+        raise _conflict([(entries[index], path) for index, path in contested], subject)
+    for index, path in contested:
+        others[index].discard(path)
+    before = previous.fields if previous else set()
     doc = copy.deepcopy(live)
-    for path in sorted(before - fields - kept, key=len, reverse=True):
+    for path in sorted(before - fields - set().union(*others.values()), key=len, reverse=True):
         _remove(doc, path)
     for path in fields:
         _put(doc, path, _at(wanted, path))
     for name in ("uid", "resourceVersion"):
         if value := (wanted.get("metadata") or {}).get(name):
             doc.setdefault("metadata", {})[name] = value
-    if own is None or before != fields:
-        own = _entry(wanted, manager, fields, now)
-    return doc, [*(other for other in others if other["fieldsV1"]), own]
+    if previous is None or before != fields:
+        previous = own.with_fields(fields)
+    touched = {index for index, _ in contested}
+    kept = [
+        entries[index].with_fields(owned) if index in touched else entries[index]
+        for index, owned in others.items()
+        if owned
+    ]
+    return doc, in_order([*kept, previous])
 
 
 def field_paths(doc: Doc, prefix: Path = ()) -> set[Path]:
     """The leaves of *doc* that an applier owns: scalars, lists, empty maps."""
     paths: set[Path] = set()
     for name, value in doc.items():
-        path = (*prefix, name)
+        path = (*prefix, f"f:{name}")
         if path in _NOT_OWNED:
             continue
         if isinstance(value, dict) and value:
             paths |= field_paths(value, path)
-        elif path != ("metadata",):
+        elif path != ("f:metadata",):
             paths.add(path)
     return paths
 
 
-def encode_fields(paths: set[Path]) -> Doc:
-    """FieldsV1: `{"f:spec": {"f:html": {}}}`."""
-    fields: Doc = {}
-    for path in sorted(paths):
-        level = fields
-        for name in path:
-            level = level.setdefault(f"f:{name}", {})
-    return fields
-
-
-def decode_fields(fields: Doc, prefix: Path = ()) -> set[Path]:
-    paths: set[Path] = set()
-    for name, below in fields.items():
-        path = (*prefix, name.removeprefix("f:"))
-        paths |= decode_fields(below, path) if below else {path}
-    return paths
-
-
-def _contested(live: Doc, wanted: Doc, fields: set[Path], others: list[Doc]) -> list[tuple[Doc, Path]]:
-    return [
-        (other, path)
-        for other in others
-        for path in sorted(decode_fields(other["fieldsV1"]) & fields)
-        if _at(live, path) != _at(wanted, path)
-    ]
-
-
-def _conflict(contested: list[tuple[Doc, Path]], subject: StatusSubject) -> Refusal:
+def _conflict(contested: list[tuple[ManagedFieldsEntry, Path]], subject: StatusSubject) -> Refusal:
+    fields = [(_writer(entry), "." + ".".join(name[2:] for name in path)) for entry, path in contested]
     causes = [
-        {
-            "reason": "FieldManagerConflict",
-            "message": f'conflict with "{other["manager"]}" using {other["apiVersion"]}',
-            "field": "." + ".".join(path),
-        }
-        for other, path in contested
+        {"reason": "FieldManagerConflict", "message": f"conflict with {writer}", "field": field}
+        for writer, field in fields
     ]
-    told = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
-    count = f"{len(causes)} conflict" + ("s" if len(causes) > 1 else "")
     details: Doc = {**subject.details(), "causes": causes}
-    return Refusal(409, "Conflict", f"Apply failed with {count}: {told}", details=details)
+    if len(fields) == 1:
+        message = f"Apply failed with 1 conflict: conflict with {fields[0][0]}: {fields[0][1]}"
+        return Refusal(409, "Conflict", message, details=details)
+    lines: dict[str, list[str]] = {}
+    for writer, field in fields:
+        lines.setdefault(writer, []).append(f"- {field}")
+    listed = [f"conflicts with {writer}:\n" + "\n".join(sorted(lines[writer])) for writer in sorted(lines)]
+    message = f"Apply failed with {len(fields)} conflicts: " + "\n".join(listed)
+    return Refusal(409, "Conflict", message, details=details)
 
 
-def _entry(wanted: Doc, manager: str, fields: set[Path], now: str) -> Doc:
-    return {
-        "manager": manager,
-        "operation": "Apply",
-        "apiVersion": wanted.get("apiVersion", ""),
-        "time": now,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": encode_fields(fields),
-    }
+def _writer(entry: ManagedFieldsEntry) -> str:
+    """A writer as the real server names it."""
+    subresource = f' with subresource "{entry.subresource}"' if entry.subresource else ""
+    version = f" using {entry.api_version}" if entry.operation == "Update" else ""
+    return f'"{entry.manager}"{subresource}{version}'
 
 
 def _at(doc: Any, path: Path) -> Any:
     for name in path:
         if not isinstance(doc, dict):
             return None
-        doc = doc.get(name)
+        doc = doc.get(name[2:])
     return doc
 
 
 def _put(doc: Doc, path: Path, value: Any) -> None:
-    for name in path[:-1]:
+    names = [name[2:] for name in path]
+    for name in names[:-1]:
         below = doc.get(name)
         if not isinstance(below, dict):
             below = doc[name] = {}
         doc = below
-    if not (value == {} and isinstance(doc.get(path[-1]), dict)):
-        doc[path[-1]] = copy.deepcopy(value)
+    if not (value == {} and isinstance(doc.get(names[-1]), dict)):
+        doc[names[-1]] = copy.deepcopy(value)
 
 
 def _remove(doc: Doc, path: Path) -> None:
     """Take the leaf away, and the maps that it leaves empty."""
     parent = _at(doc, path[:-1])
-    if isinstance(parent, dict) and path[-1] in parent:
-        del parent[path[-1]]
+    if isinstance(parent, dict) and path[-1][2:] in parent:
+        del parent[path[-1][2:]]
         if not parent and len(path) > 1:
             _remove(doc, path[:-1])

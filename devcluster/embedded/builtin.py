@@ -11,7 +11,7 @@ import base64
 import binascii
 from typing import Any, Final
 
-from devcluster.embedded import definitions
+from devcluster.embedded import definitions, rbac
 from devcluster.embedded.registry import Column, Kind, Registry, Version
 from devcluster.embedded.schema import Schema
 from devcluster.embedded.status import Cause, bad_request
@@ -92,6 +92,9 @@ _NEW_EVENT = _object(
     deprecatedCount=_INTEGER,
 )
 _CRD = _object(spec=_FREE, status=_FREE)
+_ROLE = _object(rules=_list(_FREE), aggregationRule=_FREE)
+_ROLE_REF = _object(apiGroup=_STRING, kind=_STRING, name=_STRING)
+_BINDING = _object(roleRef=_ROLE_REF, subjects=_list(_FREE)) | {"required": ["roleRef"]}
 
 _CORE_TO_NEW_EVENT: Final = {
     "involvedObject": "regarding",
@@ -168,7 +171,7 @@ def _is_base64(text: str) -> bool:
     return True
 
 
-def secret_to_stored(doc: Doc) -> Doc:
+def complete_secret(doc: Doc) -> Doc:
     """`stringData` goes into `data`; the type has a default."""
     plain = doc.pop("stringData", None)
     if plain:
@@ -189,149 +192,139 @@ def namespace_to_stored(doc: Doc) -> Doc:
     return doc
 
 
-_AGE = Column("Age", "string", "age")
+def complete_binding(doc: Doc) -> Doc:
+    """References to roles, users and groups name their API group."""
+    doc["roleRef"]["apiGroup"] = doc["roleRef"].get("apiGroup") or rbac.GROUP
+    for subject in doc.get("subjects") or []:
+        if subject.get("kind") in ("User", "Group"):
+            subject["apiGroup"] = subject.get("apiGroup") or rbac.GROUP
+    return doc
 
 
-def _columns(*columns: Column) -> tuple[Column, ...]:
-    return (Column("Name", "string", "name", format="name"), *columns)
+def check_binding_update(old: Doc, new: Doc) -> list[Cause]:
+    if {**new["roleRef"], "apiGroup": rbac.GROUP} == {**old["roleRef"], "apiGroup": rbac.GROUP}:
+        return []
+    return [Cause("roleRef", "cannot change roleRef")]
+
+
+_NAME: Final = Column("Name", "string", "name", format="name")
+_AGE: Final = Column("Age", "string", "age")
 
 
 def add_builtins(registry: Registry, versions: Versions, *, history_limit: int) -> None:
     """Fill *registry* with the built-in kinds, each with an empty collection."""
 
-    def collection() -> Collection:
-        return Collection(versions, history_limit=history_limit)
+    def add(group: str, plural: str, kind: str, source: Doc, *columns: Column, **options: Any) -> Collection:
+        """Add *kind*, whose objects have the schema *source*; gives its collection."""
+        collection: Collection | None = options.pop("collection", None)
+        if collection is None:
+            collection = Collection(versions, history_limit=history_limit)
+        schema = Schema({**source, "nullable": False}, where="schema")
+        columns = columns if plural == "events" else (_NAME, *columns, _AGE)
+        version = Version("v1", schema, columns, status=options.pop("status", False))
+        rules = {"generation": False, "unconditional_update": True} | options
+        registry.add(
+            Kind(
+                group=group,
+                plural=plural,
+                kind=kind,
+                versions=[version],
+                storage_version="v1",
+                collection=collection,
+                builtin=True,
+                **rules,
+            )
+        )
+        return collection
 
-    def schema(source: Doc) -> Schema:
-        return Schema({**source, "nullable": False}, where="schema")
-
-    events = collection()
-    for kind in (
-        Kind(
-            group="",
-            plural="namespaces",
-            kind="Namespace",
-            short_names=("ns",),
-            namespaced=False,
-            versions=[
-                Version(
-                    "v1", schema(_NAMESPACE), _columns(Column("Status", "string", "phase"), _AGE), status=True
-                )
-            ],
-            storage_version="v1",
-            collection=collection(),
-            builtin=True,
-            generation=False,
-            unconditional_update=True,
-            fields=frozenset({"status.phase"}),
-            to_stored=namespace_to_stored,
-        ),
-        Kind(
-            group="",
-            plural="configmaps",
-            check_update=check_immutable,
-            kind="ConfigMap",
-            short_names=("cm",),
-            versions=[Version("v1", schema(_CONFIG_MAP), _columns(Column("Data", "integer", "data"), _AGE))],
-            storage_version="v1",
-            collection=collection(),
-            builtin=True,
-            generation=False,
-            unconditional_update=True,
-        ),
-        Kind(
-            group="",
-            plural="secrets",
-            kind="Secret",
-            versions=[
-                Version(
-                    "v1",
-                    schema(_SECRET),
-                    _columns(Column("Type", "string", "type"), Column("Data", "integer", "data"), _AGE),
-                )
-            ],
-            storage_version="v1",
-            collection=collection(),
-            builtin=True,
-            generation=False,
-            unconditional_update=True,
-            fields=frozenset({"type"}),
-            to_stored=secret_to_stored,
-            check=check_secret,
-            check_update=check_secret_update,
-        ),
-        Kind(
-            group="",
-            plural="serviceaccounts",
-            kind="ServiceAccount",
-            short_names=("sa",),
-            versions=[Version("v1", schema(_SERVICE_ACCOUNT), _columns(_AGE))],
-            storage_version="v1",
-            collection=collection(),
-            builtin=True,
-            generation=False,
-            unconditional_update=True,
-        ),
-        Kind(
-            group="",
-            plural="events",
-            kind="Event",
-            short_names=("ev",),
-            versions=[Version("v1", schema(_CORE_EVENT), _EVENT_COLUMNS)],
-            storage_version="v1",
-            collection=events,
-            builtin=True,
-            generation=False,
-            unconditional_update=True,
+    add(
+        "",
+        "namespaces",
+        "Namespace",
+        _NAMESPACE,
+        Column("Status", "string", "phase"),
+        status=True,
+        short_names=("ns",),
+        namespaced=False,
+        fields=frozenset({"status.phase"}),
+        to_stored=namespace_to_stored,
+    )
+    data = Column("Data", "integer", "data")
+    add("", "configmaps", "ConfigMap", _CONFIG_MAP, data, short_names=("cm",), check_update=check_immutable)
+    add(
+        "",
+        "secrets",
+        "Secret",
+        _SECRET,
+        Column("Type", "string", "type"),
+        data,
+        fields=frozenset({"type"}),
+        complete=complete_secret,
+        check=check_secret,
+        check_update=check_secret_update,
+    )
+    add("", "serviceaccounts", "ServiceAccount", _SERVICE_ACCOUNT, short_names=("sa",))
+    events = add(
+        "",
+        "events",
+        "Event",
+        _CORE_EVENT,
+        *_EVENT_COLUMNS,
+        short_names=("ev",),
+        create_on_update=True,
+        fields=_EVENT_FIELDS,
+    )
+    add(
+        "events.k8s.io",
+        "events",
+        "Event",
+        _NEW_EVENT,
+        *_EVENT_COLUMNS,
+        collection=events,
+        short_names=("ev",),
+        create_on_update=True,
+        fields=_NEW_EVENT_FIELDS,
+        from_stored=event_from_core,
+        to_stored=event_to_core,
+        stored_group="",
+    )
+    add(
+        "coordination.k8s.io",
+        "leases",
+        "Lease",
+        _LEASE,
+        Column("Holder", "string", "holder"),
+        unconditional_update=False,
+        create_on_update=True,
+        check=check_lease,
+    )
+    add(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        _CRD,
+        status=True,
+        short_names=("crd", "crds"),
+        namespaced=False,
+        generation=True,
+        unconditional_update=False,
+        check=definitions.check,
+        to_stored=definitions.complete,
+    )
+    for prefix, namespaced in (("", True), ("Cluster", False)):
+        role, binding = f"{prefix}Role", f"{prefix}RoleBinding"
+        plurals = f"{role.lower()}s", f"{binding.lower()}s"
+        add(rbac.GROUP, plurals[0], role, _ROLE, namespaced=namespaced, create_on_update=True)
+        add(
+            rbac.GROUP,
+            plurals[1],
+            binding,
+            _BINDING,
+            namespaced=namespaced,
             create_on_update=True,
-            fields=_EVENT_FIELDS,
-        ),
-        Kind(
-            group="events.k8s.io",
-            plural="events",
-            kind="Event",
-            short_names=("ev",),
-            versions=[Version("v1", schema(_NEW_EVENT), _EVENT_COLUMNS)],
-            storage_version="v1",
-            collection=events,
-            builtin=True,
-            generation=False,
-            unconditional_update=True,
-            create_on_update=True,
-            fields=_NEW_EVENT_FIELDS,
-            from_stored=event_from_core,
-            to_stored=event_to_core,
-            stored_group="",
-        ),
-        Kind(
-            group="coordination.k8s.io",
-            plural="leases",
-            kind="Lease",
-            versions=[Version("v1", schema(_LEASE), _columns(Column("Holder", "string", "holder"), _AGE))],
-            storage_version="v1",
-            collection=collection(),
-            builtin=True,
-            generation=False,
-            create_on_update=True,
-            check=check_lease,
-        ),
-        Kind(
-            group="apiextensions.k8s.io",
-            plural="customresourcedefinitions",
-            kind="CustomResourceDefinition",
-            short_names=("crd", "crds"),
-            namespaced=False,
-            versions=[
-                Version("v1", schema(_CRD), _columns(Column("Created At", "date", "created")), status=True)
-            ],
-            storage_version="v1",
-            collection=collection(),
-            builtin=True,
-            check=definitions.check,
-            to_stored=definitions.complete,
-        ),
-    ):
-        registry.add(kind)
+            complete=complete_binding,
+            check_update=check_binding_update,
+        )
 
 
 _EVENT_COLUMNS: Final = (
@@ -339,10 +332,5 @@ _EVENT_COLUMNS: Final = (
     Column("Type", "string", "type"),
     Column("Reason", "string", "reason"),
     Column("Object", "string", "object"),
-    Column("Subobject", "string", "subobject", 1),
-    Column("Source", "string", "source", 1),
     Column("Message", "string", "message"),
-    Column("First Seen", "string", "first_seen", 1),
-    Column("Count", "string", "count", 1),
-    Column("Name", "string", "name", 1, "name"),
 )

@@ -1,7 +1,7 @@
 """One client connection: bytes to requests, answers to bytes, one at a time and in order.
 
-Parsing is httptools'. What a request means is the `Handler`'s business; it answers now, later (a fault's
-latency) or never (a partition), and may turn the connection into a watch stream.
+Parsing is httptools'. What a request means is the `Handler`'s business, which may turn the connection into a watch
+stream.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Handler(Protocol):
     def closed(self, connection: Connection) -> None: ...
 
     def handle(self, connection: Connection, request: RawRequest) -> None:
-        """Answer by `connection.answer`, `.refuse` or `.stream`, now or later."""
+        """Answer by `connection.answer`, `.refuse` or `.stream`."""
 
 
 class Connection(asyncio.Protocol):
@@ -81,7 +81,6 @@ class Connection(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
         self._body_bytes = 0
-        self.user = ""
         self.watch: WatchStream | None = None
 
     # asyncio

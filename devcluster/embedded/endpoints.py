@@ -11,14 +11,15 @@ from typing import Final
 
 import msgspec
 
+from devcluster.accounts import Account
 from devcluster.embedded import discovery, openapi, reads, reviews
-from devcluster.embedded.accounts import Account
 from devcluster.embedded.builtin import add_builtins
 from devcluster.embedded.collector import Collector
 from devcluster.embedded.definitions import served_kind
 from devcluster.embedded.deletion import parse_delete_options
 from devcluster.embedded.objects import decode_body
 from devcluster.embedded.paths import Target, parse_target
+from devcluster.embedded.rbac import GROUP, Authorizer, default_objects
 from devcluster.embedded.registry import Kind, Registry
 from devcluster.embedded.shapes import Shape, media_ranges, wanted_shape
 from devcluster.embedded.status import (
@@ -30,6 +31,7 @@ from devcluster.embedded.store import Collection, Entry, Event, Versions
 from devcluster.embedded.watches import Watch
 from devcluster.embedded.writelog import WriteLog
 from devcluster.embedded.writes import Request, Writes, Written
+from devcluster.request_info import request_info
 
 JSON: Final = "application/json"
 _IGNORED: Final = frozenset({"pretty", "timeout", "fieldManager", "force", "timeoutSeconds", "watch"})
@@ -69,6 +71,7 @@ class Call(msgspec.Struct, frozen=True):
     body: bytes
     content_type: str
     accept: str
+    user_agent: str
     account: Account
 
 
@@ -89,6 +92,7 @@ class Endpoints:
         *,
         log: WriteLog,
         history_limit: int,
+        rbac: bool,
         url: str,
         wake_collector: Callable[[], None],
         account_of: Callable[[str], Account | None],
@@ -111,6 +115,14 @@ class Endpoints:
             self.collector.follow(kind)
         self._definitions.collection.listeners.append(self._on_definition)
         self._create_namespaces()
+        self._authorizer: Final = Authorizer(self.registry) if rbac else None
+        if rbac:
+            self._create_roles()
+
+    def authorize(self, account: Account, method: str, path: str, query: dict[str, str]) -> None:
+        """Raises: 403 if RBAC is on and *account* may not do that."""
+        if self._authorizer is not None and not account.is_admin:
+            self._authorizer.check(account, request_info(method, path, query))
 
     def target(self, path: str) -> Target | None:
         """What *path* names, or None for a path that is about no resource. Raises: 404.
@@ -132,10 +144,8 @@ class Endpoints:
             self._targets[path] = target
         return target
 
-    def serve(
-        self, call: Call, target: Target | None, verb: str, *, as_of: int | None = None
-    ) -> Answer | Watch:
-        """Carry out *call*. *as_of*: see `reads.list_page`. Raises: Refusal."""
+    def serve(self, call: Call, target: Target | None, verb: str) -> Answer | Watch:
+        """Carry out *call*. Raises: Refusal."""
         if target is None:
             return self._serve_other(call)
         _check_parameters(call, verb)
@@ -144,7 +154,7 @@ class Endpoints:
             case "get":
                 return Answer(reads.get(target, shape))
             case "list":
-                return Answer(reads.list_page(target, call.query, shape, as_of=as_of))
+                return Answer(reads.list_page(target, call.query, shape))
             case "watch":
                 return Watch(target, call.query, shape)
         return self._serve_write(call, target, verb, shape)
@@ -156,6 +166,7 @@ class Endpoints:
             field_validation=call.query.get("fieldValidation", ""),
             content_type=call.content_type,
             field_manager=call.query.get("fieldManager", ""),
+            manager=call.query.get("fieldManager") or call.user_agent.partition("/")[0][:128] or "unknown",
             force=call.query.get("force") in ("true", "1"),
         )
         if verb in ("delete", "deletecollection"):
@@ -211,8 +222,10 @@ class Endpoints:
         return Answer(msgspec.json.encode(found))
 
     def _review(self, call: Call, path: str) -> bytes:
-        doc = {} if reviews.is_unread(call.content_type) else decode_body(call.body, call.content_type)
-        return reviews.answer(path, doc, asker=call.account, account_of=self._account_of)
+        doc = decode_body(call.body, call.content_type)
+        return reviews.answer(
+            path, doc, call.account, account_of=self._account_of, authorizer=self._authorizer
+        )
 
     def _document(self, path: str) -> dict[str, object] | None:
         parts = path.strip("/").split("/")
@@ -249,7 +262,15 @@ class Endpoints:
     def _create_namespaces(self) -> None:
         target = Target(self._namespaces, self._namespaces.versions["v1"], "", "", "")
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
-            self.writes.create(target, Request("system:apiserver"), {"metadata": {"name": name}})
+            self.writes.create(
+                target, Request("system:apiserver", manager="kube-apiserver"), {"metadata": {"name": name}}
+            )
+
+    def _create_roles(self) -> None:
+        request = Request("system:apiserver", manager="kube-apiserver")
+        for plural, body in default_objects():
+            kind = self._builtin(GROUP, plural)
+            self.writes.create(Target(kind, kind.versions["v1"], "", "", ""), request, body)
 
     def _on_definition(self, event: Event) -> None:
         """A CRD came, changed or went: so does its kind. Its objects outlast a change."""

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from devcluster.embedded import protobuf
+from devcluster.embedded.managed_fields import ManagedFieldsEntry
 from devcluster.embedded.registry import Kind, Version
 from devcluster.embedded.selectors import is_label_key, is_label_value
 from devcluster.embedded.status import Cause, StatusSubject, bad_request, conflict, invalid, unsupported_media
@@ -51,7 +52,7 @@ class Metadata(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
-    managed_fields: list[Doc] | None = None
+    managed_fields: list[ManagedFieldsEntry] | None = None
 
 
 class Draft:
@@ -148,18 +149,19 @@ def prepare_create(
         raise bad_request("resourceVersion should not be set on objects to be created")
     if not meta.name and meta.generate_name:
         meta.name = meta.generate_name[:58] + suffix
-    _place(meta, namespace)
+    _place(kind, meta, namespace)
     meta.uid = uid
     meta.resource_version = ""
     meta.creation_timestamp = now
     meta.deletion_timestamp = None
     meta.deletion_grace_period_seconds = None
     meta.generation = 1 if kind.generation else 0
-    meta.managed_fields = None
     if version.status:
         draft.rest.pop("status", None)
     dropped = _conform(version, draft)
     _validate(kind, version, draft, None)
+    if kind.complete is not None:
+        draft.rest = kind.complete(draft.rest)
     return dropped
 
 
@@ -187,7 +189,7 @@ def prepare_update(
         new.rest.pop("status", None)
         if "status" in old.rest:
             new.rest["status"] = old.rest["status"]
-    _place(meta, before.namespace)
+    _place(kind, meta, before.namespace)
     meta.uid = before.uid
     meta.resource_version = before.resource_version
     meta.generate_name = before.generate_name
@@ -202,17 +204,21 @@ def prepare_update(
         if kind.generation and _spec_differs(version, old.rest, new.rest):
             meta.generation += 1
         _validate(kind, version, new, old)
+        if kind.complete is not None:
+            new.rest = kind.complete(new.rest)
     elif meta != before:
         _validate_metadata(kind, meta, before)
     return dropped
 
 
-def _place(meta: Metadata, namespace: str) -> None:
+def _place(kind: Kind, meta: Metadata, namespace: str) -> None:
     if meta.namespace and meta.namespace != namespace:
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     meta.namespace = namespace
+    if kind.resource == "namespaces":
+        meta.labels = {**(meta.labels or {}), "kubernetes.io/metadata.name": meta.name}
 
 
 def _check_version(kind: Kind, before: Metadata, meta: Metadata, *, is_patch: bool) -> None:
@@ -291,10 +297,16 @@ def _validate_metadata(kind: Kind, meta: Metadata, before: Metadata | None) -> N
 def _name_causes(kind: Kind, meta: Metadata) -> list[Cause]:
     if not meta.name:
         return [Cause("metadata.name", "name or generateName is required", "FieldValueRequired")]
+    valid: object
     if kind.plural == "namespaces" and not kind.group:
         valid, rule = (
             len(meta.name) <= 63 and _LABEL.match(meta.name),
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'",
+        )
+    elif kind.group == "rbac.authorization.k8s.io":
+        valid, rule = (
+            meta.name not in (".", "..") and not set("/%") & set(meta.name),
+            "may not contain '/' or '%'",
         )
     else:
         valid, rule = (

@@ -6,63 +6,50 @@ Owns the child; it dies with us, also when we are killed. Faults are ordered thr
 from __future__ import annotations
 
 import asyncio
-import http.client
 import os
-import ssl
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from devcluster.embedded.accounts import ADMIN, issue_token
+from devcluster.accounts import ADMIN, issue_token
 from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
-from devcluster.embedded.faults import Fault
-from devcluster.embedded.kubeconfigs import write_kubeconfig
 from devcluster.embedded.writelog import read_writes
-from devcluster.plane import Write
+from devcluster.faults import FaultClient, fault_proxy
+from devcluster.kubeconfig import token_credentials, write_kubeconfig
+from devcluster.orders import Orders, PlaneFailure
+from devcluster.plane import ADMINS, Write
 
 _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 10.0
 
 
-class PlaneFailure(Exception):
-    """The control plane did not start, or refused an order."""
-
-
-class FaultClient:
-    """Orders faults; see `faults.Fault` for what they do and whom they hit."""
-
-    def __init__(self, plane: EmbeddedPlane) -> None:
-        self._plane: Final = plane
-
-    async def add(self, fault: Fault) -> str:
-        """Order *fault*; its id. It strikes requests that arrive after this returns."""
-        answer = await self._plane.order("POST", "/_faults", msgspec.json.encode(fault))
-        return msgspec.json.decode(answer, type=Fault).id
-
-    async def active(self) -> list[Fault]:
-        """The faults that still strike, with their hits so far."""
-        answer = await self._plane.order("GET", "/_faults")
-        return msgspec.json.decode(answer, type=dict[str, list[Fault]])["faults"]
-
-    async def clear(self, fault_id: str = "") -> None:
-        """End one fault, or all."""
-        await self._plane.order("DELETE", f"/_faults/{fault_id}" if fault_id else "/_faults")
-
-
 class EmbeddedPlane:
     """A running child process; a `devcluster.plane.ControlPlane`."""
 
-    def __init__(self, directory: Path, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, directory: Path, process: asyncio.subprocess.Process, faults: FaultClient | None
+    ) -> None:
         self._directory: Final = directory
         self._process: Final = process
-        self.url: Final = (directory / ADDRESS).read_text(encoding="utf-8").strip()
+        self._faults: Final = faults
+        direct = (directory / ADDRESS).read_text(encoding="utf-8").strip()
+        self.url: Final = faults.url if faults else direct
         self.kubeconfig: Final = directory / KUBECONFIG
-        self.faults: Final = FaultClient(self)
+        self._key: Final = (directory / KEY).read_bytes()
+        self._orders: Final = Orders(direct, ca=directory / CA, key=self._key)
+        if faults is not None:
+            self._write_kubeconfig(self.kubeconfig, ADMIN.user, ADMIN.groups, self.url)
+
+    @property
+    def faults(self) -> FaultClient:
+        if self._faults is None:
+            raise PlaneFailure("it was started without faults")
+        return self._faults
 
     @property
     def pids(self) -> Sequence[int]:
@@ -76,20 +63,23 @@ class EmbeddedPlane:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     async def kubeconfig_for(
-        self, user: str, *, groups: Sequence[str] = (), server: str | None = None
+        self, user: str, *, groups: Sequence[str] = (), server: str | None = None, admin: bool = True
     ) -> Path:
-        """A kubeconfig with a token of its own for *user*; every account may do everything."""
-        return self._write_kubeconfig(user, groups, server or self.url)
-
-    def _write_kubeconfig(self, user: str, groups: Sequence[str], server: str) -> Path:
+        """A kubeconfig with a token of its own for *user*, who needs rights only where RBAC is on."""
+        server = server or self.url
         name = "".join(char if char.isalnum() or char in "-._" else "_" for char in user)
         port = f"-{urlsplit(server).port}" if server != self.url else ""
+        path = self._directory / f"{name}{port}.kubeconfig"
+        return self._write_kubeconfig(path, user, [*groups, *([ADMINS] if admin else [])], server)
+
+    def _write_kubeconfig(self, path: Path, user: str, groups: Sequence[str], server: str) -> Path:
+        authorities = [self._directory / CA, *([self._faults.ca] if self._faults else [])]
         return write_kubeconfig(
-            self._directory / f"{name}{port}.kubeconfig",
+            path,
             server=server,
-            ca_pem=(self._directory / CA).read_bytes(),
+            authority_pem=b"".join(each.read_bytes() for each in authorities),
             user=user,
-            token=issue_token((self._directory / KEY).read_bytes(), user, groups),
+            credentials=token_credentials(issue_token(self._key, user, groups)),
         )
 
     def writes(self) -> list[Write]:
@@ -97,80 +87,84 @@ class EmbeddedPlane:
 
     async def restart(self, *, away_s: float = 0.0) -> None:
         """Drop every connection and the history, be away for *away_s*, come back with the same objects."""
-        await self.order("POST", "/_faults/restart", msgspec.json.encode({"away_s": away_s}))
+        await self._orders.send("POST", "/_plane/restart", msgspec.json.encode({"away_s": away_s}))
         await asyncio.sleep(away_s)
         async with asyncio.timeout(_START_TIMEOUT_S):
-            while not await asyncio.to_thread(self._is_ready):  # noqa: ASYNC110 - another process's readiness
+            while not await self._orders.is_ready():  # noqa: ASYNC110 - another process's readiness
                 await asyncio.sleep(0.02)
+        if self._faults is not None:
+            await self._faults.wait_open()
 
     async def wipe(self) -> None:
         """Become as new: no objects, definitions, faults, connections or logged writes. Kubeconfigs stay valid."""
-        await self.order("POST", "/_faults/wipe")
-
-    async def stop(self) -> None:
-        if self._process.returncode is None:
-            self._process.terminate()
-            try:
-                async with asyncio.timeout(_STOP_TIMEOUT_S):
-                    await self._process.wait()
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-            with suppress(BrokenPipeError, ConnectionResetError):
-                await self._process.stdin.wait_closed()
+        if self._faults is not None:
+            await self._faults.clear()
+        await self._orders.send("POST", "/_plane/wipe")
 
     async def order(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """One administrator's request. Raises: PlaneFailure with the server's words."""
-        return await asyncio.to_thread(self._order, method, path, body)
+        """One administrator's request past the faults. Raises: PlaneFailure with the server's words."""
+        return await self._orders.send(method, path, body)
 
-    def _order(self, method: str, path: str, body: bytes) -> bytes:
-        where = urlsplit(self.url)
-        tls = ssl.create_default_context(cafile=str(self._directory / CA))
-        connection = http.client.HTTPSConnection(str(where.hostname), where.port, context=tls, timeout=30.0)
-        token = issue_token((self._directory / KEY).read_bytes(), ADMIN.user, ADMIN.groups)
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        try:
-            connection.request(method, path, body=body, headers=headers)
-            answer = connection.getresponse()
-            content = answer.read()
-        finally:
-            connection.close()
-        if answer.status >= 400:
-            raise PlaneFailure(f"{method} {path}: {answer.status} {content.decode()}")
-        return content
-
-    def _is_ready(self) -> bool:
-        try:
-            self._order("GET", "/readyz", b"")
-        except (OSError, http.client.HTTPException, PlaneFailure):
-            return False
-        return True
+    async def stop(self) -> None:
+        await _stop(self._process)
 
 
 @asynccontextmanager
 async def embedded_plane(
-    directory: Path, *, port: int = 0, bookmark_interval_s: float = 60.0, history: int = 20_000
+    directory: Path,
+    *,
+    port: int = 0,
+    bookmark_interval_s: float = 60.0,
+    history: int = 20_000,
+    rbac: bool = False,
+    faults: bool = False,
 ) -> AsyncIterator[EmbeddedPlane]:
     """A control plane that runs as long as the block; its files go to *directory* (made if need be).
+
+    Without *rbac* every account that is authenticated may do everything. With *faults* all clients come through a
+    fault proxy.
 
     Raises: PlaneFailure with the end of the child's log when it does not start.
     """
     _prepare(directory)
-    process = await _spawn(directory, port=port, bookmark_interval_s=bookmark_interval_s, history=history)
+    options = {"--port": port, "--bookmark-interval-s": bookmark_interval_s, "--history": history}
+    process = await _spawn(directory, options, ["--rbac"] if rbac else [])
     try:
         await _wait_serving(directory, process)
-        plane = EmbeddedPlane(directory, process)
     except BaseException:
         if process.returncode is None:
             process.kill()
             await process.wait()
         raise
-    try:
-        yield plane
-    finally:
-        await plane.stop()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(_stop, process)
+        proxy = None
+        if faults:
+            upstream = (directory / ADDRESS).read_text(encoding="utf-8").strip()
+            proxy = await stack.enter_async_context(
+                fault_proxy(
+                    directory / "faults",
+                    upstream=upstream,
+                    upstream_ca=directory / CA,
+                    key=directory / KEY,
+                )
+            )
+        yield EmbeddedPlane(directory, process, proxy)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await process.stdin.wait_closed()
 
 
 def _prepare(directory: Path) -> None:
@@ -178,16 +172,9 @@ def _prepare(directory: Path) -> None:
     (directory / ADDRESS).unlink(missing_ok=True)
 
 
-async def _spawn(
-    directory: Path, *, port: int, bookmark_interval_s: float, history: int
-) -> asyncio.subprocess.Process:
-    options = {
-        "--directory": directory,
-        "--port": port,
-        "--bookmark-interval-s": bookmark_interval_s,
-        "--history": history,
-    }
-    arguments = [str(part) for pair in options.items() for part in pair]
+async def _spawn(directory: Path, options: dict[str, float], flags: list[str]) -> asyncio.subprocess.Process:
+    arguments = ["--directory", str(directory), *flags]
+    arguments += [str(part) for pair in options.items() for part in pair]
     with _log_file(directory) as log:
         return await asyncio.create_subprocess_exec(
             sys.executable,

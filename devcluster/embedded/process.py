@@ -9,31 +9,32 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import random
 import secrets
 import signal
-import socket
-import ssl
 import sys
-from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import structlog
 import trustme
 
-from devcluster.embedded.accounts import ADMIN, issue_token
+from devcluster.accounts import ADMIN, issue_token
 from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
-from devcluster.embedded.kubeconfigs import write_kubeconfig
 from devcluster.embedded.server import Server
 from devcluster.embedded.writelog import WriteLog
+from devcluster.kubeconfig import token_credentials, write_kubeconfig
+from devcluster.listening import bound_socket, server_tls
 
-_OWN_PORTS: Final = range(20_000, 32_000)
 _log = structlog.get_logger("devcluster.embedded")
 
 
 async def serve(
-    directory: Path, *, port: int, bookmark_interval_s: float, history_limit: int, die_with_stdin: bool
+    directory: Path,
+    *,
+    port: int,
+    bookmark_interval_s: float,
+    history_limit: int,
+    rbac: bool,
+    die_with_stdin: bool,
 ) -> None:
     """Serve from *directory* until a signal or the end of standard input."""
     listener = bound_socket(port)
@@ -46,17 +47,24 @@ async def serve(
     _write_private(directory / KEY, key)
     log = WriteLog(directory / WRITES)
     server = Server(
-        tls=_tls(authority),
+        tls=server_tls(authority),
         key=key,
         log=log,
         history_limit=history_limit,
+        rbac=rbac,
         bookmark_interval_s=bookmark_interval_s,
         url=url,
         listener=listener,
     )
     await server.start()
-    token = issue_token(key, ADMIN.user, ADMIN.groups)
-    write_kubeconfig(directory / KUBECONFIG, server=url, ca_pem=ca_pem, user=ADMIN.user, token=token)
+    credentials = token_credentials(issue_token(key, ADMIN.user, ADMIN.groups))
+    write_kubeconfig(
+        directory / KUBECONFIG,
+        server=url,
+        authority_pem=ca_pem,
+        user=ADMIN.user,
+        credentials=credentials,
+    )
     draft = directory / f".{ADDRESS}"
     draft.write_text(url + "\n", encoding="utf-8")
     draft.replace(directory / ADDRESS)
@@ -69,27 +77,6 @@ async def serve(
             running.cancel()
     finally:
         log.close()
-
-
-def bound_socket(port: int) -> socket.socket:
-    """A listening socket on loopback, on *port* or (0) on a free one.
-
-    Never one of the ports that the kernel gives to outgoing connections: while a restart keeps the server away,
-    a client that knocks would sooner or later be given the very port it knocks at, and hold it.
-    """
-    candidates = [port] if port else random.sample(_OWN_PORTS, 200)
-    for candidate in candidates:
-        with suppress(OSError):
-            return socket.create_server(("127.0.0.1", candidate), backlog=1024)
-    raise OSError(f"no port of {candidates[0]}.. is free on 127.0.0.1")
-
-
-def _tls(authority: trustme.CA) -> ssl.SSLContext:
-    certificate = authority.issue_cert("localhost", "127.0.0.1", "::1")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate.configure_cert(context)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def _write_private(path: Path, data: bytes) -> None:

@@ -65,7 +65,7 @@ _LEASE_SPEC: Final[Message] = {
     6: Field("strategy"),
     7: Field("preferredHolder"),
 }
-_KINDS: Final[dict[tuple[str, str], Message]] = {
+_KINDS: dict[tuple[str, str], Message] = {
     ("v1", "ConfigMap"): {
         1: _METADATA,
         2: Field("data", form="map"),
@@ -82,6 +82,27 @@ _KINDS: Final[dict[tuple[str, str], Message]] = {
     ("v1", "Namespace"): {1: _METADATA, 2: Field("spec", {1: Field("finalizers", form="many")})},
     ("coordination.k8s.io/v1", "Lease"): {1: _METADATA, 2: Field("spec", _LEASE_SPEC)},
 }
+_ASKED: Final[Message] = {
+    1: Field(
+        "resourceAttributes",
+        {
+            number: Field(name)
+            for number, name in enumerate(
+                ("namespace", "verb", "group", "version", "resource", "subresource", "name"), start=1
+            )
+        },
+    ),
+    2: Field("nonResourceAttributes", {1: Field("path"), 2: Field("verb")}),
+}
+_REVIEWS: Final[dict[tuple[str, str], Message]] = {
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): _ASKED,
+    ("authorization.k8s.io/v1", "SubjectAccessReview"): _ASKED
+    | {3: Field("user"), 4: Field("groups", form="many"), 6: Field("uid")},
+    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {1: Field("namespace")},
+    ("authentication.k8s.io/v1", "SelfSubjectReview"): {},
+    ("authentication.k8s.io/v1", "TokenReview"): {1: Field("token")},
+}
+_KINDS |= {kind: {1: _METADATA, 2: Field("spec", spec)} for kind, spec in _REVIEWS.items()}
 _DELETE_OPTIONS: Final[Message] = {
     1: Field("gracePeriodSeconds", "int"),
     2: Field("preconditions", {1: Field("uid"), 2: Field("resourceVersion")}),

@@ -115,15 +115,14 @@ def one(target: Target, entry: Entry, shape: Shape, *, include: str = "Metadata"
             return table.encode(target.kind, target.version, [entry], str(entry.version), include=include)
 
 
-def list_page(target: Target, query: dict[str, str], shape: Shape, *, as_of: int | None = None) -> bytes:
+def list_page(target: Target, query: dict[str, str], shape: Shape) -> bytes:
     """A page of the objects that the selectors ask for.
 
-    *as_of*: answer from this older picture where the rules allow it (a lagging server).
     Raises: 400 for parameters that do not fit together, 410 for a picture that is gone, 504 for a future one.
     """
     collection = target.kind.collection
     wanted = selection(target, query)
-    limit, version, after, remaining = _picture(target, query, as_of)
+    limit, version, after, remaining = _picture(target, query)
     try:
         entries = collection.at(version, after=after, namespace=target.namespace)
     except Refusal as error:
@@ -155,7 +154,7 @@ def list_page(target: Target, query: dict[str, str], shape: Shape, *, as_of: int
     )
 
 
-def _picture(target: Target, query: dict[str, str], as_of: int | None) -> tuple[int, int, Key | None, int]:
+def _picture(target: Target, query: dict[str, str]) -> tuple[int, int, Key | None, int]:
     """(limit, version, first key, objects left) of a list."""
     current = target.kind.collection.versions.current
     limit = _limit(query.get("limit", ""))
@@ -178,8 +177,6 @@ def _picture(target: Target, query: dict[str, str], as_of: int | None) -> tuple[
         limit = 0
     if not version:
         target.kind.collection.confirm()
-    if as_of is not None and version:
-        current = max(number, min(as_of, current))
     return limit, current, None, -1
 
 

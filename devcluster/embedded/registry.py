@@ -70,6 +70,7 @@ class Kind:
         fields: frozenset[str] = frozenset(),
         from_stored: Convert | None = None,
         to_stored: Convert | None = None,
+        complete: Convert | None = None,
         check: Check | None = None,
         check_update: CheckUpdate | None = None,
         stored_group: str | None = None,
@@ -92,6 +93,7 @@ class Kind:
         self.fields: Final = frozenset({"metadata.name", "metadata.namespace"}) | fields
         self.from_stored: Final = from_stored
         self.to_stored: Final = to_stored
+        self.complete: Final = complete
         self.check: Final = check
         self.check_update: Final = check_update
         owner = group if stored_group is None else stored_group

@@ -33,12 +33,9 @@ class WatchStream:
         watch: Watch,
         transport: asyncio.WriteTransport,
         *,
-        user: str,
         on_end: Callable[[], None],
     ) -> None:
         self.watch: Final = watch
-        self.user: Final = user
-        self.muted = False
         self._transport: Final = transport
         self._on_end: Final = on_end
         self._loop: Final = asyncio.get_running_loop()
@@ -91,12 +88,10 @@ class WatchStream:
         """End the answer properly; the connection stays usable."""
         if self._closed:
             return
-        if not self.muted:
-            self._flush()
-            self._transport.write(b"0\r\n\r\n")
+        self._flush()
+        self._transport.write(b"0\r\n\r\n")
         self.abandon()
-        if not self.muted:
-            self._on_end()
+        self._on_end()
 
     def abandon(self) -> None:
         """Stop without another byte: the connection is gone."""
@@ -125,7 +120,7 @@ class WatchStream:
             self._put(line)
 
     def _put(self, line: bytes) -> None:
-        if self.muted or self._closed:
+        if self._closed:
             return
         self._waiting.append(line)
         self._waiting_bytes += len(line)
@@ -142,7 +137,7 @@ class WatchStream:
 
     def _pump(self) -> None:
         self._scheduled = False
-        if self._closed or self._paused or self.muted:
+        if self._closed or self._paused:
             return
         if self._initial is not None:
             self._pump_initial(self._initial)

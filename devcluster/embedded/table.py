@@ -161,13 +161,6 @@ def _event_object(doc: Doc) -> str:
     return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
 
 
-def _event_source(doc: Doc) -> str:
-    source = doc.get("source") or {}
-    component = source.get("component") or doc.get("reportingComponent") or ""
-    host = source.get("host")
-    return f"{component}, {host}" if host else str(component)
-
-
 _BUILTIN: Final[dict[str, Callable[[Doc, datetime], Any]]] = {
     "name": lambda doc, now: doc["metadata"]["name"],
     "age": lambda doc, now: age(_created(doc), now),
@@ -179,9 +172,5 @@ _BUILTIN: Final[dict[str, Callable[[Doc, datetime], Any]]] = {
     "reason": lambda doc, now: doc.get("reason", ""),
     "message": lambda doc, now: str(doc.get("message") or "").strip(),
     "object": lambda doc, now: _event_object(doc),
-    "subobject": lambda doc, now: (doc.get("involvedObject") or {}).get("fieldPath", ""),
-    "source": lambda doc, now: _event_source(doc),
-    "count": lambda doc, now: str(doc.get("count") or 1),
-    "first_seen": lambda doc, now: age(_event_time(doc, "firstTimestamp", "eventTime"), now),
     "last_seen": lambda doc, now: age(_event_time(doc, "series", "lastTimestamp", "eventTime"), now),
 }

@@ -17,6 +17,12 @@ import msgspec
 
 from devcluster.embedded import apply, patches
 from devcluster.embedded.deletion import DeleteOptions, check_preconditions, finalizers_for
+from devcluster.embedded.managed_fields import (
+    ManagedFieldsEntry,
+    base_entries,
+    updated_entries,
+    written_part,
+)
 from devcluster.embedded.objects import (
     Draft,
     decode_body,
@@ -56,6 +62,9 @@ class Request(msgspec.Struct, frozen=True):
     field_validation: str = ""
     content_type: str = "application/json"
     field_manager: str = ""
+    """As asked for by the client, which server-side apply requires."""
+    manager: str = "kube-controller-manager"
+    """Name in managedFields."""
     force: bool = False
 
 
@@ -149,7 +158,7 @@ class Writes:
                 )
 
     def _create(
-        self, target: Target, request: Request, doc: Doc, *, managed: list[Doc] | None = None
+        self, target: Target, request: Request, doc: Doc, *, entries: list[ManagedFieldsEntry] | None = None
     ) -> Written:
         kind = target.kind
         self._check_namespace(target, doc)
@@ -167,7 +176,7 @@ class Writes:
             suffix=suffix,
             now=self._now(),
         )
-        draft.meta.managed_fields = managed
+        draft.meta.managed_fields = entries or self._recorded(target, request, draft)
         _refuse_unknown(request, dropped)
         if kind.collection.get((target.namespace, draft.meta.name)) is not None:
             raise already_exists(kind.subject(draft.meta.name))
@@ -222,18 +231,19 @@ class Writes:
         kind = target.kind
         old = kind.collection.get((target.namespace, target.name))
         wanted = _checked_apply(target, request, decode_body(body, "application/yaml"), old)
-        doc, managed = apply.applied(
-            decoded_as(kind, target.version, old) if old else {},
-            wanted,
-            manager=request.field_manager,
+        live = decoded_as(kind, target.version, old) if old else {}
+        doc, entries = apply.applied(
+            live,
+            _appliable(target, wanted),
+            (stored_draft(old).meta.managed_fields if old else None) or [],
+            self._entry(target, request, "Apply"),
             force=request.force,
-            now=self._now(),
             subject=kind.subject(target.name),
         )
         if old is None:
-            return self._create(target, request, wanted, managed=managed)
+            return self._create(target, request, wanted, entries=entries)
         new = read_draft(doc, kind, target.version.name)
-        return self._succeed(target, request, old, new, is_patch=True, managed=managed)
+        return self._succeed(target, request, old, new, is_patch=True, entries=entries)
 
     def _succeed(
         self,
@@ -243,18 +253,18 @@ class Writes:
         new: Draft,
         *,
         is_patch: bool,
-        managed: list[Doc] | None = None,
+        entries: list[ManagedFieldsEntry] | None = None,
     ) -> Written:
         """Store *new* as the successor of *old*, unless nothing changed."""
         kind = target.kind
         before = stored_draft(old)
         if kind.from_stored is not None:
             before.rest = kind.from_stored(before.rest)
+        sent = None if target.subresource else new.meta.managed_fields
         dropped = prepare_update(
             kind, target.version, before, new, subresource=target.subresource, is_patch=is_patch
         )
-        if managed is not None:
-            new.meta.managed_fields = managed
+        new.meta.managed_fields = entries or self._recorded(target, request, new, before=before, sent=sent)
         _refuse_unknown(request, dropped)
         if new.meta == before.meta and new.rest == before.rest and old.raw.startswith(kind.stored_prefix):
             return Written(old, dropped=tuple(dropped))
@@ -263,6 +273,34 @@ class Writes:
                 kind.collection.remove(old)
             return Written(old, removed=not request.dry_run, dropped=tuple(dropped))
         return Written(self._store(kind, new, request), dropped=tuple(dropped))
+
+    def _recorded(
+        self,
+        target: Target,
+        request: Request,
+        new: Draft,
+        *,
+        before: Draft | None = None,
+        sent: list[ManagedFieldsEntry] | None = None,
+    ) -> list[ManagedFieldsEntry] | None:
+        """The entries of *new* after a plain write."""
+        entries = updated_entries(
+            base_entries(before.meta.managed_fields, sent) if before else [],
+            self._entry(target, request, "Update"),
+            written_part(before.meta, before.rest) if before else {},
+            written_part(new.meta, new.rest),
+            is_builtin=target.kind.builtin,
+        )
+        return entries or None
+
+    def _entry(self, target: Target, request: Request, operation: str) -> ManagedFieldsEntry:
+        return ManagedFieldsEntry(
+            manager=request.manager,
+            operation=operation,
+            api_version=target.kind.api_version(target.version.name),
+            time=self._now(),
+            subresource=target.subresource,
+        )
 
     def _delete(self, target: Target, request: Request, options: DeleteOptions) -> Written:
         kind = target.kind
@@ -294,8 +332,6 @@ class Writes:
             draft.rest = kind.to_stored(draft.rest)
         version = self._versions.current + 1 if request.dry_run else self._versions.next()
         meta = draft.meta
-        if kind.resource == "namespaces":
-            meta.labels = {**(meta.labels or {}), "kubernetes.io/metadata.name": meta.name}
         meta.resource_version = "" if request.dry_run else str(version)
         entry = Entry(
             namespace=sys.intern(meta.namespace),
@@ -330,6 +366,15 @@ def _checked_apply(target: Target, request: Request, wanted: Doc, old: Entry | N
     if old is None and (target.subresource or meta.get("resourceVersion")):
         raise not_found(subject)
     return wanted
+
+
+def _appliable(target: Target, wanted: Doc) -> Doc:
+    """*wanted* without the part that the endpoint ignores: the status, or all but that."""
+    if target.subresource:
+        identity = ("name", "namespace", "uid", "resourceVersion")
+        meta = {name: value for name, value in (wanted.get("metadata") or {}).items() if name in identity}
+        return {"metadata": meta, **({"status": wanted["status"]} if "status" in wanted else {})}
+    return {name: value for name, value in wanted.items() if name != "status" or not target.version.status}
 
 
 def _exact(raw: bytes) -> bytes:

@@ -16,23 +16,24 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from devcluster.accounts import ADMIN, issue_token
+from devcluster.children import Child, start_child
+from devcluster.faults import FaultClient, fault_proxy
 from devcluster.kubeconfig import certificate_credentials, token_credentials, write_kubeconfig
-from devcluster.plane import Write
+from devcluster.plane import ADMINS, Write
 from devcluster.real.administrator import Administrator
 from devcluster.real.audit_log import DEFAULT_GROUPS, Attempt, audit_policy, read_attempts, writes_in_order
 from devcluster.real.binaries import SERVERS, find_binaries, kubernetes_recipe
 from devcluster.real.certificates import Authority, token_signing_pair
-from devcluster.real.children import Child, start_child
 from devcluster.real.servers import (
+    FRONT_PROXY,
     Layout,
     apiserver_command,
     controller_manager_command,
     etcd_command,
     free_port,
+    front_proxy_flags,
 )
-
-ADMINS = "ringleader:devcluster-admins"
-"""Group of the accounts that may do everything without being exempt from priority and fairness."""
 
 _READY_S = 60.0
 _GRACE_S = 1.0
@@ -53,11 +54,13 @@ async def real_plane(
     audited_groups: Sequence[str] = DEFAULT_GROUPS,
     version: str | None = None,
     apiserver_flags: Sequence[str] = (),
+    faults: bool = False,
 ) -> AsyncIterator[RealPlane]:
     """A running control plane whose files are in *directory*; ended with the block, and with this process.
 
-    kube-apiserver gets *apiserver_flags* after its own. The processes die with the thread that runs this. Nothing is
-    built here: see `ensure_binaries`.
+    kube-apiserver gets *apiserver_flags* after its own. With *faults* all clients but the controller manager come
+    through a fault proxy. The processes die with the thread that runs this. Nothing is built here: see
+    `ensure_binaries`.
 
     Raises: BinariesMissing if etcd or kube-apiserver is nowhere; PlaneFailed with the end of a server's log.
     """
@@ -67,13 +70,16 @@ async def real_plane(
         directory,
         binaries=binaries,
         audited_groups=audited_groups if audit else None,
-        apiserver_flags=apiserver_flags,
+        apiserver_flags=[*front_proxy_flags(Layout(directory)), *apiserver_flags]
+        if faults
+        else apiserver_flags,
     )
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(plane.stop)
         await plane.start()
+        if faults:
+            plane.stand_behind(await stack.enter_async_context(plane.fault_proxy()))
         yield plane
-    finally:
-        await plane.stop()
 
 
 class RealPlane:
@@ -93,6 +99,8 @@ class RealPlane:
         self._apiserver_flags = apiserver_flags
         self._serving_authority = Authority()
         self._client_authority = Authority()
+        self._front_proxy_authority = Authority()
+        self._faults: FaultClient | None = None
         self._admin_token = secrets.token_urlsafe(32)
         self._children: dict[str, Child] = {}
         self._port = 0
@@ -106,7 +114,17 @@ class RealPlane:
 
     @property
     def url(self) -> str:
+        return self._faults.url if self._faults else self._direct_url
+
+    @property
+    def _direct_url(self) -> str:
         return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def faults(self) -> FaultClient:
+        if self._faults is None:
+            raise PlaneFailed("it was started without faults")
+        return self._faults
 
     @property
     def etcd_url(self) -> str:
@@ -142,6 +160,23 @@ class RealPlane:
         if "kube-controller-manager" in self._binaries:
             await self._start_controller_manager()
 
+    def fault_proxy(self) -> contextlib.AbstractAsyncContextManager[FaultClient]:
+        """A fault proxy before this running plane."""
+        path = self._layout.path
+        return fault_proxy(
+            path("faults"),
+            upstream=self._direct_url,
+            upstream_ca=path("serving-ca.crt"),
+            key=path("tokens.key"),
+            front_proxy=path("front-proxy.pem"),
+        )
+
+    def stand_behind(self, proxy: FaultClient) -> None:
+        """Let all kubeconfigs from now on, the administrator's too, name *proxy*."""
+        self._faults = proxy
+        credentials = token_credentials(issue_token(self._token_key, ADMIN.user, ADMIN.groups))
+        self._write_kubeconfig(self.kubeconfig, ADMIN.user, credentials, server=self.url)
+
     async def stop(self) -> None:
         """End every process and remove the state; kubeconfigs, logs and `writes` stay."""
         await self._end_all()
@@ -153,17 +188,22 @@ class RealPlane:
         await self._children.pop("kube-apiserver").end(grace_s=_GRACE_S)
         await asyncio.sleep(away_s)
         await self._start_apiserver()
+        if self._faults is not None:
+            await self._faults.wait_open()
 
     async def kubeconfig_for(
         self, user: str, *, groups: Sequence[str] = (), server: str | None = None, admin: bool = True
     ) -> Path:
-        """A kubeconfig with a client certificate of *user*'s own.
+        """A kubeconfig with a client certificate of *user*'s own, or with a token that the fault proxy reads.
 
         With *admin* the account may do everything; otherwise what RBAC grants to it and to *groups*.
         """
         all_groups = [*groups, *([ADMINS] if admin else [])]
-        pair = self._client_authority.client(user, all_groups)
-        credentials = certificate_credentials(pair.public_pem, pair.private_pem)
+        if self._faults is not None:
+            credentials = token_credentials(issue_token(self._token_key, user, all_groups))
+        else:
+            pair = self._client_authority.client(user, all_groups)
+            credentials = certificate_credentials(pair.public_pem, pair.private_pem)
         return self._account_file(user, credentials, server=server)
 
     async def service_account_kubeconfig(
@@ -195,10 +235,15 @@ class RealPlane:
     def _write_files(self) -> None:
         layout = self._layout
         serving = self._serving_authority.serving("127.0.0.1", "::1", "localhost", "kubernetes.default.svc")
-        tokens = token_signing_pair()
+        tokens, front_proxy = token_signing_pair(), self._front_proxy_authority.client(FRONT_PROXY)
+        self._token_key = secrets.token_bytes(32)
         contents: dict[str, bytes] = {
             "serving.crt": serving.public_pem,
             "serving.key": serving.private_pem,
+            "serving-ca.crt": self._serving_authority.certificate_pem,
+            "front-proxy-ca.crt": self._front_proxy_authority.certificate_pem,
+            "front-proxy.pem": front_proxy.public_pem + front_proxy.private_pem,
+            "tokens.key": self._token_key,
             "client-ca.crt": self._client_authority.certificate_pem,
             "service-accounts.pub": tokens.public_pem,
             "service-accounts.key": tokens.private_pem,
@@ -227,23 +272,18 @@ class RealPlane:
             ),
             name="kube-apiserver",
         )
-        write_kubeconfig(
-            self.kubeconfig,
-            server=self.url,
-            authority_pem=self._serving_authority.certificate_pem,
-            user="admin",
-            credentials=token_credentials(self._admin_token),
-        )
+        for path in (self._direct, *([] if self._faults else [self.kubeconfig])):
+            credentials = token_credentials(self._admin_token)
+            self._write_kubeconfig(path, "admin", credentials, server=self._direct_url)
         await self._wait_ready()
 
     async def _start_controller_manager(self) -> None:
         pair = self._client_authority.client("system:kube-controller-manager", ["system:masters"])
-        write_kubeconfig(
+        self._write_kubeconfig(
             self._layout.path("controller-manager.kubeconfig"),
-            server=self.url,
-            authority_pem=self._serving_authority.certificate_pem,
-            user="system:kube-controller-manager",
-            credentials=certificate_credentials(pair.public_pem, pair.private_pem),
+            "system:kube-controller-manager",
+            certificate_credentials(pair.public_pem, pair.private_pem),
+            server=self._direct_url,
         )
         await self._start(
             controller_manager_command(self._binaries["kube-controller-manager"], self._layout),
@@ -266,7 +306,7 @@ class RealPlane:
             await asyncio.sleep(0.1)
 
     def _administrator(self) -> Administrator:
-        return Administrator(self.kubeconfig)
+        return Administrator(self._direct)
 
     async def _end_all(self) -> None:
         """Clients before servers, so that none complains about the absence of another."""
@@ -278,14 +318,26 @@ class RealPlane:
         self, user: str, credentials: dict[str, str], *, server: str | None, namespace: str = "default"
     ) -> Path:
         stem = re.sub(r"[^A-Za-z0-9_.-]", "_", user)
+        path = self._layout.path(f"{stem}-{secrets.token_hex(4)}.kubeconfig")
+        return self._write_kubeconfig(path, user, credentials, server=server or self.url, namespace=namespace)
+
+    def _write_kubeconfig(
+        self, path: Path, user: str, credentials: dict[str, str], *, server: str, namespace: str = "default"
+    ) -> Path:
+        proxy_authority = self._faults.ca.read_bytes() if self._faults else b""
         return write_kubeconfig(
-            self._layout.path(f"{stem}-{secrets.token_hex(4)}.kubeconfig"),
-            server=server or self.url,
-            authority_pem=self._serving_authority.certificate_pem,
+            path,
+            server=server,
+            authority_pem=self._serving_authority.certificate_pem + proxy_authority,
             user=user,
             credentials=credentials,
             namespace=namespace,
         )
+
+    @property
+    def _direct(self) -> Path:
+        """The administrator's kubeconfig past the fault proxy."""
+        return self._layout.path("direct.kubeconfig")
 
     def _read_audit_log(self) -> None:
         """Take the complete lines that came since the last time."""

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+FRONT_PROXY = "ringleader-fault-proxy"
+"""Name in the certificate of the fault proxy."""
 _PORTS = range(20000, 30000)
 """Below the ports that the kernel gives to outgoing connections: one that is free now stays free while the
 server that had it is away."""
@@ -91,6 +93,17 @@ def apiserver_command(
             "--audit-log-maxsize=0",
         ]
     return command
+
+
+def front_proxy_flags(layout: Layout) -> list[str]:
+    """Flags by which kube-apiserver believes whom the fault proxy names."""
+    return [
+        f"--requestheader-client-ca-file={layout.path('front-proxy-ca.crt')}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    ]
 
 
 def controller_manager_command(binary: Path, layout: Layout) -> list[str]:

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 from devcluster.link import Link
 from devcluster.plane import ControlPlane
-from devcluster.real.real_plane import ADMINS
 from kubeio.clock import Clock, SystemClock
 from kubeio.resource import ApiResource
 from ringleader.testing.client import Doc, IndependentClient
@@ -33,7 +32,6 @@ from shard_controller.api.controller import Controller
 from shard_controller.declare.resource import Resource as Declared
 
 _TWIN = "-twin"
-_ADMINISTRATORS = (ADMINS,)
 
 
 class Fleet(Onlooker):
@@ -157,7 +155,7 @@ class Fleet(Onlooker):
             server = urlsplit(url)
             link = await self._links.enter_async_context(Link(server.hostname or "", server.port or 443))
             url = link.url
-        kubeconfig = await self.plane.kubeconfig_for(account or name, groups=_ADMINISTRATORS, server=url)
+        kubeconfig = await self.plane.kubeconfig_for(account or name, server=url)
         replica = Replica(
             name,
             command=lambda number: command(name, kubeconfig, number),
@@ -283,7 +281,7 @@ async def open_fleet(
     """A fleet on *plane* with its files in *directory*; every process is gone when the block ends."""
     spec, clock = spec or FleetSpec(), clock or SystemClock()
     directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - once, before anything runs
-    account = await plane.kubeconfig_for("observer", groups=_ADMINISTRATORS)
+    account = await plane.kubeconfig_for("observer")
     async with IndependentClient(account) as client, AsyncExitStack() as links:
         await prepare_kinds(client, spec=spec)
         await prepare_namespaces(client, spec=spec)

@@ -20,13 +20,15 @@ from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.held import held
 
 
-def plane_context(directory: Path, *, is_real: bool) -> AbstractAsyncContextManager[ControlPlane]:
-    """The control plane that a test asked for; the test is skipped where a real one cannot be had."""
+def plane_context(
+    directory: Path, *, is_real: bool, faults: bool = False
+) -> AbstractAsyncContextManager[ControlPlane]:
+    """The control plane that a test asked for, with *faults* behind a fault proxy; skipped where none can be had."""
     if not is_real:
         from devcluster.embedded import embedded_plane
 
-        return embedded_plane(directory)
-    return real_plane(directory, audit=True)
+        return embedded_plane(directory, faults=faults)
+    return real_plane(directory, audit=True, faults=faults)
 
 
 @pytest_asyncio.fixture

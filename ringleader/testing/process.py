@@ -12,7 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from devcluster.real.children import Child, start_child
+from devcluster.children import Child, start_child
 from kubeio.clock import Clock
 from ringleader.testing.attendance import Span
 

@@ -128,7 +128,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     """Both planes, filled, and the folder of files."""
     folder = tmp_path_factory.mktemp("bad-input")
     async with (
-        held(embedded_plane(folder / "plane")) as plane,
+        held(embedded_plane(folder / "plane", faults=True)) as plane,
         held(embedded_plane(folder / "bare-plane")) as bare,
     ):
         await _fill(plane)

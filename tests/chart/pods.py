@@ -21,7 +21,7 @@ from typing import Any
 
 import aiohttp
 
-from devcluster.real.children import Child, start_child
+from devcluster.children import Child, start_child
 
 ROOT = Path(__file__).parents[2]
 Doc = dict[str, Any]

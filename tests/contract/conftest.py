@@ -30,7 +30,7 @@ async def plane(
     if request.param == "embedded":
         from devcluster.embedded import embedded_plane
 
-        async with embedded_plane(directory) as embedded:
+        async with embedded_plane(directory, rbac=True) as embedded:
             yield embedded
         return
     try:

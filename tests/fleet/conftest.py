@@ -27,17 +27,25 @@ UPDATES_PER_S = 20.0
 REPLICAS = 3
 
 
+@pytest.fixture(scope="module")
+def has_faults() -> bool:
+    """Whether the module's control plane stands behind a fault proxy; modules override it."""
+    return False
+
+
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="module",
     params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.alone])],
 )
 async def plane(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, has_faults: bool
 ) -> AsyncIterator[ControlPlane]:
     directory: Path = tmp_path_factory.mktemp(f"plane-{request.param}")
     try:
-        async with held(plane_context(directory, is_real=request.param == "real")) as plane:
+        async with held(
+            plane_context(directory, is_real=request.param == "real", faults=has_faults)
+        ) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")

@@ -10,13 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.embedded import EmbeddedPlane, Fault
+from devcluster.faults import Fault
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet
 from tests.fleet.judging import judge
 
 pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 STUMBLING = Path(__file__).with_name("controllers") / "stumbling.py"
+
+
+@pytest.fixture(scope="module")
+def has_faults() -> bool:
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +45,11 @@ async def test_a_replica_whose_event_loop_is_blocked_ends_and_others_take_over(f
 
 async def test_a_watch_that_says_nothing_any_more_is_started_again(fleet: Fleet) -> None:
     """The connection stands, nothing comes: the classic way to lose updates without an error."""
-    plane, victim = fleet.plane, "replica-2"
-    if not isinstance(plane, EmbeddedPlane):
-        pytest.skip("a real API server's watches cannot be made half dead; the embedded one runs this test")
+    faults, victim = fleet.plane.faults, "replica-2"
     await judge(fleet)
     process = fleet.members[victim].current
-    fault = await plane.faults.add(Fault(what="mute_watches", user=victim))
-    await plane.faults.clear(fault)  # streams that were muted stay so
+    fault = await faults.add(Fault(what="mute_watches", user=victim))
+    await faults.clear(fault)  # streams that were muted stay so
     await asyncio.sleep(0.5)
     await fleet.objects.update_all()
     wanted = await fleet.objects.generations()

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import pytest
 
-from devcluster.embedded import EmbeddedPlane, Fault
+from devcluster.faults import Fault
 from ringleader.testing.fleet import Fleet
 from tests.fleet.judging import judge
 
 pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 OWNER, TARGET = "replica-1", "replica-4"
+
+
+@pytest.fixture(scope="module")
+def has_faults() -> bool:
+    return True
 
 
 async def caught_in_handoff(fleet: Fleet) -> None:
@@ -51,13 +56,11 @@ async def test_the_owner_dies_between_drain_label_and_acknowledgement(fleet: Fle
 
 
 async def test_acknowledgements_whose_answers_are_lost_bring_no_object_back(fleet: Fleet) -> None:
-    plane = fleet.plane
-    if not isinstance(plane, EmbeddedPlane):
-        pytest.skip("a real API server cannot be told to lose answers; the embedded one runs this test")
+    faults = fleet.plane.faults
     for member in list(fleet.lives().values()):
-        await plane.faults.add(Fault(what="lose_answer", user=member, verb="patch", count=15))
+        await faults.add(Fault(what="lose_answer", user=member, verb="patch", count=15))
     await fleet.join(TARGET)
-    await plane.faults.clear()
+    await faults.clear()
     await judge(fleet)
     await fleet.leave(TARGET)
     await judge(fleet)

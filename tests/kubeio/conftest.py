@@ -24,7 +24,7 @@ from tests.kubeio.http.wire_server import Tls, WireServer
 async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedPlane]:
     """The embedded one, with a short history and frequent bookmarks: for faults."""
     directory: Path = tmp_path_factory.mktemp("embedded")
-    async with embedded_plane(directory, bookmark_interval_s=0.5, history=200) as plane:
+    async with embedded_plane(directory, bookmark_interval_s=0.5, history=200, faults=True) as plane:
         yield plane
 
 

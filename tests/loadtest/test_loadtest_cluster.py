@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from devcluster.embedded import EmbeddedPlane, embedded_plane
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from loadtest.inputs.template import RUN_LABEL
 from ringleader.testing.commands import WEBSITES, FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
@@ -34,7 +34,7 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
     """A fleet that somebody else runs, with one object of theirs."""
     folder = tmp_path_factory.mktemp("cluster")
     async with (
-        held(embedded_plane(folder / "plane")) as plane,
+        held(embedded_plane(folder / "plane", faults=True)) as plane,
         held(open_fleet(plane, folder / "fleet", spec=FleetSpec(sharders=1))) as fleet,
     ):
         await fleet.start(replicas=2)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from devcluster.embedded import EmbeddedPlane
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing, RealPlane, real_plane
 from kubeio.access.cluster import load_cluster

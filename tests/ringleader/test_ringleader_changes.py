@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.errors import InputError
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS

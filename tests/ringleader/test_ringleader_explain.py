@@ -24,7 +24,7 @@ from ringleader.inspect.explain.diagnosis_work import well
 from ringleader.inspect.explain.facts import Facts, Way, read_facts
 from ringleader.inspect.explain.story import Story, lines, story
 from ringleader.inspect.where.one import Placement
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard, backdate
 
 SITE = "websites.example.com/default/blog"
 OWNER, OTHER = "a-00000001", "b-00000001"
@@ -322,6 +322,7 @@ async def test_a_handoff_is_told_with_both_ends_and_a_late_one_as_stuck(ground: 
         "message": f"handoffs past drainTimeoutSeconds: {OWNER} (1)",
     }
     await conditioned(ground, stuck)
+    await backdate(ground.client, WEBSITES, "blog")
     found = await told(ground)
     assert found.finding.is_wrong
     assert found.finding.cause.startswith(f"is stuck: its owner {OWNER} does not hand it over to {OTHER}")
@@ -487,6 +488,7 @@ async def test_what_the_owner_says_is_the_cause(
     ground: Ground, status: int, page: dict[str, Any], words: str, is_wrong: bool
 ) -> None:
     await owned(ground)
+    await backdate(ground.client, WEBSITES, "blog")
     pages = Pages(status, now_told(page))
     async with pages as url:
         found = await told(ground, way=Way(endpoint=url))

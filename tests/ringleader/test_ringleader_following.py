@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.errors import InputError, KubeError
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
@@ -164,7 +164,7 @@ async def test_objects_are_listed_once_and_an_outage_is_told_and_healed(
     await looked_until(following, lambda shown: shown.objects == 4)
     await ground.plane.faults.clear()
     for fault in (
-        Fault(what="drop_watches", resource="websites.example.com"),
+        Fault(what="cut", verb="watch", resource="websites.example.com"),
         Fault(what="error", code=503, verb="watch", resource="websites.example.com"),
     ):
         await ground.plane.faults.add(fault)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.models import HasMeta

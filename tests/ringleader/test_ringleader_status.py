@@ -14,7 +14,7 @@ from fcntl import ioctl
 
 import pytest
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.clock import SystemClock, micro_time
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.patch import MergePatch

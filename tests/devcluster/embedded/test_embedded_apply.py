@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from devcluster.embedded.apply import applied, decode_fields, encode_fields, field_paths
+from devcluster.embedded.apply import applied, field_paths
+from devcluster.embedded.managed_fields import ManagedFieldsEntry, decode_fields, encode_fields
 from devcluster.embedded.status import Refusal, StatusSubject
 
 SUBJECT = StatusSubject("example.com", "websites", "Website", "a")
@@ -14,10 +15,10 @@ Doc = dict[str, Any]
 
 
 def put(live: Doc, spec: Doc, manager: str, *, force: bool = False) -> Doc:
-    doc, managed = applied(
-        live, {"spec": spec}, manager=manager, force=force, now="2026-01-01T00:00:00Z", subject=SUBJECT
-    )
-    doc.setdefault("metadata", {})["managedFields"] = managed
+    entries = (live.get("metadata") or {}).get("managedFields", [])
+    own = ManagedFieldsEntry(manager, "Apply", "example.com/v1", "2026-01-01T00:00:00Z")
+    doc, entries = applied(live, {"spec": spec}, entries, own, force=force, subject=SUBJECT)
+    doc.setdefault("metadata", {})["managedFields"] = entries
     return doc
 
 
@@ -43,7 +44,7 @@ def test_other_value_for_an_appliers_field_is_a_conflict_that_names_both() -> No
 def test_force_takes_the_field_over() -> None:
     live = put(put({}, {"a": 1, "b": 1}, "me"), {"a": 2}, "other", force=True)
     assert live["spec"] == {"a": 2, "b": 1}
-    owners = {entry["manager"]: entry["fieldsV1"] for entry in live["metadata"]["managedFields"]}
+    owners = {entry.manager: entry.fields_v1 for entry in live["metadata"]["managedFields"]}
     assert owners == {"me": {"f:spec": {"f:b": {}}}, "other": {"f:spec": {"f:a": {}}}}
 
 
@@ -55,5 +56,5 @@ def test_apply_that_changes_nothing_leaves_everything_as_it_is() -> None:
 def test_identity_belongs_to_nobody_and_labels_do() -> None:
     doc = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "uid": "u", "labels": {"k/x": "v"}}}
     paths = field_paths(doc)
-    assert paths == {("metadata", "labels", "k/x")}
+    assert paths == {("f:metadata", "f:labels", "f:k/x")}
     assert decode_fields(encode_fields(paths)) == paths

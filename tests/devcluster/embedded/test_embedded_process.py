@@ -129,16 +129,28 @@ async def test_log_of_a_lease_holds_its_annotations_and_spec(new_plane: Embedded
     assert (lease.resource, lease.object) == ("leases.coordination.k8s.io", contents)
 
 
-async def test_wrong_token_is_401_and_probes_need_none(new_plane: EmbeddedPlane) -> None:
-    tls = ssl.create_default_context(cafile=str(new_plane.kubeconfig.with_name("ca.pem")))
-    async with aiohttp.ClientSession() as session:
+async def test_wrong_token_is_401_and_probes_need_none(tmp_path: Path) -> None:
+    async with embedded_plane(tmp_path) as plane, aiohttp.ClientSession() as session:
+        tls = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
         for token in ("", "Bearer nonsense", "Bearer a.b", "Basic YTpi"):
             headers = {"Authorization": token} if token else {}
-            async with session.get(new_plane.url + CONFIGMAPS, headers=headers, ssl=tls) as answer:
+            async with session.get(plane.url + CONFIGMAPS, headers=headers, ssl=tls) as answer:
                 assert answer.status == 401
                 assert (await answer.json())["reason"] == "Unauthorized"
-        async with session.get(new_plane.url + "/readyz", ssl=tls) as answer:
+        async with session.get(plane.url + "/readyz", ssl=tls) as answer:
             assert (answer.status, await answer.text()) == (200, "ok")
+
+
+async def test_without_rbac_reviews_say_that_nothing_is_checked(new_plane: EmbeddedPlane) -> None:
+    reviews = "/apis/authorization.k8s.io/v1"
+    async with api_from(await new_plane.kubeconfig_for("a", admin=False)) as api:
+        asked = {"spec": {"resourceAttributes": {"verb": "delete", "resource": "namespaces"}}}
+        status = (await api.post(f"{reviews}/selfsubjectaccessreviews", asked)).check(201).body["status"]
+        assert status["allowed"] is True
+        assert "does not enforce RBAC" in status["reason"]
+        rules = (await api.post(f"{reviews}/selfsubjectrulesreviews", {"spec": {}})).check(201).body["status"]
+        assert rules["resourceRules"] == [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+        (await api.delete("/api/v1/namespaces/kube-public")).check(200)
 
 
 async def test_account_reaches_the_server_by_another_url(new_plane: EmbeddedPlane) -> None:

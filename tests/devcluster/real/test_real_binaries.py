@@ -107,6 +107,16 @@ def test_what_is_missing_is_named_with_a_remedy(machine: Machine, recipe: Recipe
     assert "KUBEBUILDER_ASSETS" in caught.value.remedy
 
 
+def test_the_first_remedy_is_a_ready_made_set_where_there_is_one(machine: Machine) -> None:
+    with pytest.raises(BinariesMissing) as caught:
+        find_binaries(["etcd", "kube-controller-manager"], kubernetes_recipe())
+    ready = '`export KUBEBUILDER_ASSETS="$(setup-envtest use 1.36.x -p path)"` downloads etcd ready-made, in seconds; `'
+    assert caught.value.remedy.startswith(ready)
+    with pytest.raises(BinariesMissing) as caught:
+        find_binaries(["etcd"], kubernetes_recipe("1.35"))
+    assert "setup-envtest" not in caught.value.remedy  # the version that was asked for, no other
+
+
 def test_version_that_a_person_chose_is_never_taken_from_path(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.real.children import start_child
+from devcluster.children import start_child
 
 SLEEP = shutil.which("sleep") or "/bin/sleep"
 
 _OWNER = f"""
 import asyncio, sys
 from pathlib import Path
-from devcluster.real.children import start_child
+from devcluster.children import start_child
 
 async def main():
     child = await start_child(["{SLEEP}", "3600"], name="sleep", log=Path(sys.argv[1]))

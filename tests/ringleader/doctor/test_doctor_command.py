@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import yaml
 
 from devcluster.embedded import EmbeddedPlane
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from tests.ringleader.doctor.ward import KEYS, Ward
 from tests.warm_python import warm_python
 

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 
+import msgspec
+
+from devcluster.embedded import embedded_plane
 from kubeio.models import Meta
+from ringleader.doctor.checks import Level
 from ringleader.doctor.rounds import CHECKS
 from ringleader.doctor.seen import FullRing, Group, RingSeen, RingSpec, Seen, Tally, Trouble
-from tests.ringleader.doctor.ward import CONFIGMAPS, KEYS, ONE, SITES, TWO, WEBSITES, Ward, is_well
+from tests.ringleader.doctor.ward import (
+    ACCOUNTS,
+    CONFIGMAPS,
+    KEYS,
+    ONE,
+    SITES,
+    TWO,
+    WEBSITES,
+    Ward,
+    found,
+    is_well,
+    open_ward,
+)
 
 
 async def test_a_healthy_plane_passes_every_check(ward: Ward) -> None:
@@ -69,3 +86,23 @@ def test_what_waited_at_the_first_look_is_counted_not_passed_over() -> None:
     assert owners.fine(seen) == (
         "10 objects of 1 ring; 4 had no living owner at the first look, and those looked at again had one"
     )
+
+
+async def test_rights_are_judged_where_rbac_is_on(tmp_path: Path) -> None:
+    async with embedded_plane(tmp_path, rbac=True) as plane, open_ward(plane) as ward:
+        missing = found(await ward.diagnose(), "rights")
+        accounts = {account for listed in ACCOUNTS.values() for account in listed}
+        assert {each.level for each in missing} == {Level.ERROR}
+        assert all(any(account in str(each) for each in missing) for account in accounts)
+        rbac = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+        for account in accounts:
+            _, _, namespace, name = account.split(":")
+            subject = {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+            binding = {
+                "metadata": {"name": f"{namespace}-{name}"},
+                "roleRef": {"kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [subject],
+            }
+            await plane.order("POST", rbac, msgspec.json.encode(binding))
+        report = await ward.diagnose()
+        assert [each.level for each in report.findings if each.check == "rights"] == [Level.OK]

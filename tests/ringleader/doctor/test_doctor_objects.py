@@ -9,6 +9,7 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.resource import LEASES
 from ringleader.doctor.checks import Level
 from tests.ringleader.doctor.ward import CONFIGMAPS, KEYS, ONE, RING, SITES, TWO, Ward, found, is_well, only
+from tests.sharder.io.ground import WEBSITES, backdate
 
 
 async def test_an_object_without_owner_is_named_with_the_sharder_that_does_not_lead(ward: Ward) -> None:
@@ -141,13 +142,15 @@ async def test_a_tombstone_tells_that_a_lease_was_deleted_or_a_label_forged(ward
 async def test_a_handoff_that_the_sharder_calls_late_is_told_with_object_and_owner(ward: Ward) -> None:
     await ward.label("site-000", {KEYS.drain: TWO})
     await ward.label("site-001", {KEYS.drain: ONE})
+    for name in ("site-000", "site-001"):
+        await backdate(ward.client, WEBSITES, name, namespace="sites")
     await ward.tell_status(
         Ready=("True", "Working", ""),
         DrainStuck=("True", "DrainTimeout", f"handoffs past drainTimeoutSeconds: {ONE} (1)"),
     )
     first = only(await ward.diagnose(), "drains")
     assert first.object == "website/site-000 -n sites"
-    assert f"its owner {ONE} was asked to, and has not answered for more than 60 s" in first.summary
+    assert f"its owner {ONE} was asked to, and has not answered for 2m" in first.summary
     assert f"1 of {SITES} websites.example.com of {ONE} wait for their handoff" in first.evidence
 
 

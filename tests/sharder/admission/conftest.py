@@ -16,7 +16,7 @@ from kubeio.rest.client import Client
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedPlane]:
-    async with embedded_plane(tmp_path_factory.mktemp("plane")) as plane:
+    async with embedded_plane(tmp_path_factory.mktemp("plane"), faults=True) as plane:
         yield plane
 
 

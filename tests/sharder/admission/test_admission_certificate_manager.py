@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from devcluster.embedded import EmbeddedPlane
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.patch import MergePatch

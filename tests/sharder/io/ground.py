@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from devcluster.embedded import EmbeddedPlane
+from devcluster.plane import ControlPlane, Write
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import AlreadyExists, Conflict, NotFound
@@ -21,7 +22,7 @@ from kubeio.leases.lease import Leases
 from kubeio.models import HasMeta, Lease, LeaseSpec, Meta
 from kubeio.patch import JsonPatch, MergePatch
 from kubeio.protocol import CONTROLLER_RINGS, RingKeys
-from kubeio.resource import CRDS, EVENTS, NAMESPACES, ApiResource
+from kubeio.resource import CRDS, EVENTS, LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ring import HashRing
@@ -116,8 +117,9 @@ class HandMadeShard:
 class Ground:
     """One control plane and what a test does with it."""
 
-    def __init__(self, plane: EmbeddedPlane, client: Client) -> None:
+    def __init__(self, plane: ControlPlane, client: Client) -> None:
         self.plane = plane
+        self._writes_before = len(plane.writes())
         self.client = client
         self.leases = Leases(client, "default")
         self.shards: list[HandMadeShard] = []
@@ -129,7 +131,32 @@ class Ground:
             await wait_until(lambda r=resource: self._is_served(r))  # type: ignore[misc] # a default binds the loop's value
 
     async def define(self, path: str) -> None:
-        await self.client.create(CRDS, manifest(ROOT / path), type=bytes)
+        with suppress(AlreadyExists):
+            await self.client.create(CRDS, manifest(ROOT / path), type=bytes)
+
+    def writes(self) -> list[Write]:
+        """What was written since the test began."""
+        return self.plane.writes()[self._writes_before :]
+
+    async def clear(self) -> None:
+        """Take everything away that tests make, on a plane that cannot be wiped."""
+        await self.plane.faults.clear()
+        for resource, namespace in (
+            (CONTROLLER_RINGS, ""),
+            (WEBSITES, "default"),
+            (CONFIGMAPS, "default"),
+            (LEASES, "default"),
+        ):
+            path = resource.path(namespace=namespace)
+            with suppress(NotFound):
+                await self.client.request("DELETE", path)
+                async for page in self.client.pages(resource, namespace=namespace, metadata_only=True):
+                    for left in page.objects:
+                        patch = MergePatch({"metadata": {"finalizers": None}})
+                        with suppress(NotFound):
+                            await self.client.patch(
+                                resource, left.meta.name, patch, namespace=namespace, type=bytes
+                            )
 
     async def _is_served(self, resource: ApiResource) -> bool:
         try:
@@ -346,6 +373,15 @@ def sharder_context(
     )
 
 
+async def backdate(client: Client, resource: ApiResource, name: str, *, namespace: str = "default") -> None:
+    """Say in the object's managedFields that each of its fields was written two minutes ago."""
+    doc = await client.get(resource, name, namespace=namespace, type=dict[str, Any])
+    written = (SystemClock().wall() - timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    entries = [entry | {"time": written} for entry in doc["metadata"]["managedFields"]]
+    patch = MergePatch({"metadata": {"managedFields": entries}})
+    await client.patch(resource, name, patch, namespace=namespace, type=bytes)
+
+
 async def wait_until(holds: Callable[[], object], *, within_s: float = 10.0) -> None:
     """Return when the coroutine function *holds* gives true; fail with its last answer."""
     answer: object = None
@@ -413,10 +449,13 @@ async def is_balanced(ground: Ground) -> bool:
 
 
 @asynccontextmanager
-async def open_ground(plane: EmbeddedPlane) -> AsyncIterator[Ground]:
-    """*plane* with the definitions installed."""
+async def open_ground(plane: ControlPlane, *, cleared: bool = False) -> AsyncIterator[Ground]:
+    """*plane* with the definitions installed, and (*cleared*) without what an earlier test has left."""
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
         ground = Ground(plane, client)
+        if cleared:
+            await ground.clear()
+            ground = Ground(plane, client)
         await ground.install()
         yield ground
         await ground.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from tests.sharder.io.ground import (
     CONFIGMAPS,
     KEYS,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.models import Lease, LeaseSpec, Meta

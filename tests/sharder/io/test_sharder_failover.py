@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from devcluster.plane import Write
 from kubeio.clock import SystemClock
 from kubeio.errors import NotFound

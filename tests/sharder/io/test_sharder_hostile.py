@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.leases.lease import Leases
 from kubeio.models import Meta
 from kubeio.protocol import CONTROLLER_RINGS

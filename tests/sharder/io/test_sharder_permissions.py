@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from tests.sharder.io.ground import (
     CONFIGMAPS,
     KEYS,

@@ -6,7 +6,7 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from tests.sharder.io.ground import Ground, belonging_to, eventually, is_balanced, places, wait_until
 from tests.sharder.io.owners import owners_that_pass_on
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.models import Meta
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, ApiResource

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.resource import CRDS, LEASES
 from tests.requests import requests_per_minute
 from tests.sharder.io.ground import KEYS, Ground

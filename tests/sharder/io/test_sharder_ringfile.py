@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError, NotFound
 from kubeio.protocol import CONTROLLER_RINGS

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import CollectorRegistry
 from prometheus_client.samples import Sample
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client

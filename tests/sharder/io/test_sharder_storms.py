@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
-from devcluster.embedded.faults import Fault
-from devcluster.plane import Write
+import pytest
+import pytest_asyncio
+
+from devcluster.faults import Fault
+from devcluster.plane import ControlPlane, Write
 from kubeio.labels import json_pointer
 from kubeio.patch import JsonPatch
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground, belonging_to, eventually, places, wait_until
+from tests.sharder.io.ground import (
+    KEYS,
+    WEBSITES,
+    Ground,
+    belonging_to,
+    eventually,
+    open_ground,
+    places,
+    wait_until,
+)
 from tests.sharder.io.owners import owners_that_pass_on
 
 SHARDER = "sharder-1"
 SITES = 150
 PATCHES: dict[str, Any] = {"user": SHARDER, "verb": "patch", "resource": "websites.example.com"}
+pytestmark = [pytest.mark.real_apart, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def ground(faulty_plane: ControlPlane) -> AsyncIterator[Ground]:
+    async with open_ground(faulty_plane, cleared=True) as ground:
+        yield ground
 
 
 def at(members: str, *, count: int = SITES) -> dict[str, str]:
@@ -55,10 +75,10 @@ async def test_a_server_that_fails_everything_for_a_while_loses_nothing(ground: 
         await ground.sites(SITES)
         await eventually(ground.owners, at("ab"))
         await ground.plane.faults.add(Fault(what="error", user=SHARDER, code=500, for_s=5))
-        before = len(ground.plane.writes())
+        before = len(ground.writes())
         await ground.shard("c", duration_s=10)
         await eventually(ground.owners, at("abc"), within_s=30)
-        moved = changes(ground.plane.writes()[before:])
+        moved = changes(ground.writes()[before:])
     assert set(moved.values()) == {1}
 
 
@@ -72,13 +92,13 @@ async def test_watches_closed_every_second_hold_up_no_object(ground: Ground) -> 
             await asyncio.sleep(0.1)
         await eventually(ground.owners, at("ab", count=60), within_s=15)
         closing.cancel()
-    assert set(changes(ground.plane.writes()).values()) == {1}
+    assert set(changes(ground.writes()).values()) == {1}
 
 
 async def _close_watches(ground: Ground) -> None:
     while True:
         await asyncio.sleep(1)
-        await ground.plane.faults.add(Fault(what="drop_watches", user=SHARDER, for_s=0.2))
+        await ground.plane.faults.add(Fault(what="cut", verb="watch", user=SHARDER, for_s=0.2))
 
 
 async def test_a_server_that_restarts_again_and_again_in_mid_rebalance_moves_nothing_twice(
@@ -93,16 +113,16 @@ async def test_a_server_that_restarts_again_and_again_in_mid_rebalance_moves_not
         await ground.plane.faults.add(
             Fault(what="latency", verb="patch", resource="websites.example.com", delay_s=0.3)
         )
-        before = len(ground.plane.writes())
+        before = len(ground.writes())
         await ground.shard("c", duration_s=8)
-        await wait_until(lambda: len(changes(ground.plane.writes()[before:])) >= 5)
+        await wait_until(lambda: len(changes(ground.writes()[before:])) >= 5)
         for _ in range(3):
             await ground.plane.restart(away_s=0.5)
             await asyncio.sleep(0.7)
         assert await ground.owners() != at("abc"), "all had moved before: the test proves nothing"
         await ground.plane.faults.clear()
         await eventually(ground.owners, at("abc"), within_s=45)
-        moved = changes(ground.plane.writes()[before:])
+        moved = changes(ground.writes()[before:])
     assert moved == {name: 1 for name, shard in at("ab").items() if at("abc")[name] != shard}
 
 
@@ -116,7 +136,7 @@ async def test_a_server_that_takes_half_a_second_for_everything_is_waited_for(gr
         await eventually(ground.owners, at("ab", count=20), within_s=30)
         await asyncio.sleep(3)
         assert await ground.owners() == at("ab", count=20)
-    assert set(changes(ground.plane.writes()).values()) == {1}
+    assert set(changes(ground.writes()).values()) == {1}
     assert {await shard.holder() for shard in ground.shards} == {"a-00000001", "b-00000001"}
 
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from devcluster.embedded.faults import Fault
+from devcluster.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
 from kubeio.models import ObjectKey, ObjectRef

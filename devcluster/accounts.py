@@ -1,7 +1,6 @@
 """Bearer tokens: signed, so that any holder of the key can issue one and the server keeps no list. Pure.
 
-A token says who its bearer is; nothing here says what he may do: this control plane authorises everybody who is
-authenticated.
+A token says who its bearer is; `rbac` knows what the bearer may do.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 ADMIN = Account("admin", ("system:masters",))
+ANONYMOUS = Account("system:anonymous", ("system:unauthenticated",))
 
 
 def issue_token(key: bytes, user: str, groups: Sequence[str] = ()) -> str:

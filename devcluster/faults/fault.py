@@ -1,6 +1,6 @@
-"""Faults that tests order: which request or watch they hit, and what they do to it. Pure; time is passed in.
+"""Faults that tests order: which request or watch they strike, and what they do to it. Pure; time is passed in.
 
-Owns the list of active faults. `server` asks `on_request` for every request and carries the effects out.
+Owns the list of active faults. `proxy` asks for every request and carries the effects out.
 """
 
 from __future__ import annotations
@@ -9,29 +9,42 @@ from typing import Final, Literal
 
 import msgspec
 
-from devcluster.embedded.status import bad_request
+from devcluster.request_info import RequestInfo
 
-What = Literal["latency", "error", "lose_answer", "partition", "drop_watches", "mute_watches", "stale_lists"]
+What = Literal[
+    "latency",
+    "error",
+    "lose_answer",
+    "cut",
+    "partition",
+    "mute_watches",
+    "slow_watches",
+    "stale_lists",
+]
 
 
 class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One fault and whom it hits; an empty field matches everything.
+    """One fault and whom it strikes; an empty field matches everything.
 
     what:
-      latency       wait *delay_s* before the request is carried out
-      error         answer *code* (429, 500, ...) with *retry_after_s*; nothing is carried out
-      lose_answer   carry it out, then cut the connection instead of answering
-      partition     the user's requests are neither carried out nor answered, its watches are silent;
-                    when the fault ends their connections are cut
-      drop_watches  close matching watches now, and new ones while it lasts
-      mute_watches  matching watches stay open and say nothing any more (half dead), new ones too while it lasts
-      stale_lists   lists that allow it (with a resourceVersion) are answered as of *version*, or *behind*
-                    versions ago
+      latency       wait *delay_s* before the request is passed on
+      error         answer *code* (429, 500, ...) with *retry_after_s*; nothing is passed on
+      lose_answer   pass it on, and reset the connection when the server answers
+      cut           reset connections now, with what is under way, and at each request while it lasts: nothing is
+                    passed on. With the verb watch it strikes open watches and new ones.
+      partition     requests are neither passed on nor answered, watches and what is under way are silent; when the
+                    fault ends their connections are reset
+      mute_watches  open watches stay open and say nothing any more (half dead), new ones too while it lasts
+      slow_watches  what open watches and new ones say comes *delay_s* later, as long as they last
+      stale_lists   lists that allow it (with a resourceVersion) are answered as of *version*, which the server must
+                    still have
     A fault with *count* ends after so many hits, with *for_s* after so many seconds.
     """
 
     what: What
     user: str = ""
+    user_agent: str = ""
+    """How the User-Agent begins."""
     verb: str = ""
     """get, list, watch, create, update, patch, delete, deletecollection; "write" for the last five."""
     resource: str = ""
@@ -44,20 +57,21 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     code: int = 500
     retry_after_s: int | None = None
     message: str = ""
-    version: int | None = None
-    behind: int = 0
+    version: int = 0
     id: str = ""
     hits: int = 0
 
+    @property
+    def strikes_open_watches(self) -> bool:
+        return self.what in ("cut", "partition", "mute_watches", "slow_watches")
+
 
 class Hit(msgspec.Struct, frozen=True):
-    """What a fault is matched against."""
+    """A request as a fault is matched against it. *info* is None for an idle connection."""
 
     user: str
-    verb: str
-    resource: str
-    namespace: str = ""
-    name: str = ""
+    user_agent: str
+    info: RequestInfo | None
 
 
 _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
@@ -65,12 +79,16 @@ _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollec
 
 def matches(fault: Fault, hit: Hit) -> bool:
     """Whether *fault* is meant for *hit*."""
+    if (fault.user and fault.user != hit.user) or not hit.user_agent.startswith(fault.user_agent):
+        return False
+    info = hit.info
+    if info is None:
+        return not (fault.verb or fault.resource or fault.namespace or fault.name)
     return (
-        (not fault.user or fault.user == hit.user)
-        and (not fault.verb or fault.verb == hit.verb or (fault.verb == "write" and hit.verb in _WRITES))
-        and (not fault.resource or fault.resource == hit.resource)
-        and (not fault.namespace or fault.namespace == hit.namespace)
-        and (not fault.name or fault.name == hit.name)
+        (not fault.verb or fault.verb == info.verb or (fault.verb == "write" and info.verb in _WRITES))
+        and (not fault.resource or fault.resource == info.group_resource)
+        and (not fault.namespace or fault.namespace == info.namespace)
+        and (not fault.name or fault.name == info.name)
     )
 
 
@@ -119,11 +137,10 @@ class Faults:
 
 
 def parse_fault(body: bytes) -> Fault:
-    """Raises: 400 naming the wrong field."""
-    try:
-        fault = msgspec.json.decode(body, type=Fault)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"fault: {error}") from error
+    """Raises: ValueError naming the wrong field."""
+    fault = msgspec.json.decode(body, type=Fault)
     if fault.what == "partition" and fault.count is not None:
-        raise bad_request("fault: a partition ends by its time or by order, not by a count")
+        raise ValueError("a partition ends by its time or by order, not by a count")
+    if fault.what == "stale_lists" and fault.version < 1:
+        raise ValueError("stale_lists needs the version of a list")
     return fault

@@ -1,0 +1,34 @@
+"""What every server of `devcluster` listens with: a port of loopback that stays free, and TLS for HTTP/1.1."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+from contextlib import suppress
+from typing import Final
+
+import trustme
+
+_OWN_PORTS: Final = range(20_000, 32_000)
+
+
+def bound_socket(port: int) -> socket.socket:
+    """A listening socket on loopback, on *port* or (0) on a free one.
+
+    Never one of the ports that the kernel gives to outgoing connections: while a restart keeps the server away,
+    a client that knocks would sooner or later be given the very port it knocks at, and hold it.
+    """
+    candidates = [port] if port else random.sample(_OWN_PORTS, 200)
+    for candidate in candidates:
+        with suppress(OSError):
+            return socket.create_server(("127.0.0.1", candidate), backlog=1024)
+    raise OSError(f"no port of {candidates[0]}.. is free on 127.0.0.1")
+
+
+def server_tls(authority: trustme.CA) -> ssl.SSLContext:
+    """The server's side of TLS on loopback, with a certificate by *authority*."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1", "::1").configure_cert(context)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
