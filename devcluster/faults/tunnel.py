@@ -161,7 +161,7 @@ class Tunnel(asyncio.Protocol):
             server.send(data, exchange)
 
     def mute(self, *, hides_end: bool = False) -> None:
-        """Say nothing any more, for as long as the connection stands; with *hides_end* not that the server closed it."""
+        """Say nothing any more while the connection stands; with *hides_end* not even that the server closed it."""
         self._is_silent = True
         self._hides_end = self._hides_end or hides_end
 
