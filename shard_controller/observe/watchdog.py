@@ -94,7 +94,7 @@ class StallDetector:
 # -- overruns: an object whose reconcile does not end is kept from every replica
 
 
-class Running(Protocol):
+class RunningReconcile(Protocol):
     """One reconcile that runs. *overruns_since*, *is_counted*: notes of `find_overrun`."""
 
     overruns_since: float | None
@@ -107,13 +107,13 @@ class Running(Protocol):
 
 
 def find_overrun(
-    running: Iterable[Running], *, now: float, patience_s: float, on_overrun: Callable[[], None]
-) -> Running | None:
+    running: Iterable[RunningReconcile], *, now: float, patience_s: float, on_overrun: Callable[[], None]
+) -> RunningReconcile | None:
     """The reconcile that has gone on for *patience_s* since it was first seen to overrun. Runs every second.
 
     *on_overrun* is called once for each that is still there at the second look.
     """
-    worst: Running | None = None
+    worst: RunningReconcile | None = None
     for run in running:
         if not run.overruns:
             continue
@@ -128,7 +128,7 @@ def find_overrun(
     return worst
 
 
-def exit_on_overrun(why: str, run: Running, *, end_process: Callable[[int], None]) -> None:
+def exit_on_overrun(why: str, run: RunningReconcile, *, end_process: Callable[[int], None]) -> None:
     """Log *why* and every stack, and end at once with `OVERRUN_EXIT`: a thread can be ended by nothing less."""
     try:
         log.error("process ends", reason=why, exit_code=OVERRUN_EXIT)

@@ -39,7 +39,7 @@ _REMEMBERED = 1000
 """Renewals without an answer: attempts are a fifteenth of a duration apart, and none arrives after a minute."""
 
 
-Marks = Callable[[], Mapping[str, str]]
+LeaseAnnotations = Callable[[], Mapping[str, str]]
 """Annotations of the Lease, as they are at each renewal."""
 
 
@@ -74,7 +74,7 @@ class Heartbeat:
         self._on_phase = on_phase
         self._phase = Phase.HELD
         self._is_failing = False
-        self._marks: Marks = dict
+        self._marks: LeaseAnnotations = dict
         self._announced = asyncio.Event()
         self._sent = deque([lease.spec.renew_time], maxlen=_REMEMBERED)  # since the last success
 
@@ -85,7 +85,7 @@ class Heartbeat:
             group.create_task(self._watch_for_ever(), name="lease watch")
         raise AssertionError("the loops of a heartbeat do not return")
 
-    def announce(self, marks: Marks) -> None:
+    def announce(self, marks: LeaseAnnotations) -> None:
         """Renew at once; from then on each renewal writes the annotations that *marks* returns."""
         self._marks = marks
         self._announced.set()
@@ -205,7 +205,7 @@ class HeartbeatThread:
         self._thread.start()
         self._ready.wait()
 
-    def announce(self, marks: Marks) -> None:
+    def announce(self, marks: LeaseAnnotations) -> None:
         """Renew at once; each renewal from then on calls *marks*, on the heartbeat's thread, for its annotations."""
         if self._loop is not None and self._heartbeat is not None:
             with contextlib.suppress(RuntimeError):  # the thread has ended by itself

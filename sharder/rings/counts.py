@@ -55,7 +55,7 @@ def count_misplaced(
 
 
 @dataclass(slots=True)
-class Pace:
+class SettlingPace:
     """Objects that were still to do at the last looks."""
 
     _looks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=LOOKS))

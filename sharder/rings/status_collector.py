@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sharder.membership.shards import ShardState
-from sharder.rings.counts import ObjectCounts, Pace, count_misplaced, count_objects
+from sharder.rings.counts import ObjectCounts, SettlingPace, count_misplaced, count_objects
 from sharder.rings.status import (
     Convergence,
     Rebalanced,
@@ -65,7 +65,7 @@ class StatusCollector:
         self._count_at = 0.0
         self._counts: ObjectCounts | None = None
         self._count_objects_at = 0.0
-        self._pace = Pace()
+        self._pace = SettlingPace()
         self._to_do = 0
         self._converged_version: int | None = None
         self._last: Convergence | None = None

@@ -35,7 +35,7 @@ LIST_ORPHANS_S: Final = 30.0
 """Interval of the lists for dead names that the watch leaves out: writes may land late. A dead Lease stands for
 60 s at least."""
 
-Running = tuple[UnownedReflector, asyncio.Task[None]]
+RunningReflector = tuple[UnownedReflector, asyncio.Task[None]]
 
 
 class Sink(Protocol):
@@ -157,7 +157,7 @@ class UnownedReflectors:
 
     async def _follow(self, place: ListScope) -> None:
         """Run one reflector after the other: the last one goes on until the next one shows everything."""
-        running: list[Running] = []
+        running: list[RunningReflector] = []
         seen = 0
         async with asyncio.TaskGroup() as tasks:
             while True:

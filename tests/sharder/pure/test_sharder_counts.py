@@ -6,7 +6,7 @@ import pytest
 
 from kubeio.models import Lease, Meta
 from kubeio.protocol import ring_keys
-from sharder.rings.counts import Pace, count_misplaced, count_objects
+from sharder.rings.counts import SettlingPace, count_misplaced, count_objects
 
 KEYS = ring_keys("websites", "ringleader.dev")
 MAINS = ["websites.example.com", "pages.example.com"]
@@ -44,7 +44,7 @@ def test_what_is_above_a_share_has_to_move_and_handoffs_count_at_least() -> None
 
 
 def test_a_pace_begins_anew_when_more_is_to_do_and_leaves_the_settle_window_out() -> None:
-    pace = Pace()
+    pace = SettlingPace()
     for at, to_do in ((0, 100), (1, 100), (2, 100), (3, 90), (4, 80)):
         pace.look(at, to_do)
     assert (pace.per_s, pace.left_s) == (10.0, 8.0)
