@@ -25,7 +25,7 @@ from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
 from loadtest.measuring.processes import cpu_s
 from loadtest.targets.target import ActionFailed, Testimony, Usage, Way
-from ringleader.inspect.cluster.owner_page import at_url
+from ringleader.cluster.owner_page import at_url
 from ringleader.testing.commands import SHARD_MODULE, WEBSITES, FleetSpec, Mode
 from ringleader.testing.declared import spec_of
 from ringleader.testing.fleet import Fleet, open_fleet

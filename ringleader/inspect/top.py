@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.clock import SystemClock
 from kubeio.errors import ApiError, KubeError, Unreachable
-from ringleader.inspect.cluster.owner_page import Door, at_url, in_pod
-from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.scrape import Load, Scrape, load, read_metrics
+from ringleader.cluster.owner_page import Door, at_url, in_pod
+from ringleader.cluster.ring import named_ring
+from ringleader.cluster.scrape import Load, Scrape, load, read_metrics
+from ringleader.cluster.snapshot import read_rings, read_shards
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 
@@ -69,18 +70,18 @@ async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Lo
     chosen = rings if asked.ring is None else [named_ring(rings, asked.ring)]
     replicas = [
         _Replica(
-            life.member,
-            life.shard,
+            shard.member,
+            shard.name,
             in_pod(
                 client,
-                life.pod,
+                shard.pod,
                 port=asked.port,
                 timeout_s=min(timeout_s, _PATIENCE_S),
             ),
         )
         for ring in chosen
-        for life in await read_lives(client, ring)
-        if life.fills_place
+        for shard in await read_shards(client, ring)
+        if shard.is_active
     ]
     return await measure(replicas, asked.interval_s)
 
@@ -121,7 +122,7 @@ def _why(error: Exception) -> str:
 
 def _print(loads: Sequence[Load], form: Form | None) -> None:
     if not loads:
-        print_line("no replica fills a place")
+        print_line("no replica is active")
         return
     rows = [_row(each) for each in loads if not each.problem]
     columns = (

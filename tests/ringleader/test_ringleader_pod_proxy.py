@@ -20,8 +20,8 @@ from kubeio.models import ObjectKey
 from kubeio.patch import MergePatch
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from ringleader.inspect.cluster.owner_page import PODS, in_pod
-from ringleader.inspect.cluster.rings import Pod
+from ringleader.cluster.owner_page import PODS, in_pod
+from ringleader.cluster.shards import Pod
 from ringleader.testing.held import held
 
 pytestmark = pytest.mark.real

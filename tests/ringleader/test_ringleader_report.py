@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from kubeio.access.cluster import load_cluster
-from kubeio.models import Meta
 from ring import HashRing
-from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
-from ringleader.inspect.cluster.rings import Distributed, Life, Ring, RingFields
+from ringleader.cluster.picture import MemberPicture, RingPicture
+from ringleader.cluster.shards import shards_of
 from ringleader.inspect.report.command import own_versions, read_report
 from ringleader.inspect.report.doctor import Finding
 from ringleader.inspect.report.html import Report, RingPart, render
 from ringleader.inspect.report.plots import colour, ring_plot, shares_plot
+from tests.ringleader.cluster.snapshots import KEYS, MAINS, NOW, lease
+from tests.ringleader.cluster.snapshots import ring as written
 from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
 from tests.warm_python import warm_python
 
@@ -29,14 +30,11 @@ HOSTILE = '"><script>alert(1)</script>\u202e'
 
 def report(name: str = "web-0", findings: Sequence[Finding] = ()) -> Report:
     member = MemberPicture(name, f"{name}-1", "ready", 3.0, 10, 1.0, 1.0, 0)
-    ring = Ring(
-        metadata=Meta(name="websites"),
-        spec=RingFields(),
-        status={"conditions": [{"type": "Ready", "status": "True", "message": name}]},
-    )
+    ring = written(status={"conditions": [{"type": "Ready", "status": "True", "message": name}]})
     shown = RingPicture("websites", "True", "True", 10, 0, 0, [member])
-    lives = [Life(f"{name}-1", name, "ready", 3.0, is_live=True, fills_place=True)]
-    return Report("now", "https://server", {"Python": "3"}, [RingPart(ring, lives, shown)], list(findings))
+    marks = {KEYS.member: name}
+    shards = shards_of(ring, [lease(f"{name}-1", marks=marks)], now=NOW)
+    return Report("now", "https://server", {"Python": "3"}, [RingPart(ring, shards, shown)], list(findings))
 
 
 def test_names_are_text() -> None:
@@ -71,13 +69,11 @@ def test_a_ring_that_cannot_be_read_does_not_keep_the_others_out() -> None:
 
 def test_main_resources_that_different_members_work_have_plots_of_their_own() -> None:
     part = report().rings[0]
-    spec = RingFields(resources=[Distributed("websites", "example.com"), Distributed("secrets")])
+    two = written(resources=MAINS)
     works = {"web-0": "websites.example.com", "sum-0": "secrets", "sum-1": "secrets"}
-    lives = [
-        Life(f"{name}-1", name, "ready", 3.0, is_live=True, fills_place=True, resources=frozenset({kind}))
-        for name, kind in works.items()
-    ]
-    text = render(Report("now", "s", {}, [replace(part, ring=Ring(part.ring.metadata, spec), lives=lives)]))
+    leases = [lease(f"{name}-1", works=kind) for name, kind in works.items()]
+    shards = shards_of(two, leases, now=NOW)
+    text = render(Report("now", "s", {}, [replace(part, ring=two, shards=shards)]))
     assert text.count("<svg") == 4
     assert "The ring of websites.example.com: outside the hash space" in text
     assert "Share of the hash space of secrets (bar), what the weight asks for" in text

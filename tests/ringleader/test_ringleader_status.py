@@ -22,8 +22,8 @@ from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ring import HashRing, object_key
-from ringleader.inspect.cluster.following import Following
-from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
+from ringleader.cluster.following import Following
+from ringleader.cluster.picture import MemberPicture, RingPicture
 from ringleader.inspect.status.command import look_with_pace
 from ringleader.inspect.status.layout import Screen, convergence, duration, shortened, status_lines
 from ringleader.inspect.status.pace import LOOKS, ProgressPace

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError, KubeError
-from ringleader.inspect.cluster.following import Following
-from ringleader.inspect.cluster.picture import RingPicture
-from ringleader.inspect.cluster.reading import read_rings
+from ringleader.cluster.following import Following
+from ringleader.cluster.picture import RingPicture
+from ringleader.cluster.snapshot import read_rings
 from ringleader.inspect.plot.record import Moment, encode
 from ringleader.inspect.simulate.premises import chosen_ring
 from ringleader.inspect.simulate.stock import tell_on_stderr

@@ -18,8 +18,9 @@ import msgspec
 from kubeio.clock import SystemClock
 from kubeio.errors import InputError, KubeError
 from kubeio.program.failures import failure
-from ringleader.inspect.cluster.following import Following
-from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
+from ringleader.cluster.following import Following
+from ringleader.cluster.ring import named_ring
+from ringleader.cluster.snapshot import read_rings, read_shards
 from ringleader.inspect.report.doctor import diagnose
 from ringleader.inspect.report.html import Report, RingPart, render
 from ringleader.options import ConnectionOptions, connected
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
-    from ringleader.inspect.cluster.rings import Life, Ring
+    from ringleader.cluster.ring import Ring
+    from ringleader.cluster.shards import Shard
 
 STDOUT: Final = Path("-")
 _PACKAGES: Final = ("ringleader", "kubernetes", "msgspec", "mmh3", "httptools", "uvloop", "typer")
@@ -83,14 +85,14 @@ async def read_report(client: Client, cluster: Cluster, name: str | None, *, tim
 
 
 async def _part(client: Client, discovery: Discovery, ring: Ring, *, timeout_s: float) -> RingPart:
-    lives: list[Life] = []
+    shards: list[Shard] = []
     try:
-        lives = await read_lives(client, ring)
+        shards = await read_shards(client, ring)
         async with Following(client, discovery, ring.name, timeout_s=timeout_s) as following:
             (shown,) = await following.look()
     except KubeError as error:
-        return RingPart(ring=ring, lives=lives, picture=None, problem=failure(error).message)
-    return RingPart(ring=ring, lives=lives, picture=shown)
+        return RingPart(ring=ring, shards=shards, picture=None, problem=failure(error).message)
+    return RingPart(ring=ring, shards=shards, picture=shown)
 
 
 async def _server_versions(client: Client, *, timeout_s: float) -> dict[str, str]:

@@ -12,10 +12,10 @@ import msgspec
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
-    from ringleader.inspect.cluster.rings import Ring
+    from ringleader.cluster.ring import Ring
 
 _AGAIN_S: Final = 6.0
-"""Between the doctor's two looks, as with `ringleader doctor` itself."""
+"""Between the two looks of `ringleader check`, as with the command itself."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -29,8 +29,8 @@ class Finding(msgspec.Struct, frozen=True):
 
 async def diagnose(client: Client, rings: Sequence[Ring], *, timeout_s: float) -> list[Finding]:
     """What the doctor found about *rings*: about one, or about all. Takes some seconds. Raises KubeError."""
-    from ringleader.doctor.command import Wanted
-    from ringleader.doctor.command import diagnose as ask
+    from ringleader.check.command import Wanted
+    from ringleader.check.command import examine as ask
 
     ring = rings[0].name if len(rings) == 1 else None
     wanted = Wanted(

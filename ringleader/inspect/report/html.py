@@ -16,8 +16,9 @@ import msgspec
 import yaml
 
 from ring import HashRing, RingError
-from ringleader.inspect.cluster.picture import RingPicture
-from ringleader.inspect.cluster.rings import Life, Ring, Rings
+from ringleader.cluster.picture import RingPicture
+from ringleader.cluster.ring import Ring
+from ringleader.cluster.shards import HashRings, Shard
 from ringleader.inspect.report.doctor import Finding
 from ringleader.inspect.report.plots import as_text, ring_plot, shares_plot
 from ringleader.output import age
@@ -29,7 +30,7 @@ class RingPart:
     """One ring; *picture* is None if it could not be read, and *problem* says why."""
 
     ring: Ring
-    lives: Sequence[Life]
+    shards: Sequence[Shard]
     picture: RingPicture | None
     problem: str = ""
 
@@ -89,7 +90,7 @@ def _numbers(shown: RingPicture) -> str:
 def _plots(part: RingPart) -> str:
     """A circle and bars for each ring that main resources have."""
     try:
-        by_ring = mains_by_ring(Rings(part.ring, part.lives).by_main)
+        by_ring = mains_by_ring(HashRings(part.ring, part.shards).by_main)
     except RingError as error:
         return f'<p class="bad">The ring cannot be drawn: {as_text(str(error))}</p>'
     if part.picture is None:

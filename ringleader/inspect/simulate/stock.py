@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from kubeio.errors import InputError
-from ringleader.inspect.cluster.keys import ring_kinds
-from ringleader.inspect.cluster.terms import read_selection
+from ringleader.cluster.objects import ring_kinds
+from ringleader.cluster.snapshot import ClusterReader
 from ringleader.inspect.simulate.simulation import Batch
 from sharder.ringspec.spec import KeyKind
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
-    from ringleader.inspect.cluster.rings import Ring
+    from ringleader.cluster.ring import Ring
     from sharder.planning.keys import ControllerName, RingKinds
 
 BATCH: Final = 20_000
@@ -134,14 +134,14 @@ async def read_stock(
     they still have its label, as in `ringleader status`.
     """
     kinds = await ring_kinds(discovery, ring)
-    selection = await read_selection(client, ring.name, timeout_s=timeout_s)
+    snapshot = await ClusterReader(client, timeout_s=timeout_s).snapshot(ring.name)
     keys = _Keys(client, ring, kinds)
     for resource in kinds.labelled:
         is_other = kinds.is_main(resource) and resource.group_resource not in mains
         if is_other and not kinds.may_be_controlled(resource):
             continue
         async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
-            wanted = [obj.meta for obj in page.objects if selection.wants(obj.meta, ring.keys)]
+            wanted = [obj.meta for obj in page.objects if snapshot.wants(ring, obj.meta)]
             for batch in await keys.batches(resource, wanted):
                 if not batch.main or batch.main in mains:
                     yield batch
