@@ -216,7 +216,7 @@ async def read_rights(reader: ClusterReader, evidence: Evidence) -> None:
         if "rights" not in evidence.gaps and await reader.attempt("rights", _may(reader, who[1], WILDCARD)):
             evidence.wildcards.append(who)
 
-    if any(account != SELF for _, account, _ in wanted):
+    if wanted:
         await _refuse_to_judge_without_authorization(reader, evidence)
     await reader.each(wanted.items(), ask)
     if evidence.policies:
@@ -229,7 +229,8 @@ async def read_rights(reader: ClusterReader, evidence: Evidence) -> None:
 
 async def _refuse_to_judge_without_authorization(reader: ClusterReader, evidence: Evidence) -> None:
     """Leave the rights unchecked on a server that allows everybody everything."""
-    if await reader.attempt("rights", _may(reader, _NOBODY, WILDCARD)):
+    asked = _may(reader, _NOBODY, WILDCARD)
+    if await reader.attempt("rights", asked, gaps={}):  # who may not ask about others may ask about `self`
         evidence.gaps["rights"] = Gap(
             "this API server lets every account do everything",
             "ask a server that enforces RBAC: what it grants there says nothing about here",

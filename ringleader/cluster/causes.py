@@ -165,6 +165,11 @@ def ring_causes(snapshot: Snapshot, state: RingState) -> list[Cause]:
     return [*waits, *(msgspec.structs.replace(each, text=f"shard {each.text}") for each in silent)]
 
 
+def ring_notes(snapshot: Snapshot, state: RingState) -> str:
+    """The causes of `ring_causes` in one line; without the silent shards, which a list of shards shows."""
+    return "; ".join(cause.text for cause in ring_causes(snapshot, state) if cause.reason != "Silent")
+
+
 def silent_shards(state: RingState) -> list[Shard]:
     """Shards that hold their Leases and do not renew them, by name."""
     return [shard for shard in state.held if shard.is_silent]
@@ -489,14 +494,13 @@ def _on_its_way(obj: ObjectState) -> Cause | None:
 
 def is_late(obj: ObjectState) -> bool:
     """Whether the owner owes an answer longer than the ring allows: by the date, or as the sharder says."""
-    since = obj.written_s(obj.keys.drain)
-    if since is not None:
-        return since > obj.ring.spec.drain_timeout_s
-    return is_reported_late(obj.ring, obj.row.owner)
+    return is_overdue(obj.ring, obj.row.owner, obj.written_s(obj.keys.drain))
 
 
-def is_reported_late(ring: Ring, owner: str) -> bool:
-    """Whether the sharder reports handoffs of *owner* past their timeout."""
+def is_overdue(ring: Ring, owner: str, since_s: float | None) -> bool:
+    """Whether a handoff of *owner* that began *since_s* seconds ago is past its timeout; None: the sharder's word."""
+    if since_s is not None:
+        return since_s > ring.spec.drain_timeout_s
     stuck = ring.condition("DrainStuck")
     return stuck.status == "True" and f"{owner} (" in stuck.message
 

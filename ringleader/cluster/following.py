@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from ringleader.cluster.causes import why_nobody_leads
+from ringleader.cluster.causes import ring_notes
 from ringleader.cluster.inventory import Hear
 from ringleader.cluster.objects import ring_kinds
 from ringleader.cluster.picture import RingPicture, picture
@@ -109,9 +109,11 @@ class Following:
         """
         snapshot = await self._snapshot()
         await self.watches.keep([each.name for each in snapshot.rings])
-        nobody = why_nobody_leads(snapshot.leadership)
         found = [await self._look_at(snapshot, each, up_to_date=up_to_date) for each in snapshot.rings]
-        return [msgspec.structs.replace(shown, warning=nobody.text if nobody else "") for shown in found]
+        return [
+            msgspec.structs.replace(shown, warning=ring_notes(snapshot, each))
+            for shown, each in zip(found, snapshot.rings, strict=True)
+        ]
 
     async def _snapshot(self) -> Snapshot:
         return (await self._reader.snapshot(self._name)).require("rings", "leases")

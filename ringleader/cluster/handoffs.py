@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubeio.decoding import decode_pruned
-from ringleader.cluster.causes import is_reported_late
+from ringleader.cluster.causes import is_overdue
 from ringleader.cluster.managed_fields import HasDatedMeta, seconds_since
 from ringleader.cluster.objects import RELEASE, read_ahead, ring_kinds
 from ringleader.output import Table, age
@@ -63,7 +63,7 @@ def _row(snapshot: Snapshot, state: RingState, resource: str, raw: bytes) -> Han
     notes = []
     if owner not in live:
         notes.append("owner is dead")
-    elif (since_s or 0.0) > state.ring.spec.drain_timeout_s or is_reported_late(state.ring, owner):
+    elif is_overdue(state.ring, owner, since_s):
         notes.append("late")
     if to and to not in live:
         notes.append("target is dead")

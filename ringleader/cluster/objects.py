@@ -17,7 +17,7 @@ from kubeio.errors import InputError, KubeError
 from kubeio.models import GroupResource
 from kubeio.suggestions import nearest
 from ringleader.cluster.managed_fields import DatedMeta, HasDatedMeta
-from sharder.planning.controllers import ControllerKeys, read_controller
+from sharder.planning.controllers import MAX_REMEMBERED, ControllerKeys, read_controller
 from sharder.planning.keys import Controlled, Outsider, RingKinds, Role, Root
 from sharder.ringspec.spec import KeyKind
 
@@ -229,10 +229,19 @@ class Row(msgspec.Struct, rename="camel", gc=False):
 class Placer:
     """Places objects of one ring as a snapshot shows it."""
 
-    def __init__(self, client: Client, state: RingState, kinds: RingKinds) -> None:
+    def __init__(
+        self,
+        client: Client,
+        state: RingState,
+        kinds: RingKinds,
+        *,
+        most_remembered: int = MAX_REMEMBERED,
+    ) -> None:
         self._state = state
         self._kinds = kinds
-        self._ancestry = ControllerKeys(kinds, self._reader(client))
+        self._remembers = state.ring.spec.key in (KeyKind.LABEL, KeyKind.OWNER)
+        """Under the other keys an object's own metadata shows its key."""
+        self._ancestry = ControllerKeys(kinds, self._reader(client), most=most_remembered)
 
     def _reader(self, client: Client) -> Callable[[ControllerName], Awaitable[ControllerSeen]]:
         async def read(controller: ControllerName) -> ControllerSeen:
@@ -243,13 +252,13 @@ class Placer:
     async def roles(self, resource: ApiResource, metas: Sequence[Meta]) -> list[Role]:
         """The role of each of *metas* on the ring, with its key. Raises KubeError."""
         roles = [self._kinds.role(resource, meta) for meta in metas]
-        for meta, role in zip(metas, roles, strict=True):
-            self._ancestry.remember(resource, meta, role)
         found: list[Role] = []
-        for resolved in await self._ancestry.resolved(roles):
-            if isinstance(resolved, KubeError):
-                raise resolved
-            found.append(resolved)
+        for meta, role in zip(metas, await self._ancestry.resolved(roles), strict=True):
+            if isinstance(role, KubeError):
+                raise role
+            if self._remembers:
+                self._ancestry.remember(resource, meta, role)
+            found.append(role)
         return found
 
     async def rows(self, resource: ApiResource, metas: Sequence[Meta]) -> list[Row]:

@@ -61,7 +61,7 @@ class RingPicture(msgspec.Struct, rename="camel"):
     reported_seconds_ago: float | None = None
     """Objects are what the sharder and the replicas report; the oldest report has this age. None: they were listed."""
     warning: str = ""
-    """That no sharder leads: what is shown is then only as true as it was when one did."""
+    """Why its objects wait, in the words of `ringleader describe ring`; empty if none does."""
 
     @property
     def to_do(self) -> int:

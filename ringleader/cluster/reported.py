@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ringleader.cluster.causes import why_nobody_leads
+from ringleader.cluster.causes import ring_notes
 from ringleader.cluster.managed_fields import seconds_since
 from ringleader.cluster.picture import ObjectCount, RingPicture, picture
 from ringleader.cluster.snapshot import ClusterReader
@@ -51,10 +51,9 @@ class Reports:
     async def look(self) -> list[RingPicture]:
         """The rings as they are reported now. Raises: NotReported, InputError for an unknown ring, KubeError."""
         snapshot = (await self._reader.snapshot(self._name)).require("rings", "leases")
-        nobody = why_nobody_leads(snapshot.leadership)
         return [
             msgspec.structs.replace(
-                reported(each.ring, each.shards, now=snapshot.now), warning=nobody.text if nobody else ""
+                reported(each.ring, each.shards, now=snapshot.now), warning=ring_notes(snapshot, each)
             )
             for each in snapshot.rings
         ]

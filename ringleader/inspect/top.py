@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kubeio.clock import SystemClock
 from kubeio.errors import ApiError, KubeError, Unreachable
 from ringleader.cluster.owner_page import Door, at_url, in_pod
-from ringleader.cluster.ring import named_ring
 from ringleader.cluster.scrape import Load, Scrape, load, read_metrics
-from ringleader.cluster.snapshot import read_rings, read_shards
+from ringleader.cluster.snapshot import ClusterReader
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 
@@ -66,8 +65,8 @@ async def _by_url(asked: Asked, *, timeout_s: float) -> list[Load]:
 
 
 async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Load]:
-    rings = await read_rings(client, timeout_s=timeout_s)
-    chosen = rings if asked.ring is None else [named_ring(rings, asked.ring)]
+    reader = ClusterReader(client, timeout_s=timeout_s)
+    snapshot = (await reader.snapshot(asked.ring)).require("rings", "leases")
     replicas = [
         _Replica(
             shard.member,
@@ -79,9 +78,8 @@ async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Lo
                 timeout_s=min(timeout_s, _PATIENCE_S),
             ),
         )
-        for ring in chosen
-        for shard in await read_shards(client, ring)
-        if shard.is_active
+        for ring in snapshot.rings
+        for shard in ring.active.values()
     ]
     return await measure(replicas, asked.interval_s)
 

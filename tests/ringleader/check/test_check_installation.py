@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import yaml
 
-from kubeio.patch import MergePatch
 from kubeio.resource import CRDS
 from ringleader.assets import ring_crd
 from ringleader.check import sizes
@@ -52,21 +51,6 @@ async def test_a_ring_to_be_assigned_at_admission_without_a_configuration_is_tol
     first = only(await ward.diagnose(), "webhook")
     assert first.level is Level.WARNING
     assert first.summary.startswith("mutatingwebhookconfiguration/ringleader-websites does not exist")
-
-
-async def test_an_edit_that_no_sharder_takes_up_is_told(ward: Ward) -> None:
-    await ward.edit_ring(paused=True)
-    first = only(await ward.diagnose(), "rings")
-    assert first.summary == "controllerring/websites: its last edit has not been taken up"
-    assert first.evidence == ["generation 2, the sharder has seen 1"]
-
-
-async def test_a_ring_without_status_is_told(ward: Ward) -> None:
-    from kubeio.protocol import CONTROLLER_RINGS
-
-    patch = MergePatch({"status": None})
-    await ward.client.patch(CONTROLLER_RINGS, "websites", patch, subresource="status", type=bytes)
-    assert "has no status: no sharder works it" in only(await ward.diagnose(), "rings").summary
 
 
 async def test_accounts_that_nobody_named_are_not_checked(ward: Ward) -> None:

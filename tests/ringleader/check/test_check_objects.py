@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from devcluster.embedded import EmbeddedPlane, Fault
-from kubeio.models import Lease, LeaseSpec, Meta
-from kubeio.resource import LEASES
 from ringleader.check.findings import Level
-from tests.ringleader.check.ward import CONFIGMAPS, KEYS, ONE, RING, SITES, TWO, Ward, found, is_well, only
+from tests.ringleader.check.ward import CONFIGMAPS, KEYS, ONE, SITES, TWO, Ward, found, is_well, only
 
 
 async def test_an_object_without_owner_is_named_with_the_sharder_that_does_not_lead(ward: Ward) -> None:
@@ -29,56 +25,6 @@ async def test_an_object_without_owner_is_named_with_the_sharder_that_does_not_l
     assert sharder.evidence == ["new objects and those of dead replicas wait"]
 
 
-async def test_without_any_election_lease_no_sharder_ever_led(ward: Ward) -> None:
-    await ward.fall_silent("ringleader-sharder")
-    await ward.client.delete(LEASES, "ringleader-sharder", namespace="sites")
-    report = await ward.diagnose()
-    assert only(report, "sharder").summary == (
-        "ring websites waits: no sharder leads: there is no Lease ringleader-sharder in any namespace"
-    )
-
-
-async def test_a_lease_that_the_sharder_gave_back_is_held_by_nobody(ward: Ward) -> None:
-    await ward.fall_silent("ringleader-sharder")
-    await ward.edit_lease("ringleader-sharder", namespace="sites", holder_identity="")
-    assert (
-        "no sharder leads: Lease sites/ringleader-sharder is free"
-        in only(await ward.diagnose(), "sharder").summary
-    )
-
-
-async def test_a_ring_that_is_not_ready_is_the_cause(ward: Ward) -> None:
-    await ward.tell_status(Ready=("False", "Forbidden", "patch websites.example.com: may not"))
-    await ward.make_site(100, owner="")
-    report = await ward.diagnose()
-    assert report.findings[0].summary.startswith(
-        "website/site-100 -n sites has no owner: ring websites is not ready: patch websites.example.com: may not"
-    )
-    (ring,) = found(report, "rings")
-    assert ring.object == "controllerring/websites"
-
-
-async def test_no_replica_is_the_cause(ward: Ward) -> None:
-    for shard in (ONE, TWO):
-        await ward.fall_silent(shard)
-        await ward.edit_lease(shard, holder_identity="sharder:sharder-a", lease_transitions=1)
-    report = await ward.diagnose()
-    first = report.findings[0]
-    assert (
-        "is dead, and no replica of ring websites lives (no held Lease in namespace rings) (for "
-        in first.summary
-    )
-    assert first.evidence == [f"6 of {SITES} websites.example.com name {ONE}"]
-
-
-async def test_too_few_members_are_the_cause(ward: Ward) -> None:
-    await ward.edit_ring(minMembers=3)
-    await ward.tell_status(Ready=("True", "Working", ""))
-    await ward.make_site(100, owner="")
-    report = await ward.diagnose()
-    assert "ring websites waits for 3 members (spec.minMembers), 2 live" in report.findings[0].summary
-
-
 async def test_a_sharder_that_leads_and_does_not_assign_is_told_as_that(ward: Ward) -> None:
     await ward.make_site(100, owner="")
     first = (await ward.diagnose()).findings[0]
@@ -87,58 +33,12 @@ async def test_a_sharder_that_leads_and_does_not_assign_is_told_as_that(ward: Wa
     assert first.remedy.endswith("; the sharder sharder-a leads")
 
 
-async def test_an_owner_that_was_forced_is_contested_and_not_dead(ward: Ward) -> None:
-    await ward.fall_silent(ONE)
-    leases = await ward.client.get(LEASES, ONE, namespace="rings", type=Lease)
-    leases.metadata.annotations[KEYS.contested] = "2026-11-21T12:00:00.000000Z"
-    leases.spec.holder_identity, leases.spec.lease_transitions = "sharder:sharder-a", 1
-    await ward.client.replace(LEASES, ONE, leases, namespace="rings", type=bytes)
-    first = (await ward.diagnose()).findings[0]
-    assert first.level is Level.WARNING
-    assert f"the Lease of its owner {ONE} was taken, and it may still work" in first.summary
-
-
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        (
-            "ghost-00000009",
-            "but Lease rings/ghost-00000009 does not exist: it was deleted, or the label was written by hand",
-        ),
-        ("Not_A_Lease", "which no shard can be called"),
-    ],
-)
-async def test_a_name_that_nobody_has_is_told_with_the_object(ward: Ward, name: str, what: str) -> None:
-    await ward.label("site-003", {KEYS.shard: name})
-    first = only(await ward.diagnose(), "names")
-    assert first.level is Level.ERROR
-    assert first.object == "website/site-003 -n sites"
-    assert "website/site-003 -n sites is worked on by nobody: its label names " in first.summary
-    assert f"{what}; the sharder gives it to " in first.summary
-
-
 async def test_the_shard_of_another_ring_is_told_as_that(ward: Ward) -> None:
     await ward.make_ring("others", resources=[{"group": "", "resource": "secrets"}])
     await ward.join("theirs-00000007", ring="others")
     await ward.label("site-003", {KEYS.shard: "theirs-00000007"})
     first = only(await ward.diagnose(), "names")
     assert "its label names theirs-00000007, a Lease of ring others; the sharder gives it to" in first.summary
-
-
-async def test_a_tombstone_tells_that_a_lease_was_deleted_or_a_label_forged(ward: Ward) -> None:
-    keys = {KEYS.member: "ghost", KEYS.contested: "2026-11-21T12:00:00.000000Z"}
-    lease = Lease(
-        Meta(name="ghost-00000009", labels={KEYS.ring_label: RING}, annotations=keys),
-        LeaseSpec("sharder:sharder-a", 2, None, None, 0),
-    )
-    await ward.client.create(LEASES, lease, namespace="rings", type=bytes)
-    await ward.label("site-003", {KEYS.shard: "ghost-00000009"})
-    first = only(await ward.diagnose(), "names")
-    assert first.summary == (
-        "website/site-003 -n sites waits 60 s before it is given away: its label names ghost-00000009, but Lease "
-        "rings/ghost-00000009 does not exist: it was deleted, or the label was written by hand"
-    )
-    assert "wait for maxLeaseDurationSeconds" in first.remedy
 
 
 async def test_a_handoff_that_the_sharder_calls_late_is_told_with_object_and_owner(ward: Ward) -> None:
@@ -210,14 +110,6 @@ async def test_without_the_leases_no_object_is_called_ownerless(ward: Ward) -> N
     by_check = {each.check: each.level for each in report.findings}
     assert [by_check[name] for name in ("owners", "names", "silent", "sharder")] == [Level.UNCHECKED] * 4
     assert by_check["crd"] is Level.OK
-
-
-async def test_a_thousand_forged_names_are_told_as_ten(ward: Ward) -> None:
-    for index in range(12):
-        await ward.label(f"site-{index:03d}", {KEYS.shard: f"ghost-{index:08x}"})
-    told = found(await ward.diagnose(), "names")
-    assert len(told) == 10
-    assert told[-1].evidence[-1] == "and 2 more findings of this check"
 
 
 async def test_children_are_looked_at_too(ward: Ward) -> None:

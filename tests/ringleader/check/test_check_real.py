@@ -83,12 +83,10 @@ SHARD_RULES = [
     *OBJECTS,
 ]
 PAGE = next(
-    text
-    for path in (ROOT / "docs").rglob("*.md")
-    if "{name: ringleader-doctor}" in (text := path.read_text())
+    text for path in (ROOT / "docs").rglob("*.md") if "{name: ringleader-check}" in (text := path.read_text())
 )
 DOCTOR_RULES: list[dict[str, Any]] = yaml.safe_load(
-    PAGE.partition("{name: ringleader-doctor}")[2].partition("```")[0]
+    PAGE.partition("{name: ringleader-check}")[2].partition("```")[0]
 )["rules"]
 """Those of the documents, word for word."""
 Doc = dict[str, Any]
