@@ -25,7 +25,7 @@ from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
 from loadtest.targets.target import ActionFailed, LoadRefused, Testimony, Usage, Way
 from ringleader.cluster.causes import why_nobody_leads
-from ringleader.cluster.owner_page import PODS, PORT, in_pod
+from ringleader.cluster.debug_endpoint import PODS, PORT, in_pod
 from ringleader.cluster.ring import Ring, named_ring
 from ringleader.cluster.shards import Pod, Shard
 from ringleader.cluster.snapshot import ClusterReader, read_rings, read_shards
@@ -257,9 +257,9 @@ class DeployedFleet:
         return {shard.member: page for shard, page in zip(members, pages, strict=True) if page}
 
     async def _page(self, pod: Pod) -> str:
-        door = in_pod(self._client, pod, port=self._port, timeout_s=_SCRAPE_S)
+        endpoint = in_pod(self._client, pod, port=self._port, timeout_s=_SCRAPE_S)
         try:
-            return (await door.read("/metrics")).decode()
+            return (await endpoint.read("/metrics")).decode()
         except KubeError:
             return ""
 

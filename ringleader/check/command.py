@@ -25,7 +25,7 @@ _BAD = (Level.ERROR, Level.WARNING)
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for. *accounts*: users by role; *again_s*: when the second look begins."""
+    """Options of the command. *accounts*: users by role; *again_s*: when the second look begins."""
 
     ring: str | None
     accounts: Mapping[str, Sequence[str]]
@@ -105,7 +105,7 @@ def _spinner() -> AbstractContextManager[Any]:
 
 
 def print_report(report: Report, *, form: Form | None) -> None:
-    """What is wrong first, each with its evidence and remedy; then one line for every check."""
+    """Print what is wrong, each with its evidence and remedy; then one line for every check."""
     bad = [found for found in report.findings if found.level in _BAD]
     if not bad:
         unchecked = len({found.check for found in report.findings if found.level is Level.UNCHECKED})

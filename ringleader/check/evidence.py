@@ -31,7 +31,7 @@ OTHER_NAMES: Final = "(other names)"
 
 
 class Trouble(StrEnum):
-    """What may be wrong with one object, as its labels and the Leases of the first snapshot show it."""
+    """Trouble of one object, as its labels and the Leases of a snapshot show it."""
 
     UNOWNED = "has no owner"
     DEAD = "names a dead shard"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Level(StrEnum):
-    """How bad it is; in the order in which findings are told."""
+    """Severity; in the order in which findings are shown."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -31,7 +31,7 @@ class Level(StrEnum):
 
 _ORDER = list(Level)
 _TOLD = 10
-"""Findings of one check that are told one by one: a thousand forged names are one trouble."""
+"""Findings of one check that are shown one by one: a thousand forged names are one trouble."""
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel"):

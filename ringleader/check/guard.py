@@ -104,7 +104,7 @@ def _outdated(evidence: Evidence, ring: RingEvidence) -> Iterator[Finding]:
 
 
 def _gap(ring: RingEvidence, about: str, summary: str, *evidence: str, remedy: str) -> Finding:
-    """What strangers may write of *ring*."""
+    """A gap in the guard of *ring*."""
     return warning(summary, ring=ring.name, about=about, evidence=evidence, remedy=remedy)
 
 

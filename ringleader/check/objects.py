@@ -82,7 +82,7 @@ def _shared_by(trouble: Trouble, name: str) -> str:
 
 
 def so_many(group: Group, count: ResourceCount, what: str) -> str:
-    """How many of the objects that *count* counts are in the trouble of *group*."""
+    """Size of *group* among the objects of *count*."""
     return f"{group.count:,} of {count.objects:,} {count.resource.group_resource} {what}"
 
 

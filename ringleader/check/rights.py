@@ -34,13 +34,13 @@ class Need(NamedTuple):
 
 
 WILDCARD: Final = Need("nobody", "ringleader.dev", "controllerrings")
-"""What no role grants by name."""
+"""A verb that no role grants by name."""
 
 
 def needs(
     role: str, ring: Ring, resources: Iterable[ApiResource], *, is_guarded: bool = False
 ) -> Iterator[Need]:
-    """What an account needs in *role* for *ring*, whose objects are of *resources*, and whose labels may be guarded."""
+    """The rights of an account in *role* for *ring*, whose objects are of *resources* and may be guarded."""
     where = ring.spec.lease_namespace
     leases: tuple[str, ...] = ("get", "list", "create", "update")
     if role == SHARDER:

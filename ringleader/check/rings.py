@@ -35,7 +35,7 @@ def judge_sharder(evidence: Evidence) -> Iterator[Finding]:
 
 
 def judge_rings(evidence: Evidence) -> Iterator[Finding]:
-    """What the sharder says about each ring, and whether it has seen the ring's last edit."""
+    """Conditions of each ring, and whether the sharder has seen its last edit."""
     is_led = why_nobody_leads(evidence.snapshot.leadership) is None
     for found in evidence.rings:
         ring, where = found.ring, f"controllerring/{found.name}"

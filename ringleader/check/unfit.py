@@ -1,6 +1,6 @@
 """Check of objects that replicas report as unfit for their controller's model: an Event each (docs/errors.md).
 
-Owns the reading and the judgement: an object that was changed after the report is not told, for its owner reports it
+Owns the reading and the judgement: an object that was changed after the report is left out: its owner reports it
 again if it still does not fit. Events last as long as the API server keeps them: an hour by default.
 """
 
@@ -75,14 +75,14 @@ def _places(evidence: Evidence, report: ClusterEvent) -> list[tuple[RingEvidence
 
 
 def _is_newer(meta: DatedMeta, report: ClusterEvent) -> bool:
-    """Whether managedFields tell of a change of the object after *report*."""
+    """Whether managedFields show a change of the object after *report*."""
     reported_at = instant(report.last_seen)
     changes = [entry.at for entry in meta.managed_fields if entry.at is not None]
     return reported_at is not None and any(at > reported_at for at in changes)
 
 
 def judge_unfit(evidence: Evidence) -> Iterator[Finding]:
-    """Every object fits its controller's model, as far as Events tell."""
+    """Every object fits its controller's model, as far as Events show."""
     for each in evidence.unfit:
         since = (evidence.now - each.reported_at).total_seconds() if each.reported_at else None
         yield error(

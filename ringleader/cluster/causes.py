@@ -70,7 +70,7 @@ def why_nobody_leads(leadership: Leadership) -> Cause | None:
 
 
 def leader_text(leadership: Leadership) -> str:
-    """Who leads, in one clause."""
+    """The leader of the sharders, in one clause."""
     match leadership.leads:
         case True:
             return f"the sharder {leadership.leader} leads"

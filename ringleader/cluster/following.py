@@ -35,7 +35,7 @@ class Watches:
         self._rings: dict[str, tuple[object, WatchedRing]] = {}
 
     async def of(self, ring: Ring, *, heard: Hear | None = None) -> WatchedRing:
-        """The objects of *ring*, as far as they were seen; *heard* is told what changes.
+        """The objects of *ring*, as far as they were read; *heard* is called with each change.
 
         Raises: InputError if the cluster does not serve one of its resources, KubeError.
         """
@@ -66,7 +66,7 @@ class Watches:
 
     @property
     def objects(self) -> int:
-        """How many objects were seen so far, over all rings."""
+        """Number of objects read so far, over all rings."""
         return sum(len(watched.objects) for _, watched in self._rings.values())
 
     def moved(self, name: str) -> int:

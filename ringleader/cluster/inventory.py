@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """One object. *former*: who owned it last, if nobody does; *hash*: None where only its controller can tell."""
+    """One object. *former*: its last owner, if it has none; *hash*: None where only its controller shows it."""
 
     owner: str
     drain: str | None
@@ -36,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Group(NamedTuple):
-    """What objects that are counted together have in common."""
+    """Properties shared by objects that are counted together."""
 
     namespace: str
     owner: str
@@ -52,7 +52,7 @@ Hear = Callable[[str, ObjectKey, Seen | None, Seen | None], None]
 class Inventory:
     """The objects of one ring. Costs some 300 bytes for each; a change of the ring, a few microseconds for each.
 
-    *heard* is told what changes.
+    *heard* is called with each change.
     """
 
     def __init__(self, kinds: RingKinds, keys: RingKeys, *, heard: Hear | None = None) -> None:
@@ -99,7 +99,7 @@ class Inventory:
 
     @property
     def moved(self) -> int:
-        """How often an object came from one member to another since the beginning, however it came."""
+        """Number of moves of objects between members since the count began, by whatever way."""
         return sum(
             number
             for (source, target), number in self._moves.items()
@@ -114,10 +114,10 @@ class Inventory:
         """The member of *shard*; the shard itself if no Lease says."""
         return self._members.get(shard, shard)
 
-    # ---- what the watches tell
+    # ---- events of the watches
 
     def note(self, resource: ApiResource, event: WatchEvent, listed: set[ObjectKey]) -> None:
-        """What a watch of *resource* told; *listed* is what its present list has shown so far, kept here."""
+        """Take an *event* of a watch of *resource*; *listed* has the objects of its present list so far, kept here."""
         known = self._objects.setdefault(resource.group_resource, {})
         match event:
             case ListStarted():

@@ -76,12 +76,12 @@ class DatedMeta(Meta, rename="camel"):
     managed_fields: list[ManagedFields] = msgspec.field(default_factory=list)
 
     def label_written(self, label: str) -> ManagedFields | None:
-        """Who wrote *label* last, as far as the server kept it."""
+        """The last writer of *label*, as far as the server kept it."""
         entries = [entry for entry in self.managed_fields if entry.has(label)]
         return max(entries, key=lambda entry: entry.time or "", default=None)
 
     def spec_written(self) -> ManagedFields | None:
-        """Who wrote the spec last."""
+        """The last writer of the spec."""
         entries = [entry for entry in self.managed_fields if entry.has("spec")]
         return max(entries, key=lambda entry: entry.time or "", default=None)
 

@@ -113,7 +113,7 @@ class Key:
 
 
 async def read_key(client: Client, kinds: RingKinds, ring: Ring, resource: ApiResource, meta: Meta) -> Key:
-    """What the sharder hashes for an object (protocol, section 3). Raises: InputError for an outsider, KubeError."""
+    """The key of an object (protocol, section 3). Raises: InputError for an outsider, KubeError."""
     role = kinds.role(resource, meta)
     match role:
         case Root(key=key, main=main):
@@ -206,7 +206,7 @@ async def read_ahead(
 
 
 class Row(msgspec.Struct, rename="camel", gc=False):
-    """Where one object is and belongs."""
+    """Owner and desired owner of one object."""
 
     resource: str
     namespace: str
@@ -272,7 +272,7 @@ class Placer:
 
 
 def row(state: RingState, resource: str, meta: Meta, key: str, main: str) -> Row:
-    """Where the object with *meta* is, and where *key* of a tree below a *main* belongs."""
+    """The row of the object with *meta*, whose key is *key*, of a tree below a *main*."""
     keys, labels = state.ring.keys, meta.labels
     shard, drain = labels.get(keys.shard, ""), labels.get(keys.drain)
     owner = state.by_name.get(shard)

@@ -57,7 +57,7 @@ class RingPicture(msgspec.Struct, rename="camel"):
     """Objects that come to their places, as it was measured between two looks; None: no second look was needed."""
     seconds_left: float | None = None
     age_seconds: float = 0.0
-    """How long ago it was so: what a busy API server tells comes late."""
+    """Age of the counts: a busy API server answers late."""
     reported_seconds_ago: float | None = None
     """Objects are what the sharder and the replicas report; the oldest report has this age. None: they were listed."""
     warning: str = ""
@@ -77,7 +77,7 @@ class ObjectCount(msgspec.Struct):
     away: Counter[str] = msgspec.field(default_factory=Counter)
     """Objects by the shard that has them although they belong to another one."""
     mains: Counter[str] = msgspec.field(default_factory=Counter)
-    """Objects by the main resource that they are or follow; empty: only a controller tells."""
+    """Objects by the main resource that they are or follow; empty: only a controller shows it."""
 
     def add(
         self, owner: str, *, is_leaving: bool, desired: str = "", main: str = "", number: int = 1
@@ -92,7 +92,7 @@ class ObjectCount(msgspec.Struct):
 
 
 def picture(ring: Ring, found: Sequence[Shard], count: ObjectCount) -> RingPicture:
-    """What is shown of *ring*; an object is unowned if it bears no name, or that of a shard that is not live."""
+    """The counts of *ring*; an object is unowned if it bears no name, or that of a shard that is not live."""
     live = {shard.name for shard in found if shard.is_live}
     total = count.owners.total()
     ideal = ideal_shares(ring, found, count.mains)

@@ -97,7 +97,7 @@ def _release_rate(ring: Ring, shown: RingPicture, now: datetime) -> dict[str, fl
 def surplus(
     owned: Mapping[str, int], shares: Mapping[str, float], leaving: Mapping[str, int]
 ) -> Counter[str]:
-    """How many objects each shard has above its share, or is handing over, if that is more: those have to move.
+    """Number of objects of each shard above its share, or being handed over, if that is more: those have to move.
 
     *owned* counts objects by shard, those without an owner under an empty name.
     """

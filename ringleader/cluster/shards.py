@@ -28,7 +28,7 @@ DEFAULT_DURATION_S: Final = 15.0
 
 
 class Pod(NamedTuple):
-    """Where a replica runs."""
+    """Namespace and name of a replica's pod."""
 
     namespace: str = ""
     name: str = ""
@@ -132,7 +132,7 @@ class Shard:
 
     @property
     def pod(self) -> Pod:
-        """Where it runs, as its Lease says; else the pod called like the member beside the Lease."""
+        """Its pod, as its Lease says; else the pod called like the member beside the Lease."""
         namespace, _, name = self.lease.metadata.annotations.get(self.keys.pod, "").partition("/")
         if namespace and name and "/" not in name:
             return Pod(namespace, name)
@@ -219,7 +219,7 @@ class HashRings:
 def by_weights(
     weights: Mapping[str, Mapping[str, float]], make: Callable[[Mapping[str, float]], HashRing]
 ) -> dict[str, HashRing]:
-    """What *make* makes of the weights of each name, made once for those that are the same."""
+    """The result of *make* for the weights of each name, made once for equal weights."""
     made: dict[tuple[tuple[str, float], ...], HashRing] = {}
     found = {}
     for name, each in weights.items():

@@ -36,7 +36,7 @@ USUAL_NAMESPACE: Final = "ringleader-system"
 READS_AT_ONCE: Final = 8
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 _DATE_S: Final = 1.0
-"""What a Date header can tell: it is cut to seconds."""
+"""Precision of a Date header: it is cut to seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,8 +331,8 @@ class ClusterReader:
             return
         self.server_version = answer.body
         with suppress(ValueError):
-            told = parsedate_to_datetime(answer.headers.get("date", ""))
-            self.clock_ahead_s = (datetime.now(UTC) - told).total_seconds() - _DATE_S / 2
+            server = parsedate_to_datetime(answer.headers.get("date", ""))
+            self.clock_ahead_s = (datetime.now(UTC) - server).total_seconds() - _DATE_S / 2
 
     async def _states(
         self, rings: Sequence[Ring], gaps: dict[str, Gap], *, finds_strays: bool
@@ -434,7 +434,7 @@ async def read_namespaces(client: Client, *, timeout_s: float) -> dict[str, dict
 
 
 def gap_of(error: KubeError) -> Gap:
-    """What *error* leaves unknown, and the rule or step that helps."""
+    """The gap that *error* leaves, with the rule or step that helps."""
     if isinstance(error, Forbidden) and '"/metrics"' in error.message:
         rule = '{nonResourceURLs: ["/metrics"], verbs: ["get"]}'
         return Gap(

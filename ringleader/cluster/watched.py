@@ -34,13 +34,13 @@ _REFUSED_S: Final = 5.0
 _ROUTINE: Final = 2
 """Failures in a row that are worth telling: a watch that ends too early, or has to list again, does so once."""
 _TRIES: Final = 3
-"""A first list that failed so often is told; the watch goes on trying."""
+"""A first list that failed so often is an error; the watch goes on trying."""
 
 
 class WatchedRing:
-    """One ring, watched. *heard* is told what changes.
+    """One ring, watched. *heard* is called with each change.
 
-    *after*: why watching was refused before, told until the server thinks better.
+    *after*: the refusal of an earlier attempt, raised until this one succeeds.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class WatchedRing:
         self.listed_at = self._clock.now()
         """Of which time, on the monotonic clock, the first lists are."""
 
-    # ---- its life
+    # ---- start and end
 
     def start(self) -> None:
         """Begin to watch."""
@@ -157,7 +157,7 @@ class WatchedRing:
             await asyncio.sleep(_LOOKS_S)
         return True
 
-    # ---- what the watches tell
+    # ---- events
 
     async def _follow(self, session: ListWatch) -> None:
         resource = session.resource

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from kubeio.errors import InputError
 from kubeio.models import ObjectKey
+from ringleader.cluster.debug_endpoint import check_url
 from ringleader.cluster.objects import parse_target
-from ringleader.cluster.owner_page import check_url
 from ringleader.cluster.snapshot import ClusterReader
 from ringleader.describe import object as described_object
 from ringleader.describe import ring as described_ring

@@ -13,10 +13,10 @@ from kubeio.models import GroupResource, HasMeta, ObjectKey
 from kubeio.observed import observed
 from ring import HASH_SPACE
 from ringleader.cluster.causes import Cause, Controller, ObjectState, cause_of, two_owners, unworked
+from ringleader.cluster.debug_endpoint import DebugAnswer, at_url, in_pod
 from ringleader.cluster.events import ClusterEvent, read_events
 from ringleader.cluster.managed_fields import seconds_since
 from ringleader.cluster.objects import Key, Row, read_key, read_object, resolve_kind, ring_kinds, row
-from ringleader.cluster.owner_page import Asked, at_url, in_pod
 from ringleader.cluster.ring import choose_ring
 from ringleader.cluster.snapshot import ClusterReader, Snapshot
 from ringleader.describe.work import cause_at_work, well
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kubeio.models import Lease, Meta
     from kubeio.resource import ApiResource
     from kubeio.rest.discovery import Discovery
-    from ringleader.cluster.owner_page import Door
+    from ringleader.cluster.debug_endpoint import DebugEndpoint
     from ringleader.cluster.snapshot import RingState
     from sharder.planning.keys import RingKinds
 
@@ -39,7 +39,7 @@ Rows = list[tuple[str, str]]
 
 
 class EndpointOptions(NamedTuple):
-    """How the owner's debug page is reached: by *url*, or in its pod through the API server."""
+    """Way to the owner's debug page: by *url*, or to its pod through the API server."""
 
     url: str | None = None
     pod_port: int | None = None
@@ -53,7 +53,7 @@ class ObjectDescription(msgspec.Struct, rename="camel"):
     placement: Row
     key_from: str
     why: list[str]
-    """How the hash ring came to the desired member."""
+    """Steps of the hash ring to the desired member."""
     arc: str
     label: str
     lease: str
@@ -72,7 +72,7 @@ class Found:
     state: ObjectState
     observed: int | None = None
     """The generation that its status says is observed; None if it does not say."""
-    asked: Asked | None = None
+    asked: DebugAnswer | None = None
     """The answer of its owner; None: there is no live owner, or no way to it."""
     events: list[ClusterEvent] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
@@ -205,20 +205,20 @@ async def _observed(reader: ClusterReader, found: Found) -> int | None:
     return whole.generation if whole is not None else None
 
 
-async def _ask(reader: ClusterReader, found: Found, endpoint: EndpointOptions) -> Asked | None:
+async def _ask(reader: ClusterReader, found: Found, options: EndpointOptions) -> DebugAnswer | None:
     """The owner's own answer about the object, if it lives and there is a way to it."""
     owner, above = found.state.owner, found.state.controller
     if owner is None or not owner.is_live:
         return None
     async with AsyncExitStack() as stack:
-        if endpoint.url is not None:
-            timeout_s = min(reader.timeout_s, _ENDPOINT_S)
-            door: Door = await stack.enter_async_context(at_url(endpoint.url, timeout_s=timeout_s))
-        elif endpoint.pod_port is not None:
-            door = in_pod(reader.client, owner.pod, port=endpoint.pod_port, timeout_s=reader.timeout_s)
+        if options.url is not None:
+            at = at_url(options.url, timeout_s=min(reader.timeout_s, _ENDPOINT_S))
+            endpoint: DebugEndpoint = await stack.enter_async_context(at)
+        elif options.pod_port is not None:
+            endpoint = in_pod(reader.client, owner.pod, port=options.pod_port, timeout_s=reader.timeout_s)
         else:
             return None
-        return await door.object_page(above.key if above is not None else found.state.meta.key)
+        return await endpoint.object_page(above.key if above is not None else found.state.meta.key)
 
 
 async def _events(reader: ClusterReader, meta: Meta) -> list[ClusterEvent]:
@@ -259,7 +259,7 @@ def describe(found: Found) -> ObjectDescription:
 
 
 def why_desired(obj: ObjectState) -> list[str]:
-    """How the hash ring came to the desired member."""
+    """Steps of the hash ring to the desired member."""
     hashed, main = obj.state.hash_rings.of(obj.row.main), obj.row.main
     if not len(hashed):
         active = obj.state.active.values()
@@ -289,7 +289,7 @@ def _arc(obj: ObjectState) -> str:
 
 
 def _label(obj: ObjectState) -> str:
-    """Who wrote the owner into the object, and when."""
+    """The writer of the owner label, and its age."""
     if not obj.row.owner:
         return f"no label {obj.keys.shard}"
     entry = obj.meta.label_written(obj.keys.shard)
@@ -335,7 +335,7 @@ def _working(found: Found) -> str:
 
 
 def sharder_text(snapshot: Snapshot) -> str:
-    """Who leads the sharders, by which Lease."""
+    """The leader of the sharders, and its Lease."""
     leadership = snapshot.leadership
     if not leadership.is_known:
         return "not known: no right to list Leases in the whole cluster"

@@ -1,6 +1,6 @@
-"""What the owner of an object does with it, as far as the owner said so; and what the object itself shows. Pure.
+"""Causes at the owner of an object: its own answer, the object's status and finalizers. Pure.
 
-The last question of `diagnosis`: the object is where it belongs, its owner lives; does it get on?
+The last question: the object is where it belongs, and its owner lives. Does the owner get on with it?
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ringleader.cluster.thresholds import LONG_S, UNSEEN_S
 
 if TYPE_CHECKING:
     from ringleader.cluster.causes import ObjectState
-    from ringleader.cluster.owner_page import Asked, ObjectPage
+    from ringleader.cluster.debug_endpoint import DebugAnswer, ObjectPage
 
 
-def cause_at_work(obj: ObjectState, asked: Asked | None, observed: int | None) -> Cause | None:
+def cause_at_work(obj: ObjectState, asked: DebugAnswer | None, observed: int | None) -> Cause | None:
     """The obstacle or the work of the owner; None if nothing is to be said.
 
     *asked*: the owner's answer. *observed*: the generation in the object's status.

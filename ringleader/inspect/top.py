@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.clock import SystemClock
 from kubeio.errors import ApiError, KubeError, Unreachable
-from ringleader.cluster.owner_page import Door, at_url, in_pod
+from ringleader.cluster.debug_endpoint import DebugEndpoint, at_url, in_pod
 from ringleader.cluster.scrape import Load, Scrape, load, read_metrics
 from ringleader.cluster.snapshot import ClusterReader
 from ringleader.options import ConnectionOptions, connected
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 class _Replica(NamedTuple):
     name: str
     shard: str
-    door: Door
+    endpoint: DebugEndpoint
 
 
 def run_top(where: ConnectionOptions, asked: Asked, *, form: Form | None) -> int:
@@ -60,8 +60,12 @@ def run_top(where: ConnectionOptions, asked: Asked, *, form: Form | None) -> int
 
 async def _by_url(asked: Asked, *, timeout_s: float) -> list[Load]:
     async with AsyncExitStack() as stack:
-        doors = [await stack.enter_async_context(at_url(url, timeout_s=timeout_s)) for url in asked.endpoints]
-        return await measure([_Replica(door.name, "", door) for door in doors], asked.interval_s)
+        endpoints = [
+            await stack.enter_async_context(at_url(url, timeout_s=timeout_s)) for url in asked.endpoints
+        ]
+        return await measure(
+            [_Replica(endpoint.name, "", endpoint) for endpoint in endpoints], asked.interval_s
+        )
 
 
 async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Load]:
@@ -91,11 +95,11 @@ async def measure(replicas: Sequence[_Replica], interval_s: float) -> list[Load]
     async def one(replica: _Replica) -> Load:
         try:
             async with slots:
-                before = await _scrape(replica.door)
+                before = await _scrape(replica.endpoint)
             await asyncio.sleep(interval_s)
             async with slots:
-                now = await _scrape(replica.door)
-                shard = replica.shard or await replica.door.shard()
+                now = await _scrape(replica.endpoint)
+                shard = replica.shard or await replica.endpoint.shard()
         except (KubeError, ValueError) as error:
             return Load(replica.name, replica.shard, problem=_why(error))
         return load(replica.name, shard, before, now)
@@ -103,8 +107,8 @@ async def measure(replicas: Sequence[_Replica], interval_s: float) -> list[Load]
     return list(await asyncio.gather(*map(one, replicas)))
 
 
-async def _scrape(door: Door) -> Scrape:
-    body = await door.read("/metrics")
+async def _scrape(endpoint: DebugEndpoint) -> Scrape:
+    body = await endpoint.read("/metrics")
     return read_metrics(body.decode(), at=SystemClock().now())
 
 

@@ -32,7 +32,7 @@ Advance = Callable[[int, int], None]
 
 
 class Selection(NamedTuple):
-    """Which objects: of *kind* or all, in *namespace* (empty: all), of *ring* or all."""
+    """Objects of *kind* or all, in *namespace* (empty: all), of *ring* or all."""
 
     kind: str | None = None
     namespace: str = ""

@@ -247,7 +247,9 @@ def test_what_the_sharder_says_of_a_ring_is_told(of: Ring, text: str) -> None:
 
 
 def test_a_former_controller_beside_the_ring_is_an_error_with_its_remedy() -> None:
-    of = ring(status=condition("Ready", "False", "FormerController", "old-1 holds the former controller's Lease"))
+    of = ring(
+        status=condition("Ready", "False", "FormerController", "old-1 holds the former controller's Lease")
+    )
     (told,) = judged(healthy(of=of), "rings")
     assert (told.level, told.remedy.partition(":")[0]) == (Level.ERROR, "scale the former controller to zero")
 

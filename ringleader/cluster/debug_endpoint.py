@@ -51,7 +51,7 @@ class LastOutcome(msgspec.Struct, rename="camel"):
 
 
 class ObjectPage(msgspec.Struct, rename="camel"):
-    """What a replica says of one object; *state* only while it starts."""
+    """A replica's page of one object; *state* is there only while it starts."""
 
     controller: str = ""
     shard: str = ""
@@ -71,10 +71,10 @@ class _QueuePage(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What came of asking the owner: its *page*, or why there is none. *is_unknown*: it knows nothing of the object.
+class DebugAnswer:
+    """Answer about one object: the *page*, or the *problem*. *is_unknown*: the replica does not know the object.
 
-    *shard*: who answered, as it says itself; empty if it did not.
+    *shard*: the replica that answered, as it says itself; empty if it did not.
     """
 
     page: ObjectPage | None = None
@@ -83,12 +83,12 @@ class Asked:
     shard: str = ""
 
     def is_of_another(self, owner: str) -> bool:
-        """Whether somebody else than *owner* answered: what it knows of the object does not count."""
+        """Whether another replica than *owner* answered: its answer does not count."""
         return self.shard not in ("", owner)
 
 
-class Door:
-    """One replica, reached through *client* below *base*; *name* is for messages."""
+class DebugEndpoint:
+    """Probes port of one replica, reached through *client* below *base*; *name* is for messages."""
 
     def __init__(self, client: Client, base: str, *, name: str, timeout_s: float) -> None:
         self.name = name
@@ -103,8 +103,8 @@ class Door:
         )
         return answer.body
 
-    async def object_page(self, key: ObjectKey) -> Asked:
-        """What the replica says of its object *key*; never raises for what it answers."""
+    async def object_page(self, key: ObjectKey) -> DebugAnswer:
+        """The replica's answer about its object *key*; a refusal or a failure is an answer too."""
         try:
             body = await self.read(f"/debug/objects/{key.namespace or '_'}/{key.name}")
             page = msgspec.json.decode(body, type=ObjectPage)
@@ -112,16 +112,16 @@ class Door:
             if (
                 error.message.startswith("{") or "pods" in error.message
             ):  # the API server's word, not the replica's
-                return Asked(problem=f"{self.name} could not be asked: {error.message}; {_FORWARD}")
-            return Asked(is_unknown=True, shard=await self.shard())
+                return DebugAnswer(problem=f"{self.name} could not be asked: {error.message}; {_FORWARD}")
+            return DebugAnswer(is_unknown=True, shard=await self.shard())
         except (KubeError, msgspec.DecodeError) as error:
-            return Asked(problem=f"{self.name} could not be asked: {_why(error)}")
+            return DebugAnswer(problem=f"{self.name} could not be asked: {_why(error)}")
         if page.state:
-            return Asked(problem=f"{self.name}: {page.state}")
-        return Asked(page, shard=page.shard)
+            return DebugAnswer(problem=f"{self.name}: {page.state}")
+        return DebugAnswer(page, shard=page.shard)
 
     async def shard(self) -> str:
-        """Whose pages these are, as far as it says so to us."""
+        """The shard whose pages these are; empty if it does not say."""
         try:
             return msgspec.json.decode(await self.read("/debug/queue"), type=_QueuePage).shard
         except (KubeError, msgspec.DecodeError):
@@ -155,7 +155,7 @@ def check_url(url: str) -> tuple[str, Endpoint]:
 
 
 @asynccontextmanager
-async def at_url(url: str, *, timeout_s: float) -> AsyncIterator[Door]:
+async def at_url(url: str, *, timeout_s: float) -> AsyncIterator[DebugEndpoint]:
     """The replica at *url*. Raises InputError if that is no URL."""
     from kubeio.access.cluster import Cluster
     from kubeio.http.endpoint import Trust
@@ -164,10 +164,10 @@ async def at_url(url: str, *, timeout_s: float) -> AsyncIterator[Door]:
     full, endpoint = check_url(url)
     server = Cluster(full, "", "endpoint", "anonymous", endpoint, Trust(), None)
     async with Client(server, user_agent="ringleader-cli", max_connections=2) as client:
-        yield Door(client, "", name=full, timeout_s=timeout_s)
+        yield DebugEndpoint(client, "", name=full, timeout_s=timeout_s)
 
 
-def in_pod(client: Client, pod: Pod, *, port: int, timeout_s: float) -> Door:
+def in_pod(client: Client, pod: Pod, *, port: int, timeout_s: float) -> DebugEndpoint:
     """The replica in *pod*, through the API server's proxy; needs `get` on `pods/proxy`."""
     base = PODS.path(namespace=pod.namespace, name=f"{pod.name}:{port}", subresource="proxy")
-    return Door(client, base, name=f"pod {pod.namespace}/{pod.name}", timeout_s=timeout_s)
+    return DebugEndpoint(client, base, name=f"pod {pod.namespace}/{pod.name}", timeout_s=timeout_s)
