@@ -50,7 +50,9 @@ class Reports:
 
     async def look(self) -> list[RingPicture]:
         """The rings as they are reported now. Raises: NotReported, InputError for an unknown ring, KubeError."""
-        snapshot = (await self._reader.snapshot(self._name)).require("rings", "leases")
+        snapshot = (await self._reader.snapshot(self._name, reads_namespaces=False)).require(
+            "rings", "leases"
+        )
         return [
             msgspec.structs.replace(
                 reported(each.ring, each.shards, now=snapshot.now), warning=ring_notes(snapshot, each)

@@ -50,8 +50,6 @@ class Shard:
     """Whether it has its member's place on the ring: of several live ones with full caches the latest."""
     is_renewing: bool = False
     """Whether a second look has seen it renew its Lease, whatever its clock says."""
-    is_supervised: bool = False
-    """Whether a sharder leads, so that the state beside the Lease is of now."""
 
     @property
     def name(self) -> str:
@@ -144,16 +142,14 @@ class Shard:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it holds its Lease and does not renew it.
+        """Whether it holds its Lease and does not renew it, by the sharder's word or by the Lease's age.
 
-        The sharder's word counts while one leads: it measures renewals, and a shard's own clock may be off.
+        A state beside the Lease may be that of a sharder that is gone. Only a second look tells a clock that is behind.
         """
         if not self.is_held or self.is_renewing:
             return False
         if self.state in SILENT:
             return True
-        if self.is_supervised and self.state == "ready":
-            return False
         return self.age_s is None or self.age_s > SILENT_AFTER * self.duration_s
 
     @property
@@ -170,12 +166,10 @@ class Shard:
         return self.is_held and not self.works(kind)
 
 
-def shards_of(
-    ring: Ring, leases: Iterable[Lease], *, now: datetime, is_supervised: bool = False
-) -> list[Shard]:
+def shards_of(ring: Ring, leases: Iterable[Lease], *, now: datetime) -> list[Shard]:
     """Every shard of *ring*, by member: the active one first."""
     latest: dict[str, tuple[str, str]] = {}
-    found = [Shard(lease, ring.keys, now, is_supervised=is_supervised) for lease in leases]
+    found = [Shard(lease, ring.keys, now) for lease in leases]
     for shard in found:
         if shard.is_held and shard.is_synced:
             rank = (shard.created, shard.name)

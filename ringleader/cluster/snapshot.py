@@ -279,9 +279,12 @@ class ClusterReader:
             raise group.exceptions[0] from None  # the server went away: one message, not eight
         return [task.result() for task in running]
 
-    async def snapshot(self, only: str | None = None, *, finds_strays: bool = False) -> Snapshot:
+    async def snapshot(
+        self, only: str | None = None, *, finds_strays: bool = False, reads_namespaces: bool = True
+    ) -> Snapshot:
         """The rings of the cluster, or the one called *only*.
 
+        *finds_strays*: Leases are sought in every namespace. *reads_namespaces*: for rings that select some of them.
         Raises: Unreachable, Unauthorized, InputError for an unknown ring.
         """
         gaps: dict[str, Gap] = {}
@@ -295,21 +298,13 @@ class ClusterReader:
         elections, states, namespaces = await asyncio.gather(
             self.attempt("election", self._elections(chosen), gaps=gaps),
             self._states(chosen, gaps, finds_strays=finds_strays),
-            self._namespaces(chosen, gaps),
+            self._namespaces(chosen if reads_namespaces else (), gaps),
         )
         now = self.now()
         leadership = Leadership(
             [Election(lease, now) for lease in elections or ()], is_known=elections is not None
         )
-        is_supervised = bool(leadership.leads)
-        return Snapshot(
-            now,
-            [_supervised(each) for each in states] if is_supervised else states,
-            leadership,
-            namespaces,
-            gaps,
-            self.clock_ahead_s,
-        )
+        return Snapshot(now, states, leadership, namespaces, gaps, self.clock_ahead_s)
 
     async def leadership(self) -> Leadership:
         """The sharders' elections alone. Raises: KubeError, but not Forbidden."""
@@ -405,10 +400,6 @@ class ClusterReader:
         return await self.attempt("namespaces", asked, gaps=gaps)
 
 
-def _supervised(state: RingState) -> RingState:
-    return replace(state, shards=[replace(shard, is_supervised=True) for shard in state.shards])
-
-
 async def read_rings(client: Client, *, timeout_s: float) -> list[Ring]:
     """Every ring of the cluster, by name. Raises KubeError; NotFound where the definition is missing."""
     rings: list[Ring] = []
@@ -443,4 +434,4 @@ def gap_of(error: KubeError) -> Gap:
     if isinstance(error, InputError):
         return Gap(f"{error.field}: {error.value!r} {error.problem}", error.remedy, error)
     summary, _, remedy = failure(error).message.partition("; ")
-    return Gap(summary, f"add this rule: {remedy}" if isinstance(error, Forbidden) else remedy, error)
+    return Gap(summary, remedy, error)

@@ -74,7 +74,7 @@ async def read_ring(reader: ClusterReader, name: str) -> tuple[RingDescription, 
     """The ring *name*, and the time of the description. Raises: InputError, KubeError."""
     from kubeio.rest.discovery import Discovery
 
-    snapshot = (await reader.snapshot(name)).require("rings", "leases")
+    snapshot = (await reader.snapshot(name, reads_namespaces=False)).require("rings", "leases")
     state, unread = snapshot.of(name), [gap.summary for gap in snapshot.gaps.values()]
     handoffs: list[HandoffRow] = []
     events: list[ClusterEvent] = []

@@ -70,7 +70,7 @@ async def _by_url(asked: Asked, *, timeout_s: float) -> list[Load]:
 
 async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Load]:
     reader = ClusterReader(client, timeout_s=timeout_s)
-    snapshot = (await reader.snapshot(asked.ring)).require("rings", "leases")
+    snapshot = (await reader.snapshot(asked.ring, reads_namespaces=False)).require("rings", "leases")
     replicas = [
         _Replica(
             shard.member,

@@ -72,7 +72,7 @@ def run_handoffs(where: ConnectionOptions, *, ring: str | None, limit: int, form
         from kubeio.rest.discovery import Discovery
 
         reader, discovery = ClusterReader(client, timeout_s=where.timeout_s), Discovery(client)
-        snapshot = (await reader.snapshot(ring)).require("rings", "leases")
+        snapshot = (await reader.snapshot(ring, reads_namespaces=False)).require("rings", "leases")
         found = [
             row for state in snapshot.rings for row in await read_handoffs(reader, discovery, snapshot, state)
         ]

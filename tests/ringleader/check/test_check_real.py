@@ -269,7 +269,7 @@ async def test_a_doctor_without_any_right_says_of_each_check_which_rule_to_add(w
         in unchecked["owners"].summary
     )
     assert unchecked["owners"].remedy == (
-        "add this rule: this rule in a ClusterRole bound to it grants that: "
+        "this rule in a ClusterRole bound to it grants that: "
         '{apiGroups: ["ringleader.dev"], resources: ["controllerrings"], verbs: ["list"]}'
     )
     assert 'nonResourceURLs: ["/metrics"]' in unchecked["server"].remedy

@@ -90,7 +90,7 @@ def snapshot(
     """One ring with these Leases; a sharder leads unless *leadership* says otherwise."""
     election = leads() if leadership is None else leadership
     found = of if of is not None else ring()
-    shards = shards_of(found, leases, now=NOW, is_supervised=bool(election.leads))
+    shards = shards_of(found, leases, now=NOW)
     state = RingState(found, shards, former_holder=former_holder, began_at=NOW, read_at=NOW)
     return Snapshot(NOW, [state], election, namespaces)
 

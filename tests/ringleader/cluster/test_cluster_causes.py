@@ -322,11 +322,11 @@ CASES = [
         "frozen, cut off, or dead, and no sharder leads",
     ),
     Case(
-        "clock behind, ready by the sharder",
-        snapshot(None, lease(A, state="ready", age_s=300)),
+        "silent, whatever the sharder last wrote",
+        snapshot(None, lease(A, state="ready", age_s=40)),
         HELD_BY_A,
-        "",
-        "",
+        "Silent",
+        f"is not worked on: its owner {A} does not renew its Lease",
     ),
     Case(
         "kind unwatched",
