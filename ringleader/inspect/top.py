@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.clock import SystemClock
 from kubeio.errors import ApiError, KubeError, Unreachable
+from ringleader.cluster.causes import ring_notes
 from ringleader.cluster.debug_endpoint import DebugEndpoint, at_url, in_pod
 from ringleader.cluster.scrape import Load, Scrape, load, read_metrics
 from ringleader.cluster.snapshot import ClusterReader
@@ -43,10 +44,11 @@ class _Replica(NamedTuple):
 
 def run_top(where: ConnectionOptions, asked: Asked, *, form: Form | None) -> int:
     """The command; 1 if no replica could be asked."""
+    notes: list[str] = []
     if asked.endpoints:
         loads = asyncio.run(_by_url(asked, timeout_s=min(where.timeout_s, _PATIENCE_S)))
     else:
-        loads = connected(where, lambda client, _: _in_pods(client, asked, timeout_s=where.timeout_s))
+        loads, notes = connected(where, lambda client, _: _in_pods(client, asked, timeout_s=where.timeout_s))
     match form:
         case Form.JSON | Form.YAML:
             print_document({"replicas": loads}, form=form)
@@ -55,6 +57,8 @@ def run_top(where: ConnectionOptions, asked: Asked, *, form: Form | None) -> int
                 print_line(each.shard or each.name)
         case _:
             _print(loads, form)
+            for note in filter(None, notes):
+                print_line(note)
     return 0 if not loads or any(not each.problem for each in loads) else 1
 
 
@@ -68,7 +72,8 @@ async def _by_url(asked: Asked, *, timeout_s: float) -> list[Load]:
         )
 
 
-async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Load]:
+async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> tuple[list[Load], list[str]]:
+    """The load of each active replica, and why rings without one have none."""
     reader = ClusterReader(client, timeout_s=timeout_s)
     snapshot = (await reader.snapshot(asked.ring, reads_namespaces=False)).require("rings", "leases")
     replicas = [
@@ -85,7 +90,8 @@ async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Lo
         for ring in snapshot.rings
         for shard in ring.active.values()
     ]
-    return await measure(replicas, asked.interval_s)
+    notes = [ring_notes(snapshot, ring) for ring in snapshot.rings if not ring.active]
+    return await measure(replicas, asked.interval_s), notes
 
 
 async def measure(replicas: Sequence[_Replica], interval_s: float) -> list[Load]:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import yaml
 
 from kubeio.clock import SystemClock, micro_time
 from kubeio.errors import InputError
@@ -26,6 +29,7 @@ from ringleader.describe.work import well
 from tests.ringleader.cluster.snapshots import lease, site, snapshot
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard
 from tests.sharder.io.test_sharder_placing import make
+from tests.warm_python import warm_python
 
 SITE = "websites.example.com/default/blog"
 OWNER, OTHER = "a-00000001", "b-00000001"
@@ -382,3 +386,40 @@ async def test_a_silent_shard_is_told_beside_what_else_is_wrong(ground: Ground) 
     found, text = await described_ring(ground)
     assert [cause.reason for cause in found.causes] == ["NoReplica", "Silent"]
     assert f"also     shard {OWNER} does not renew its Lease: frozen, cut off, or dead" in text
+
+
+# ---- the command ----------------------------------------------------------------------------------------------
+
+
+async def run(ground: Ground, *words: str) -> tuple[int, str]:
+    """The command as a process of its own."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [warm_python(), "-m", "ringleader", "describe", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+async def test_kind_and_name_are_one_word_or_two_and_the_exit_code_says_whether_it_is_well(
+    ground: Ground,
+) -> None:
+    await owned(ground)
+    assert await run(ground, "website", "blog", "-o", "name") == (0, f"{SITE}\n")
+    assert (await run(ground, "website/blog"))[1].startswith(f"{SITE} is where it belongs: ")
+    assert await run(ground, f"ring/{RING}", "-o", "name") == (0, f"controllerring.ringleader.dev/{RING}\n")
+    await ground.ring(minMembers=3)
+    code, out = await run(ground, "ring", RING, "-o", "wide")
+    assert code == 5
+    assert out.startswith(
+        f"controllerring/{RING} waits: ring {RING} waits for 3 members (spec.minMembers), 1 live"
+    )
+    assert "POD" in out
+    await ground.site("new")
+    code, out = await run(ground, "website/new", "-o", "yaml")
+    assert (code, yaml.safe_load(out)["cause"]["reason"]) == (5, "MinMembers")
