@@ -43,40 +43,40 @@ lint: setup ## ruff, mypy strict, import-linter
 format: setup ## rewrite the code in the project's format
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: bench-ring bench-client bench-embedded bench-store ## every benchmark
+bench: bench-ring bench-client bench-embedded bench-store ## the four small benchmarks, on pyperf (ARGS=--fast for a trial)
 
 bench-ring: setup ## ring against a plain ring and its best-kept peer
-	@$(BIN)/python -m loadtest.bench_ring $(ARGS)
+	@$(BIN)/python -m benchmarks.ring $(ARGS)
 
 bench-client: setup ## our HTTP connection against aiohttp, PATCHes per second of a core
-	@$(BIN)/python -m loadtest.bench_client $(ARGS)
+	@$(BIN)/python -m benchmarks.client $(ARGS)
 
 bench-embedded: setup ## PATCHes per second and memory of the control plane in memory
-	@$(BIN)/python -m devcluster.embedded.bench $(ARGS)
+	@$(BIN)/python -m benchmarks.embedded $(ARGS)
 
 bench-store: setup ## memory and time of each form in which a replica's cache keeps objects
-	@$(BIN)/python -m loadtest.bench_store $(ARGS)
+	@$(BIN)/python -m benchmarks.store $(ARGS)
 
 bench-sharder: setup ## the sharder at 100,000 objects beside what a real API server can take: 20 minutes, needs wrk
-	@$(BIN)/python -m loadtest.sharder_bench $(ARGS)
+	@$(BIN)/python -m benchmarks.sharder $(ARGS)
 
 bench-neighbour: setup ## what other clients of the API server feel beside the sharder in each pace, and beside wrk: 12 minutes, needs wrk
-	@$(BIN)/python -m loadtest.bench_neighbour $(ARGS)
+	@$(BIN)/python -m benchmarks.neighbour $(ARGS)
 
 bench-members: setup ## the sharder beside 1,000 members that renew, on a real API server: 4 minutes
-	@$(BIN)/python -m loadtest.bench_members $(ARGS)
+	@$(BIN)/python -m benchmarks.members $(ARGS)
 
 bench-guard: setup ## the API server's CPU time of a label patch, a Lease renewal and an edit, without and under the guard
-	@$(BIN)/python -m loadtest.bench_guard $(ARGS)
+	@$(BIN)/python -m benchmarks.guard $(ARGS)
 
 bench-priority: setup ## what the chart's priority levels do for others, on a real API server with few seats: 5 minutes
-	@$(BIN)/python -m loadtest.bench_priority $(ARGS)
+	@$(BIN)/python -m benchmarks.priority $(ARGS)
 
 bench-runtime: setup ## the runtime at 100,000 objects beside kopf, the kubernetes package and controller-runtime: 40 minutes, needs wrk
-	@$(BIN)/python -m loadtest.runtime_bench $(ARGS)
+	@$(BIN)/python -m benchmarks.runtime $(ARGS)
 
 bench-forged: setup ## honest objects beside 16,000 forged labels and 270 new ones a second, on a real API server: 5 minutes
-	@$(BIN)/python -m loadtest.bench_forged $(ARGS)
+	@$(BIN)/python -m benchmarks.forged $(ARGS)
 
 loadtest: setup ## one minute of load on an own fleet (SCENARIO=join, ARGS="--plane real --objects 100000")
 	@$(BIN)/ringleader loadtest $(SCENARIO) $(ARGS)

@@ -15,7 +15,7 @@ def jittered_s(delay_s: float, rng: random.Random, *, jitter: float) -> float:
     return delay_s * (1.0 - jitter * rng.random())
 
 
-class Backoff:
+class ExponentialBackoff:
     """Delays of one loop: each failure soon after the last one waits twice as long.
 
     *healthy_s* without a failure (counted from the end of the last delay) starts over at *base_s*.
@@ -46,7 +46,7 @@ class Backoff:
     def failed(self, now: float, *, at_least_s: float = 0.0) -> float:
         """Seconds to wait after a failure at *now*; *at_least_s* is what the server asked for (Retry-After).
 
-        The server's wish is lengthened by the jitter, never shortened: else everyone it turned away comes
+        The server's delay is lengthened by the jitter, never shortened: else every refused client comes
         back in the same instant.
         """
         if self._failures and now - self._retried_at >= self._healthy_s:

@@ -49,12 +49,12 @@ def meta_of(raw: bytes) -> Meta:
         return _decode_meta(pruned(next(members(raw, b"metadata"), b"")))
 
 
-def decode_pruned(decode: Callable[[bytes], T], raw: bytes, *, levels: int = KEPT_LEVELS) -> T:
-    """Decode *raw* with *decode*. JSON nested too deep for it is decoded without the content below *levels*."""
+def decode_pruned(decode: Callable[[bytes], T], raw: bytes) -> T:
+    """Decode *raw* with *decode*. JSON nested too deep for it is decoded without the content below `KEPT_LEVELS`."""
     try:
         return decode(raw)
     except RecursionError:
-        return decode(pruned(raw, levels))
+        return decode(pruned(raw))
 
 
 def unfit(raw: bytes, error: Exception) -> Unfit:

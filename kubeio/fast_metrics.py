@@ -36,7 +36,7 @@ class FastHistogram:
         self._sum_s += seconds
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Tell *family*, under the values *labels*."""
+        """Add the sample to *family*, under the values *labels*."""
         buckets = list(zip(self._bounds, map(float, accumulate(self._counts)), strict=True))
         family.add_metric(labels, buckets, self._sum_s)
 
@@ -50,16 +50,16 @@ class FastCounter:
         self.value = 0
 
     def inc(self) -> None:
-        """Once more."""
+        """Count one more."""
         self.value += 1
 
 
 class FastCollector(Collector, Generic[F]):
-    """A metric whose samples *tell* computes on each scrape; *family* makes it, without values."""
+    """A metric whose samples *add_samples* computes on each scrape; *family* makes it, without values."""
 
-    def __init__(self, family: Callable[[], F], tell: Callable[[F], None]) -> None:
+    def __init__(self, family: Callable[[], F], add_samples: Callable[[F], None]) -> None:
         self._family: Callable[[], F] = family
-        self._tell: Callable[[F], None] = tell
+        self._add_samples: Callable[[F], None] = add_samples
         self._labelnames = family()._labelnames  # called as in the library's own collectors
 
     def describe(self) -> Iterator[Metric]:
@@ -68,5 +68,5 @@ class FastCollector(Collector, Generic[F]):
 
     def collect(self) -> Iterator[Metric]:
         family = self._family()
-        self._tell(family)
+        self._add_samples(family)
         yield family

@@ -47,10 +47,10 @@ def check_namespace(field: str, name: str) -> str:
     return name
 
 
-def split_namespaces(text: str, *, field: str = "--namespaces") -> tuple[str, ...]:
-    """The namespaces in `a,b,c`, each once; none for an empty text. Raises: InputError naming *field*."""
+def split_namespaces(text: str) -> tuple[str, ...]:
+    """The namespaces in `a,b,c`, each once; none for an empty text. Raises: InputError naming `--namespaces`."""
     names = [name.strip() for name in text.split(",")] if text else []
-    return tuple(dict.fromkeys(check_namespace(field, name) for name in names))
+    return tuple(dict.fromkeys(check_namespace("--namespaces", name) for name in names))
 
 
 def json_pointer(*path: str) -> str:

@@ -15,15 +15,10 @@ from kubeio.resource import ApiResource
 DEFAULT_DOMAIN: Final = "ringleader.dev"
 PROTOCOL_VERSION: Final = "v1"
 FIRST_TURN: Final = "0"
-"""The turn of an object that is created with its owner's name: no version came before."""
+"""Turn of an object that is created with its owner's name: no version came before."""
 CONTROLLER_RINGS: Final = ApiResource(
     "ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False
 )
-NOT_INSTALLED: Final = (
-    f"does not know {CONTROLLER_RINGS.group_resource}: Ringleader's CustomResourceDefinition is not installed; "
-    "install it: ringleader crds --apply"
-)
-"""Words about a server that answers 404 for the resource itself."""
 
 
 def is_shard_name(value: str) -> bool:
@@ -33,30 +28,6 @@ def is_shard_name(value: str) -> bool:
 
 class RingKeys:
     """Every label and annotation key of one ring in one label domain."""
-
-    __slots__ = (
-        "contested",
-        "domain",
-        "drain",
-        "duration",
-        "field_manager",
-        "hold",
-        "member",
-        "member_hash",
-        "objects",
-        "pod",
-        "pod_uid",
-        "process",
-        "protocol",
-        "released_by",
-        "resources",
-        "ring",
-        "ring_label",
-        "shard",
-        "state",
-        "synced",
-        "turn",
-    )
 
     def __init__(self, ring: str, domain: str = DEFAULT_DOMAIN) -> None:
         self.ring = ring

@@ -1,4 +1,4 @@
-"""The load test of a fleet (`ringleader loadtest`), and the benchmarks of this project beside it.
+"""The load test of a fleet (`ringleader loadtest`).
 
-The load test: `command`, `session`, `run`, `load`, `locustfile`, `inputs/`, `targets/`, `observing/`, `reporting/`.
+Modules: `command`, `session`, `run`, `load`, `locustfile`, `inputs/`, `targets/`, `observing/`, `reporting/`.
 """

@@ -17,7 +17,8 @@ import typer
 from typer.core import TyperGroup
 
 from kubeio.errors import InputError
-from ringleader.options import Context, Kubeconfig, Namespace, Output, duration_s
+from kubeio.program.durations import parse_duration
+from ringleader.options import Context, Kubeconfig, Namespace, Output
 from ringleader.output import Form, Table, print_document, print_line, print_table
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def run(
     from loadtest.targets.cluster import ClusterOptions
     from loadtest.targets.own import OwnOptions
 
-    schedules = read_schedules(scenario, duration_s=duration_s("--duration", duration), rate=rate)
+    schedules = read_schedules(scenario, duration_s=parse_duration("--duration", duration), rate=rate)
     manifest, limits = read_template(template), read_slo(slo)
     if len(schedules) > 1 and expect_workers:
         raise InputError(
@@ -258,7 +259,7 @@ def capacity(
     from loadtest.targets.target import Way
     from ringleader.testing.commands import WAIT_FOR, WAIT_MS
 
-    numbers, trial_s = parse_replicas(replicas), duration_s("--trial", trial)
+    numbers, trial_s = parse_replicas(replicas), parse_duration("--trial", trial)
     part, is_own = parse_precision(precision), kubeconfig is None and context is None
     if wait_ms is not None and controller:
         raise InputError("--wait-ms", wait_ms, "is of the example", "leave it out beside --controller")

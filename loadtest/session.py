@@ -31,7 +31,7 @@ from loadtest.inputs.scenario import Schedule
 from loadtest.inputs.slo import Line, judge, shown_as
 from loadtest.inputs.template import Template
 from loadtest.load import LoadFailed, LocustOptions
-from loadtest.measuring.machine import Machine, read_machine
+from loadtest.machine import Machine, read_machine
 from loadtest.objects import LeftOver
 from loadtest.progress import Console
 from loadtest.reporting.document import command_line, document

@@ -3,10 +3,10 @@
 The arc of a token is every position after the token before it, up to and including its own; the first token's
 arc wraps round. A member whose arcs are together larger than its capacity is full: its arcs are bounded to one
 length, the largest that lets them fit. Of a longer arc the part next to the token stays; the rest passes
-clockwise to the next token whose member has room, the arcs in ascending order of their tokens.
+clockwise to the next token whose member has capacity left, the arcs in ascending order of their tokens.
 
-Integers only, so that every language gets the same arcs. Why the longest arcs give and what it costs:
-docs/adr/0003-bounded-arcs.md.
+Integers only, so that every language gets the same arcs. The reason why the longest arcs give, and the
+cost: docs/adr/0003-bounded-arcs.md.
 """
 
 from __future__ import annotations
@@ -125,30 +125,30 @@ def _arcs_of_full(
 
 def longest_that_fits(lengths: Sequence[int], capacity: int) -> int:
     """The largest limit such that *lengths* (ascending), each cut to the limit, sum to at most *capacity*."""
-    room = capacity
+    left = capacity
     for index, length in enumerate(lengths):
-        limit = room // (len(lengths) - index)
+        limit = left // (len(lengths) - index)
         if length > limit:
             return limit
-        room -= length
+        left -= length
     return lengths[-1]
 
 
 def _pass_on(
     tokens: TokenTable, capacities: Sequence[int], sizes: list[int], pieces: Sequence[_Piece]
 ) -> list[_Row]:
-    """Give each piece to the next clockwise with room; *sizes* becomes what each owns in the end."""
+    """Give each piece to the next clockwise with capacity left; *sizes* becomes what each owns in the end."""
     full = {tokens.members[piece.token] for piece in pieces}
-    rooms = [0 if i in full else capacity - sizes[i] for i, capacity in enumerate(capacities)]
+    spare = [0 if i in full else capacity - sizes[i] for i, capacity in enumerate(capacities)]
     rows: list[_Row] = []
     for piece in pieces:
         token, end, size = piece
         while size:
-            while not rooms[tokens.members[token]]:
+            while not spare[tokens.members[token]]:
                 token = (token + 1) % len(tokens.members)
             owner = tokens.members[token]
-            taken = min(size, rooms[owner])
-            rooms[owner] -= taken
+            taken = min(size, spare[owner])
+            spare[owner] -= taken
             sizes[owner] += taken
             rows += _rows_of(end, taken, owner)
             end -= taken

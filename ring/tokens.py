@@ -1,7 +1,7 @@
 """Tokens: the points of the ring at which the virtual nodes of its members stand.
 
-Owns how many tokens a member has, where they are and how those of all members are put in order. Who owns the arc
-before a token is decided in `arcs`.
+Owns the number of tokens of a member, their positions, and the merged order of all members' tokens. `arcs` decides
+the owner of the arc before a token.
 """
 
 from __future__ import annotations

@@ -18,12 +18,9 @@ from ringleader.inspect.flags import change, look, page, simulate
 from ringleader.inspect.flags.check import check
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
-    DEFAULT_TIMEOUT,
-    Context,
-    Kubeconfig,
+    ConnectionOptions,
     Output,
-    RequestTimeout,
-    connection,
+    with_connection,
 )
 from ringleader.output import print_line
 from ringleader.overview import Overview
@@ -79,24 +76,24 @@ def demo(
     no_fence: Annotated[
         bool, typer.Option("--no-fence", help="Switch the fence off: the demo must fail and name an object.")
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Which objects are updated.")] = 1,
-    lease_s: Annotated[
-        int | None,
+    seed: Annotated[int, typer.Option("--seed", help="Which objects are updated.", hidden=True)] = 1,
+    lease_duration: Annotated[
+        str | None,
         typer.Option(
-            "--lease-s",
-            min=2,
-            max=60,
-            help="Duration of the leases. [default: 3; 6 with --real; more if busy]",
+            "--lease-duration",
+            metavar="TIME",
+            help="Duration of the Leases, 2s to 60s. [default: 3s; 6s with --real; more if busy]",
+            hidden=True,
         ),
     ] = None,
     until: Annotated[
         Literal["kill", "freeze", "join", "roll", "leader_kill"] | None,
-        typer.Option("--until", help="End after this act; all of them if absent."),
+        typer.Option("--until", help="End after this act; all of them if absent.", hidden=True),
     ] = None,
     output: Output = None,
 ) -> int:
     """Watch a fleet whose replicas die, freeze, join and roll. Two witnesses judge who worked on its objects."""
-    from ringleader.demo.command import DemoOptions, run_demo
+    from ringleader.demo.command import DemoOptions, read_lease, run_demo
 
     return run_demo(
         DemoOptions(
@@ -105,7 +102,7 @@ def demo(
             keep=keep,
             fenced=not no_fence,
             seed=seed,
-            lease_s=lease_s,
+            lease_s=read_lease(lease_duration),
             until=until,
         ),
         is_headless=headless,
@@ -130,6 +127,17 @@ def sharder(context: typer.Context) -> None:
 
 
 @app.command(add_help_option=False, context_settings=_PASSED_ON)
+def run(context: typer.Context) -> None:
+    """Run a replica of a controller.
+
+    As `python -m shard_controller run` does.
+    """
+    os.execv(  # noqa: S606 - no shell is wanted
+        sys.executable, [sys.executable, "-P", "-m", "shard_controller", "run", *context.args]
+    )
+
+
+@app.command(add_help_option=False, context_settings=_PASSED_ON)
 def loadtest(context: typer.Context) -> int:
     """Load a fleet and judge it. While replicas join, roll and die; with an own fleet or in a cluster."""
     command = typer.main.get_command(load_app(LOADTEST))
@@ -146,11 +154,11 @@ app.command()(change.uncordon)
 app.command()(change.weight)
 app.command()(change.pause)
 app.command()(change.resume)
-app.command()(change.release)
+app.command()(change.delete)
 
 
 @app.command()
-def new(
+def init(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the project, such as websites.")],
     folder: Annotated[
@@ -167,9 +175,9 @@ def new(
     ] = "",
 ) -> int:
     """Create a project with a controller of your own. With its kind, manifests, chart values and tests that pass."""
-    from ringleader.scaffold.command import run_new
+    from ringleader.scaffold.command import run_init
 
-    return run_new(name, folder=folder, group=group, kind=kind, plural=plural)
+    return run_init(name, folder=folder, group=group, kind=kind, plural=plural)
 
 
 @app.command()
@@ -185,17 +193,30 @@ def chart() -> int:
 
 
 @app.command()
-def crds(
-    *,
-    apply: Annotated[bool, typer.Option("--apply", help="Install them into the cluster.")] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
-) -> int:
-    """Print the CustomResourceDefinitions, or install them."""
-    from ringleader.crds import run_crds
+def crds() -> int:
+    """Print the CustomResourceDefinitions.
 
-    return run_crds(connection(kubeconfig, context, request_timeout), is_applied=apply)
+    ringleader crds | kubectl apply --server-side -f -
+    """
+    from ringleader.assets import asset
+
+    for path in sorted(asset("manifests", "crds").glob("*.yaml")):
+        sys.stdout.write(path.read_text())
+    return 0
+
+
+@app.command()
+@with_connection
+def version(
+    *,
+    where: ConnectionOptions,
+    client: Annotated[bool, typer.Option("--client", help="Only this program's.")] = False,
+    output: Output = None,
+) -> int:
+    """Print the versions of this program and of the API server."""
+    from ringleader.versions import run_version
+
+    return run_version(where, is_client_only=client, form=output)
 
 
 page.register(app)

@@ -83,8 +83,8 @@ def down(*, name: Name = "default") -> int:
     return 0
 
 
-@app.command()
-def status(*, output: Output = None) -> int:
+@app.command("list")
+def list_(*, output: Output = None) -> int:
     """List the control planes of this machine."""
     from devcluster.standing import all_standing
 

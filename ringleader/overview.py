@@ -15,9 +15,20 @@ if TYPE_CHECKING:
 
 PURPOSES: Final = {
     "Look into rings": ("status", "describe", "list", "check", "top"),
-    "Show them": ("page", "plot", "report"),
-    "Plan and change": ("simulate", "cordon", "uncordon", "weight", "pause", "resume", "release"),
-    "Begin": ("demo", "new", "crds", "chart", "sharder", "devcluster", "migrate", "loadtest"),
+    "Show them": ("dashboard", "plot", "bundle"),
+    "Plan and change": ("simulate", "cordon", "uncordon", "weight", "pause", "resume", "delete"),
+    "Begin": (
+        "demo",
+        "init",
+        "crds",
+        "chart",
+        "run",
+        "sharder",
+        "devcluster",
+        "migrate",
+        "loadtest",
+        "version",
+    ),
 }
 """Every command once."""
 _FIRST: Final = [

@@ -35,8 +35,6 @@ GROUPS: Final = (
 )
 MADE_FOR_USERS: Final = ("Context", "SyncContext", "Conditions", "Snapshot", "Meta", "Fleet")
 """Classes that users do not make themselves."""
-_INTERNAL: Final = " calls this."
-"""Ends the docstring of what is public between our own modules only."""
 _HEAD: Final = """# Reference
 
 What `import shard_controller as sc` gives, and the fleet of `ringleader.testing`. Made from the docstrings by
@@ -85,7 +83,7 @@ def _members(cls: type) -> Iterator[tuple[str, str]]:
             function = member.fget
         elif isinstance(member, cached_property):
             function = member.func
-        if name.startswith("_") or not inspect.isfunction(function) or _words(function).endswith(_INTERNAL):
+        if name.startswith("_") or not inspect.isfunction(function):
             continue
         if isinstance(member, property | cached_property):
             yield name, _line(function)

@@ -3,6 +3,7 @@
 This module is what users import; everything else may change.
 """
 
+import kubeio.program.lean_structlog  # noqa: F401 - before the first import of structlog
 from kubeio.models import Meta
 from kubeio.models import ObjectKey as Key
 from shard_controller.api.conditions import Conditions

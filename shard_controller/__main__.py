@@ -14,6 +14,7 @@ import typer
 
 from kubeio.errors import InputError
 from kubeio.program.command_line import run_command
+from kubeio.program.durations import parse_duration, parse_whole_seconds
 from shard_controller.api.controller import LeaderElected, Mode, Sharded, Single
 from shard_controller.process import app
 from shard_controller.process.settings import Settings, ring_from_file
@@ -79,7 +80,7 @@ def run(
     hold: Annotated[
         bool, typer.Option("--hold", help="Stable identity: the place is kept for a while after a release.")
     ] = False,
-    lease_duration_s: Annotated[int, typer.Option(help="Duration of the Lease, in seconds.")] = 15,
+    lease_duration: Annotated[str, typer.Option(metavar="TIME", help="Duration of the Lease.")] = "15s",
     lease_name: Annotated[
         str, typer.Option(help="Lease of --mode leader-elected. Default: the controller's name.")
     ] = "",
@@ -93,7 +94,7 @@ def run(
     journal: Annotated[
         Path | None, typer.Option(help="Append a record of every reconcile to this file.")
     ] = None,
-    probes_bind: Annotated[
+    health_probe_bind_address: Annotated[
         str, typer.Option(help="HOST:PORT of /healthz, /readyz and /metrics; port 0 picks one.")
     ] = "127.0.0.1:0",
     probes_port_file: Annotated[
@@ -103,16 +104,22 @@ def run(
         LogFormat, typer.Option(help="Form of the log; auto: console on a terminal, else json.")
     ] = LogFormat.AUTO,
     log_level: Annotated[str, typer.Option(help="Least level that is logged.")] = "info",
-    progress_deadline_s: Annotated[
-        float, typer.Option(help="The process ends when its loop, streams or keys stand still for longer.")
-    ] = 60.0,
-    blocked_loop_s: Annotated[
-        float,
-        typer.Option(help="An event loop that stands still for longer is reported with its stack; 0: never."),
-    ] = 0.25,
-    silence_s: Annotated[
-        float, typer.Option(help="A watch that says nothing for longer is started again.")
-    ] = 90.0,
+    progress_deadline: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="The process ends when its loop, streams or keys stand still for longer."
+        ),
+    ] = "60s",
+    blocked_loop: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="An event loop that stands still for longer is reported with its stack; 0: never.",
+        ),
+    ] = "250ms",
+    watch_silence: Annotated[
+        str, typer.Option(metavar="TIME", help="A watch that says nothing for longer is started again.")
+    ] = "90s",
 ) -> None:
     """Run one replica of a controller until SIGTERM.
 
@@ -127,16 +134,16 @@ def run(
             ring_file=ring_file,
             member=member,
             hold=hold,
-            lease_duration_s=lease_duration_s,
+            lease_duration_s=parse_whole_seconds("--lease-duration", lease_duration),
             workers=workers or None,
             journal=journal,
-            probes_bind=probes_bind,
+            probes_bind=health_probe_bind_address,
             probes_port_file=probes_port_file,
             log_format=log_format.value,
             log_level=log_level,
-            progress_deadline_s=progress_deadline_s,
-            blocked_loop_s=blocked_loop_s,
-            silence_s=silence_s,
+            progress_deadline_s=parse_duration("--progress-deadline", progress_deadline),
+            blocked_loop_s=parse_duration("--blocked-loop", blocked_loop, may_be_zero=True),
+            silence_s=parse_duration("--watch-silence", watch_silence),
         )
         named = ring or (ring_from_file(ring_file).metadata.name if ring_file else chosen.name)
         code = app.run(chosen, _mode(mode, named, lease_name or chosen.name), settings)

@@ -1,19 +1,13 @@
-"""`python -m sharder`: settings from the command line, then `sharder.app` until a signal ends it.
-
-Owns what is kept out of the process's memory.
-"""
+"""`python -m sharder`: settings from the command line, then `sharder.app` until a signal ends it."""
 
 from __future__ import annotations
 
 import gc
 import sys
 from collections.abc import Sequence
-from typing import Final
 
+import kubeio.program.lean_structlog  # noqa: F401 - before the first import of structlog
 from kubeio.program.command_line import run_guarded
-
-KEPT_OUT: Final = ("rich", "greenlet")
-"""Imported by structlog where they are installed, for tracebacks in colour and for gevent: 6 MB for nothing."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -30,12 +24,5 @@ def main(words: Sequence[str]) -> int:
     return run(run_sharder(settings))
 
 
-def keep_out() -> None:
-    """Have the optional imports of our packages fail as if they were not installed."""
-    for name in KEPT_OUT:
-        sys.modules.setdefault(name, None)  # type: ignore[arg-type] # None: "there is no such module"
-
-
 if __name__ == "__main__":
-    keep_out()
     sys.exit(run_guarded(lambda: main(sys.argv[1:])))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
-from kubeio.access.cluster import load_cluster
 from kubeio.leases.election import leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.program import probes
@@ -41,14 +40,14 @@ log = structlog.get_logger("sharder")
 READS: Final = 16
 """Connections beside those that patches may use: lists never queue behind them."""
 LOOK_PERIOD_S: Final = 0.4
-"""A standby reads the election's Lease this often: no sharder acts from a leader's goodbye to the next read."""
+"""A standby reads the election's Lease this often: no sharder acts from a leader's release to the next read."""
 
 
 async def run(settings: Settings, host: Host | None = None) -> None:
     """Shard until cancelled. Raises LeadershipLost, HistoryWentBack, InputError, what makes the start impossible."""
-    cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
-    registry = CollectorRegistry()
     host = host or Host()
+    cluster = host.cluster(kubeconfig=settings.kubeconfig, context=settings.context)
+    registry = CollectorRegistry()
     clock, rng = host.clock, host.rng
     client_metrics = ClientMetrics(registry)
     # The election and the rings' Leases have connections of their own: they never queue behind patches.
@@ -98,8 +97,6 @@ async def run(settings: Settings, host: Host | None = None) -> None:
                 name=settings.election_lease,
                 identity=settings.identity,
                 lease_duration_s=settings.lease_duration_s,
-                renew_deadline_s=settings.lease_duration_s * 2 / 3,
-                retry_period_s=settings.lease_duration_s / 7.5,
                 look_period_s=min(LOOK_PERIOD_S, settings.lease_duration_s / 7.5),
                 clock=clock,
                 rng=rng,

@@ -55,7 +55,7 @@ class SharderMetrics:
             "object_writes", "Label writes to objects, by decision and outcome.", "kind", "outcome"
         )
         self.moves = self._counter(
-            "moves", "Writes that give an object to somebody, or ask for it, by reason.", "reason"
+            "moves", "Writes that assign an object, or ask for it, by reason.", "reason"
         )
         self.patch_s = self._histogram(
             "patch_seconds", "From sending a label patch to its answer.", "kind", buckets=_PATCH_S

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from kubeio.errors import InputError
 from kubeio.labels import check_namespace, split_namespaces
+from kubeio.program.durations import parse_whole_seconds
 from kubeio.program.failures import BAD_INPUT
 from kubeio.program.http_server import parse_bind
 from sharder.admission.settings import read_flags
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 
 DEFAULT_NAMESPACE: Final = "ringleader-system"
 ELECTION_LEASE: Final = "ringleader-sharder"
-MIN_LEASE_S: Final = 1.0
-MAX_LEASE_S: Final = 3600.0
+MAX_LEASE_S: Final = 3600
 _FLAGS: Final = (
     ("kubeconfig", "PATH", "", "Path to a kubeconfig."),
     ("context", "NAME", "", "Context of the kubeconfig."),
@@ -44,8 +44,8 @@ _FLAGS: Final = (
         "Namespace of the sharders' own election Lease. Default: ringleader-system; with --ring-file the ring's "
         "leaseNamespace.",
     ),
-    ("lease-duration-s", "SECONDS", "15", "Seconds without a renewal after which a standby takes over."),
-    ("probes-bind", "HOST:PORT", "127.0.0.1:0", "Address of /healthz, /readyz and /metrics."),
+    ("lease-duration", "TIME", "15s", "Time without a renewal after which a standby takes over."),
+    ("health-probe-bind-address", "HOST:PORT", "127.0.0.1:0", "Address of /healthz, /readyz and /metrics."),
     ("probes-port-file", "PATH", "", "File that the probes' port is written to."),
     (
         "ring-file",
@@ -125,7 +125,7 @@ def read_settings(words: Sequence[str]) -> Settings:
     Raises: InputError for a value that cannot be used; SystemExit after help, and for words that are no flags.
     """
     flags = _parse(words)
-    probes_host, probes_port = parse_bind("--probes-bind", flags.probes_bind)
+    probes_host, probes_port = parse_bind("--health-probe-bind-address", flags.health_probe_bind_address)
     scope = Scope(split_namespaces(flags.namespaces))
     _check_combinations(flags)
     file = RingFile(Path(flags.ring_file), scope=scope) if flags.ring_file else None
@@ -137,7 +137,7 @@ def read_settings(words: Sequence[str]) -> Settings:
         kubeconfig=flags.kubeconfig or None,
         context=flags.context or None,
         election_namespace=namespace,
-        lease_duration_s=read_duration(flags.lease_duration_s),
+        lease_duration_s=read_lease_duration(flags.lease_duration),
         probes_host=probes_host,
         probes_port=probes_port,
         probes_port_file=Path(flags.probes_port_file) if flags.probes_port_file else None,
@@ -164,18 +164,12 @@ def default_identity() -> str:
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
 
 
-def read_duration(text: str) -> float:
+def read_lease_duration(text: str) -> float:
     """Duration of a Lease in seconds. Raises InputError."""
-    try:
-        duration_s = float(text)
-    except ValueError:
-        problem = "is not a number"
-    else:
-        if MIN_LEASE_S <= duration_s <= MAX_LEASE_S and duration_s.is_integer():
-            return duration_s
-        problem = "cannot be a Lease's duration"
-    remedy = f"use whole seconds, {MIN_LEASE_S:.0f} to {MAX_LEASE_S:.0f}"
-    raise InputError("--lease-duration-s", text, problem, remedy)
+    duration_s = parse_whole_seconds("--lease-duration", text)
+    if duration_s > MAX_LEASE_S:
+        raise InputError("--lease-duration", text, "is too long", f"use 1s to {MAX_LEASE_S}s")
+    return duration_s
 
 
 class _Parser(argparse.ArgumentParser):

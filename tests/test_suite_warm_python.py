@@ -18,7 +18,7 @@ from tests.warm_python import warm_python
 COMMANDS = [
     ["-m", "ringleader", "--version"],
     ["-m", "ringleader", "stats"],
-    ["-m", "sharder", "--lease-duration-s", "0"],
+    ["-m", "sharder", "--lease-duration", "0"],
     ["-P", "-m", "shard_controller"],
     ["-c", "import sys; print(__name__); sys.exit(7)"],
 ]

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from kubeio.access.credentials import ANONYMOUS, FixedCredentials
 from kubeio.access.identity import credentials_of, impersonation_of, token_file
 from kubeio.access.kubeconfig import ConfigEntry, Kubeconfig, abbreviated, read_kubeconfig
+from kubeio.access.overrides import NONE, Overrides
 from kubeio.access.proxies import parse_proxy, proxy_from_environment
 from kubeio.clock import Clock, SystemClock
 from kubeio.errors import InputError
@@ -33,8 +34,6 @@ class Cluster:
     server: str
     namespace: str
     """Default namespace of commands."""
-    context: str
-    """Name of the context, or `in-cluster`."""
     user: str
     """Name of the kubeconfig's user and of an impersonated one, for messages."""
     endpoint: Endpoint
@@ -45,7 +44,9 @@ class Cluster:
     credentials: Credentials = field(default_factory=lambda: FixedCredentials(ANONYMOUS), compare=False)
 
 
-def load_cluster(*, kubeconfig: str | None = None, context: str | None = None) -> Cluster:
+def load_cluster(
+    *, kubeconfig: str | None = None, context: str | None = None, overrides: Overrides = NONE
+) -> Cluster:
     """The cluster that *kubeconfig* (one path, or several as in $KUBECONFIG) and *context* name.
 
     Without *kubeconfig*: $KUBECONFIG, else the pod's service account, else ~/.kube/config.
@@ -53,15 +54,20 @@ def load_cluster(*, kubeconfig: str | None = None, context: str | None = None) -
     """
     environ = os.environ
     clock = SystemClock()
+    names_entries = context is not None or overrides.cluster or overrides.user or overrides.server
     if kubeconfig is not None:
         merged = read_kubeconfig(_paths(kubeconfig), source="--kubeconfig")
     elif environ.get("KUBECONFIG"):
         merged = read_kubeconfig(_paths(environ["KUBECONFIG"]), source="KUBECONFIG", skip_missing=True)
-    elif context is None and is_in_cluster(environ, SERVICE_ACCOUNT):
-        return in_cluster(environ, SERVICE_ACCOUNT, clock=clock)
+    elif not names_entries and is_in_cluster(environ, SERVICE_ACCOUNT):
+        return in_cluster(environ, SERVICE_ACCOUNT, clock=clock, overrides=overrides)
     else:
         home = Path("~/.kube/config").expanduser()
         if not home.exists():
+            if overrides.server:
+                return cluster_of(
+                    Kubeconfig(), context=None, environ=environ, clock=clock, overrides=overrides
+                )
             raise InputError(
                 "--kubeconfig",
                 str(home),
@@ -69,7 +75,7 @@ def load_cluster(*, kubeconfig: str | None = None, context: str | None = None) -
                 "pass --kubeconfig FILE or set KUBECONFIG",
             )
         merged = read_kubeconfig([home], source="~/.kube/config")
-    return cluster_of(merged, context=context, environ=environ, clock=clock)
+    return cluster_of(merged, context=context, environ=environ, clock=clock, overrides=overrides)
 
 
 def is_in_cluster(environ: Mapping[str, str], directory: Path) -> bool:
@@ -81,7 +87,9 @@ def is_in_cluster(environ: Mapping[str, str], directory: Path) -> bool:
     )
 
 
-def in_cluster(environ: Mapping[str, str], directory: Path, *, clock: Clock) -> Cluster:
+def in_cluster(
+    environ: Mapping[str, str], directory: Path, *, clock: Clock, overrides: Overrides = NONE
+) -> Cluster:
     """The cluster that this pod runs in, as its service account. Raises InputError."""
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ["KUBERNETES_SERVICE_PORT"]
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
@@ -95,44 +103,61 @@ def in_cluster(environ: Mapping[str, str], directory: Path, *, clock: Clock) -> 
     return Cluster(
         server=server,
         namespace=namespace_file.read_text().strip() if namespace_file.exists() else "default",
-        context="in-cluster",
-        user="service account of the pod",
+        user=f"service account of the pod{_acting_as(overrides.as_user)}",
         endpoint=endpoint,
         trust=Trust(ca=ca, ca_file=directory / "ca.crt"),
         proxy=proxy_from_environment(endpoint.scheme, endpoint.host, endpoint.port, environ),
+        impersonation=impersonation_of(ConfigEntry(overrides.impersonation, "user", directory / "token")),
         credentials=token_file(where, "token", clock=clock),
     )
 
 
 def cluster_of(
-    merged: Kubeconfig, *, context: str | None, environ: Mapping[str, str], clock: Clock
+    merged: Kubeconfig,
+    *,
+    context: str | None,
+    environ: Mapping[str, str],
+    clock: Clock,
+    overrides: Overrides = NONE,
 ) -> Cluster:
     """The cluster of *context* (None: the current one) in *merged*. Raises InputError."""
     name = context or merged.current_context
-    chosen = _context(merged, name, is_explicit=context is not None)
-    cluster = _referred(chosen, "cluster", merged.clusters)
-    user_name = chosen.text("user")
-    user = _referred(chosen, "user", merged.users) if user_name else ConfigEntry({}, "user", chosen.file)
+    file = merged.files[0] if merged.files else Path()
+    if name or not overrides.server:
+        chosen = _context(merged, name, is_explicit=context is not None)
+    else:
+        chosen = ConfigEntry({}, "context", file)
+    cluster = ConfigEntry({}, "cluster", file)
+    if overrides.cluster or chosen.text("cluster") or not overrides.server:
+        cluster = _referred(chosen, "cluster", merged.clusters, flag=overrides.cluster)
+    if overrides.server:
+        cluster = ConfigEntry({**cluster.fields, "server": overrides.server}, cluster.where, cluster.file)
+    user = ConfigEntry({}, "user", chosen.file)
+    if user_name := overrides.user or chosen.text("user"):
+        user = _referred(chosen, "user", merged.users, flag=overrides.user)
+    user = ConfigEntry({**user.fields, **overrides.impersonation}, user.where, user.file)
     server = cluster.text("server")
     if not server:
         raise cluster.error("server", server, "is missing", "write https://HOST:PORT")
-    endpoint = parse_server(server, field_=f"{cluster.where}.server in {cluster.file}")
-    impersonation = impersonation_of(user)
-    acting = f" as {user.text('as')}" if user.text("as") else ""
+    where = "--server" if overrides.server else f"{cluster.where}.server in {cluster.file}"
+    endpoint = parse_server(server, field_=where)
     return Cluster(
         server=server.rstrip("/"),
         namespace=chosen.text("namespace") or "default",
-        context=name,
-        user=f"{user_name or 'anonymous'}{acting}",
+        user=f"{user_name or 'anonymous'}{_acting_as(user.text('as'))}",
         endpoint=endpoint,
         trust=_trust(cluster),
         proxy=_proxy(cluster, endpoint, environ),
-        impersonation=impersonation,
+        impersonation=impersonation_of(user),
         # over plain http nothing secret is sent, as in kubectl
         credentials=credentials_of(user, cluster=cluster, clock=clock)
         if endpoint.is_tls
         else FixedCredentials(ANONYMOUS),
     )
+
+
+def _acting_as(user: str) -> str:
+    return f" as {user}" if user else ""
 
 
 def parse_server(url: str, *, field_: str) -> Endpoint:
@@ -171,10 +196,17 @@ def _context(merged: Kubeconfig, name: str, *, is_explicit: bool) -> ConfigEntry
     return merged.contexts[name]
 
 
-def _referred(context: ConfigEntry, kind: str, known: Mapping[str, ConfigEntry]) -> ConfigEntry:
-    name = context.text(kind)
+def _referred(
+    context: ConfigEntry, kind: str, known: Mapping[str, ConfigEntry], *, flag: str = ""
+) -> ConfigEntry:
+    """The entry of *kind* that *flag* names, else the one that *context* names. Raises InputError."""
+    name = flag or context.text(kind)
     if not name:
         raise context.error(kind, name, "is missing", f"name one: {nearest('', known)}")
+    if name not in known and flag:
+        raise InputError(
+            f"--{kind}", name, f"is not among the {kind}s of the kubeconfig", nearest(name, known)
+        )
     if name not in known:
         raise context.error(kind, name, f"is not among the {kind}s of the kubeconfig", nearest(name, known))
     return known[name]

@@ -11,8 +11,9 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -25,12 +26,12 @@ FILE_CHECK_S: Final = 1.0
 FILE_REREAD_S: Final = 60.0
 """Time after which a file is read even if its status is the same."""
 _RENEW_AT_PART: Final = 0.8
-"""Part of a credential's life after which a new one is fetched in the background."""
+"""Part of a credential's validity after which a new one is fetched in the background."""
 _LAST_PART: Final = 0.05
-"""Part of a credential's life, at its end, in which it is no longer used (at most `_MAX_LAST_S`)."""
+"""Part of a credential's validity, at its end, in which it is no longer used (at most `_MAX_LAST_S`)."""
 _MAX_LAST_S: Final = 10.0
 _RETRY_PART: Final = 0.02
-"""Part of a credential's life between two tries to renew it in the background."""
+"""Part of a credential's validity between two tries to renew it in the background."""
 _MAX_RETRY_S: Final = 30.0
 _MIN_BETWEEN_S: Final = 1.0
 """Between two renewals that the server's 401 asks for, or that failed."""
@@ -103,21 +104,18 @@ class FileCredentials:
         return [_signature(path) for path in self._paths]
 
 
-class Fetched(Protocol):
-    """A plugin's credentials and their remaining life."""
+@dataclass(frozen=True, slots=True)
+class FetchedCredential:
+    """A credential and the seconds until it expires; None: until the server refuses it."""
 
-    @property
-    def credential(self) -> Credential: ...
-
-    @property
-    def life_s(self) -> float | None:
-        """None: until the server refuses it."""
+    credential: Credential
+    valid_s: float | None
 
 
 class PluginCredentials:
-    """Credentials of limited life from *fetch*, which blocks and may take seconds."""
+    """Credentials of limited validity from *fetch*, which blocks and may take seconds."""
 
-    def __init__(self, fetch: Callable[[], Fetched], clock: Clock, description: str) -> None:
+    def __init__(self, fetch: Callable[[], FetchedCredential], clock: Clock, description: str) -> None:
         self._fetch = fetch
         self._clock = clock
         self._description = description
@@ -177,23 +175,23 @@ class PluginCredentials:
             fetched = self._fetch()
         except KubeError as error:
             running.set_exception(self._note_failure(error))
-        except Exception as error:  # a waiter must hear of it, whatever it is
+        except Exception as error:  # raised to the waiters, whatever it is
             failure = Unreachable(self._description, repr(error), maybe_done=False)
             running.set_exception(self._note_failure(failure))
         else:
             self._note_success(fetched)
             running.set_result(fetched.credential)
 
-    def _note_success(self, fetched: Fetched) -> None:
+    def _note_success(self, fetched: FetchedCredential) -> None:
         with self._lock:
             now = self._ended_at = self._clock.now()
-            life_s = float("inf") if fetched.life_s is None else max(fetched.life_s, 0.0)
+            valid_s = float("inf") if fetched.valid_s is None else max(fetched.valid_s, 0.0)
             self._credential = fetched.credential
             self._was_ever_there = True
             self._failure = None
-            self._renew_at = now + life_s * _RENEW_AT_PART
-            self._retry_s = min(max(life_s * _RETRY_PART, _MIN_BETWEEN_S), _MAX_RETRY_S)
-            self._ends_at = now + life_s - min(life_s * _LAST_PART, _MAX_LAST_S)
+            self._renew_at = now + valid_s * _RENEW_AT_PART
+            self._retry_s = min(max(valid_s * _RETRY_PART, _MIN_BETWEEN_S), _MAX_RETRY_S)
+            self._ends_at = now + valid_s - min(valid_s * _LAST_PART, _MAX_LAST_S)
             self._running = None
 
     def _note_failure(self, error: KubeError) -> KubeError:
@@ -208,7 +206,7 @@ class PluginCredentials:
             self._failure = error
             self._running = None
             is_in_background = self._credential is not None and self._ended_at < self._ends_at
-        if is_in_background:  # nobody waits: nobody else would tell
+        if is_in_background:  # no request waits, so no request would report it
             _log.warning("credentials not renewed", source=self._description, problem=str(error))
         return error
 

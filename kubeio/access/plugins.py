@@ -17,11 +17,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from kubeio.access.credentials import FetchedCredential
 from kubeio.access.kubeconfig import ConfigEntry
 from kubeio.clock import Clock
 from kubeio.errors import InputError
@@ -32,14 +32,6 @@ INTERACTIVE_TIMEOUT_S: Final = 300.0
 """A person may have to type or to open a browser."""
 _API_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _CHILD: Final = Path(__file__).with_name("plugin_child.py")
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedCredential:
-    """A credential and how many seconds of life it has left; None: until the server refuses it."""
-
-    credential: Credential
-    life_s: float | None
 
 
 class ExecPlugin:
@@ -81,9 +73,9 @@ class ExecPlugin:
             raise self._problem("printed only one of clientCertificateData and clientKeyData")
         pair = KeyPair(certificate.encode(), key.encode()) if certificate else None
         credential = Credential(f"Bearer {token}" if token else "", pair)
-        return FetchedCredential(credential, self._life_s(status.get("expirationTimestamp")))
+        return FetchedCredential(credential, self._valid_s(status.get("expirationTimestamp")))
 
-    def _life_s(self, expires: object) -> float | None:
+    def _valid_s(self, expires: object) -> float | None:
         if expires is None:
             return None
         try:
@@ -92,10 +84,10 @@ class ExecPlugin:
             raise self._problem(f"printed an expirationTimestamp that is no time: {expires!r}") from None
         if instant.tzinfo is None:
             instant = instant.replace(tzinfo=UTC)
-        life_s = (instant - self._clock.wall()).total_seconds()
-        if life_s <= 0:
-            raise self._problem(f"printed a credential that expired {-life_s:.0f} s ago (at {expires})")
-        return life_s
+        valid_s = (instant - self._clock.wall()).total_seconds()
+        if valid_s <= 0:
+            raise self._problem(f"printed a credential that expired {-valid_s:.0f} s ago (at {expires})")
+        return valid_s
 
     def _problem(self, problem: str) -> InputError:
         remedy = f"run it by hand to see what it wants: {self._shown_command()}"
@@ -182,12 +174,12 @@ class OidcProvider:
         except PluginFailed as error:
             raise self._problem(f"gave no token: {error}") from None
         self._config = status["config"]
-        life_s = None
+        valid_s = None
         if status["expires"] is not None:
-            life_s = status["expires"] - self._clock.wall().timestamp()
-            if life_s <= 0:
+            valid_s = status["expires"] - self._clock.wall().timestamp()
+            if valid_s <= 0:
                 raise self._problem("gave a token that has expired and could not be refreshed")
-        return FetchedCredential(Credential(f"Bearer {status['token']}"), life_s)
+        return FetchedCredential(Credential(f"Bearer {status['token']}"), valid_s)
 
     def _problem(self, problem: str) -> InputError:
         issuer = self._config.get("idp-issuer-url")

@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None and self._lines is None:
-            self.abort()  # bytes that nobody asked for: the next answer could be someone else's
+            self.abort()  # unrequested bytes: the next answer could belong to another request
             return
         self._answered = True
         if not self._has_head:

@@ -1,4 +1,4 @@
-"""Connections that live between requests: at most so many, given out in turn, closed when long idle.
+"""Connections kept between requests: at most so many, handed out in order of request, closed when long idle.
 
 Owns which connection is idle, in use or being dialled; every decision is made synchronously, only dialling and
 waiting for one's turn are awaited. Knows neither requests nor credentials.
@@ -29,7 +29,7 @@ class Pool:
 
     def __init__(self, dial: Dial, *, limit: int, max_idle_s: float = MAX_IDLE_S) -> None:
         if limit < 1:
-            raise ValueError(f"a pool of {limit} connections serves nobody")
+            raise ValueError(f"a pool of {limit} connections can serve no request")
         self._dial = dial
         self._limit = limit
         self._max_idle_s = max_idle_s
@@ -61,7 +61,7 @@ class Pool:
             return connection
         if fresh and self._idle and self._slots_used >= self._limit:
             self.discard(self._idle.pop(0))
-        if self._slots_used < self._limit:  # then nobody waits: free slots go to waiters first
+        if self._slots_used < self._limit:  # then no caller waits: free slots go to waiters first
             self._slots_used += 1
         else:
             connection = await self._wait_turn()
@@ -112,7 +112,7 @@ class Pool:
             return await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled() and waiter.done() and waiter.exception() is None:
-                given = waiter.result()  # our turn came together with our cancellation: pass it on
+                given = waiter.result()  # handed over together with our cancellation: pass it on
                 if given is None:
                     self._free_slot()
                 else:

@@ -199,7 +199,7 @@ class SocketTransport:
         )
         body = call.body
         if body is None:
-            # servers since 1.37 compress watches, too, if they may; nobody gains by it
+            # servers since 1.37 compress watches, too, if asked: it saves nothing here
             encoding = "identity" if call.is_stream else "gzip"
             return f"{head}Accept-Encoding: {encoding}\r\n\r\n".encode("latin-1")
         return (

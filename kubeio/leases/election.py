@@ -3,7 +3,7 @@
 Owns the rule when to take the Lease and when to give it up; does not know what the leader does.
 
 No two machines' clocks are ever compared: a candidate takes the Lease when *it* has seen it unchanged for the
-whole lease duration on its own clock; the leader gives up *renew_deadline_s* after it sent the last renewal
+whole lease duration on its own clock; the leader gives up 2/3 of the duration after it sent the last renewal
 that succeeded. The difference of the two is the time that a cancelled body has to end. Economy, not safety:
 a body that does not end, or a process that is suspended in mid-write, is not stopped by this (fence writes).
 """
@@ -94,8 +94,6 @@ async def leadership(
     name: str,
     identity: str,
     lease_duration_s: float = 15.0,
-    renew_deadline_s: float = 10.0,
-    retry_period_s: float = 2.0,
     look_period_s: float | None = None,
     clock: Clock,
     rng: random.Random,
@@ -105,20 +103,19 @@ async def leadership(
     """Wait until this process leads, run the body under the Lease, release it when the body has ended.
 
     *identity* must be unique among the processes that run at one time; a Lease found under it from an earlier
-    life is waited for like any other. A leader renews every *retry_period_s*; a candidate looks as often, or every
-    *look_period_s*, one GET each; a released Lease may stay unclaimed for so long. *on_waiting* gets the leader's name
-    (empty: none yet) whenever it changes.
+    process is waited for like any other. A leader renews every 2/15 of the duration, and gives up when no renewal
+    succeeded for 2/3 of it: client-go's 15, 10 and 2 s. A candidate looks as often, or every *look_period_s*,
+    one GET each; a released Lease may stay unclaimed for so long. *on_waiting* gets the leader's name (empty: none
+    yet) whenever it changes.
 
     Raises: LeadershipLost, in the body as a cancellation, at the end of the scope as itself; what the first
     attempt fails with if it can never succeed (Forbidden, no such namespace).
     """
-    _check(name, identity, lease_duration_s, renew_deadline_s, retry_period_s)
-    look_period_s = retry_period_s if look_period_s is None else look_period_s
+    _check(name, identity, lease_duration_s)
     candidate = _Candidate(
         leases,
-        Leadership(name, identity, clock=clock, renew_deadline_s=renew_deadline_s),
+        Leadership(name, identity, clock=clock, renew_deadline_s=lease_duration_s * 2 / 3),
         lease_duration_s=lease_duration_s,
-        retry_period_s=retry_period_s,
         look_period_s=look_period_s,
         rng=rng,
         on_waiting=on_waiting,
@@ -160,8 +157,7 @@ class _Candidate:
         held: Leadership,
         *,
         lease_duration_s: float,
-        retry_period_s: float,
-        look_period_s: float,
+        look_period_s: float | None,
         rng: random.Random,
         on_waiting: Callable[[str], object] | None,
     ) -> None:
@@ -169,12 +165,12 @@ class _Candidate:
         self._leases = leases
         self._lease_duration_s = lease_duration_s
         self._renew_deadline_s = held.renew_deadline_s
-        self._retry_period_s = retry_period_s
-        self._look_period_s = look_period_s
+        self._retry_period_s = lease_duration_s * 2 / 15
+        self._look_period_s = self._retry_period_s if look_period_s is None else look_period_s
         self._clock = held.clock
         self._rng = rng
         self._on_waiting = on_waiting
-        self._told: str | None = None
+        self._reported: str | None = None
         self._seen: LeaseSpec | None = None
         self._seen_at = 0.0
         self._tried_at = 0.0
@@ -193,7 +189,7 @@ class _Candidate:
                     if await self._try_to_take():
                         return
             except (AlreadyExists, Conflict):
-                pass  # somebody was faster; the next read shows who
+                pass  # another candidate was faster; the next read shows its name
             except (KubeError, TimeoutError) as error:
                 if is_first and isinstance(error, _FINAL):
                     self._claim = None  # refused for good: there is nothing to release
@@ -214,7 +210,7 @@ class _Candidate:
         else:
             self._see(lease.spec)
             if not self._is_mine(lease) and lease.spec.holder_identity and not self._is_silent():
-                self._tell_holder(lease.spec.holder_identity)
+                self._report_holder(lease.spec.holder_identity)
                 return False
         sent_at = self._clock.now()
         wanted = self._renewed(lease) if self._is_mine(lease) else self._claimed(lease)
@@ -243,9 +239,9 @@ class _Candidate:
     def _is_silent(self) -> bool:
         return self._silent_in_s() <= 0
 
-    def _tell_holder(self, holder: str) -> None:
-        if self._on_waiting is not None and holder != self._told:
-            self._told = holder
+    def _report_holder(self, holder: str) -> None:
+        if self._on_waiting is not None and holder != self._reported:
+            self._reported = holder
             self._on_waiting(holder)
 
     def _pause_before_next_look_s(self) -> float:
@@ -302,7 +298,7 @@ class _Candidate:
         except NotFound:
             self._lose("the Lease was deleted")
         if not self._is_mine(current):
-            self._lose(f"the Lease is held by {current.spec.holder_identity or 'nobody'}")
+            self._lose(f"the Lease is held by {current.spec.holder_identity or 'no process'}")
         self._lease = current
         return current
 
@@ -329,7 +325,7 @@ class _Candidate:
     # -- the Lease's fields
 
     def _is_mine(self, lease: Lease) -> bool:
-        """Whether the Lease still says what this very term wrote; the same name from another life is not mine."""
+        """Whether the Lease still says what this very term wrote; another process of the same name is not this one."""
         claim, spec = self._claim, lease.spec
         return (
             claim is not None
@@ -355,16 +351,9 @@ def _released(lease: Lease) -> Lease:
     return msgspec.structs.replace(lease, spec=released(lease.spec))
 
 
-def _check(
-    name: str, identity: str, lease_duration_s: float, renew_deadline_s: float, retry_period_s: float
-) -> None:
+def _check(name: str, identity: str, lease_duration_s: float) -> None:
     if not name or not identity:
         field = "name" if not name else "identity"
         raise InputError(f"election {field}", "", "is empty", "name the Lease and this process")
-    if not lease_duration_s > renew_deadline_s > retry_period_s * (1 + _JITTER) > 0:
-        raise InputError(
-            "lease duration, renew deadline, retry period",
-            (lease_duration_s, renew_deadline_s, retry_period_s),
-            "do not fit together",
-            f"have duration > deadline > {1 + _JITTER} x period, for example 15, 10, 2",
-        )
+    if not lease_duration_s > 0:
+        raise InputError("lease duration", lease_duration_s, "is too short", "use 1 or more, such as 15")

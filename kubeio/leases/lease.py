@@ -15,13 +15,9 @@ from kubeio.models import Lease
 from kubeio.resource import LEASES
 from kubeio.rest.client import Client
 
-_decoder = msgspec.json.Decoder(Lease)
 _PAGE: Final = 500
-
-
-def decode_lease(raw: bytes) -> Lease:
-    """A Lease from the bytes of a list or an event. Raises msgspec.ValidationError if it is none."""
-    return _decoder.decode(raw)
+decode_lease: Final = msgspec.json.Decoder(Lease).decode
+"""Decodes a Lease from the bytes of a list or an event. Raises msgspec.ValidationError if it is none."""
 
 
 class Leases:
@@ -45,7 +41,7 @@ class Leases:
         )
 
     async def list(self, label_selector: str = "") -> tuple[builtins.list[Lease], str]:
-        """All that match, by a consistent read, and the version of that picture."""
+        """All that match, by a consistent read, and the version of that list."""
         leases: builtins.list[Lease] = []
         version = ""
         pages = self._client.pages(

@@ -22,13 +22,13 @@ from kubeio.rest.reviews import User
 
 _log = structlog.get_logger("kubeio")
 _AT_ONCE: Final = 4
-"""Reviews under way: strangers with wrong tokens must not become a load on the API server."""
+"""Reviews under way: unknown tokens must not become a load on the API server."""
 _KEPT: Final = 256
 _LONGEST_TOKEN: Final = 8192
 
 
 class Access(Enum):
-    """Whether a visitor may come in; the value is the HTTP status."""
+    """Answer to a request; the value is the HTTP status."""
 
     ADMITTED = 200
     UNKNOWN = 401
@@ -73,7 +73,7 @@ class RequestOrigin(NamedTuple):
 
         A page of a browser whose name was pointed at loopback names another host; a proxy beside us says that it
         forwards, or calls from an address of its own (127.0.0.6 in a mesh). Neither is local. Nor is what another
-        site's page fetches in the browser of somebody who sits here; that one may follow a link, though.
+        site's page fetches in a browser on this machine; a link on that page may be followed, though.
         """
         is_another_page = self.fetch_site in ("cross-site", "same-site") and self.fetch_mode != "navigate"
         is_ours = not self.is_forwarded and not is_another_page
@@ -87,18 +87,18 @@ class RequestOrigin(NamedTuple):
 
 
 class Asks(Protocol):
-    """The part of `kubeio.rest.reviews.Reviews` that a door needs."""
+    """The part of `kubeio.rest.reviews.Reviews` that an access gate needs."""
 
     async def bearer(self, token: str) -> User | None: ...
     async def may(self, user: User, *, verb: str, path: str) -> bool: ...
 
 
 class AccessGate:
-    """Admits local visitors, and tokens that TokenReview accepts and SubjectAccessReview lets `get` *path*.
+    """Admits local requests, and tokens that TokenReview accepts and SubjectAccessReview lets `get` *path*.
 
-    An answer holds for *kept_s*: so long a token that was revoked still opens. What could not be asked is asked again.
-    Tokens are remembered as hashes only. Those that were let in before wait for no others: strangers with random
-    tokens cannot keep them out, nor have them forgotten.
+    An answer holds for *kept_s*: so long a token that was revoked still opens. Failed reviews are retried.
+    Tokens are remembered as hashes only. Admitted tokens have limits of their own: unknown tokens neither delay nor
+    evict them.
     """
 
     def __init__(self, reviews: Asks, *, path: str, clock: Clock, kept_s: float = 10.0) -> None:
@@ -114,36 +114,36 @@ class AccessGate:
     async def refusal(self, request: HttpRequest) -> Reply | None:
         """The answer to a request that is not admitted; None for one that is."""
         origin = RequestOrigin.of(request)
-        access = self.at_once(origin)  # first: strangers under review delay nobody who is known
+        access = self.at_once(origin)  # first: reviews under way delay no known token
         if access is None:
             access = await self.admit(origin)
         return None if access is Access.ADMITTED else Reply(access.value, _REFUSED[access])
 
-    def at_once(self, visitor: RequestOrigin) -> Access | None:
+    def at_once(self, origin: RequestOrigin) -> Access | None:
         """The answer, if the API server need not be asked; None if `admit` must ask."""
-        if visitor.is_local:
+        if origin.is_local:
             return Access.ADMITTED
-        if not visitor.token or len(visitor.token) > _LONGEST_TOKEN:
+        if not origin.token or len(origin.token) > _LONGEST_TOKEN:
             return Access.UNKNOWN
-        token, now = _digest(visitor.token), self._clock.now()
+        token, now = _digest(origin.token), self._clock.now()
         if token in self._admitted:
             return Access.ADMITTED if now - self._admitted[token] < self._kept_s else None
         answered_at, entry = self._refused.get(token, (0.0, None))
         return entry if now - answered_at < self._kept_s else None
 
-    async def admit(self, visitor: RequestOrigin) -> Access:
+    async def admit(self, origin: RequestOrigin) -> Access:
         """The answer, by asking the API server if need be."""
-        was_admitted = _digest(visitor.token) in self._admitted
+        was_admitted = _digest(origin.token) in self._admitted
         async with self._of_others if was_admitted else self._of_strangers:
-            if (entry := self.at_once(visitor)) is not None:
+            if (entry := self.at_once(origin)) is not None:
                 return entry
             asked_at = self._clock.now()
             try:
-                entry = await self._ask(visitor.token)
+                entry = await self._ask(origin.token)
             except (KubeError, TimeoutError) as error:
-                _log.warning("visitor not reviewed", error=str(error) or "timed out")
+                _log.warning("TokenReview or SubjectAccessReview failed", error=str(error) or "timed out")
                 return Access.UNDECIDED
-            self._keep(visitor.token, asked_at, entry)
+            self._keep(origin.token, asked_at, entry)
             return entry
 
     async def _ask(self, token: str) -> Access:

@@ -50,22 +50,22 @@ def run_guarded(run: Callable[[], int | None]) -> int:
         check_packages()
         code = run()
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output went away: `ringleader status | head`
+    except BrokenPipeError:  # the reader of our output went away: `... | head`
         _discard_output()
         return FAILED
     except KubeError as error:
-        return _tell(failure(error))
+        return _report(failure(error))
     except OSError as error:
         if (remedy := _PLACES.get(error.errno or 0)) is None:
             raise  # a fault of ours
         _discard_output()
-        return _tell(
+        return _report(
             Failure(
                 f"{error.filename or 'standard output'}: {os.strerror(error.errno or 0)}; {remedy}", FAILED
             )
         )
     except KeyboardInterrupt:
-        return _tell(_INTERRUPTED)
+        return _report(_INTERRUPTED)
     return code or 0
 
 
@@ -78,11 +78,11 @@ def _run_typer(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help page: lines, not one line
             sys.stderr.write(error.format_message() + "\n")
             return BAD_INPUT
-        return _tell(usage_failure(error, name, given=arguments))
+        return _report(usage_failure(error, name, given=arguments))
     except typer.Abort:
         code = INTERRUPTED
     if code == INTERRUPTED:  # what typer makes of Ctrl-C
-        return _tell(_INTERRUPTED)
+        return _report(_INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
@@ -133,6 +133,6 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _tell(told: Failure) -> int:
-    sys.stderr.write(f"error: {told.message}\n")
-    return told.exit_code
+def _report(failed: Failure) -> int:
+    sys.stderr.write(f"error: {failed.message}\n")
+    return failed.exit_code

@@ -18,11 +18,15 @@ from kubeio.errors import (
     Unauthorized,
     Unreachable,
 )
-from kubeio.protocol import CONTROLLER_RINGS, NOT_INSTALLED
+from kubeio.protocol import CONTROLLER_RINGS
 
 BAD_INPUT = 2
 FAILED = 1
 _LONGEST_REFUSAL = 300
+_NOT_INSTALLED = (
+    f"does not know {CONTROLLER_RINGS.group_resource}: Ringleader's CustomResourceDefinition is not installed; "
+    "install it: ringleader crds | kubectl apply --server-side -f -, or the Helm chart with crds.enabled"
+)
 
 _DENIED = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
@@ -60,7 +64,7 @@ def failure(error: KubeError, *, server: str = "") -> Failure:
         case Forbidden():
             return Failure(_forbidden(error), FAILED)
         case NotFound() if f"/{CONTROLLER_RINGS.plural}" in error.attempted and not names_an_object(error):
-            return Failure(f"{server or 'the server'} {NOT_INSTALLED}", FAILED)
+            return Failure(f"{server or 'the server'} {_NOT_INSTALLED}", FAILED)
         case NotFound() if missing := _NAMESPACE.search(error.message):
             name = missing["name"]
             remedy = f"create it (kubectl create namespace {name}), or name another"

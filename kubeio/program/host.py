@@ -1,4 +1,4 @@
-"""Surroundings of a process in one value: time, chance, the way to API servers, listening sockets, its end.
+"""Surroundings of a process in one value: clock, randomness, API server, listening sockets, end of the process.
 
 Every process takes these from here and from nowhere else; a simulation passes its own.
 """
@@ -9,6 +9,7 @@ import os
 import random
 from typing import TYPE_CHECKING, Final
 
+from kubeio.access.cluster import Cluster, load_cluster
 from kubeio.clock import Clock, SystemClock
 from kubeio.program.http_server import HttpServer
 from kubeio.rest.client import Client
@@ -16,7 +17,6 @@ from kubeio.rest.client import Client
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from kubeio.access.cluster import Cluster
     from kubeio.program.http_server import Handler
     from kubeio.rest.metrics import ClientMetrics
 
@@ -27,6 +27,10 @@ class Host:
     def __init__(self, *, clock: Clock | None = None, rng: random.Random | None = None) -> None:
         self.clock: Final = clock or SystemClock()
         self.rng: Final = rng or random.Random()  # noqa: S311 - jitter and names, no secrets
+
+    def cluster(self, *, kubeconfig: str | None, context: str | None) -> Cluster:
+        """The cluster that flags, environment and files name. Raises InputError."""
+        return load_cluster(kubeconfig=kubeconfig, context=context)
 
     def client(
         self,

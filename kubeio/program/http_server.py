@@ -301,7 +301,7 @@ class ServerConnection(asyncio.Protocol):
         (request, is_last), _ = self._running
         self._running = None
         self._server.held_bytes -= len(request.body)
-        # whoever was not recognised does not keep a connection
+        # an unauthenticated client keeps no connection
         self._send(reply, is_head=request.method == "HEAD", is_last=is_last or reply.status == 401)
         self._start_next()
 

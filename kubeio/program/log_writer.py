@@ -37,7 +37,7 @@ class LogWriter:
         self._max_pending_bytes = max_pending_bytes
         self._lines: deque[bytes] = deque()
         self._pending_bytes = 0  # of all that is not written, the line under way included
-        self._untold = 0
+        self._unreported = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -66,7 +66,7 @@ class LogWriter:
 
     def _drop(self) -> None:
         self.dropped += 1
-        self._untold += 1
+        self._unreported += 1
 
     def _run(self) -> None:
         while True:
@@ -78,11 +78,11 @@ class LogWriter:
                 self._pending_bytes -= len(line)
                 if not is_written:
                     self._drop()
-                untold = self._untold if is_written else 0
-                self._untold -= untold
+                unreported = self._unreported if is_written else 0
+                self._unreported -= unreported
                 self._changed.notify_all()
-            if untold:
-                self._on_resumed(untold)
+            if unreported:
+                self._on_resumed(unreported)
 
     def _write_out(self, line: bytes) -> bool:
         """Whether *line* was written, however long that took. A reader that is gone, or a full disk, takes none."""

@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final, TextIO
 
 import structlog
@@ -67,10 +68,10 @@ def configure_logging(*, format: str = "auto", level: str = "info") -> None:  # 
     structlog.configure(
         processors=[*shared, _name_logger, *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=_Loggers(out),
+        logger_factory=partial(_Logger, out),
         cache_logger_on_first_use=False,
     )
-    _hear_libraries(out, shared, renderer, max(threshold, logging.WARNING))
+    _configure_libraries(out, shared, renderer, max(threshold, logging.WARNING))
 
 
 def write_text(text: str) -> None:
@@ -90,12 +91,12 @@ def watch_dropped(registry: CollectorRegistry) -> None:
     from kubeio.fast_metrics import FastCollector
 
     def family() -> CounterMetricFamily:
-        return CounterMetricFamily("ringleader_dropped_log_lines", "Log lines that nobody read in time")
+        return CounterMetricFamily("ringleader_dropped_log_lines", "Log lines that were not read in time")
 
-    def tell(family: CounterMetricFamily) -> None:
+    def add_samples(family: CounterMetricFamily) -> None:
         family.add_metric((), sum(writer.dropped for writer in _writers))
 
-    registry.register(FastCollector(family, tell))
+    registry.register(FastCollector(family, add_samples))
 
 
 def _out() -> LogWriter | TextIO:
@@ -106,21 +107,21 @@ def _out() -> LogWriter | TextIO:
         return sys.stderr
     if not _writers:
         atexit.register(drain)
-    writer = LogWriter(fd, on_resumed=_tell_dropped)
+    writer = LogWriter(fd, on_resumed=_log_dropped)
     _writers.append(writer)
     return writer
 
 
-def _tell_dropped(lines: int) -> None:
+def _log_dropped(lines: int) -> None:
     structlog.get_logger("kubeio").warning(
-        "log lines dropped", lines=lines, remedy="whoever reads this process' stderr was too slow, or away"
+        "log lines dropped", lines=lines, remedy="the reader of this process' stderr was too slow, or gone"
     )
 
 
 class _Logger:
     """Writes to *out*, whole lines, and remembers which package asked for it."""
 
-    def __init__(self, out: LogWriter | TextIO, name: str) -> None:
+    def __init__(self, out: LogWriter | TextIO, name: str = "") -> None:
         self._out = out
         self.name = name
 
@@ -132,16 +133,6 @@ class _Logger:
     fatal = failure = err = error = critical = exception = msg
 
 
-class _Loggers:
-    """Makes a logger for `structlog.get_logger(name)`."""
-
-    def __init__(self, out: LogWriter | TextIO) -> None:
-        self._out = out
-
-    def __call__(self, *names: str) -> _Logger:
-        return _Logger(self._out, names[0] if names else "")
-
-
 def _name_logger(
     logger: object, method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
@@ -151,7 +142,7 @@ def _name_logger(
     return event
 
 
-def _hear_libraries(
+def _configure_libraries(
     out: LogWriter | TextIO, shared: list[Processor], renderer: list[Processor], level: int
 ) -> None:
     """asyncio, aiohttp and others log through the standard library: same form, from warnings on."""

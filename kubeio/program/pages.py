@@ -21,19 +21,19 @@ Open = Callable[[], Reply | Stream]
 class GuardedPages:
     """*home* at `/`, *computed* pages and *streams* by the first part of their path.
 
-    *home* must hold nothing that is not public: a client that the door does not know gets it with the status 401, so
+    *home* must hold nothing that is not public: an unauthenticated client gets it with the status 401, so
     that a token can be given there.
     """
 
     def __init__(
         self,
         *,
-        door: AccessGate,
+        gate: AccessGate,
         home: Reply,
         computed: Mapping[str, Compute],
         streams: Mapping[str, Open],
     ) -> None:
-        self._door: Final = door
+        self._gate: Final = gate
         self._home = home
         self._computed = computed
         self._streams = streams
@@ -43,7 +43,7 @@ class GuardedPages:
         first, *below = [unquote(part) for part in request.path.removeprefix("/").split("/")]
         if first not in self._computed and (below or (first and first not in self._streams)):
             return Reply(404, b"no such page\n")
-        refusal = await self._door.refusal(request)
+        refusal = await self._gate.refusal(request)
         if refusal is not None:
             return self._home._replace(status=401) if not first and refusal.status == 401 else refusal
         if first in self._streams:

@@ -15,23 +15,23 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from kubeio.program.access_gate import AccessGate
-from kubeio.program.http_server import TEXT, HttpRequest, Reply
+from kubeio.program.http_server import HttpRequest, Reply
 
-FLAG: Final = "--probes-bind"
+FLAG: Final = "--health-probe-bind-address"
 
 Check = Callable[[], str | None]
 """None: fine. Text: why not."""
 
 PageContent = Callable[[str], bytes | None]
-"""Content of a path below the page's own (`/ns/name`; empty for itself); None: a 404."""
+"""JSON of a path below the page's own (`/ns/name`; empty for itself); None: a 404."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """Pages by the path that they begin with, for those whom *door* admits."""
+    """Pages by the path that they begin with, for clients that *gate* admits."""
 
     pages: Mapping[str, PageContent]
-    door: AccessGate
+    gate: AccessGate
 
     def find(self, path: str) -> tuple[PageContent, str] | None:
         """The page for *path* and what is left of it."""
@@ -44,11 +44,11 @@ class Guarded:
         found = self.find(path)
         if found is None:
             return _NO_PAGE
-        if (refusal := await self.door.refusal(request)) is not None:
+        if (refusal := await self.gate.refusal(request)) is not None:
             return refusal
         page, rest = found
         body = page(rest)
-        return _NO_PAGE if body is None else Reply(200, body, _content_type(body))
+        return _NO_PAGE if body is None else Reply(200, body, "application/json")
 
 
 class Probes:
@@ -106,12 +106,3 @@ def _run(check: Check) -> str | None:
     except Exception as error:
         # A check that cannot run is not healthy.
         return f"the check failed ({type(error).__name__}: {error})"
-
-
-def _content_type(body: bytes) -> str:
-    head = body[:32].lstrip().lower()
-    if head.startswith((b"<!doctype html", b"<html")):
-        return "text/html; charset=utf-8"
-    if head.startswith(b"<svg"):
-        return "image/svg+xml"
-    return "application/json" if head.startswith((b"{", b"[")) else TEXT

@@ -18,13 +18,10 @@ from typing import Any, Final
 import structlog
 
 from kubeio.errors import InputError, KubeError, leaves
-from kubeio.program.failures import failure
+from kubeio.program.failures import BAD_INPUT, FAILED, failure
 from kubeio.program.logs import configure_logging, drain
 
-__all__ = ["BAD_INPUT", "FAILURE", "configure_logging", "run"]
-
-FAILURE: Final = 1
-BAD_INPUT: Final = 2
+__all__ = ["configure_logging", "run"]
 
 _log = structlog.get_logger("kubeio")
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -34,7 +31,7 @@ def run(main: Coroutine[Any, Any, int | None]) -> int:
     """Run *main* to its end and give the exit code of the process.
 
     The first SIGTERM or SIGINT cancels *main*, which may clean up as long as it needs; a second one ends the
-    process at once. What *main* returns is the exit code (None: 0), also after a signal.
+    process at once. *main* returns the exit code (None: 0), also after a signal.
     """
     if not structlog.is_configured():
         configure_logging()
@@ -43,7 +40,7 @@ def run(main: Coroutine[Any, Any, int | None]) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_supervised(main, stop)) or 0
     except asyncio.CancelledError:
-        return 0 if stop.signal is not None else _failed(RuntimeError("cancelled by nobody known"))
+        return 0 if stop.signal is not None else _failed(RuntimeError("cancelled, but not by a signal"))
     except KeyboardInterrupt:  # before the handlers stood
         return 128 + signal.SIGINT
     except Exception as error:
@@ -90,7 +87,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _failed(error: BaseException) -> int:
-    """Tell why the process ends and with which code."""
+    """Log the reason for the end of the process; its exit code."""
     causes = list(leaves(error))
     for cause in causes:
         if isinstance(cause, InputError):
@@ -102,8 +99,8 @@ def _failed(error: BaseException) -> int:
             _log.error("stopped", reason=str(cause), exit_code=code)
             return code
     if all(isinstance(cause, KubeError) for cause in causes):
-        for told in {failure(cause).message: None for cause in causes if isinstance(cause, KubeError)}:
-            _log.error("failed", error=told)  # an answer of the API, not a fault of ours
+        for message in {failure(cause).message: None for cause in causes if isinstance(cause, KubeError)}:
+            _log.error("failed", error=message)  # an answer of the API, not a fault of ours
     else:
         _log.error("failed", error=str(error), exc_info=error)
-    return FAILURE
+    return FAILED

@@ -44,7 +44,7 @@ class Level(Generic[K]):
         self.passed_over = 0
         """Hand-outs of other levels since the last one of this, while it had keys."""
         self.since: dict[K, float] = {}
-        """Since when each key waits; for reading. A method call per look would cost more than the look."""
+        """Time at which each key began to wait; for reading. A method call per look would cost more than the look."""
         self._order: deque[K] = deque()
         self._left: dict[
             K, int
@@ -85,7 +85,7 @@ class Level(Generic[K]):
         return since
 
     def head_since(self) -> float:
-        """Since when the first key waits. Raises IndexError if there is none."""
+        """Time at which the first key began to wait. Raises IndexError if there is none."""
         self._skip_left()
         return self.since[self._order[0]]
 

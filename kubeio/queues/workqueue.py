@@ -59,7 +59,7 @@ class KeyState(NamedTuple):
 class WorkQueue(Generic[K]):
     """Keys by priority, then in the order in which they came to it; each is handed to one worker at a time.
 
-    A key that waits is raised by a wish of higher priority, to the end of that; it is never lowered.
+    A key that waits is raised to the end of a higher priority that `add` names; it is never lowered.
     Cost: add, get, done, discard O(1); add_after O(log delayed). A key handed over costs about 1 us.
     """
 
@@ -153,7 +153,7 @@ class WorkQueue(Generic[K]):
         return self._failures.get(key, 0)
 
     def add(self, key: K, *, priority: int = Priority.NORMAL) -> None:
-        """Have *key* handed out once more, starting not before now; a key that waits is raised to *priority*."""
+        """Hand *key* out once more, starting not before now; a key that waits is raised to *priority*."""
         if self._is_closed:
             return
         level = self._levels[priority]
@@ -175,7 +175,7 @@ class WorkQueue(Generic[K]):
             level.push(key, self._clock.now())
 
     def add_after(self, key: K, delay_s: float, *, priority: int = Priority.NORMAL) -> None:
-        """Add *key* in *delay_s* seconds; of several such wishes the earliest time and the highest priority count."""
+        """Add *key* in *delay_s* seconds; of several such calls the earliest time and the highest priority count."""
         if self._is_closed:
             return
         if self._metrics is not None:
@@ -210,7 +210,7 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     def discard(self, key: K) -> None:
-        """Forget every wish to have *key* handed out, now or later. Who processes it still calls `done`."""
+        """Forget every addition of *key*, due now or later. The worker that processes it still calls `done`."""
         for level in self._by_rank:
             if level.since:
                 level.remove(key)
@@ -253,7 +253,7 @@ class WorkQueue(Generic[K]):
             self._levels[priority].push(key, now)
 
     def close(self, *, drain: bool = True) -> None:
-        """Accept nothing more and drop what is delayed. What waits is still handed out if *drain*.
+        """Accept nothing more and drop what is delayed. Waiting keys are still handed out if *drain*.
 
         Keys wanted again while they are processed count as waiting.
         """
@@ -281,7 +281,7 @@ class WorkQueue(Generic[K]):
             self._again[key] = priority
 
     def _enqueue(self, key: K, waiting_since: float, priority: int) -> None:
-        """Give *key* to the getter that waits longest, else let it wait at the end of its level."""
+        """Give *key* to the getter that waits longest, else append it to its level."""
         if not self._given(key, waiting_since, priority):
             self._levels[priority].push(key, waiting_since)
 

@@ -28,14 +28,21 @@ _OF_SECRETS = re.compile(r"/api/v1/(?:namespaces/[^/ ]+/)?secrets\b").search
 
 
 class _StatusDetails(msgspec.Struct, gc=False, rename="camel"):
-    retry_after_seconds: int = 0
+    retry_after_seconds: float | None = None
 
 
-class _Status(msgspec.Struct, gc=False):
+class FailureStatus(msgspec.Struct, gc=False):
+    """A `Status` that says why a request, or a watch, failed."""
+
+    code: int = 500
     message: str = ""
     reason: str = ""
     details: _StatusDetails | None = None
     metadata: ListMeta | None = None
+
+    @property
+    def retry_after_s(self) -> float | None:
+        return self.details.retry_after_seconds if self.details is not None else None
 
 
 class _RawList(msgspec.Struct, gc=False):
@@ -57,26 +64,26 @@ class Page:
     unfit: Sequence[Unfit] = ()
 
 
-_decode_status = msgspec.json.Decoder(_Status).decode
+decode_status = msgspec.json.Decoder(FailureStatus).decode
 _decode_list = msgspec.json.Decoder(_RawList).decode
 _LIST_LEVELS = 2
 """Depth of the objects of a list."""
 
 
-def failure(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
+def error_of(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
     """The error that *answer*, of status 300 or above, stands for; *now* by the wall clock."""
     headers = answer.headers()
     try:
-        status = decode_pruned(_decode_status, answer.body)
+        status = decode_pruned(decode_status, answer.body)
     except UNREADABLE:
         text = " ".join(answer.body[:2000].decode("utf-8", "replace").split())
-        status = _Status(message=text[:_SHOWN_CHARACTERS] or "(no message)")
+        status = FailureStatus(message=text[:_SHOWN_CHARACTERS] or "(no message)")
     message = status.message
     if answer.status in (400, 422) and _OF_SECRETS(attempted):
         message = "(left out: the server's words may repeat values of a Secret)"
     retry_after_s = parse_retry_after(headers.get("retry-after", ""), now=now)
-    if retry_after_s is None and status.details is not None and status.details.retry_after_seconds:
-        retry_after_s = float(status.details.retry_after_seconds)
+    if retry_after_s is None:
+        retry_after_s = status.retry_after_s or None
     error = api_error(
         attempted,
         status=answer.status,

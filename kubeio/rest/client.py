@@ -341,7 +341,7 @@ class Client:
         return f"{call.method} {call.path} on {self.cluster.server}"
 
     def _failure(self, call: Call, answer: Answer) -> KubeError:
-        return answers.failure(self._attempted(call), answer, now=self._clock.wall())
+        return answers.error_of(self._attempted(call), answer, now=self._clock.wall())
 
     def _translated(self, call: Call, error: BrokenMessage | UnusableKeyPair) -> KubeError:
         if isinstance(error, BrokenMessage):

@@ -1,6 +1,6 @@
-"""Events (events.k8s.io/v1) for people who look with `kubectl events`: deduplicated, paced, best effort.
+"""Events (events.k8s.io/v1), as `kubectl events` shows them: deduplicated, paced, best effort.
 
-Owns what is still to be written and which series run. Nothing that matters depends on it: what cannot be written is
+Owns the running series and the Events still to be written. Nothing depends on them: an Event that cannot be written is
 dropped and counted. `record` never waits.
 """
 
@@ -73,15 +73,11 @@ class _Series(msgspec.Struct):
     name: str = ""
 
 
-def _tell_nobody() -> None:
-    """The default of `on_dropped`."""
-
-
 class EventRecorder:
     """`record` from anywhere on the loop; `run` writes, until cancelled.
 
     *reporter* is the program (`ringleader.dev/sharder`), *instance* the process; *on_dropped* is called for each Event
-    that could not be written. That the right to write them is missing is logged once, as a warning.
+    that could not be written. A missing permission to write Events is logged once.
     """
 
     def __init__(
@@ -92,7 +88,7 @@ class EventRecorder:
         instance: str,
         clock: Clock,
         rng: random.Random,
-        on_dropped: Callable[[], None] = _tell_nobody,
+        on_dropped: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._reporter = reporter
@@ -113,7 +109,7 @@ class EventRecorder:
         note: str,
         type: Type = "Normal",  # noqa: A002 - the API's word
     ) -> None:
-        """Tell people that *action* was taken on *regarding*, and why (*reason*, CamelCase)."""
+        """Record that *action* was taken on *regarding*, for *reason* (CamelCase)."""
         key = _Key(regarding, type, reason, action, _shortened(note))
         now, instant = self._clock.now(), micro_time(self._clock.wall())
         series = self._series.get(key)

@@ -1,4 +1,4 @@
-"""A store kept equal to the server's selection by a watch session.
+"""Informer: keeps a store equal to the server's selection, from the events of a watch.
 
 Owns the way from events to the store and to `on_change`; does no work of its own in between, so that the
 stream is read as fast as it comes.
@@ -15,14 +15,23 @@ import structlog
 
 from kubeio.models import Object, ObjectKey
 from kubeio.resource import ApiResource
+from kubeio.watches.reflector import (
+    Bookmark,
+    Changed,
+    Gap,
+    ListDone,
+    Listed,
+    ListStarted,
+    Removed,
+    WatchEvent,
+)
 from kubeio.watches.store import Change, Store
-from kubeio.watches.watch import Bookmark, Changed, Gap, ListDone, Listed, ListStarted, Removed, WatchEvent
 
 _log = structlog.get_logger("kubeio")
 
 
 class ChangeSource(Protocol):
-    """The part of `kubeio.watches.watch.ListWatch` that an informer needs."""
+    """The part of `kubeio.watches.reflector.Reflector` that an informer needs."""
 
     sign_of_life_at: float
 
@@ -32,15 +41,11 @@ class ChangeSource(Protocol):
     def events(self) -> AsyncGenerator[WatchEvent, None]: ...
 
 
-def _tell_nobody(change: Change) -> None:
-    """The default of `on_change`."""
-
-
 class Informer:
-    """Runs *source* into *store*. `synced` is set once the store holds a whole picture, and stays set.
+    """Runs *source* into *store*. `synced` is set once the store holds a complete list, and stays set.
 
     *on_change* is called after each change, in order, on the event loop: it may put keys into a queue, and must
-    not block or raise. Of a relist it hears only the differences. While a relist is read the store holds
+    not block or raise. After a relist it gets the differences only. While a relist is read the store holds
     newer and older versions side by side, as under any watch; objects that vanished leave at its end.
 
     *namespace*: the only one that *source* shows; informers of other namespaces may then share the *store*.
@@ -52,7 +57,7 @@ class Informer:
         *,
         store: Store | None = None,
         namespace: str = "",
-        on_change: Callable[[Change], None] = _tell_nobody,
+        on_change: Callable[[Change], None] = lambda change: None,
     ) -> None:
         self.source = source
         self.store = store if store is not None else Store()
@@ -123,7 +128,7 @@ class Informer:
 
     def _failed(self, key: ObjectKey, error: Exception) -> None:
         _log.error(
-            "object not taken in",
+            "object could not be stored in the cache",
             resource=self.source.resource.group_resource,
             object=str(key),
             error=f"{type(error).__name__}: {error}",

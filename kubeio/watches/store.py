@@ -43,18 +43,14 @@ class TransformFault(ValueError):
 
 
 OnFault = Callable[[ObjectKey, str, Exception], None]
-"""Hears that a function of a user failed for an object: its key, `transform` or `index NAME`, the error."""
-
-
-def _tell_nobody(key: ObjectKey, what: str, error: Exception) -> None:
-    """The default of `on_fault`."""
+"""Reports that a function of a user failed for an object: its key, `transform` or `index NAME`, the error."""
 
 
 class Store:
     """The newest known version of each object, in the given *form*.
 
     *indexes*: by name, what gives the values of an object for the bytes that are kept of it. An object whose
-    function fails has no values; one whose transform fails is kept untransformed; *on_fault* hears of both.
+    function fails has no values; one whose transform fails is kept untransformed; both are reported to *on_fault*.
 
     Memory: the bytes as kept and about 190 bytes per object, 100 more if it has a controller.
     Cost of a read: a lookup, and `Dictionary.unpack` for an object that is kept compressed and was not read lately.
@@ -65,7 +61,7 @@ class Store:
         form: StoredForm = PLAIN,
         *,
         indexes: Mapping[str, IndexFunction] | None = None,
-        on_fault: OnFault = _tell_nobody,
+        on_fault: OnFault = lambda key, function, error: None,
     ) -> None:
         self._form = form
         self._on_fault = on_fault
@@ -142,7 +138,7 @@ class Store:
             return frozenset()
 
     def learn(self, obj: Object) -> Change | None:
-        """Take *obj* in; None if that tells nothing new (same bytes, or an older version than the known one)."""
+        """Take *obj* in; None if nothing changed (same bytes, or an older version than the known one)."""
         key = obj.meta.key
         old_raw = self.raw(key)
         obj = self._formed(obj)
@@ -151,7 +147,7 @@ class Store:
         old = None if old_raw is None else meta_of(old_raw)
         if old is None:
             key = ObjectKey(sys.intern(key.namespace), key.name)
-            obj.meta.namespace = key.namespace  # whoever keeps a key made of it keeps no copy of the name
+            obj.meta.namespace = key.namespace  # keys made of it share one copy of the name
         elif is_older(obj.meta.resource_version, old.resource_version):
             return None
         self._keep(key, obj.raw, len(old_raw) if old_raw is not None else 0)
@@ -161,7 +157,7 @@ class Store:
         return Change(key, old, obj.meta)
 
     def remove(self, key: ObjectKey, *, as_of: str = "") -> Object | None:
-        """Drop *key*; returns what was known. A version newer than *as_of* stays: that news is older."""
+        """Drop *key*; returns what was known. A version newer than *as_of* stays: the removal is older."""
         known = self.get(key)
         if known is None or (as_of and is_older(as_of, known.meta.resource_version)):
             return None
@@ -190,7 +186,7 @@ class Store:
     def _keep(self, key: ObjectKey, raw: bytes, old_bytes: int) -> None:
         if self._dictionary is not None:
             stored = self._stored[key] = self._dictionary.pack(raw)
-            if old_bytes and len(raw) <= _RECENT_BYTES:  # it changed: somebody is about to read it
+            if old_bytes and len(raw) <= _RECENT_BYTES:  # it changed: a reader follows soon
                 self._remember(key, stored, raw)
             if self._unpacked:
                 self._pack_some(self._dictionary)

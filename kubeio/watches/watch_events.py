@@ -9,22 +9,23 @@ import msgspec
 from kubeio.decoding import UNREADABLE, Unfit, decode_pruned, members, meta_of, object_from, unfit
 from kubeio.errors import ApiError, KubeError, Unreachable, api_error
 from kubeio.models import Object
+from kubeio.rest.answers import decode_status
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class ListStarted(msgspec.Struct, frozen=True, gc=False):
-    """A new picture begins; one that was not finished counts for nothing but its objects' versions."""
+    """A new list begins; of an unfinished one only the versions of its objects count."""
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """Part of the picture."""
+    """Part of the list."""
 
     objects: list[Object]
 
 
 class ListDone(msgspec.Struct, frozen=True, gc=False):
-    """The picture is complete as of *resource_version*: whatever was not in it is gone."""
+    """The list is complete as of *resource_version*: objects not in it are gone."""
 
     resource_version: str
 
@@ -59,7 +60,7 @@ WatchEvent = ListStarted | Listed | ListDone | Changed | Removed | Bookmark | Ga
 
 
 class InitialEventsEnd(msgspec.Struct, frozen=True, gc=False):
-    """The bookmark that ends the initial events of a WatchList; never leaves `kubeio.watches.watch`."""
+    """The bookmark that ends the initial events of a WatchList; never leaves `kubeio.watches.reflector`."""
 
     resource_version: str
 
@@ -69,25 +70,13 @@ class _Line(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-class _StatusDetails(msgspec.Struct, rename="camel"):
-    retry_after_seconds: float | None = None
-
-
-class _Status(msgspec.Struct):
-    code: int = 500
-    reason: str = ""
-    message: str = ""
-    details: _StatusDetails | None = None
-
-
 _BEGINNINGS: Final = (
     (b'{"type":"ADDED","object":', "ADDED"),
     (b'{"type":"MODIFIED","object":', "MODIFIED"),
     (b'{"type":"DELETED","object":', "DELETED"),
 )
-"""As API servers write most lines: what follows, but for the last brace, is the object."""
+"""Usual beginnings of a line: the rest, but for the last brace, is the object."""
 _decode_line = msgspec.json.Decoder(_Line).decode
-_status_decoder = msgspec.json.Decoder(_Status)
 
 
 def decode_line(line: bytes, attempted: str) -> Changed | Removed | Bookmark | InitialEventsEnd | Unfit:
@@ -141,11 +130,11 @@ def _taken_apart(line: bytes) -> tuple[str, bytes]:
 
 
 def _error(raw: bytes, attempted: str) -> ApiError:
-    status = _status_decoder.decode(raw)
+    status = decode_status(raw)
     return api_error(
         attempted,
         status=status.code,
         reason=status.reason,
         message=status.message,
-        retry_after_s=status.details.retry_after_seconds if status.details is not None else None,
+        retry_after_s=status.retry_after_s,
     )

@@ -18,7 +18,7 @@ from loadtest.capacity.document import Capacity, CapacityDocument, Trial, draw
 from loadtest.capacity.search import SMALL_STEP, STEP, RateSearch
 from loadtest.inputs.scenario import read_scenario
 from loadtest.inputs.slo import has_failed_clearly, has_passed, judge
-from loadtest.measuring.machine import Machine, read_machine
+from loadtest.machine import Machine, read_machine
 from loadtest.progress import Console
 from loadtest.reporting.figures import measured
 from loadtest.run import Found, Prepared, Run

@@ -17,7 +17,7 @@ import msgspec
 from kubeio.decoding import UNREADABLE
 from kubeio.models import Meta
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed
+from kubeio.watches.reflector import Changed, Gap, ListDone, Listed, ListStarted, Reflector, Removed
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
@@ -91,7 +91,7 @@ class Observer:
         shard_label: str,
         clock: Clock,
     ) -> None:
-        self._watch = ListWatch(
+        self._watch = Reflector(
             ListerWatcher(
                 client, resource, namespace=namespace if resource.namespaced else "", label_selector=selector
             ),

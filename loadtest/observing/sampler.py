@@ -14,7 +14,7 @@ from typing import Final
 from kubeio.clock import Clock
 from kubeio.errors import Forbidden, KubeError, NotFound
 from kubeio.rest.client import Client
-from loadtest.measuring.processes import cpu_s, family, memory_kb
+from loadtest.machine import cpu_s, family, memory_kb
 from loadtest.observing.histograms import ApiPage, MetricsPage, Window
 from loadtest.targets.target import Target, Usage
 

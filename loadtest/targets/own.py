@@ -23,7 +23,7 @@ from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
-from loadtest.measuring.processes import cpu_s
+from loadtest.machine import cpu_s
 from loadtest.targets.target import ActionFailed, Testimony, Usage, Way
 from ringleader.cluster.debug_endpoint import at_url
 from ringleader.testing.commands import SHARD_MODULE, WEBSITES, FleetSpec, Mode

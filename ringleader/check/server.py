@@ -51,7 +51,7 @@ def _parts(version: str) -> tuple[int, int] | None:
 
 def _fine(evidence: Evidence) -> str:
     if not evidence.features:
-        return f"{evidence.version}; it shows no features"
+        return f"{evidence.version}; feature gates unknown"
     states = [
         f"{name} {'on' if evidence.features[name] else 'off'}"
         for name in FEATURES

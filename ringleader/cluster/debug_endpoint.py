@@ -162,7 +162,7 @@ async def at_url(url: str, *, timeout_s: float) -> AsyncIterator[DebugEndpoint]:
     from kubeio.rest.client import Client
 
     full, endpoint = check_url(url)
-    server = Cluster(full, "", "endpoint", "anonymous", endpoint, Trust(), None)
+    server = Cluster(full, "", "anonymous", endpoint, Trust(), None)
     async with Client(server, user_agent="ringleader-cli", max_connections=2) as client:
         yield DebugEndpoint(client, "", name=full, timeout_s=timeout_s)
 

@@ -69,11 +69,6 @@ class Watches:
         """Number of objects read so far, over all rings."""
         return sum(len(watched.objects) for _, watched in self._rings.values())
 
-    def moved(self, name: str) -> int:
-        """Moves from one member of the ring *name* to another since it is watched."""
-        _, watched = self._rings.get(name, (None, None))
-        return watched.objects.moved if watched is not None else 0
-
 
 class Following:
     """The rings of a cluster, or the one called *name*; `async with` ends the watches."""

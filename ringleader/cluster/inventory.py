@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """One object. *former*: its last owner, if it has none; *hash*: None where only its controller shows it."""
+    """One object. *hash*: None where only its controller shows it."""
 
     owner: str
     drain: str | None
-    former: str
     hash: int | None
     member: str
     main: str = ""
@@ -61,7 +60,6 @@ class Inventory:
         self._heard = heard
         self._objects: dict[str, dict[ObjectKey, Seen]] = {}
         self._groups: Counter[_Group] = Counter()
-        self._moves: Counter[tuple[str, str]] = Counter()
         self._members: dict[str, str] = {}
         self._active: Mapping[str, str] = {}
         self._recipe: object = None
@@ -97,19 +95,6 @@ class Inventory:
                 )
         return count
 
-    @property
-    def moved(self) -> int:
-        """Number of moves of objects between members since the count began, by whatever way."""
-        return sum(
-            number
-            for (source, target), number in self._moves.items()
-            if self.member_of(source) != self.member_of(target)
-        )
-
-    def forget_moves(self) -> None:
-        """Count them from now on."""
-        self._moves.clear()
-
     def member_of(self, shard: str) -> str:
         """The member of *shard*; the shard itself if no Lease says."""
         return self._members.get(shard, shard)
@@ -142,7 +127,7 @@ class Inventory:
         self, resource: ApiResource, known: dict[ObjectKey, Seen], key: ObjectKey, meta: Meta | None
     ) -> None:
         before = known.get(key)
-        after = self._seen(resource, meta, before) if meta is not None else None
+        after = self._seen(resource, meta) if meta is not None else None
         if after == before:
             return
         if before is not None:
@@ -152,26 +137,18 @@ class Inventory:
         else:
             known[key] = after
             self._groups[_group(key, after)] += 1
-            self._note_move(before, after)
         if self._heard is not None:
             self._heard(resource.group_resource, key, before, after)
 
-    def _note_move(self, before: Seen | None, after: Seen) -> None:
-        source = (before.owner or before.former) if before is not None else ""
-        if source and after.owner and source != after.owner:
-            self._moves[source, after.owner] += 1
-
-    def _seen(self, resource: ApiResource, meta: Meta, before: Seen | None) -> Seen:
+    def _seen(self, resource: ApiResource, meta: Meta) -> Seen:
         labels = meta.labels
         owner, drain = sys.intern(labels.get(self._keys.shard, "")), labels.get(self._keys.drain)
         role = self._kinds.role(resource, meta)
         text, main = known_key(role), main_of(role)
         position = hash_key(text) if text else None
-        former = "" if owner or before is None else before.owner or before.former
         return Seen(
             owner,
             None if drain is None else sys.intern(drain),
-            former,
             position,
             self._member_at(position, main),
             main,

@@ -15,8 +15,8 @@ from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.models import ObjectKey
 from kubeio.watches.lister_watcher import ListerWatcher
+from kubeio.watches.reflector import ListDone, ListStarted, Reflector
 from kubeio.watches.versions import is_older
-from kubeio.watches.watch import ListDone, ListStarted, ListWatch
 from ringleader.cluster.inventory import Hear, Inventory
 from ringleader.cluster.objects import PAGE
 from ringleader.cluster.ring import Ring
@@ -58,7 +58,7 @@ class WatchedRing:
         self._began = self._clock.now()
         self.objects = Inventory(kinds, ring.keys, heard=heard)
         self._sessions = [
-            ListWatch(
+            Reflector(
                 ListerWatcher(client, resource, metadata_only=True),
                 page_size=PAGE,
                 streams_lists=False,
@@ -127,7 +127,7 @@ class WatchedRing:
             await asyncio.sleep(_LOOKS_S)
 
     async def caught_up(self) -> float | None:
-        """Wait for what the watches have to tell up to now, and count moves from there; returns when that "now" was.
+        """Wait for what the watches have to tell up to now; returns when that "now" was.
 
         On a busy server a list takes a minute, and what happened meanwhile comes after it. None if it does not come
         soon, or not at all: the server's history may be shorter than that minute, and then another list is read.
@@ -139,11 +139,9 @@ class WatchedRing:
                 reached = [await self._caught_up(session) for session in self._sessions]
         except TimeoutError:
             return None
-        finally:
-            self.objects.forget_moves()
         return asked_at if all(reached) else None
 
-    async def _caught_up(self, session: ListWatch) -> bool:
+    async def _caught_up(self, session: Reflector) -> bool:
         asked_at = self._clock.now()
         page = await self._client.list_page(session.resource, limit=1, metadata_only=True)
         least_s, most_s = _QUIET_S
@@ -159,7 +157,7 @@ class WatchedRing:
 
     # ---- events
 
-    async def _follow(self, session: ListWatch) -> None:
+    async def _follow(self, session: Reflector) -> None:
         resource = session.resource
         listed: set[ObjectKey] = set()
         is_listed = False

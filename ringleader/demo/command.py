@@ -24,6 +24,8 @@ from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing, PlaneFailed, ensure_binaries, kubernetes_recipe, real_plane
 from devcluster.real.binaries import SERVERS
 from devcluster.real.build_progress import ConsoleProgress
+from kubeio.errors import InputError
+from kubeio.program.durations import parse_whole_seconds
 from ringleader.demo.document import Document, What, document, faults
 from ringleader.demo.pace import fitting_lease_s, patience_s
 from ringleader.demo.pulse import PulseTaker
@@ -47,6 +49,16 @@ _PULSE_S = 0.5
 _IDLE = 4
 """How much longer than a look at the fleet the pause after it is."""
 _NAMED = 5
+
+
+def read_lease(text: str | None) -> int | None:
+    """Seconds of `--lease-duration`. Raises: InputError."""
+    if text is None:
+        return None
+    lease_s = parse_whole_seconds("--lease-duration", text)
+    if not 2 <= lease_s <= 60:
+        raise InputError("--lease-duration", text, "does not fit the demo", "use 2s to 60s")
+    return lease_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,11 +95,12 @@ def _suggested(context: typer.Context, ask: Ask, incomplete: str) -> list[str]:
 
 def _asked(flags: dict[str, Any], ask: Ask) -> list[str]:
     import asyncio
+    from dataclasses import replace
 
-    from ringleader.options import ConnectionOptions, connected
+    from ringleader.options import connected, connection_of
 
     async def within(client: Client, cluster: Cluster) -> list[str]:
         async with asyncio.timeout(WITHIN_S):
             return await ask(client, cluster)
 
-    return connected(ConnectionOptions(flags.get("kubeconfig"), flags.get("context"), WITHIN_S), within)
+    return connected(replace(connection_of(flags), timeout_s=WITHIN_S), within)

@@ -7,12 +7,9 @@ from typing import Annotated
 import typer
 
 from ringleader.options import (
-    DEFAULT_TIMEOUT,
-    Context,
-    Kubeconfig,
+    ConnectionOptions,
     Namespace,
-    RequestTimeout,
-    connection,
+    with_connection,
 )
 
 app = typer.Typer(
@@ -30,8 +27,10 @@ def migrate() -> None:
 
 
 @app.command()
+@with_connection
 def kopf(
     *,
+    where: ConnectionOptions,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind or resource, such as websites.")],
     namespace: Namespace = None,
     dry_run: Annotated[
@@ -60,9 +59,6 @@ def kopf(
             help="A prefix of annotations that kopf's storages use; repeatable.",
         ),
     ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Take kopf's finalizer and annotations off existing objects; stop the kopf operator first.
 
@@ -77,4 +73,4 @@ def kopf(
         kopf_finalizers=tuple(kopf_finalizer or ()),
         kopf_prefixes=tuple(kopf_prefix or ()),
     )
-    return run_kopf(connection(kubeconfig, context, request_timeout), order, is_dry=dry_run, is_sure=yes)
+    return run_kopf(where, order, is_dry=dry_run, is_sure=yes)

@@ -1,1 +1,1 @@
-"""`ringleader new`: the words of a new project, and the files that are made of them."""
+"""`ringleader init`: the words of a new project, and the files that are made of them."""

@@ -14,7 +14,7 @@ _TEMPLATES = Path(__file__).resolve().parent / "template"
 _SUFFIX = ".tmpl"
 
 
-def run_new(project: str, *, folder: Path | None, group: str, kind: str, plural: str) -> int:
+def run_init(project: str, *, folder: Path | None, group: str, kind: str, plural: str) -> int:
     """The command. Raises: InputError on names that cannot be used, and on a folder that is not empty."""
     names = names_of(project, group=group, kind=kind, plural=plural)
     place = folder or Path(project)

@@ -103,9 +103,9 @@ def shard_command(
         *(*_PYTHON, spec.shard_module, "run", spec.controller),
         *("--kubeconfig", str(kubeconfig), "--namespace", spec.namespace),
         *("--ring", spec.ring, "--member", member, "--mode", mode.value),
-        *("--lease-duration-s", str(spec.lease_s), "--workers", str(spec.workers), *spec.shard_flags),
+        *("--lease-duration", str(spec.lease_s), "--workers", str(spec.workers), *spec.shard_flags),
         *("--journal", str(journal), "--log-format", "console"),
-        *("--probes-bind", "127.0.0.1:0", "--probes-port-file", str(ports)),
+        *("--health-probe-bind-address", "127.0.0.1:0", "--probes-port-file", str(ports)),
     ]
 
 
@@ -113,7 +113,13 @@ def sharder_command(spec: FleetSpec, *, identity: str, kubeconfig: Path, ports: 
     """One sharder; all of them compete for one election Lease."""
     return [
         *(*_PYTHON, "sharder", "--kubeconfig", str(kubeconfig), "--identity", identity),
-        *("--lease-namespace", spec.lease_namespace, "--lease-duration-s", str(spec.lease_s)),
+        *("--lease-namespace", spec.lease_namespace, "--lease-duration", str(spec.lease_s)),
         *("--ring", spec.ring, "--log-format", "console"),
-        *("--probes-bind", "127.0.0.1:0", "--probes-port-file", str(ports), *spec.sharder_flags),
+        *(
+            "--health-probe-bind-address",
+            "127.0.0.1:0",
+            "--probes-port-file",
+            str(ports),
+            *spec.sharder_flags,
+        ),
     ]

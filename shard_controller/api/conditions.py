@@ -49,17 +49,18 @@ class Conditions:
         """The condition *type* as it stands on the object, whatever is staged."""
         return next((entry for entry in self._existing if entry.get("type") == type), None)
 
-    def stall(self, reason: str, message: str) -> None:
-        """Stage a permanent failure: `Stalled` True and `Ready`, if the object has it, False; unless staged already.
 
-        `session` calls this.
-        """
+class StagedConditions(Conditions):
+    """The conditions of one reconcile with the runtime's own changes, and the list to write."""
+
+    def stall(self, reason: str, message: str) -> None:
+        """Stage a permanent failure: `Stalled` True and `Ready`, if the object has it, False; unless staged already."""
         self._unless_staged("Stalled", True, reason, message)
         if self.get("Ready") is not None:
             self._unless_staged("Ready", False, reason, message)
 
     def recover(self) -> None:
-        """Stage that nothing is stalled any more, unless that was staged otherwise. `session` calls this."""
+        """Stage the removal of `Stalled`, unless `Stalled` is staged already."""
         if self.get("Stalled") is not None and "Stalled" not in self._staged:
             self.remove("Stalled")
 
@@ -68,7 +69,7 @@ class Conditions:
             self.set(type, status, reason, message)
 
     def merged(self) -> list[Entry] | None:
-        """The whole list as it should be written; None if nothing would change. `session` calls this."""
+        """The whole list to write; None if nothing would change."""
         result = [self._merge(entry) for entry in self._existing if entry.get("type") not in self._removed]
         known = {entry.get("type") for entry in self._existing}
         result += [self._new(entry) for name, entry in self._staged.items() if name not in known]

@@ -83,7 +83,7 @@ class Context(Generic[M]):
 
     @property
     def shard(self) -> str:
-        """Name of this life of this replica."""
+        """Name of this shard: one run of this replica's process."""
         return self._session.writer.ownership.shard
 
     @property
@@ -101,7 +101,7 @@ class Context(Generic[M]):
         return self._session.writer.client
 
     def get_owned(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
-        """The controlled object *name* from the cache, in the object's namespace unless told otherwise.
+        """The controlled object *name* from the cache, in the object's namespace by default.
 
         None says only that the cache has none: it may lag. Raises: InputError, msgspec.ValidationError.
         """
@@ -110,7 +110,7 @@ class Context(Generic[M]):
         return resource.decode(found.raw) if found is not None and self._controls(found.meta) else None
 
     def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
-        """The object *name* of a watched resource from the cache, in the object's namespace unless told otherwise.
+        """The object *name* of a watched resource from the cache, in the object's namespace by default.
 
         Of an owned resource it is `get_owned`. None says only that the cache has none: it may lag.
         Raises: InputError, msgspec.ValidationError.
@@ -130,7 +130,7 @@ class Context(Generic[M]):
     ) -> Sequence[T]:
         """Objects of a watched resource in the cache, by namespace and name; of an owned one those of this object.
 
-        In the object's namespace unless told otherwise; an empty *namespace* means all. *index*: those for which
+        In the object's namespace by default; an empty *namespace* means all. *index*: those for which
         that index gives that value, as in `index=("by-node", "node-7")`; without it the cost is O(all objects).
         A watched object that does not fit its model is logged and left out: it concerns others too.
         Raises: InputError, msgspec.ValidationError for an owned one.
@@ -224,9 +224,9 @@ class Context(Generic[M]):
         *,
         action: str = "Reconcile",
     ) -> None:
-        """Tell people about this object (`kubectl events`): best effort, written later, repetitions are counted.
+        """Record an Event about this object (`kubectl events`): best effort, written later, repetitions are counted.
 
-        *reason* and *action* are words in CamelCase. Without the right to write Events the log says so once.
+        *reason* and *action* are words in CamelCase. A missing permission to write Events is logged once.
         Raises: ValueError.
         """
         for field, word in (("reason", reason), ("action", action)):

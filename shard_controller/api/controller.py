@@ -15,7 +15,7 @@ from kubeio.errors import InputError
 from shard_controller.api.context import Context
 from shard_controller.api.signatures import check_function, name_of
 from shard_controller.api.sync_context import SyncContext
-from shard_controller.declare.predicates import Condition, check_predicate
+from shard_controller.declare.predicates import PredicateFunction, check_predicate
 from shard_controller.declare.resource import Resource
 from shard_controller.declare.results import Result
 from shard_controller.declare.watches import Owned, Watch
@@ -71,9 +71,9 @@ class Backoff:
 
 
 class Controller(Generic[M]):
-    """Reconciles the objects of one resource, and is woken by changes of what they control and of what it watches.
+    """Reconciles the objects of one resource after changes of these, of objects that they control, and of watched ones.
 
-    *owns*: resources of controlled objects. *watches*: other resources, with what their changes wake. *when*: which
+    *owns*: resources of controlled objects. *watches*: other resources, whose changes enqueue objects. *when*: which
     changes of the objects themselves count (`Predicate` says what always does). *workers*: reconciles at the same
     time. *timeout_s*: an async reconcile is cancelled after it; one in a thread cannot be, it keeps its key busy
     and is counted, and after twice the time the process ends.
@@ -88,7 +88,7 @@ class Controller(Generic[M]):
         *,
         owns: Sequence[Resource[Any] | Owned[Any]] = (),
         watches: Sequence[Watch[Any]] = (),
-        when: Condition | None = None,
+        when: PredicateFunction | None = None,
         workers: int = 8,
         timeout_s: float = 30.0,
         resync_s: float | None = None,

@@ -15,7 +15,7 @@ from kubeio.errors import InputError, NotFound
 from kubeio.models import Meta, Object, ObjectKey
 from kubeio.patch import JsonPatch
 from kubeio.rest.events import EventRecorder, Regarding, Type
-from shard_controller.api.conditions import Conditions
+from shard_controller.api.conditions import Conditions, StagedConditions
 from shard_controller.declare.errors import PermanentError, Refused
 from shard_controller.objects import patching
 from shard_controller.objects.caches import Caches, ResourceCache, version_of
@@ -30,7 +30,7 @@ class ReconcileSession:
     # set when first needed: most reconciles need none of these
     _log: structlog.stdlib.BoundLogger | None = None
     _decoded: dict[str, Any] | None = None
-    _conditions: Conditions | None = None
+    _conditions: StagedConditions | None = None
     _creates: set[asyncio.Task[Object | Exception]] | None = None
     _is_over = False
 
@@ -69,9 +69,12 @@ class ReconcileSession:
     @property
     def conditions(self) -> Conditions:
         """The conditions of the object, to be staged."""
+        return self._staged_conditions()
+
+    def _staged_conditions(self) -> StagedConditions:
         if self._conditions is None:
             existing = self._old_status().get("conditions")
-            self._conditions = Conditions(
+            self._conditions = StagedConditions(
                 existing if isinstance(existing, list) else [],
                 generation=self.meta.generation,
                 wall=self.writer.clock.wall,
@@ -134,12 +137,12 @@ class ReconcileSession:
     def recover(self) -> None:
         """The reconcile went well: stage that nothing is stalled."""
         if self._conditions is not None or b'"Stalled"' in self.current.raw:
-            self.conditions.recover()
+            self._staged_conditions().recover()
 
     def fail_permanently(self, error: PermanentError) -> None:
         """Stage the conditions of *error* and record its event."""
         message = (str(error) or error.reason)[:_MAX_MESSAGE]
-        self.conditions.stall(error.reason, message)
+        self._staged_conditions().stall(error.reason, message)
         self.record(error.reason, message, "Warning")
 
     # -- controlled objects

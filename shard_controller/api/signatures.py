@@ -1,4 +1,4 @@
-"""Whether a user's function can be called with a context: told when it is decorated, not when an object comes. Pure.
+"""Check that a user's function takes a context: when it is decorated, not when the first object comes. Pure.
 
 Annotations that cannot be read (names that exist for type checkers only) are left alone.
 """

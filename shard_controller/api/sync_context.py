@@ -28,13 +28,13 @@ P = ParamSpec("P")
 class SyncContext(Generic[M]):
     """A `Context` for functions that run in a thread: the same names, each call blocks.
 
-    Once the reconcile has been told to end (`timeout_s`, a Lease too old, the process stops), every call raises.
+    Every call raises once the reconcile is cancelled (`timeout_s`, a Lease too old, the process stops).
     """
 
-    def __init__(self, inner: Context[M], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, inner: Context[M], loop: asyncio.AbstractEventLoop, *, over: threading.Event) -> None:
         self._inner = inner
         self._loop = loop
-        self._is_over = threading.Event()
+        self._over = over
         self.object = inner.object
         self.meta = inner.meta
         self.status = inner.status
@@ -64,28 +64,16 @@ class SyncContext(Generic[M]):
 
     @property
     def is_over(self) -> bool:
-        """Whether the reconcile has been told to end: a long computation looks now and then, and returns."""
-        return self._is_over.is_set()
-
-    def end(self) -> None:
-        """From now on every call raises. The runner calls this."""
-        self._is_over.set()
+        """Whether the reconcile was cancelled: a long computation checks now and then, and returns."""
+        return self._over.is_set()
 
     def get_owned(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
         """See `Context.get_owned`."""
-
-        async def read() -> T | None:
-            return self._inner.get_owned(resource, name, namespace=namespace)
-
-        return self._wait(read())
+        return self._call(lambda: self._inner.get_owned(resource, name, namespace=namespace))
 
     def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T | None:
         """See `Context.get`."""
-
-        async def read() -> T | None:
-            return self._inner.get(resource, name, namespace=namespace)
-
-        return self._wait(read())
+        return self._call(lambda: self._inner.get(resource, name, namespace=namespace))
 
     def list(
         self,
@@ -95,11 +83,7 @@ class SyncContext(Generic[M]):
         index: tuple[str, str] | None = None,
     ) -> Sequence[T]:
         """See `Context.list`."""
-
-        async def read() -> Sequence[T]:
-            return self._inner.list(resource, namespace=namespace, index=index)
-
-        return self._wait(read())
+        return self._call(lambda: self._inner.list(resource, namespace=namespace, index=index))
 
     def apply(
         self, resource: Resource[T], name: str, body: Mapping[str, object], *, namespace: str | None = None
@@ -130,11 +114,7 @@ class SyncContext(Generic[M]):
         action: str = "Reconcile",
     ) -> None:
         """See `Context.event`."""
-
-        async def record() -> None:
-            self._inner.event(reason, note, type, action=action)
-
-        self._wait(record())
+        self._call(lambda: self._inner.event(reason, note, type, action=action))
 
     def patch(self, change: Mapping[str, object]) -> None:
         """See `Context.patch`."""
@@ -144,11 +124,19 @@ class SyncContext(Generic[M]):
         """See `Context.patch_status`."""
         self._wait(self._inner.patch_status(change))
 
+    def _call(self, function: Callable[[], R]) -> R:
+        """The result of *function*, called on the process's event loop. Raises: Overrun."""
+
+        async def call() -> R:
+            return function()
+
+        return self._wait(call())
+
     def _wait(self, call: Coroutine[Any, Any, R]) -> R:
         """The result of the coroutine *call*, run on the process's event loop. Raises: Overrun."""
-        if self._is_over.is_set():
+        if self._over.is_set():
             call.close()
-            raise Overrun("the reconcile was told to end: return")
+            raise Overrun("the reconcile was cancelled: return")
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
 

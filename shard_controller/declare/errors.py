@@ -13,9 +13,9 @@ class ShardError(Exception):
 
 
 class PermanentError(ShardError):
-    """Raised by a reconciler: trying again cannot help until the object, or something that wakes it, changes.
+    """Raised by a reconciler: no retry until the object, or another one that enqueues it, changes.
 
-    What was staged is written, with the condition `Stalled` (and `Ready` False, if the object has one) under *reason*,
+    Staged status is written, with the condition `Stalled` (and `Ready` False, if the object has one) under *reason*,
     a word in CamelCase; a Warning event says the same.
     """
 
@@ -69,7 +69,7 @@ class StatusMissing(ShardError):
 
 
 class Overrun(ShardError):
-    """A reconcile in a thread went on after it was told to end: its context does nothing more."""
+    """A reconcile in a thread went on after its cancellation: its context does nothing more."""
 
 
 class LeaseNotHeld(ShardError):

@@ -56,7 +56,7 @@ def decoder(model: type[M]) -> Callable[[bytes], M]:
         try:
             return decode(raw)
         except Exception as error:  # a model may have code of its own
-            problem = _told(error)
+            problem = _problem(error)
         raise msgspec.ValidationError(f"{_named(raw)}{problem}")  # not `from`: the cause may show a value
 
     return fit
@@ -103,7 +103,7 @@ def _pydantic_decoder(model: type[M]) -> Callable[[bytes], M]:
         try:
             return cast(M, validate(raw))
         except Exception as error:  # a model may have code of its own
-            problem = _told_by_pydantic(error) if hasattr(error, "errors") else _told(error)
+            problem = _pydantic_problem(error) if hasattr(error, "errors") else _problem(error)
         raise msgspec.ValidationError(f"{_named(raw)}{problem}")  # not `from`: the cause shows the value
 
     return fit
@@ -117,7 +117,7 @@ def _named(raw: bytes) -> str:
         return ""
 
 
-def _told(error: Exception) -> str:
+def _problem(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "Nested too deep to be decoded"
     if not isinstance(error, UNREADABLE):
@@ -129,11 +129,11 @@ def _told(error: Exception) -> str:
     return f"Value refused{place.group() if place else ''}"
 
 
-def _told_by_pydantic(error: Exception) -> str:
+def _pydantic_problem(error: Exception) -> str:
     """Place and kind of each problem: pydantic's own messages may repeat values."""
     problems = cast(Any, error).errors(include_url=False, include_context=False, include_input=False)
-    told = [
+    problems = [
         f"{str(problem['type']).replace('_', ' ')} - at `$.{'.'.join(str(part) for part in problem['loc'])}`"
         for problem in problems
     ]
-    return "; ".join(told)
+    return "; ".join(problems)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kubeio.errors import InputError
 from kubeio.models import Meta, ObjectKey
@@ -45,7 +45,7 @@ class Snapshot(Generic[T]):
         return self._resource.decode(self._raw)
 
 
-Condition = Callable[[Snapshot[Any], Snapshot[Any]], bool]
+PredicateFunction = Callable[[Snapshot[Any], Snapshot[Any]], bool]
 
 
 class Predicate:
@@ -53,13 +53,13 @@ class Predicate:
 
     It saves reconciles and never hides what the runtime needs. An object that comes into the selection (created,
     handed over, in the first list) or leaves it, a change of the ring's labels, of `deletionTimestamp` or of
-    the finalizers, and the version that a refused write waits for wake the object whatever a predicate says.
+    the finalizers, and the version that a refused write waits for enqueue the object whatever a predicate says.
     One that raises counts as true and is logged.
 
     Example: `sc.generation_changed | sc.Predicate(lambda old, new: old.meta.labels != new.meta.labels)`.
     """
 
-    def __init__(self, function: Condition) -> None:
+    def __init__(self, function: PredicateFunction) -> None:
         self._function = check_predicate("Predicate", function)
         self.__doc__ = function.__doc__
 
@@ -69,22 +69,22 @@ class Predicate:
     def __repr__(self) -> str:
         return f"Predicate({getattr(self._function, '__name__', self._function)!s})"
 
-    def __or__(self, other: Condition) -> Predicate:
+    def __or__(self, other: PredicateFunction) -> Predicate:
         second = check_predicate("|", other)
         return Predicate(lambda old, new: self(old, new) or second(old, new))
 
-    def __and__(self, other: Condition) -> Predicate:
+    def __and__(self, other: PredicateFunction) -> Predicate:
         second = check_predicate("&", other)
         return Predicate(lambda old, new: self(old, new) and second(old, new))
 
-    def __ror__(self, other: Condition) -> Predicate:
+    def __ror__(self, other: PredicateFunction) -> Predicate:
         return Predicate(other) | self
 
-    def __rand__(self, other: Condition) -> Predicate:
+    def __rand__(self, other: PredicateFunction) -> Predicate:
         return Predicate(other) & self
 
 
-def check_predicate(field: str, function: Condition) -> Condition:
+def check_predicate(field: str, function: PredicateFunction) -> PredicateFunction:
     """*function*, if it can be asked about two versions. Raises: InputError naming *field*."""
     right = "write `def changed(old: sc.Snapshot[Model], new: sc.Snapshot[Model]) -> bool`"
     if not callable(function):
@@ -99,21 +99,19 @@ def check_predicate(field: str, function: Condition) -> Condition:
     return function
 
 
-def _generation_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+@Predicate
+def generation_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
     """The spec changed. Kinds that do not count generations (ConfigMaps, Secrets) change with every version."""
     return old.meta.generation != new.meta.generation or new.meta.generation == 0
 
 
-def _labels_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+@Predicate
+def labels_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
     """The labels differ."""
     return old.meta.labels != new.meta.labels
 
 
-def _annotations_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
+@Predicate
+def annotations_changed(old: Snapshot[Any], new: Snapshot[Any]) -> bool:
     """The annotations differ."""
     return old.meta.annotations != new.meta.annotations
-
-
-generation_changed: Final = Predicate(_generation_changed)
-labels_changed: Final = Predicate(_labels_changed)
-annotations_changed: Final = Predicate(_annotations_changed)

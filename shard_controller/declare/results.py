@@ -12,7 +12,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequeueAfter:
-    """Look again in *seconds*, or sooner if something changes. The wish does not survive a handoff:
+    """Look again in *seconds*, or sooner if something changes. The delay does not survive a handoff:
     the next owner reconciles at once.
     """
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from kubeio.errors import InputError
 from kubeio.labels import check_namespace
 from kubeio.models import ObjectKey
-from shard_controller.declare.predicates import Condition, Snapshot, check_predicate
+from shard_controller.declare.predicates import PredicateFunction, Snapshot, check_predicate
 from shard_controller.declare.resource import Resource
 
 T = TypeVar("T")
@@ -21,22 +21,22 @@ Targets = Iterable[ObjectKey | str]
 
 
 class Owned(Generic[T]):
-    """Objects of *resource* that the reconciled objects control; a change of one that passes *when* wakes its owner.
+    """Objects of *resource* that the reconciled objects control; a change of one that passes *when* enqueues its owner.
 
     A bare `Resource` in `owns=[...]` means every change.
     """
 
-    def __init__(self, resource: Resource[T], *, when: Condition | None = None) -> None:
+    def __init__(self, resource: Resource[T], *, when: PredicateFunction | None = None) -> None:
         self.resource = resource
         self.when = check_predicate("when", when) if when is not None else None
 
 
 class Watch(Generic[T]):
-    """Objects of *resource* that others control; a change of one wakes whatever *map* names.
+    """Objects of *resource* that others control; a change of one enqueues the objects that *map* names.
 
-    *map* is called with the old and the new version of an object, so that what a change takes away wakes too. It gives
-    `sc.Key(namespace, name)` of objects to reconcile, or names in the namespace of the object that changed; what
-    is not of this shard is passed over. One that raises is logged with the object and wakes no key.
+    *map* is called with the old and the new version of an object, so that objects which only the old version names are
+    enqueued too. It returns `sc.Key(namespace, name)` of objects to reconcile, or names in the namespace of the changed
+    object; objects of other shards are ignored. If *map* raises, the error is logged and nothing is enqueued.
 
     Every replica lists all of it, or what *label_selector* and *namespaces* choose: `ctx.get` and `ctx.list` read it.
     """
@@ -46,7 +46,7 @@ class Watch(Generic[T]):
         resource: Resource[T],
         *,
         map: Callable[[Snapshot[T]], Targets],  # noqa: A002 - what it does
-        when: Condition | None = None,
+        when: PredicateFunction | None = None,
         label_selector: str = "",
         namespaces: Sequence[str] = (),
     ) -> None:
@@ -58,18 +58,13 @@ class Watch(Generic[T]):
             raise InputError("namespaces", namespaces, "is not a list", f"write namespaces=[{namespaces!r}]")
         self.namespaces = tuple(dict.fromkeys(check_namespace("namespaces", each) for each in namespaces))
 
-    def targets(self, changed: Snapshot[T]) -> set[ObjectKey]:
-        """Keys that *map* returns for *changed*. Raises: TypeError for an answer that is no key; errors of *map*.
 
-        `event_handlers` calls this.
-        """
-        return {_target(each, changed) for each in self._called(changed)}
-
-    def _called(self, changed: Snapshot[T]) -> Targets:
-        named = self.map(changed)
-        if isinstance(named, str):
-            raise TypeError(f"map returned {named!r}: return a list, [{named!r}]")
-        return named
+def targets_of(watch: Watch[T], changed: Snapshot[T]) -> set[ObjectKey]:
+    """Keys that the watch's `map` returns for *changed*. Raises: TypeError for an answer that is no key; its errors."""
+    named = watch.map(changed)
+    if isinstance(named, str):
+        raise TypeError(f"map returned {named!r}: return a list, [{named!r}]")
+    return {_target(each, changed) for each in named}
 
 
 def _target(named: object, changed: Snapshot[Any]) -> ObjectKey:

@@ -189,10 +189,10 @@ class ResourceCache:
             del self._written[key]
 
     def _log_fault(self, key: ObjectKey, what: str, error: Exception) -> None:
-        """One function of the user failed for one object: the others go on."""
+        """A function of the user failed for one object; other objects are not affected."""
         is_fit = not isinstance(error, msgspec.ValidationError)
         log.error(
-            "function over objects failed",
+            "transform or index function failed",
             resource=self.name,
             object=str(key),
             function=what,
@@ -275,21 +275,21 @@ class Caches:
 
     def root(self, kind: ResourceCache, meta: Meta) -> Request:
         """Key that must be busy while this object is written: its controller's controller's ... as far as known."""
-        task = Request(kind.name, meta.key)
+        request = Request(kind.name, meta.key)
         if kind is self.primary:
-            return task
+            return request
         for _ in range(10):  # owner references may form a cycle, which is no tree
             found = self._controller(meta.controller, meta.namespace) if meta.controller else None
             if found is None:
-                return task
-            kind, task = found
+                return request
+            kind, request = found
             if kind is self.primary:
-                return task
-            above = kind.meta(task.key)
+                return request
+            above = kind.meta(request.key)
             if above is None:
-                return task
+                return request
             meta = above
-        return task
+        return request
 
     def _controller(self, ref: OwnerReference, namespace: str) -> tuple[ResourceCache, Request] | None:
         kind = self._by_type.get((_group(ref), ref.kind))

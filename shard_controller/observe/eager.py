@@ -20,7 +20,7 @@ def rest_of(call: Coroutine[Any, Any, T], waits_for: object) -> Generator[Any, A
     while True:
         try:
             sent = yield waits_for
-        except BaseException as error:  # cancelled, or what it waited for failed: the call hears of it
+        except BaseException as error:  # cancelled, or the awaited future failed: raised inside the call
             step = partial(call.throw, error)
         else:
             step = partial(call.send, sent)

@@ -25,7 +25,7 @@ LONGEST_MESSAGE = 500
 class ReconcileRecord(NamedTuple):
     """One reconcile that is over, *at* a time of `time.perf_counter`."""
 
-    task: Request
+    request: Request
     outcome: Outcome
     at: float
     took_s: float
@@ -61,27 +61,27 @@ class History(Observer):
     def unfit(self, request: Request, meta: Meta, error: Exception) -> None:
         self.failed(request, error)
 
-    def failed(self, task: Request, error: BaseException) -> None:
-        """The attempt at *task* ended with *error*: remembered until `recovered`."""
+    def failed(self, request: Request, error: BaseException) -> None:
+        """The attempt at *request* ended with *error*: remembered until `recovered`."""
         message = str(error)
         if len(message) > LONGEST_MESSAGE:
             message = message[: LONGEST_MESSAGE - 1] + "…"
-        self._failing[task] = ReconcileFailure(type(error).__name__, message, self._clock.now())
-        self._failing.move_to_end(task)
+        self._failing[request] = ReconcileFailure(type(error).__name__, message, self._clock.now())
+        self._failing.move_to_end(request)
         if len(self._failing) > self._most_failing:
             self._failing.popitem(last=False)
 
-    def recovered(self, task: Request) -> None:
-        """*task* went well, or is none of ours any more."""
+    def recovered(self, request: Request) -> None:
+        """*request* went well, or is none of ours any more."""
         if self._failing:
-            self._failing.pop(task, None)
+            self._failing.pop(request, None)
 
-    def failure(self, task: Request) -> ReconcileFailure | None:
-        return self._failing.get(task)
+    def failure(self, request: Request) -> ReconcileFailure | None:
+        return self._failing.get(request)
 
-    def last(self, task: Request) -> ReconcileRecord | None:
-        """The newest outcome of *task* that is still in the ring. Cost: O(ring)."""
-        return next((ended for ended in self.newest() if ended.task == task), None)
+    def last(self, request: Request) -> ReconcileRecord | None:
+        """The newest outcome of *request* that is still in the ring. Cost: O(ring)."""
+        return next((ended for ended in self.newest() if ended.request == request), None)
 
     def newest(self) -> Iterator[ReconcileRecord]:
         """Outcomes, the newest first."""

@@ -19,7 +19,7 @@ from shard_controller.observe.observer import Observer, Outcome
 
 
 class FileJournal(Observer):
-    """Appends to *path*; several lives may share the file."""
+    """Appends to *path*; several shards may share the file."""
 
     def __init__(self, path: Path, *, shard: str, clock: Clock) -> None:
         self._fd = _open(path)

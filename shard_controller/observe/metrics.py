@@ -72,12 +72,12 @@ class ControllerMetrics(Observer):
             "ringleader_shard_dropped_keys", "Keys that were not ours when they left the queue"
         )
         self.overruns = counter(
-            "ringleader_shard_overruns", "Reconciles that went on although they were told to end"
+            "ringleader_shard_overruns", "Reconciles that went on after their cancellation"
         )
         self.refused_writes = counter("ringleader_shard_refused_writes", "Writes that the fence refused")
         self._blocks = counter(
             "ringleader_shard_loop_blocks",
-            "Times that the event loop did not turn for longer than --blocked-loop-s",
+            "Times that the event loop did not turn for longer than --blocked-loop",
         )
         self._blocked_s = counter(
             "ringleader_shard_loop_blocked_seconds", "Time in which the event loop was blocked, in sum"
@@ -127,7 +127,7 @@ class ControllerMetrics(Observer):
         self._blocked_s.inc(took_s)
 
     def watch_running(self, count: Callable[[], float]) -> None:
-        """*count* tells how many reconciles run."""
+        """Export the number of running reconciles, which *count* returns."""
         self._active.set_function(count)
 
     def watch_lease(self, age_s: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""Observers of reconciles: metrics, history, journal, spans and log hear each event once, through one interface."""
+"""Observers of reconciles: metrics, history, journal, spans and log get each event once, through one interface."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from shard_controller.observe.observer import Observer, Outcome
 _RETRIED: Final[tuple[tuple[type[Exception], str], ...]] = (
     (Refused, "ownership in doubt"),
     (LeaseNotHeld, "ownership in doubt"),
-    (Conflict, "somebody else wrote first"),
+    (Conflict, "another client wrote first"),
     (Elsewhere, "controlled object is elsewhere"),
 )
 

@@ -1,6 +1,7 @@
 """Watchdogs of a replica: progress of the process, a blocked event loop, reconciles that cannot be stopped, and stacks.
 
-The heartbeat judges `Progress`, the runtime looks for overruns once a second, `LoopWatch` has a thread beside the loop.
+The heartbeat judges `StallDetector`, the runtime looks for overruns once a second, `LoopBlockReporter` has a thread
+beside the loop.
 Stacks go to the log, so they never show the values of variables.
 """
 
@@ -8,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import queue
 import signal
 import sys
@@ -45,7 +45,7 @@ _TASKS: Final = 200
 # -- progress: a heartbeat must not outlive the work (protocol, 5.1)
 
 
-class Progress:
+class StallDetector:
     """Signs of life of the main loop, and what has stood still for longer than *deadline_s*.
 
     The main loop calls `tick`, the heartbeat's thread calls `check`. Ages are counted in ticks of the caller, so that
@@ -62,7 +62,7 @@ class Progress:
         self._silent_s = 0.0
 
     def tick(self, *, due: int, taken: int, is_fresh: bool, is_held: bool) -> None:
-        """To be called every `TICK_S`: *due* keys wait, *taken* were handed to workers so far, all streams are fresh.
+        """Record progress every `TICK_S`: *due* keys wait, *taken* keys went to workers so far, all streams are fresh.
 
         Without a Lease that is held neither counts, since then nothing may move.
         """
@@ -103,13 +103,13 @@ class Running(Protocol):
 
     @property
     def overruns(self) -> bool:
-        """Whether the user's function still runs although it was told to end."""
+        """Whether the user's function still runs although it was cancelled."""
 
 
 def find_overrun(
     running: Iterable[Running], *, now: float, patience_s: float, on_overrun: Callable[[], None]
 ) -> Running | None:
-    """The reconcile that has gone on for *patience_s* since it was first seen to overrun. To be called every second.
+    """The reconcile that has gone on for *patience_s* since it was first seen to overrun. Runs every second.
 
     *on_overrun* is called once for each that is still there at the second look.
     """
@@ -128,14 +128,14 @@ def find_overrun(
     return worst
 
 
-def end_process(why: str, run: Running) -> None:
+def exit_on_overrun(why: str, run: Running, *, end_process: Callable[[int], None]) -> None:
     """Log *why* and every stack, and end at once with `OVERRUN_EXIT`: a thread can be ended by nothing less."""
     try:
         log.error("process ends", reason=why, exit_code=OVERRUN_EXIT)
         write_text(f"{stack_of_task(run.in_task) if run.in_task else ''}\n{stacks_of_threads()}\n")
         drain()
     finally:
-        os._exit(OVERRUN_EXIT)
+        end_process(OVERRUN_EXIT)
 
 
 # -- a blocked event loop
@@ -192,8 +192,8 @@ class BlockDetector:
         return None
 
 
-class LoopWatch:
-    """While the scope lasts, the running loop is watched, and SIGUSR1 writes stacks and *describe* to the log.
+class LoopBlockReporter:
+    """Watches the running loop while the scope lasts; SIGUSR1 writes stacks and *describe* to the log.
 
     A block longer than *blocked_s* plus a fifth is always seen, a shorter one than *blocked_s* never; 0 watches
     nothing. Cost: a beat of the loop and a look of the thread every *blocked_s* / 5. Stops nothing.
@@ -214,7 +214,7 @@ class LoopWatch:
         self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
         self._former: Callable[[int, FrameType | None], object] | int | None = None
 
-    async def __aenter__(self) -> LoopWatch:
+    async def __aenter__(self) -> LoopBlockReporter:
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
         if self._blocked_s:
@@ -272,7 +272,7 @@ class LoopWatch:
             case BlockEnded(took_s=took_s):
                 self._metrics.loop_blocked()
                 self._metrics.loop_freed(took_s)
-                why = "the interpreter's lock was held, so nobody could look who does it"
+                why = "another thread held the interpreter's lock, so the stack is unknown"
                 log.warning("event loop was blocked", took_s=round(took_s, 3), why=why)
             case None:
                 pass
@@ -307,7 +307,7 @@ def stacks_of_threads() -> str:
 
 
 def stacks_of_tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """Every task of *loop* that has not ended, by its name, with the place where it waits. To be called on the loop."""
+    """Every task of *loop* that has not ended, by its name, with the place where it waits. Runs on the loop."""
     waiting = sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name)
     shown = [stack_of_task(task) for task in waiting[:_TASKS]]
     if len(waiting) > _TASKS:

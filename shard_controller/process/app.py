@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError
 from kubeio.program.logs import configure_logging, watch_dropped
 from kubeio.program.runtime import run as run_process
@@ -62,7 +61,7 @@ def _named(name: str) -> Iterator[None]:
 
 async def _serve(controller: Controller[Any], mode: Mode, settings: Settings, host: ReplicaHost) -> int:
     stopping = asyncio.Event()
-    cluster = load_cluster(kubeconfig=settings.kubeconfig, context=settings.context)
+    cluster = host.cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     watch_dropped(registry)

@@ -11,10 +11,9 @@ from typing import Any, Never
 
 import structlog
 
-from shard_controller.observe.watchdog import TICK_S, Progress
+from shard_controller.observe.watchdog import TICK_S, StallDetector
 from shard_controller.process.informers import Informers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
-from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.worker import Worker
 from shard_controller.shard.ownership import Ownership
 from shard_controller.shard.writer import FencedWriter
@@ -34,19 +33,20 @@ class ControllerRuntime:
         queue: ReconcileQueue,
         worker: Worker[Any],
         *,
-        runner: ReconcileRunner[Any],
         writer: FencedWriter,
         beside: Mapping[str, Callable[[], Coroutine[Any, Any, Never]]],
-        progress: Progress,
+        progress: StallDetector,
+        end_process: Callable[[int], None],
     ) -> None:
         self._informers = informers
         self._ownership = ownership
         self._queue = queue
         self._worker = worker
-        self.runner = runner
+        self.runner = worker.runner
         self._writer = writer
         self._beside = beside
         self._progress = progress
+        self._end_process = end_process
 
     def why_not_ready(self) -> str | None:
         if not self._informers.is_synced:
@@ -120,7 +120,7 @@ class ControllerRuntime:
         return True
 
     async def _tick(self) -> Never:
-        """Tell the heartbeat that this loop lives, and tidy up now and then."""
+        """Record progress for the heartbeat every second; sweep the caches now and then."""
         ticks = 0
         while True:
             await asyncio.sleep(TICK_S)
@@ -130,7 +130,7 @@ class ControllerRuntime:
                 is_fresh=self._informers.is_fresh,
                 is_held=self._ownership.is_held(),
             )
-            self.runner.check_overruns()
+            self.runner.check_overruns(end_process=self._end_process)
             ticks += 1
             if ticks % _SWEEP_TICKS == 0:
                 self._informers.sweep()

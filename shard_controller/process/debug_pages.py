@@ -63,18 +63,18 @@ class Inspection:
     def describe(self, namespace: str, name: str) -> Document | None:
         """One object of the controller's own resource."""
         primary = self._caches.primary
-        task = Request(primary.name, ObjectKey(namespace, name))
-        meta = primary.meta(task.key)
-        state = self._queue.state(task)
-        failure, last = self._history.failure(task), self._history.last(task)
+        request = Request(primary.name, ObjectKey(namespace, name))
+        meta = primary.meta(request.key)
+        state = self._queue.state(request)
+        failure, last = self._history.failure(request), self._history.last(request)
         if meta is None and failure is None and last is None and state == _NOWHERE:
             return None
         return {
             **self._who(),
-            "object": str(task),
+            "object": str(request),
             "cached": None if meta is None else self._cached(primary, meta),
             "controlled": [] if meta is None else self._controlled(meta),
-            **self._task(task),
+            **self._request_state(request),
             "lastError": self._error(failure),
             "lastOutcome": None if last is None else self._outcome(last),
         }
@@ -82,7 +82,7 @@ class Inspection:
     def queue(self) -> Document:
         """State of the queue: waiting, running, delayed and failing keys, and the last outcomes."""
         queue = self._queue
-        running = sorted(queue.processing, key=lambda task: -(queue.state(task).running_s or 0.0))
+        running = sorted(queue.processing, key=lambda request: -(queue.state(request).running_s or 0.0))
         return {
             **self._who(),
             "waiting": len(queue),
@@ -90,15 +90,15 @@ class Inspection:
             "running": len(running),
             "delayed": queue.delayed,
             "isClosed": queue.is_closed,
-            "firstWaiting": self._tasks(queue.first_waiting(_SHOWN)),
-            "longestRunning": self._tasks(running[:_SHOWN]),
-            "nextDue": self._tasks(queue.next_due(_SHOWN)),
+            "firstWaiting": self._request_states(queue.first_waiting(_SHOWN)),
+            "longestRunning": self._request_states(running[:_SHOWN]),
+            "nextDue": self._request_states(queue.next_due(_SHOWN)),
             "failing": [
-                {"object": str(task), **(self._error(failure) or {})}
-                for task, failure in islice(self._history.failing(), _SHOWN)
+                {"object": str(request), **(self._error(failure) or {})}
+                for request, failure in islice(self._history.failing(), _SHOWN)
             ],
             "lastOutcomes": [
-                {"object": str(ended.task), **self._outcome(ended)}
+                {"object": str(ended.request), **self._outcome(ended)}
                 for ended in islice(self._history.newest(), _SHOWN)
             ],
         }
@@ -139,11 +139,11 @@ class Inspection:
             }
         )
 
-    def _tasks(self, tasks: Iterable[Request]) -> list[Document]:
-        return [{"object": str(task), **self._task(task)} for task in tasks]
+    def _request_states(self, requests: Iterable[Request]) -> list[Document]:
+        return [{"object": str(request), **self._request_state(request)} for request in requests]
 
-    def _task(self, task: Request) -> Document:
-        state = self._queue.state(task)
+    def _request_state(self, request: Request) -> Document:
+        state = self._queue.state(request)
         return {
             "queuedSince": self._ago(state.waiting_s),
             "runningSince": self._ago(state.running_s),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubeio.program.host import Host
-from shard_controller.observe.watchdog import LoopWatch
+from shard_controller.observe.watchdog import LoopBlockReporter
 from shard_controller.shard import process_proof
 from shard_controller.shard.heartbeat import HeartbeatThread
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
     from kubeio.models import Lease
     from shard_controller.observe.metrics import ControllerMetrics
-    from shard_controller.observe.watchdog import Progress
+    from shard_controller.observe.watchdog import StallDetector
     from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
 
@@ -36,7 +36,7 @@ class ReplicaHost(Host):
         return process_proof.this_pod(member)
 
     def mark_children(self, shard: str) -> None:
-        """Children of this process can be told to be of *shard* from now on."""
+        """Mark the future children of this process as those of *shard*."""
         process_proof.mark_children(shard)
 
     def heartbeat(
@@ -45,7 +45,7 @@ class ReplicaHost(Host):
         lease: Lease,
         *,
         validity: LeaseValidity,
-        progress: Progress,
+        progress: StallDetector,
         on_phase: Callable[[Phase], None],
     ) -> HeartbeatThread:
         """A heartbeat of *lease* that goes on while the event loop is blocked; not started."""
@@ -55,4 +55,4 @@ class ReplicaHost(Host):
         self, *, blocked_s: float, describe: Callable[[], object], metrics: ControllerMetrics
     ) -> AbstractAsyncContextManager[object]:
         """A watch over the running event loop."""
-        return LoopWatch(blocked_s=blocked_s, describe=describe, metrics=metrics, clock=self.clock)
+        return LoopBlockReporter(blocked_s=blocked_s, describe=describe, metrics=metrics, clock=self.clock)

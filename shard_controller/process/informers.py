@@ -11,9 +11,9 @@ from kubeio.clock import Clock
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
+from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
 from kubeio.watches.versions import order
-from kubeio.watches.watch import ListWatch
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache
 from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.shard.ownership import Ownership
@@ -42,7 +42,7 @@ class Informers:
         self._handlers = handlers
         self._silence_s = silence_s
         self._clock = clock
-        self._sources: dict[ResourceCache, list[ListWatch]] = {}
+        self._sources: dict[ResourceCache, list[Reflector]] = {}
         self.running: list[Informer] = []
 
         def follow(kind: ResourceCache, namespaces: Sequence[str], selector: str) -> None:
@@ -55,7 +55,7 @@ class Informers:
                     label_selector=selector,
                     metadata_only=kind.is_metadata_only,
                 )
-                source = ListWatch(server, silence_s=silence_s, clock=clock, rng=rng)
+                source = Reflector(server, silence_s=silence_s, clock=clock, rng=rng)
                 self._sources[kind].append(source)
                 handler = self._handler(kind)
                 self.running.append(
@@ -87,7 +87,7 @@ class Informers:
         return all(now - informer.sign_of_life_at <= self._silence_s for informer in self.running)
 
     async def wait_synced(self) -> None:
-        """Return once every cache has its first list, and the handlers were told."""
+        """Return once every cache has its first list, and the handlers have enqueued it."""
         for informer in self.running:
             await informer.synced.wait()
         self._handlers.caches_full()

@@ -34,7 +34,7 @@ from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.observer import Observer, Observers
 from shard_controller.observe.reconcile_log import ReconcileLog
 from shard_controller.observe.tracing import Spans, find_spans
-from shard_controller.observe.watchdog import Progress
+from shard_controller.observe.watchdog import StallDetector
 from shard_controller.process.controller_runtime import ControllerRuntime
 from shard_controller.process.debug_pages import Inspection, Pages
 from shard_controller.process.host import ReplicaHost
@@ -46,12 +46,12 @@ from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.resync import Resync
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.worker import Worker
-from shard_controller.shard import shard_lease
+from shard_controller.shard import lease_acquisition
 from shard_controller.shard.drain import READS_APART_S, DrainAcknowledger
 from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
+from shard_controller.shard.lease_acquisition import AcquiredLease
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.shard.ownership import ExclusiveOwnership, Ownership, ShardOwnership
-from shard_controller.shard.shard_lease import ShardLease
 from shard_controller.shard.writer import FencedWriter
 
 log = structlog.get_logger("shard_controller")
@@ -86,7 +86,7 @@ class Replica:
         self._stopping = stopping
         self._workers = settings.workers or controller.workers
         self._metrics = ControllerMetrics(registry, controller=controller.name, workers=self._workers)
-        self._progress = Progress(
+        self._progress = StallDetector(
             # busy workers are not stuck before their reconciles are far beyond their time
             deadline_s=max(settings.progress_deadline_s, 2 * controller.timeout_s),
             clock=host.clock,
@@ -121,8 +121,8 @@ class Replica:
         assert_never(mode)
 
     def _guarded(self) -> Guarded:
-        door = AccessGate(Reviews(self._client), path=DEBUG_RIGHT, clock=self._clock)
-        return Guarded({DEBUG_RIGHT: self._pages.object_page, "/debug/queue": self._pages.queue_page}, door)
+        gate = AccessGate(Reviews(self._client), path=DEBUG_RIGHT, clock=self._clock)
+        return Guarded({DEBUG_RIGHT: self._pages.object_page, "/debug/queue": self._pages.queue_page}, gate)
 
     def _why_not_ready(self) -> str | None:
         return "caches are not filled yet" if self._runtime is None else self._runtime.why_not_ready()
@@ -137,7 +137,7 @@ class Replica:
         caches = await self._resources(view)
         template = self._template(view, caches)
         leases = Leases(self._client, view.spec.lease_namespace)
-        born = await shard_lease.begin_life(
+        acquired = await lease_acquisition.acquire(
             leases,
             template,
             namespace=view.spec.lease_namespace,
@@ -145,35 +145,39 @@ class Replica:
             rng=self._rng,
             processes=self._host.processes,
         )
-        self._host.mark_children(born.name)
-        return await self._live(born, template, caches, leases)
+        self._host.mark_children(acquired.name)
+        return await self._run_shard(acquired, template, caches, leases)
 
     async def _read_ring(self, ring: str) -> RingView:
         path = self._settings.ring_file
         return ring_from_file(path, ring) if path else await read_ring(self._client, ring)
 
-    async def _live(
-        self, born: ShardLease, template: shard_lease.LeaseTemplate, caches: Caches, leases: Leases
+    async def _run_shard(
+        self,
+        acquired: AcquiredLease,
+        template: lease_acquisition.LeaseTemplate,
+        caches: Caches,
+        leases: Leases,
     ) -> int:
-        """The life of one shard: from its first renewal to its release."""
+        """Run one shard: from its first renewal to its release."""
         keys = template.keys
-        structlog.contextvars.bind_contextvars(shard=born.name)
-        validity = LeaseValidity(duration_s=template.duration_s, sent_at=born.sent_at)
+        structlog.contextvars.bind_contextvars(shard=acquired.name)
+        validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
         self._metrics.watch_lease(lambda: validity.age_s(self._clock.now()))
-        ownership = ShardOwnership(keys, born.name, validity=validity, clock=self._clock)
+        ownership = ShardOwnership(keys, acquired.name, validity=validity, clock=self._clock)
         runtime = self._build(caches, ownership, leases)
         loop = asyncio.get_running_loop()
 
         def follow(phase: Phase) -> None:
             age_s = round(validity.age_s(self._clock.now()), 2)
-            log.info("lease phase", shard=born.name, phase=phase.value, age_s=age_s)
+            log.info("lease phase", shard=acquired.name, phase=phase.value, age_s=age_s)
             ownership.follow(phase)
             if phase is not Phase.HELD:
                 runtime.runner.interrupt("lease")
 
         heartbeat = self._host.heartbeat(
             self._cluster,
-            born.lease,
+            acquired.lease,
             validity=validity,
             progress=self._progress,
             on_phase=lambda phase: _call_soon(loop, follow, phase),
@@ -193,23 +197,21 @@ class Replica:
         finally:
             # after a failure too: every task has ended by now, so only lost answers can stand against it
             may_release = may_release or runtime.has_all_answers()
-            await asyncio.to_thread(heartbeat.stop, release=may_release)
+            await heartbeat.stop(release=may_release)
             if not may_release:
-                log.warning("lease kept: a request of ours may still be carried out", shard=born.name)
+                log.warning("lease kept: a request of ours may still be carried out", shard=acquired.name)
         return 0
 
     async def _work_elected(self, name: str) -> int:
         caches = await self._resources(None)
         namespace = (*self._settings.namespaces, self._cluster.namespace)[0]
-        identity = shard_lease.fresh_name(self._settings.member_name, self._rng)
+        identity = lease_acquisition.fresh_name(self._settings.member_name, self._rng)
         try:
             async with leadership(
                 Leases(self._client, namespace),
                 name=name,
                 identity=identity,
                 lease_duration_s=self._settings.lease_duration_s,
-                renew_deadline_s=self._settings.lease_duration_s * 2 / 3,
-                retry_period_s=self._settings.lease_duration_s * 2 / 15,
                 clock=self._clock,
                 rng=self._rng,
                 on_waiting=lambda leader: log.info("waiting", leader=leader),
@@ -273,7 +275,14 @@ class Replica:
             metrics=self._metrics,
         )
         worker = Worker(
-            queue, caches, ownership, runner, drains=drains, history=self._history, metrics=self._metrics
+            queue,
+            caches,
+            ownership,
+            runner,
+            drains=drains,
+            history=self._history,
+            metrics=self._metrics,
+            clock=clock,
         )
         informers = Informers(
             self._client,
@@ -300,10 +309,10 @@ class Replica:
             ownership,
             queue,
             worker,
-            runner=runner,
             writer=writer,
             beside=beside,
             progress=self._progress,
+            end_process=self._host.end_process,
         )
         return self._runtime
 
@@ -330,18 +339,18 @@ class Replica:
     async def _resources(self, view: RingView | None) -> Caches:
         return await find_resources(self._client, self._controller, self._settings, view, self._clock)
 
-    def _template(self, view: RingView, caches: Caches) -> shard_lease.LeaseTemplate:
+    def _template(self, view: RingView, caches: Caches) -> lease_acquisition.LeaseTemplate:
         longest_s = view.spec.max_lease_duration_seconds
         if self._settings.lease_duration_s > longest_s:
             raise InputError(
-                "--lease-duration-s",
-                self._settings.lease_duration_s,
+                "--lease-duration",
+                f"{self._settings.lease_duration_s}s",
                 f"is longer than the ring's maxLeaseDurationSeconds {longest_s}",
-                f"use {longest_s} or less",
+                f"use {longest_s}s or less",
             )
-        return shard_lease.LeaseTemplate(
+        return lease_acquisition.LeaseTemplate(
             keys=view.keys,
-            member=shard_lease.check_member(self._settings.member_name),
+            member=lease_acquisition.check_lease_member(self._settings.member_name),
             duration_s=self._settings.lease_duration_s,
             hold=self._settings.hold,
             identity=self._host.identity(),
@@ -351,7 +360,7 @@ class Replica:
         )
 
     def _observers(self, shard: str, spans: Spans | None) -> Observers:
-        """Observers of every reconcile; a journal begins with the life of *shard*."""
+        """Observers of every reconcile; a journal begins with the name of *shard*."""
         observers: list[Observer] = [self._metrics, self._history]
         if self._settings.journal is not None:
             journal = FileJournal(self._settings.journal, shard=shard, clock=self._clock)

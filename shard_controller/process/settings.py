@@ -58,24 +58,29 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.lease_duration_s < 1:
-            raise InputError("--lease-duration-s", self.lease_duration_s, "is too short", "use 1 or more")
+            raise InputError(
+                "--lease-duration", f"{self.lease_duration_s}s", "is too short", "use 1s or more"
+            )
         if self.workers is not None and self.workers < 1:
             raise InputError("--workers", self.workers, "is too small", "use 1 or more")
         _ = self.namespaces
         if not self.silence_s > 0:
             raise InputError(
-                "--silence-s", self.silence_s, "is too short", "use 90, or more than a bookmark's interval"
+                "--watch-silence",
+                f"{self.silence_s:g}s",
+                "is too short",
+                "use 90s, or more than a bookmark's interval",
             )
         if self.blocked_loop_s != 0 and not self.blocked_loop_s >= _SHORTEST_BLOCK_S:
             raise InputError(
-                "--blocked-loop-s",
-                self.blocked_loop_s,
+                "--blocked-loop",
+                f"{self.blocked_loop_s:g}s",
                 "is too short",
-                f"use {_SHORTEST_BLOCK_S} or more, or 0 to report nothing",
+                f"use {_SHORTEST_BLOCK_S:g}s or more, or 0 to report nothing",
             )
         if not self.progress_deadline_s > 0:
             raise InputError(
-                "--progress-deadline-s", self.progress_deadline_s, "is too short", "use 1 or more"
+                "--progress-deadline", f"{self.progress_deadline_s:g}s", "is too short", "use 1s or more"
             )
 
     @property
@@ -91,7 +96,7 @@ class Settings:
     @property
     def probes_address(self) -> tuple[str, int]:
         """Host and port of the probes. Raises: InputError."""
-        return parse_bind("--probes-bind", self.probes_bind)
+        return parse_bind("--health-probe-bind-address", self.probes_bind)
 
 
 class RingEntry(msgspec.Struct, frozen=True, rename="camel"):

@@ -16,9 +16,10 @@ from kubeio.observed import observed
 from kubeio.queues.workqueue import Priority
 from kubeio.watches.store import Change
 from shard_controller.api.controller import Controller
-from shard_controller.declare.predicates import Condition, Snapshot
+from shard_controller.declare.predicates import PredicateFunction, Snapshot
 from shard_controller.declare.request import Request
 from shard_controller.declare.resource import Resource
+from shard_controller.declare.watches import targets_of
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache, version_of
 from shard_controller.reconcile.reconcile_queue import ANY_VERSION, ReconcileQueue
 from shard_controller.shard.ownership import Ownership
@@ -41,7 +42,7 @@ class EventHandlers:
         self._caches = caches
         self._ownership = ownership
         self._queue = queue
-        self._conditions: dict[ResourceCache, tuple[Condition, Resource[Any]]] = {}
+        self._conditions: dict[ResourceCache, tuple[PredicateFunction, Resource[Any]]] = {}
         if controller.when is not None:
             self._conditions[caches.primary] = (controller.when, controller.resource)
         for owned in controller.owned:
@@ -101,10 +102,10 @@ class EventHandlers:
             if version is None:
                 continue
             try:
-                targets = watched.watch.targets(version)
+                targets = targets_of(watched.watch, version)
             except Exception as error:  # whatever a user's function raises
                 log.error(
-                    "map failed: it wakes nobody",
+                    "map function failed: nothing enqueued",
                     object=f"{watched.name} {change.key}",
                     error=f"{type(error).__name__}: {error}",
                     exc_info=error,
@@ -144,7 +145,7 @@ class EventHandlers:
 
     @staticmethod
     def _holds(
-        condition: Condition | None, old: Snapshot[Any], new: Snapshot[Any], kind: ResourceCache
+        condition: PredicateFunction | None, old: Snapshot[Any], new: Snapshot[Any], kind: ResourceCache
     ) -> bool:
         if condition is None:
             return True
@@ -152,7 +153,7 @@ class EventHandlers:
             return bool(condition(old, new))
         except Exception as error:  # whatever a user's function raises
             log.error(
-                "predicate failed: the change counts",
+                "predicate failed: object enqueued anyway",
                 object=f"{kind.name} {new.key}",
                 error=f"{type(error).__name__}: {error}",
                 exc_info=error,

@@ -48,13 +48,13 @@ class ReconcileQueue(WorkQueue[Request]):
         return version > self._failed.get(request, -1)
 
     def changed(self, request: Request, version: int = ANY_VERSION) -> None:
-        """A change to *version* wakes *request*: it may be reconciled again."""
+        """A change to *version* allows *request* to be reconciled again."""
         self._failed.pop(request, None)
         if request in self._under_way:
             self._under_way[request] = max(self._under_way[request], version)
 
     def await_version(self, request: Request, version: int, *, known: int | None) -> None:
-        """The cache is behind *version* of *request*: the change that brings it up wakes it past every predicate.
+        """The cache is behind *version* of *request*: the change that brings it enqueues it past every predicate.
 
         *known*: the version that the cache has by now.
         """
@@ -92,7 +92,7 @@ class ReconcileQueue(WorkQueue[Request]):
         self._under_way.pop(request, None)
 
     def fail_permanently(self, request: Request, version: int) -> None:
-        """Do not reconcile *request* until something newer than *version*, which may be an own write, wakes it."""
+        """Do not reconcile *request* until something newer than *version*, which may be an own write, enqueues it."""
         if self._under_way.get(request, -1) <= version:
             self._failed[request] = version
 

@@ -15,11 +15,11 @@ from kubeio.clock import Clock
 from kubeio.models import ObjectKey
 
 _JITTER = 0.1
-"""Part of the period by which each wake is late at most."""
+"""Part of the period by which each call is late at most."""
 
 
 class Resync:
-    """Calls *wake* for each of *keys()* once in *period_s*, evenly spread, beginning at a random one.
+    """Calls *enqueue* for each of *keys()* once in *period_s*, evenly spread, beginning at a random one.
 
     Cost: a list of the keys per period.
     """
@@ -27,14 +27,14 @@ class Resync:
     def __init__(
         self,
         keys: Callable[[], list[ObjectKey]],
-        wake: Callable[[ObjectKey], None],
+        enqueue: Callable[[ObjectKey], None],
         *,
         period_s: float,
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self._keys = keys
-        self._wake = wake
+        self._enqueue = enqueue
         self._period_s = period_s
         self._clock = clock
         self._rng = rng
@@ -55,10 +55,10 @@ class Resync:
         gap_s = self._period_s / max(count, 1)
         first = math.ceil(count * (1 - self._phase))
         offset_s = first * gap_s + (self._phase - 1) * self._period_s
-        for turn in range(count):
+        for number in range(count):
             jitter_s = self._rng.uniform(0, min(gap_s, self._period_s * _JITTER))
-            await self._until(began + turn * gap_s + offset_s + jitter_s)
-            self._wake(keys[(first + turn) % count])
+            await self._until(began + number * gap_s + offset_s + jitter_s)
+            self._enqueue(keys[(first + number) % count])
 
     async def _until(self, moment: float) -> None:
         wait_s = moment - self._clock.now()

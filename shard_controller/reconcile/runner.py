@@ -9,6 +9,7 @@ A reconcile that finishes without awaiting is not tracked: no other task could o
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +42,7 @@ from shard_controller.objects.caches import Caches, version_of
 from shard_controller.observe.eager import rest_of
 from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.observe.observer import Observer, Observers, Outcome
-from shard_controller.observe.watchdog import end_process, find_overrun
+from shard_controller.observe.watchdog import exit_on_overrun, find_overrun
 from shard_controller.reconcile import finalizers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.shard.writer import FencedWriter
@@ -94,8 +95,8 @@ class ReconcileRunner(Generic[M]):
         for run in list(self._running.values()):
             run.interrupt(why)
 
-    def check_overruns(self) -> None:
-        """End the process if a reconcile has gone on for `timeout_s` after it was told to end: every second."""
+    def check_overruns(self, *, end_process: Callable[[int], None]) -> None:
+        """End the process if a reconcile runs on for `timeout_s` after its cancellation. Runs every second."""
         timeout_s = self.controller.timeout_s
         overrun = find_overrun(
             self._running.values(),
@@ -105,7 +106,8 @@ class ReconcileRunner(Generic[M]):
         )
         if overrun is not None:
             key = next(request.key for request, run in self._running.items() if run is overrun)
-            end_process(f"reconcile of {key} cannot be stopped, timeout_s is {timeout_s:g}", overrun)
+            why = f"reconcile of {key} cannot be stopped, timeout_s is {timeout_s:g}"
+            exit_on_overrun(why, overrun, end_process=end_process)
 
     async def reconcile(self, request: Request, current: Object) -> None:
         """Reconcile *request*, ours in the version *current*; its key is busy. Errors of users are not raised."""
@@ -236,8 +238,8 @@ class ReconcileRunner(Generic[M]):
         """A thread cannot be cancelled: the key stays busy until it ends, and only then the cancellation counts."""
         loop = asyncio.get_running_loop()
         # with its context variables: loggers and spans of the reconcile are the thread's too
-        blocking = SyncContext(context, loop)
-        call = partial(copy_context().run, function, blocking)
+        over = threading.Event()
+        call = partial(copy_context().run, function, SyncContext(context, loop, over=over))
         future = loop.run_in_executor(self._threads, call)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
@@ -245,7 +247,7 @@ class ReconcileRunner(Generic[M]):
                 await asyncio.shield(future)
             except asyncio.CancelledError as error:
                 cancelled = error
-                blocking.end()
+                over.set()
                 context.log.warning("reconcile in a thread overruns")
             except Exception:
                 break  # read from the future below

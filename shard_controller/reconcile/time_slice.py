@@ -7,14 +7,13 @@ task runs.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 
 class TimeSlice:
     """Slices of *slice_s* seconds of *now*, shared by every task that asks. Within a slice: one read of the clock."""
 
-    def __init__(self, slice_s: float, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, slice_s: float, *, now: Callable[[], float]) -> None:
         self._slice_s = slice_s
         self._now = now
         self._ends_at = 0.0

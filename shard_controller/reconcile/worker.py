@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from kubeio.clock import Clock
 from kubeio.errors import KubeError
 from kubeio.models import Object
 from kubeio.queues.workqueue import QueueClosed
@@ -20,9 +21,9 @@ from shard_controller.observe.metrics import ControllerMetrics
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.reconcile.runner import ReconcileRunner
 from shard_controller.reconcile.time_slice import TimeSlice
-from shard_controller.shard.decisions import Acknowledge, Drop, Reconcile, Reread, Wait
 from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
 from shard_controller.shard.ownership import Ownership
+from shard_controller.shard.ownership_decisions import Acknowledge, Defer, Drop, Reconcile, Reread
 
 log = structlog.get_logger("shard_controller")
 M = TypeVar("M")
@@ -46,28 +47,29 @@ class Worker(Generic[M]):
         drains: DrainAcknowledger | None,
         history: History,
         metrics: ControllerMetrics,
+        clock: Clock,
     ) -> None:
         self._queue = queue
         self._caches = caches
         self._ownership = ownership
-        self._runner = runner
+        self.runner = runner
         self._drains = drains
         self._history = history
         self._metrics = metrics
         self._handoffs: set[asyncio.Task[None]] = set()
-        self._slice = TimeSlice(SLICE_S)
+        self._slice = TimeSlice(SLICE_S, now=clock.now)
         self.taken = 0
         """Keys taken from the queue so far: progress."""
 
     async def run(self) -> None:
         """Work until the queue is closed and empty."""
-        name = self._runner.controller.name
+        name = self.runner.controller.name
         try:
             async with asyncio.TaskGroup() as group:
-                for number in range(self._runner.workers):
+                for number in range(self.runner.workers):
                     group.create_task(self._consume(group), name=f"{name} worker {number}")
         finally:
-            self._runner.close()
+            self.runner.close()
 
     async def _consume(self, group: asyncio.TaskGroup) -> None:
         while True:
@@ -145,12 +147,12 @@ class Worker(Generic[M]):
         match decision:
             case Reconcile() if found is not None and not was_read:
                 if kind is self._caches.primary and not self._queue.has_failed_permanently(request):
-                    await self._runner.reconcile(request, found)
+                    await self.runner.reconcile(request, found)
             case Reconcile(state=state) if was_read:  # newer than the cache: its event is on the way
                 self._await_version(request, kind, state.version)
             case Drop(reason=reason):
                 self._drop(request, kind, reason)
-            case Wait():
+            case Defer():
                 self._queue.add(self._requeue_with_root(request))
             case Acknowledge(handoff=handoff) if meta is not None and self._drains is not None:
                 await self._drains.hand_over(kind, meta, handoff)

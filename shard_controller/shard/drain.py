@@ -16,8 +16,8 @@ from kubeio.protocol import RingKeys
 from shard_controller.declare.errors import ShardError
 from shard_controller.objects.caches import Caches, ResourceCache, version_of
 from shard_controller.observe.metrics import ControllerMetrics
-from shard_controller.shard.decisions import Directed, Handoff, KeepOwner, Plain
 from shard_controller.shard.ownership import ShardOwnership
+from shard_controller.shard.ownership_decisions import Directed, HandoffMode, KeepOwner, Plain
 from shard_controller.shard.writer import FencedWriter
 
 log = structlog.get_logger("shard_controller")
@@ -37,11 +37,11 @@ class NotAcknowledged(ShardError):
         super().__init__(f"{what} not given up: {reason}")
 
 
-def acknowledgement(meta: Meta, handoff: Handoff, keys: RingKeys) -> MergePatch:
+def acknowledgement(meta: Meta, handoff: HandoffMode, keys: RingKeys) -> MergePatch:
     """The patch that gives up exactly the version that *meta* shows: 409 or 422 otherwise. Pure.
 
-    The version is stricter than a turn: it is tested alone. A merge patch does not care which annotations the cache
-    was told to drop.
+    The version is stricter than a turn: it is tested alone. A merge patch does not depend on the annotations that the
+    cache drops.
     """
     metadata: dict[str, object] = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     match handoff:
@@ -93,7 +93,7 @@ class DrainAcknowledger:
         """The object as a consistent read shows it: an acknowledgement of it got no answer. Raises: KubeError."""
         return await self._writer.read(kind, key)
 
-    async def hand_over(self, kind: ResourceCache, meta: Meta, handoff: Handoff) -> None:
+    async def hand_over(self, kind: ResourceCache, meta: Meta, handoff: HandoffMode) -> None:
         """Give up the object that *meta* shows: what it controls goes first. Raises: NotAcknowledged, KubeError."""
         if isinstance(handoff, Directed) and not await is_held(self._leases, handoff.to, self._keys):
             handoff = Plain()
@@ -110,7 +110,7 @@ class DrainAcknowledger:
             to=handoff.to if isinstance(handoff, Directed) else "",
         )
 
-    async def _pass_on(self, kind: ResourceCache, meta: Meta, handoff: Handoff) -> None:
+    async def _pass_on(self, kind: ResourceCache, meta: Meta, handoff: HandoffMode) -> None:
         """Pass one object on, in whatever version it is by now, unless it is not ours any more.
 
         Raises: NotAcknowledged if it is asked for otherwise by now, keeps changing, or is refused in that very version.
@@ -137,7 +137,7 @@ class DrainAcknowledger:
         raise NotAcknowledged(_what(kind, meta), "it keeps changing")
 
     async def _acknowledge(
-        self, kind: ResourceCache, meta: Meta, handoff: Handoff
+        self, kind: ResourceCache, meta: Meta, handoff: HandoffMode
     ) -> Invalid | Conflict | None:
         """Send one acknowledgement; what it met if it was not taken. Lost answers are raised."""
         self._ownership.acknowledging(kind, meta)
@@ -155,7 +155,7 @@ class DrainAcknowledger:
         return None
 
 
-def _metric_kind(handoff: Handoff) -> str:
+def _metric_kind(handoff: HandoffMode) -> str:
     match handoff:
         case Directed():
             return "directed"

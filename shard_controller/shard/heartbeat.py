@@ -26,8 +26,8 @@ from kubeio.models import Lease
 from kubeio.program.host import Host
 from kubeio.program.logs import AT_EXIT_S, drain, write_text
 from shard_controller.declare.errors import LeaseLost, Stalled
-from shard_controller.observe.watchdog import Progress, stacks_of_threads
-from shard_controller.shard import shard_lease
+from shard_controller.observe.watchdog import StallDetector, stacks_of_threads
+from shard_controller.shard import lease_acquisition
 from shard_controller.shard.exit_timer import ExitTimer
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
@@ -59,7 +59,7 @@ class Heartbeat:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        progress: Progress,
+        progress: StallDetector,
         clock: Clock,
         rng: random.Random,
         on_phase: Callable[[Phase], None],
@@ -131,7 +131,7 @@ class Heartbeat:
         """Read the Lease that another process wrote. Labels may change; holder and duration may not.
 
         A renewal that this process did not send is another process's with the same memory: a copy of a guest that was
-        restored from a snapshot, or of the process itself. No fence tells the two apart, so one of them has to end.
+        restored from a snapshot, or of the process itself. No fence distinguishes the two, so one of them has to end.
         """
         try:
             async with asyncio.timeout(max(self._validity.duration_s / 3, 0.2)):
@@ -141,7 +141,7 @@ class Heartbeat:
         except (KubeError, TimeoutError):
             return self._retry_s()
         if found.spec.holder_identity != self._name:
-            raise LeaseLost(self._name, f"it is held by {found.spec.holder_identity or 'nobody'!r}")
+            raise LeaseLost(self._name, f"it is held by {found.spec.holder_identity or 'no shard'!r}")
         if found.spec.lease_duration_seconds != self.lease.spec.lease_duration_seconds:
             raise LeaseLost(self._name, "its duration was edited")
         if not self.wrote(found):
@@ -184,7 +184,7 @@ class HeartbeatThread:
         lease: Lease,
         *,
         validity: LeaseValidity,
-        progress: Progress,
+        progress: StallDetector,
         on_phase: Callable[[Phase], None],
     ) -> None:
         self._host = host
@@ -211,13 +211,13 @@ class HeartbeatThread:
             with contextlib.suppress(RuntimeError):  # the thread has ended by itself
                 self._loop.call_soon_threadsafe(self._heartbeat.announce, marks)
 
-    def stop(self, *, release: bool) -> None:
-        """End the renewals and, if asked, give the Lease back; blocks until that is answered or timed out."""
+    async def stop(self, *, release: bool) -> None:
+        """End the renewals and, if asked, release the Lease; returns once that is answered or timed out."""
         self._release = release
         if self._loop is not None and self._stop is not None:
             with contextlib.suppress(RuntimeError):  # the thread has ended by itself
                 self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=self._validity.duration_s)
+        await asyncio.to_thread(self._thread.join, self._validity.duration_s)
 
     def _main(self) -> None:
         try:
@@ -264,11 +264,11 @@ class HeartbeatThread:
         try:
             async with asyncio.timeout(self._validity.duration_s):
                 try:
-                    await shard_lease.release(leases, lease)
+                    await lease_acquisition.release(leases, lease)
                 except Conflict:
                     found = await leases.get(name)
                     if found.spec.holder_identity == name and heartbeat.wrote(found):
-                        await shard_lease.release(leases, found)
+                        await lease_acquisition.release(leases, found)
         except (KubeError, TimeoutError) as error:
             log.warning("lease not released", shard=name, error=str(error) or "timed out")
             return

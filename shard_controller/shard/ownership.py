@@ -19,17 +19,17 @@ from kubeio.patch import JsonPatch
 from kubeio.protocol import FIRST_TURN, RingKeys
 from shard_controller.objects.caches import ResourceCache, version_of
 from shard_controller.objects.min_versions import MinVersions
-from shard_controller.shard.decisions import (
+from shard_controller.shard.lease_validity import LeaseValidity, Phase
+from shard_controller.shard.ownership_decisions import (
     Acknowledge,
-    Decision,
     Drop,
+    OwnershipDecision,
     OwnershipState,
     Reconcile,
     decide,
     decide_handoff,
     state_of,
 )
-from shard_controller.shard.lease_validity import LeaseValidity, Phase
 
 _LONGEST_TURN: Final = 20
 """Digits of the largest resourceVersion; a longer annotation was not written by a sharder."""
@@ -70,11 +70,11 @@ class Ownership(ABC):
     # -- objects
 
     @abstractmethod
-    def decide(self, kind: ResourceCache, key: ObjectKey, meta: Meta | None) -> Decision:
-        """Decision about *key*, whose newest known version is *meta*."""
+    def decide(self, kind: ResourceCache, key: ObjectKey, meta: Meta | None) -> OwnershipDecision:
+        """OwnershipDecision about *key*, whose newest known version is *meta*."""
 
-    def decide_read(self, kind: ResourceCache, meta: Meta) -> Decision:
-        """Decision about an object that a consistent read just returned; never `Reread`."""
+    def decide_read(self, kind: ResourceCache, meta: Meta) -> OwnershipDecision:
+        """OwnershipDecision about an object that a consistent read just returned; never `Reread`."""
         return self.decide(kind, meta.key, meta)
 
     def is_draining(self, meta: Meta) -> bool:
@@ -182,7 +182,7 @@ class ShardOwnership(Ownership):
     def end(self) -> None:
         self._validity.end()
 
-    def decide(self, kind: ResourceCache, key: ObjectKey, meta: Meta | None) -> Decision:
+    def decide(self, kind: ResourceCache, key: ObjectKey, meta: Meta | None) -> OwnershipDecision:
         state = state_of(meta, self.keys) if meta is not None else None
         versions, floor, unanswered = self._min_versions.get(kind), 0, False
         if versions:  # at rest there are none
@@ -191,7 +191,7 @@ class ShardOwnership(Ownership):
             floor, unanswered = versions.floor(key), versions.is_unanswered(key)
         return decide(state, shard=self.shard, floor=floor, unanswered=unanswered, held=self.is_held())
 
-    def decide_read(self, kind: ResourceCache, meta: Meta) -> Decision:
+    def decide_read(self, kind: ResourceCache, meta: Meta) -> OwnershipDecision:
         state = state_of(meta, self.keys)
         if state.version < self.floor(kind, meta.key) and state.drain is not None:
             # the version whose acknowledgement got no answer still stands: send the same patch again
@@ -229,7 +229,7 @@ class ShardOwnership(Ownership):
 class ExclusiveOwnership(Ownership):
     """Without a ring everything in the cache is ours, unless a read showed that it is gone."""
 
-    def decide(self, kind: ResourceCache, key: ObjectKey, meta: Meta | None) -> Decision:
+    def decide(self, kind: ResourceCache, key: ObjectKey, meta: Meta | None) -> OwnershipDecision:
         if meta is None:
             return Drop("absent")
         state = OwnershipState(version_of(meta), None, None)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 PROC = Path("/proc")
 MARK = "RINGLEADER_LIFE"
-"""Environment variable that names the life; programs started by it inherit the variable."""
+"""Environment variable that names the shard; programs started by it inherit the variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ def decode(text: str, *, pod: str) -> Identity | None:
 
 class ProcessTable(Protocol):
     def is_running(self, pid: int, started: int) -> bool: ...
-    def has_children_of(self, life: str) -> bool: ...
+    def has_children_of(self, shard: str) -> bool: ...
     def hides_some(self) -> bool: ...
 
 
-def proves_end(old: Identity, *, life: str, mine: Identity, processes: ProcessTable) -> bool:
-    """Whether the process *old*, whose life was called *life*, is known to have ended, and its children with it.
+def proves_end(old: Identity, *, shard: str, mine: Identity, processes: ProcessTable) -> bool:
+    """Whether the process *old*, of the shard *shard*, is known to have ended, and its children with it.
 
     Either its container was started anew (same pod and container, another PID namespace: the old one is gone
     with all that lived in it), or it is missing among the processes of this very boot and PID namespace. A namespace
@@ -63,7 +63,7 @@ def proves_end(old: Identity, *, life: str, mine: Identity, processes: ProcessTa
         return False
     if processes.hides_some():
         return False
-    return not processes.is_running(old.pid, old.started) and not processes.has_children_of(life)
+    return not processes.is_running(old.pid, old.started) and not processes.has_children_of(shard)
 
 
 def this_process() -> Identity:
@@ -86,13 +86,13 @@ def this_pod(member: str) -> str:
     return f"{namespace}/{os.environ.get('POD_NAME', member)}" if namespace else ""
 
 
-def mark_children(life: str) -> None:
-    """From now on children can be told to be of *life*: programs by their environment, forks by their name."""
-    os.environ[MARK] = life
+def mark_children(shard: str) -> None:
+    """Mark future children as those of *shard*: programs by their environment, forks by their name."""
+    os.environ[MARK] = shard
 
     def name_fork() -> None:
         with contextlib.suppress(OSError):
-            Path("/proc/self/comm").write_text(_fork_name(life))
+            Path("/proc/self/comm").write_text(_fork_name(shard))
 
     os.register_at_fork(after_in_child=name_fork)
 
@@ -108,11 +108,11 @@ class LinuxProcesses:
         state, threads, began = stat
         return began == started and (state not in "ZX" or threads > 1)
 
-    def has_children_of(self, life: str) -> bool:
-        variable = f"{MARK}={life}".encode()
+    def has_children_of(self, shard: str) -> bool:
+        variable = f"{MARK}={shard}".encode()
         return any(
             variable in _read(entry / "environ").split(b"\0")
-            or _read(entry / "comm").strip() == _fork_name(life).encode()
+            or _read(entry / "comm").strip() == _fork_name(shard).encode()
             for entry in _processes()
             if int(entry.name) != os.getpid()
         )
@@ -131,8 +131,8 @@ def mount_options(mounts: str, *, point: str) -> tuple[str, ...]:
     return tuple(found[-1]) if found else ()
 
 
-def _fork_name(life: str) -> str:
-    return f"life-{life[-8:]}"
+def _fork_name(shard: str) -> str:
+    return f"life-{shard[-8:]}"
 
 
 def _processes() -> Iterable[Path]:

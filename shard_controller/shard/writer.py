@@ -79,7 +79,7 @@ class Unanswered:
 class FencedWriter:
     """Writes of one process, under the fence of its *ownership*. *leases*: the shards' own, on a ring.
 
-    While it is entered, creates run in its tasks: they outlive the reconcile that asked for them.
+    Creates run in its tasks while it is entered: they outlive the reconcile that asked for them.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class FencedWriter:
         by another CREATE, since the first may arrive after a GET that says 404. It is repeated as long as *is_wanted*,
         and until the lost one is too old to arrive. Raises: NotOurs, Elsewhere, LeaseNotHeld, KubeError.
         """
-        runner = 0
+        attempt = 0
         begun_at = self.clock.now()
         while True:
             if not self.ownership.is_held():
@@ -244,22 +244,22 @@ class FencedWriter:
             may_arrive = not isinstance(lost, AlreadyExists) and self.clock.now() - begun_at < ANSWER_WITHIN_S
             if not is_wanted() and not may_arrive:
                 raise lost
-            await asyncio.sleep(self._pause_s(runner))
-            runner += 1
+            await asyncio.sleep(self._pause_s(attempt))
+            attempt += 1
 
     async def _read_until_answered(self, kind: ResourceCache, key: ObjectKey) -> Object | None:
         """GET until the server answers."""
-        runner = 0
+        attempt = 0
         while True:
             try:
                 return await self.read(kind, key)
             except (Unreachable, ServerFailure) as error:
                 log.warning("create not settled yet", object=_name(kind, key), error=str(error))
-            await asyncio.sleep(self._pause_s(runner))
-            runner += 1
+            await asyncio.sleep(self._pause_s(attempt))
+            attempt += 1
 
-    def _pause_s(self, runner: int) -> float:
-        return jittered_s(exponential_s(runner, base_s=0.05, max_s=5.0), self._rng, jitter=0.2)
+    def _pause_s(self, attempt: int) -> float:
+        return jittered_s(exponential_s(attempt, base_s=0.05, max_s=5.0), self._rng, jitter=0.2)
 
     async def _adopt(self, kind: ResourceCache, found: Object, *, owner_uid: str) -> Object:
         controller = found.meta.controller

@@ -22,7 +22,13 @@ from kubeio.models import Meta
 from kubeio.patch import MergePatch
 from kubeio.program.failures import failure
 from kubeio.resource import ApiResource
-from sharder.admission.certificate_set import CertificateSet, Step, carry_out, plan_rotation, read_keyring
+from sharder.admission.certificate_set import (
+    CertificateSet,
+    Step,
+    carry_out,
+    plan_rotation,
+    read_certificate_set,
+)
 from sharder.admission.certificates import read_certificate
 
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ log = structlog.get_logger("sharder")
 SECRETS: Final = ApiResource("", "v1", "secrets", "Secret")
 READ_EVERY_S: Final = 30.0
 FIRST_READ_S: Final = 2.0
-"""While there is nothing to serve with."""
+"""Read interval until there is a certificate to serve."""
 
 
 class _Secret(msgspec.Struct, rename="camel"):
@@ -140,7 +146,7 @@ class CertificateManager:
         """Read the Secret once, with one step if this sharder leads; the seconds to wait for the next."""
         try:
             secret = await self._read()
-            certificate_set = read_keyring(secret.data) if secret is not None else None
+            certificate_set = read_certificate_set(secret.data) if secret is not None else None
             step = self._plan(certificate_set) if self._is_leading else Step.NONE
             if step is not Step.NONE:
                 certificate_set = self._carried_out(step, certificate_set)

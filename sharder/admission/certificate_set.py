@@ -67,7 +67,7 @@ class CertificateSet:
         }
 
 
-def read_keyring(data: Mapping[str, bytes]) -> CertificateSet | None:
+def read_certificate_set(data: Mapping[str, bytes]) -> CertificateSet | None:
     """The keyring that a Secret's *data* holds; None if it holds none that can be used."""
     try:
         authorities = split_bundle(data[BUNDLE])

@@ -60,7 +60,7 @@ class WebhookController:
         self._clock = clock
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         if self._webhook is not None and self._spec.assign_at_admission and not self._releasing:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep(self._webhook), name="webhook configuration")

@@ -65,12 +65,12 @@ class DeleteOrphan:
 
 @dataclass(frozen=True, slots=True)
 class MarkState:
-    """Write the state label of *lease*, for people. Losing this write to a conflict is fine."""
+    """LeaseWrite the state label of *lease*, for people. Losing this write to a conflict is fine."""
 
     lease: Lease
     state: ShardState
 
 
-Write = Take | CreateTombstone | ClearContested | DeleteOrphan | MarkState
+LeaseWrite = Take | CreateTombstone | ClearContested | DeleteOrphan | MarkState
 """Actions that are one request each."""
-Intent = Write | NeedOrphanCheck
+Intent = LeaseWrite | NeedOrphanCheck

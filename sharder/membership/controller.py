@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.backoff import Backoff
+from kubeio.backoff import ExponentialBackoff
 from kubeio.bucket import TokenBucket
 from kubeio.errors import (
     AlreadyExists,
@@ -30,17 +30,17 @@ from kubeio.errors import (
 from kubeio.leases.lease import Leases, decode_lease
 from kubeio.resource import LEASES, ApiResource
 from kubeio.watches.lister_watcher import ListerWatcher
+from kubeio.watches.reflector import Bookmark, Changed, Gap, ListDone, Listed, ListStarted, Reflector, Removed
 from kubeio.watches.versions import is_older, newest
-from kubeio.watches.watch import Bookmark, Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed
 from sharder.membership.actions import (
     ClearContested,
     CreateTombstone,
     DeleteOrphan,
     Intent,
+    LeaseWrite,
     MarkState,
     NeedOrphanCheck,
     Take,
-    Write,
 )
 from sharder.membership.evidence import Evidence
 from sharder.membership.lease_writes import cleared, marked, taken, tombstone
@@ -63,7 +63,7 @@ log = structlog.get_logger("sharder")
 
 TURNS_PER_S: Final = 10.0
 TURNS_AT_ONCE: Final = 5
-"""A turn iterates over all members (10 ms for 1,000). A goodbye, a join or a death takes two or three of them."""
+"""A turn iterates over all members (10 ms for 1,000). A release, a join or a death takes two or three of them."""
 TOMBSTONES_PER_S: Final = 5.0
 TOMBSTONES_AT_ONCE: Final = 20
 """Anyone with the right to label objects decides how many are wanted."""
@@ -116,7 +116,7 @@ class MembershipController:
         self._changed = asyncio.Condition()
         self._under_way: set[str] = set()
         self._making_rings: asyncio.Task[None] | None = None
-        self._pauses: dict[str, Backoff] = {}
+        self._pauses: dict[str, ExponentialBackoff] = {}
         self._writing = asyncio.Semaphore(WRITES_AT_ONCE)
         self._marking = asyncio.Semaphore(1)
         self._turns = TokenBucket(per_s=TURNS_PER_S, burst=TURNS_AT_ONCE)
@@ -131,6 +131,10 @@ class MembershipController:
     def view(self) -> View:
         """Membership as last published."""
         return self._view
+
+    def held_leases(self) -> list[Lease]:
+        """The Leases that their shards hold, as last seen."""
+        return self.membership.held_leases()
 
     @property
     def deferred(self) -> int:
@@ -185,7 +189,7 @@ class MembershipController:
         self._woken.set()
 
     def act(self, acting: bool) -> None:
-        """Write what membership decides (the leader), or only read (a standby)."""
+        """LeaseWrite what membership decides (the leader), or only read (a standby)."""
         self._acting = acting
         self._woken.set()
 
@@ -215,7 +219,7 @@ class MembershipController:
             self._read_at = None
 
     async def _watch(self) -> None:
-        watch = ListWatch(
+        watch = Reflector(
             ListerWatcher(
                 self._client, LEASES, namespace=self._spec.lease_namespace, label_selector=self._selector
             ),
@@ -253,7 +257,7 @@ class MembershipController:
             log.warning("lease could not be read", lease=name, error=str(error))
 
     async def _read_often(self) -> None:
-        backoff = Backoff(base_s=0.2, max_s=5.0, healthy_s=10.0, rng=self._rng)
+        backoff = ExponentialBackoff(base_s=0.2, max_s=5.0, healthy_s=10.0, rng=self._rng)
         while True:
             try:
                 await self._read(self._clock.now())
@@ -293,7 +297,7 @@ class MembershipController:
         now = self._clock.now()
         are_left = False
         intents, view, deadline = self.membership.turn(at=now, acting=self._acting)
-        wanted = self.membership.rings_wanted
+        wanted = self.membership.rings.wanted
         if wanted is not None and (self._making_rings is None or self._making_rings.done()):
             self._making_rings = tasks.create_task(self._make_rings(wanted), name="rings")
         for intent in intents:
@@ -315,7 +319,7 @@ class MembershipController:
 
     async def _make_rings(self, wanted: RingInputs) -> None:
         """Build rings on another thread, so that leadership and reads go on meanwhile."""
-        self.membership.rings_made(wanted, await asyncio.to_thread(wanted.make))
+        self.membership.rings.note_built(wanted, await asyncio.to_thread(wanted.make))
         self._woken.set()
 
     def _log_changes(self, old: View, new: View) -> None:
@@ -349,7 +353,7 @@ class MembershipController:
         tasks.create_task(self._carry_out(intent, name), name=f"{type(intent).__name__} {name}")
         return True
 
-    async def _carry_out(self, intent: Write, name: str) -> None:
+    async def _carry_out(self, intent: LeaseWrite, name: str) -> None:
         """One write and its answer, shown to membership; what failed is decided anew after a pause."""
         try:
             async with self._marking if isinstance(intent, MarkState) else self._writing:
@@ -364,17 +368,17 @@ class MembershipController:
             if not isinstance(intent, MarkState):  # nothing is decided by a label for people
                 self._woken.set()
 
-    def _is_timely(self, intent: Write) -> bool:
+    def _is_timely(self, intent: LeaseWrite) -> bool:
         """Whether the Lease is still what *intent* was decided on: it may have waited for others."""
         if isinstance(intent, CreateTombstone):
             return True
         meta = intent.lease.metadata
         return self.membership.version_of(meta.name) == meta.resource_version
 
-    async def _recover(self, intent: Write, name: str, error: KubeError) -> None:
+    async def _recover(self, intent: LeaseWrite, name: str, error: KubeError) -> None:
         """Read the Lease that a write conflicted with, and wait: the next answer may be the same."""
         pause = self._pauses.setdefault(
-            name, Backoff(base_s=PAUSE_S, max_s=LONGEST_PAUSE_S, healthy_s=60.0, rng=self._rng)
+            name, ExponentialBackoff(base_s=PAUSE_S, max_s=LONGEST_PAUSE_S, healthy_s=60.0, rng=self._rng)
         )
         pause_s = pause.failed(self._clock.now(), at_least_s=_asked_s(error))
         if isinstance(error, Conflict | NotFound | AlreadyExists):
@@ -386,7 +390,7 @@ class MembershipController:
             self.membership.tombstone_refused(name, why=str(error)[:_MAX_REASON])
         await asyncio.sleep(pause_s)
 
-    async def _write(self, intent: Write) -> None:
+    async def _write(self, intent: LeaseWrite) -> None:
         wall = self._clock.wall()
         match intent:
             case Take(lease=lease, contested=contested, reason=reason):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sharder.membership.shards import NEVER
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sharder.membership.shards import Shard
 
-NEVER: Final = float("-inf")
 DURATIONS: Final = 2
 """Durations of silence after which a Lease is taken."""
 
@@ -25,21 +26,15 @@ class ReadFreshness:
     def __init__(self) -> None:
         self.fresh_at = NEVER
         self.unbroken_since = NEVER
-        self._blind = True
-
-    def note_gap(self) -> None:
-        """Nothing counts until the next fresh read."""
-        self._blind = True
 
     def note_fresh(self, *, at: float, shortest_s: float) -> float:
         """Reads are complete as of *at*. Gives the gap before it; one longer than *shortest_s* counts as a break."""
-        if at <= self.fresh_at and not self._blind:
+        if at <= self.fresh_at:
             return 0.0
-        gap_s = float("inf") if self._blind else at - self.fresh_at
+        gap_s = at - self.fresh_at
         if gap_s > shortest_s:
             self.unbroken_since = at
-        self._blind = False
-        self.fresh_at = max(at, self.fresh_at)
+        self.fresh_at = at
         return gap_s
 
 
@@ -51,8 +46,8 @@ def failing_members(
     Renewals are a third of a duration apart, so what fails together falls silent within that: the window. A member
     with another shard that renews is not lost. Those taken within the window count as well.
     """
-    held = [shard for shard in shards if shard.is_held and shard.facts.fit]
-    window_s = max((shard.patience_s for shard in held), default=0.0) / 3
+    held = [shard for shard in shards if shard.may_be_member]
+    window_s = max((shard.longest_duration_s for shard in held), default=0.0) / 3
     silent = {shard.member for shard in held if _falls_silent(shard, fresh_at)}
     well = {shard.member for shard in held if not _falls_silent(shard, fresh_at)}
     recent = {member for member, at in recent_takes.items() if at > now - window_s}
@@ -61,5 +56,5 @@ def failing_members(
 
 
 def _falls_silent(shard: Shard, fresh_at: float) -> bool:
-    duration_s = shard.patience_s
+    duration_s = shard.longest_duration_s
     return shard.silence_s(fresh_at) >= DURATIONS * duration_s - duration_s / 3

@@ -13,8 +13,9 @@ from ring.ring import HashRing
 from sharder.errors import FieldProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from sharder.membership.places import Place
     from sharder.ringspec.spec import RingSpec
 
 BUILT_AT_ONCE: Final = 200_000
@@ -75,6 +76,48 @@ class RingInputs:
         if not members:
             return None
         return HashRing(members, virtual_nodes=self.spec.virtual_nodes, eps=self.spec.eps, like=like)
+
+
+class RingBuilder:
+    """The rings of the present places, built anew when those change.
+
+    *builds_elsewhere*: the owner builds large rings off the event loop: `wanted`. The last ones go on until then.
+    """
+
+    def __init__(self, *, builds_elsewhere: bool) -> None:
+        self.whole: HashRing | None = None
+        self.apart: Mapping[str, HashRing | None] = {}
+        self.problem: FieldProblem | None = None
+        """Problem of the spec that kept the last rings from being built."""
+        self.wanted: RingInputs | None = None
+        """Large rings to be built, and passed to `note_built`."""
+        self._builds_elsewhere = builds_elsewhere
+        self._made_of: object = None
+
+    def follow(self, places: Collection[Place], spec: RingSpec) -> None:
+        """Have the rings of *places* built, unless they are those of the last call."""
+        mains = spec.mains
+        members = {place.member: place.weight for place in places}
+        apart = {place.member: place.resources for place in places if not _covers(place.resources, mains)}
+        wanted = RingInputs(members, apart, mains, spec, like=self.whole)
+        if wanted.made_of == self._made_of:
+            self.wanted = None
+        elif self._builds_elsewhere and wanted.tokens > BUILT_AT_ONCE:
+            self.wanted = wanted
+        else:
+            self.note_built(wanted, wanted.make())
+
+    def note_built(self, wanted: RingInputs, built: ResourceRings | FieldProblem) -> None:
+        """*built* is the result of *wanted*; these inputs may be older than the ones wanted now."""
+        self._made_of, self.wanted = wanted.made_of, None
+        if isinstance(built, FieldProblem):
+            self.problem = built
+        else:
+            self.whole, self.apart, self.problem = built.whole, built.apart, None
+
+
+def _covers(resources: frozenset[str] | None, mains: Sequence[str]) -> bool:
+    return resources is None or resources.issuperset(mains)
 
 
 def mains_by_ring(by_main: Mapping[str, HashRing | None]) -> dict[HashRing | None, list[str]]:

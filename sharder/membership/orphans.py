@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from kubeio.backoff import Backoff
+from kubeio.backoff import ExponentialBackoff
 from kubeio.errors import ApiError, KubeError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class OrphanChecks:
         self._label = label
         self._scope = scope
         self._clock = clock
-        self._backoff = Backoff(base_s=APART_S, max_s=30.0, healthy_s=60.0, rng=rng)
+        self._backoff = ExponentialBackoff(base_s=APART_S, max_s=30.0, healthy_s=60.0, rng=rng)
         self._wanted: dict[str, None] = {}
         self._added = asyncio.Event()
 
@@ -71,7 +71,7 @@ class OrphanChecks:
             try:
                 await self._check(batch)
             except KubeError as error:
-                log.warning("dead names could not be checked", names=len(batch), error=str(error))
+                log.warning("could not check for objects of dead shards", names=len(batch), error=str(error))
                 asked_s = error.retry_after_s if isinstance(error, ApiError) else None
                 pause_s = self._backoff.failed(self._clock.now(), at_least_s=asked_s or 0.0)
             else:

@@ -7,11 +7,13 @@ Rings, other shards and intents belong to `sharder.membership.membership`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from kubeio.leases.record import heartbeat_of
 from kubeio.protocol import PROTOCOL_VERSION, RingKeys, is_shard_name
 from sharder.errors import FieldProblem
 from sharder.ringspec.spec import LONGEST_LEASE_S
@@ -19,6 +21,7 @@ from sharder.ringspec.spec import LONGEST_LEASE_S
 if TYPE_CHECKING:
     from kubeio.models import Lease
 
+NEVER: Final = float("-inf")
 MAX_MEMBER: Final = 253
 """A pod's name is the longest thing that lasts."""
 
@@ -237,10 +240,12 @@ class Shard:
     `stray` is a Lease under this name that is not of this ring, but has to be taken before the name is dead.
     `had_lease`: a shard held a Lease of this name. Otherwise an object carries the name and nothing else is known.
 
-    Of the process that holds it: `born_at`: it was first seen. `founder`: it was there at the first list.
-    `renewed`: it was seen to renew. `patience_s`: the longest duration that its Lease had. `doubted`: it had several.
-    `renewal`: resourceVersion of its last renewal, and of no release: a successor releases what a dead process held.
-    `heard`: of the one before, if two were seen: what was written since may not have been reconciled.
+    Of the process that holds it: `born_at`: it was first seen. `renewed`: it was seen to renew.
+    `longest_duration_s`: the longest duration that its Lease had.
+    `last_renewal`: resourceVersion of its last renewal, and of no release: a successor releases what a dead process
+    held. `renewal_before`: of the one before, if two were seen: what was written since may not have been reconciled.
+
+    Of a dead name: `carried_at`: an object was last found to carry it. `is_orphaned`: none carries it any more.
     """
 
     facts: LeaseFacts
@@ -252,12 +257,14 @@ class Shard:
     stray: bool = False
     had_lease: bool = True
     born_at: float = 0.0
-    founder: bool = False
+    seen_in_first_list: bool = False
     renewed: bool = False
-    patience_s: float = 0.0
-    doubted: bool = False
-    renewal: str = ""
-    heard: str = ""
+    longest_duration_s: float = 0.0
+    had_several_durations: bool = False
+    last_renewal: str = ""
+    renewal_before: str = ""
+    carried_at: float = NEVER
+    is_orphaned: bool = False
 
     @property
     def name(self) -> str:
@@ -273,7 +280,12 @@ class Shard:
 
     @property
     def is_held(self) -> bool:
-        return not self.is_missing and self.facts.holding is Holding.HELD
+        return self.lease is not None and not self.stray and self.facts.holding is Holding.HELD
+
+    @property
+    def may_be_member(self) -> bool:
+        """Whether a process holds the Lease, and nothing in it keeps that from a place."""
+        return self.is_held and self.facts.fit
 
     def silence_s(self, fresh_at: float) -> float:
         """Seconds without a change of the Lease, as far as reads fresh at *fresh_at* show."""
@@ -289,7 +301,7 @@ class Shard:
             case Holding.RELEASED:
                 return ShardState.RELEASED
             case Holding.HELD:
-                return _held_state(self.silence_s(fresh_at), self.patience_s)
+                return _held_state(self.silence_s(fresh_at), self.longest_duration_s)
 
     @property
     def works(self) -> bool:
@@ -297,30 +309,22 @@ class Shard:
 
         A shard that does not speak our protocol says nothing: that it renews has to do.
         """
-        return (self.founder or self.renewed) and (self.facts.synced or not self.facts.protocol)
+        return (self.seen_in_first_list or self.renewed) and (self.facts.synced or not self.facts.protocol)
 
     @property
     def has_known_duration(self) -> bool:
         """Whether two durations of silence are two durations of its process, not of an edit of the Lease."""
-        return not self.doubted and (self.facts.vouched or self.renewed)
+        return not self.had_several_durations and (self.facts.vouched or self.renewed)
 
     def is_pure_renewal(self, before: Shard) -> bool:
         """Whether *before* differs from this only by a renewal: no decision changes."""
-        return before == replace(
-            self,
-            lease=before.lease,
-            resource_version=before.resource_version,
-            changed_at=before.changed_at,
-            counted_from=before.counted_from,
-            renewal=before.renewal,
-            heard=before.heard,
-        )
+        return _steady(self) == _steady(before)
 
     def seen_again(self, facts: LeaseFacts, lease: Lease, *, at: float) -> Shard:
         """This shard after a newer version of its Lease was seen."""
         if facts.holding is Holding.HELD and not self._is_same_process(lease):
             return first_seen(facts, lease, at=at)
-        changed = self.lease is None or _pulse(lease) != _pulse(self.lease)
+        changed = self.lease is None or _heartbeat(lease) != _heartbeat(self.lease)
         is_renewal = changed and facts.holding is Holding.HELD
         entered = (
             self.is_missing
@@ -339,10 +343,13 @@ class Shard:
             stray=False,
             had_lease=self.had_lease or _shows_a_shard(lease),
             renewed=self.renewed or is_renewal,
-            patience_s=max(self.patience_s, facts.duration_s),
-            doubted=self.doubted or facts.edited or facts.duration_s != self.facts.duration_s,
-            renewal=lease.metadata.resource_version if is_renewal else self.renewal,
-            heard=self.renewal if is_renewal else self.heard,
+            longest_duration_s=max(self.longest_duration_s, facts.duration_s),
+            had_several_durations=self.had_several_durations
+            or facts.edited
+            or facts.duration_s != self.facts.duration_s,
+            last_renewal=lease.metadata.resource_version if is_renewal else self.last_renewal,
+            renewal_before=self.last_renewal if is_renewal else self.renewal_before,
+            is_orphaned=self.is_orphaned and not entered,
         )
 
     def _is_same_process(self, lease: Lease) -> bool:
@@ -350,7 +357,14 @@ class Shard:
         return self.is_held and self.lease is not None and self.lease.metadata.uid == lease.metadata.uid
 
 
-def first_seen(facts: LeaseFacts, lease: Lease, *, at: float, founder: bool = False) -> Shard:
+_RENEWED: Final = frozenset(
+    ("lease", "resource_version", "changed_at", "counted_from", "last_renewal", "renewal_before")
+)
+"""Fields of a `Shard` that change with each renewal."""
+_steady: Final = attrgetter(*(each.name for each in fields(Shard) if each.name not in _RENEWED))
+
+
+def first_seen(facts: LeaseFacts, lease: Lease, *, at: float, in_first_list: bool = False) -> Shard:
     """A Lease that this sharder had not seen, or that another process holds now: all its counts begin."""
     version = lease.metadata.resource_version
     held = version if facts.holding is Holding.HELD else ""
@@ -363,18 +377,18 @@ def first_seen(facts: LeaseFacts, lease: Lease, *, at: float, founder: bool = Fa
         at,
         had_lease=_shows_a_shard(lease),
         born_at=at,
-        founder=founder,
-        patience_s=facts.duration_s,
-        doubted=facts.edited,
-        renewal=held,
-        heard=held,
+        seen_in_first_list=in_first_list,
+        longest_duration_s=facts.duration_s,
+        had_several_durations=facts.edited,
+        last_renewal=held,
+        renewal_before=held,
     )
 
 
 def without_lease(name: str, *, at: float, max_duration_s: float) -> Shard:
     """A name that an object carries and that has no Lease: a tombstone is wanted."""
     facts = LeaseFacts(name, name, Holding.TAKEN, True, "", False, max_duration_s, "", fit=False)
-    return Shard(facts, None, "", at, at, at, had_lease=False, patience_s=max_duration_s)
+    return Shard(facts, None, "", at, at, at, had_lease=False, longest_duration_s=max_duration_s)
 
 
 def _shows_a_shard(lease: Lease) -> bool:
@@ -388,7 +402,6 @@ def _held_state(silence_s: float, duration_s: float) -> ShardState:
     return ShardState.EXPIRED if silence_s < 2 * duration_s else ShardState.UNCERTAIN
 
 
-def _pulse(lease: Lease) -> tuple[object, ...]:
-    """Fields whose change is a change of the Lease; another uid is another Lease."""
-    spec = lease.spec
-    return lease.metadata.uid, spec.renew_time, spec.holder_identity, spec.lease_transitions
+def _heartbeat(lease: Lease) -> tuple[object, ...]:
+    """Mark of the last change of a Lease; another uid is another Lease."""
+    return lease.metadata.uid, heartbeat_of(lease.spec)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubeio.protocol import is_shard_name
+from kubeio.watches.versions import order
 from sharder.membership.hash_rings import mean_shares
 from sharder.membership.shards import ShardState
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ring.ring import HashRing
     from sharder.errors import FieldProblem
     from sharder.membership.places import Place
+    from sharder.membership.shards import Shard
 
 
 class OwnerState(StrEnum):
@@ -49,7 +51,6 @@ class WaitReason(StrEnum):
     PAUSED = "ring is paused"
     PLACE_SETTLING = "place waits for its member's next shard"
     OWNER_CONTESTED = "owner's lease is contested"
-    OWNER_UNKNOWN = "owner has no lease"
     OWNER_SILENT = "owner does not renew"
     TARGET_SILENT = "desired owner does not renew"
     CONTROLLER_UNOWNED = "controller has no owner yet"
@@ -96,12 +97,30 @@ class ShardView:
     unplaced: Unplaced | None = None
     resources: frozenset[str] | None = None
     """Resources that it watches with its name, as `resource.group`; None: all that the ring has."""
-    heard: int = field(default=0, compare=False)
+    renewal_before: int = field(default=0, compare=False)
     """resourceVersion of its Lease's last renewal but one; 0 if none was seen. A renewal is no other view."""
 
     @property
     def is_held(self) -> bool:
         return self.state in (ShardState.READY, ShardState.EXPIRED, ShardState.UNCERTAIN)
+
+
+def view_of_shard(shard: Shard, *, fresh_at: float, unplaced: Unplaced | None) -> ShardView:
+    """*shard* as the reads fresh at *fresh_at* show it."""
+    facts = shard.facts
+    return ShardView(
+        name=facts.name,
+        member=facts.member,
+        state=shard.state(fresh_at),
+        hands_over=facts.hands_over,
+        fit=facts.fit,
+        since=shard.entered_at,
+        duration_s=shard.longest_duration_s,
+        had_lease=shard.had_lease,
+        unplaced=unplaced,
+        resources=facts.resources,
+        renewal_before=order(shard.renewal_before),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +129,7 @@ class View:
 
     `version` grows with every difference; `ring_version` only when some object's desired owner or the fate of an
     owner may have changed: a pass that was clean under one ring version has converged. Names that no shard's Lease
-    ever bore (`is_stranger`) change no ring version: any client may write them.
+    ever bore (`is_unknown_name`) change no ring version: any client may write them.
     """
 
     version: int
@@ -152,11 +171,6 @@ class View:
     def ring_members(self) -> Mapping[str, float]:
         """Members on the ring and their weights."""
         return {place.member: place.weight for place in self.places.values()}
-
-    @property
-    def live(self) -> frozenset[str]:
-        """Names whose Lease exists and is not taken."""
-        return frozenset(name for name, shard in self.shards.items() if shard.state.is_live)
 
     @property
     def not_dead(self) -> frozenset[str]:
@@ -210,7 +224,7 @@ class View:
             return OwnerState.DEAD if is_dead else OwnerState.UNKNOWN
         return owner_state_of(shard.state)
 
-    def is_stranger(self, name: str) -> bool:
+    def is_unknown_name(self, name: str) -> bool:
         """Whether objects labelled *name* wait though no shard's Lease ever bore it: theirs alone to wait."""
         if self.hold is not None and self.hold.reason is WaitReason.NOT_SYNCED:
             return False
@@ -232,3 +246,37 @@ class View:
         """Whether a new drain may point to *name*: not while it does not renew."""
         shard = self.shards.get(name)
         return shard is not None and shard.state is ShardState.READY
+
+
+class ViewVersions:
+    """Numbers the views of one ring: `View.version` and `View.ring_version`."""
+
+    def __init__(self) -> None:
+        self._last: View | None = None
+        self._version = 0
+        self._ring_content: object = None
+        self._ring_version = 0
+
+    def numbered(self, view: View) -> View:
+        """*view* with its versions; the last ones unless it differs from the last view in more than its instant."""
+        content = _ring_content(view)
+        if content != self._ring_content:
+            self._ring_version += 1
+            self._ring_content = content
+        timeless = replace(view, version=0, ring_version=self._ring_version, at=0.0)
+        if timeless != self._last:
+            self._version += 1
+            self._last = timeless
+        return replace(view, version=self._version, ring_version=self._ring_version)
+
+
+def _ring_content(view: View) -> object:
+    """Differs if an object's desired owner or the fate of an owner may: names that no shard had change nothing."""
+    fates = {
+        name: owner_state
+        for name, shard in view.shards.items()
+        if shard.had_lease and (owner_state := owner_state_of(shard.state)) is not OwnerState.LIVE
+    }
+    # a shard that joins the rings has no object to move yet
+    filled = {member: place for member, place in view.places.items() if member in (view.ring or ())}
+    return fates, view.foreign, filled, view.ring, view.rings, view.unknown_are_dead

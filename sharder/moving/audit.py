@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
     from kubeio.models import Meta
     from kubeio.resource import ApiResource
+    from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
     from sharder.planning.keys import Role
+    from sharder.writing.assignment_queue import AssignmentQueue
     from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
@@ -82,9 +84,11 @@ class AuditPace:
 class Audit:
     """Checks all objects of one ring, pass after pass, until cancelled."""
 
-    def __init__(self, context: RingContext, scan: Scan) -> None:
+    def __init__(self, context: RingContext, scan: Scan, handoffs: Handoffs, queue: AssignmentQueue) -> None:
         self._context = context
         self._scan = scan
+        self._handoffs = handoffs
+        self._queue = queue
         self._controller_keys = ControllerKeys(
             context.kinds, context.objects.read_controller, most=REMEMBERED
         )
@@ -191,7 +195,8 @@ class Audit:
         what = finding(context.plan(subject))
         if what == MISPLACED:
             return self._scan.is_converged
-        return what is not None and not self._scan.knows(ObjectRef(resource.group_resource, meta.key))
+        ref = ObjectRef(resource.group_resource, meta.key)
+        return what is not None and not (self._queue.knows(ref) or ref in self._handoffs)
 
     async def _confirmed(self, resource: ApiResource, suspects: Sequence[Meta]) -> Counter[str]:
         """Confirm each suspect by a fresh read, and enqueue those that are still wrong."""
@@ -222,7 +227,7 @@ class Audit:
         what = finding(self._context.plan(self._context.subject(resource, meta, role=role, controller=seen)))
         if what is None or what == MISPLACED:
             return what if self._scan.is_converged else None
-        is_news = self._scan.enqueue_unshown(ObjectRef(resource.group_resource, meta.key), meta)
+        is_news = self._queue.enqueue_unshown(ObjectRef(resource.group_resource, meta.key), meta)
         return what if is_news else None
 
     @property

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 
-STRANGERS: Final = 0.1
+UNASKED_PART: Final = 0.1
 """Drain labels that no sharder wrote take this part of the room at most: any client may write one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """One drain that its owner has not answered yet; *asked* for by a sharder, or written by a stranger."""
+    """One drain that its owner has not answered yet; *asked* for by a sharder, or written by another client."""
 
     owner: str
     since: float
@@ -41,10 +41,10 @@ class DrainBudget:
         self.timeout_s = timeout_s
         self._handoffs: dict[Hashable, Handoff] = {}
         self._of_owner: Counter[str] = Counter()
-        self._strangers: Counter[str] = Counter()
+        self._unasked: Counter[str] = Counter()
         """Those of them that no sharder asked for."""
         self._answered_at: dict[str, float] = {}
-        """When owners of what is in flight last answered a handoff."""
+        """Instant of the last answer of each owner of what is in flight."""
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._handoffs
@@ -56,7 +56,7 @@ class DrainBudget:
             self.end(key)
             self._handoffs[key] = Handoff(owner, at, asked)
             self._of_owner[owner] += 1
-            self._strangers[owner] += not asked
+            self._unasked[owner] += not asked
 
     def begun_before(self, at: float) -> list[Hashable]:
         """Objects whose handoffs were known before *at*."""
@@ -67,9 +67,9 @@ class DrainBudget:
         known = self._handoffs.pop(key, None)
         if known is not None:
             self._of_owner[known.owner] -= 1
-            self._strangers[known.owner] -= not known.asked
+            self._unasked[known.owner] -= not known.asked
             if not self._of_owner[known.owner]:
-                del self._of_owner[known.owner], self._strangers[known.owner]
+                del self._of_owner[known.owner], self._unasked[known.owner]
                 self._answered_at.pop(known.owner, None)
 
     def answered(self, key: Hashable, *, at: float) -> None:
@@ -81,16 +81,16 @@ class DrainBudget:
 
     def room(self, owner: str, *, at: float) -> int:
         """Number of further drains that may be sent to *owner* now."""
-        in_all, strangers = len(self._handoffs), self._strangers.total()
-        of_owner, strangers_of_owner = self._of_owner[owner], self._strangers[owner]
+        in_all, unasked = len(self._handoffs), self._unasked.total()
+        of_owner, unasked_of_owner = self._of_owner[owner], self._unasked[owner]
         for _, late in self._overdue(at):
             in_all -= 1
-            strangers -= not late.asked
+            unasked -= not late.asked
             of_owner -= late.owner == owner
-            strangers_of_owner -= late.owner == owner and not late.asked
+            unasked_of_owner -= late.owner == owner and not late.asked
         limit = min(1, self.max_per_owner) if self.hangs(owner, at=at) else self.max_per_owner
         return max(
-            0, min(_left(self.max_in_flight, in_all, strangers), _left(limit, of_owner, strangers_of_owner))
+            0, min(_left(self.max_in_flight, in_all, unasked), _left(limit, of_owner, unasked_of_owner))
         )
 
     def hangs(self, owner: str, *, at: float) -> bool:
@@ -143,6 +143,6 @@ class DrainBudget:
             yield key, handoff
 
 
-def _left(limit: int, count: int, strangers: int) -> int:
-    """Rest of *limit* after *count* handoffs; the *strangers* among them take a tenth of it at most, rounded up."""
-    return limit - (count - strangers) - min(strangers, math.ceil(limit * STRANGERS))
+def _left(limit: int, count: int, unasked: int) -> int:
+    """Rest of *limit* after *count* handoffs; the *unasked* ones take a tenth of it at most, rounded up."""
+    return limit - (count - unasked) - min(unasked, math.ceil(limit * UNASKED_PART))

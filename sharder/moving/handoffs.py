@@ -1,7 +1,7 @@
 """The handoffs in flight: every object with a drain label, as a watch shows them.
 
 Owns the drain budget. Points requests to where the ring wants the objects now, reports those past their timeout,
-and, if the ring's policy says so, has the owner's Lease taken. Starting handoffs is `sharder.moving.scan`'s job.
+and, if the ring's policy says so, has the owner's Lease taken. `sharder.moving.drain_requests` starts handoffs.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import structlog
 
 from kubeio.errors import KubeError, NotFound
 from kubeio.models import Meta, ObjectRef
-from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
+from kubeio.watches.reflector import Changed, ListDone, Listed, ListStarted, Removed, WatchEvent
 from sharder.moving.budget import DrainBudget, Handoff
 from sharder.planning.decisions import Decision, Nothing, ReleaseDrain, Strip, UpdateDrain, Wait
 from sharder.planning.keys import Controlled, Root, essential
 from sharder.ringspec.spec import DrainPolicy
-from sharder.writing.objects import WriteOutcome
+from sharder.writing.object_writer import WriteOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kubeio.resource import ApiResource
+    from sharder.moving.missent import MissentObjects
+    from sharder.writing.object_writer import MoveObserver
     from sharder.writing.ring_context import RingContext
 
 log = structlog.get_logger("sharder")
@@ -36,15 +38,16 @@ SYNCS_WITHIN_S: Final = 10.0
 """Passes wait for the first lists of drain labels so long at most: one resource that fails stops no other."""
 
 
-def _ignore(_: ObjectRef) -> None:
-    """Default of `on_missent`."""
-
-
 class Handoffs:
     """Handoffs in flight, followed until cancelled."""
 
-    def __init__(self, context: RingContext) -> None:
+    def __init__(
+        self, context: RingContext, missent: MissentObjects, observer: MoveObserver | None = None
+    ) -> None:
+        """*missent* gets objects that may have been passed on to where they do not belong."""
         spec = context.spec
+        self._missent = missent
+        self._observer = observer
         self.budget = DrainBudget(
             max_in_flight=spec.max_in_flight,
             max_per_owner=spec.max_in_flight_per_owner,
@@ -70,11 +73,7 @@ class Handoffs:
         self.given_up = 0
         """Objects, without what they control, that were given up, or were gone before their owner answered."""
         self.answered_at = 0.0
-        """When an owner last answered, on the sharder's clock."""
-        self.on_missent: Callable[[ObjectRef], None] = _ignore
-        """Called with an object that may have been passed on to where it does not belong: no watch shows it there."""
-        self.on_ended: Callable[[ObjectRef, Meta], None] | None = None
-        """Called with an object, as it was last seen, that carries no drain label any more: the live page counts."""
+        """Instant of an owner's last answer, on the sharder's clock."""
 
     def __len__(self) -> int:
         return len(self._metas)
@@ -238,15 +237,15 @@ class Handoffs:
     def _ended(self, ref: ObjectRef) -> None:
         meta = self._metas.pop(ref, None)
         if meta is not None and ref in self._unplanned and isinstance(self._plan(ref, meta), UpdateDrain):
-            self.on_missent(ref)
+            self._missent.add(ref)
         self._unplanned.discard(ref)
         self.budget.answered(ref, at=self._context.clock.now())
         self.answered_at = self._context.clock.now()
         if self._is_given_up(ref, meta):
             self.given_up += 1
         self._unshown.discard(ref)
-        if meta is not None and self.on_ended is not None:
-            self.on_ended(ref, meta)
+        if meta is not None and self._observer is not None:
+            self._observer.handed_over(ref, meta)
 
     def _is_given_up(self, ref: ObjectRef, last: Meta | None) -> bool:
         if last is None:
@@ -286,7 +285,7 @@ class Handoffs:
         ):
             outcome = await context.objects.write(resource, meta, decision)
             if outcome is WriteOutcome.STALE and isinstance(decision, UpdateDrain):
-                self.on_missent(ref)
+                self._missent.add(ref)
             return outcome not in (WriteOutcome.LATER, WriteOutcome.DENIED, WriteOutcome.REFUSED)
         return True
 

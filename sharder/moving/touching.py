@@ -15,7 +15,7 @@ import structlog
 from kubeio.errors import KubeError
 from sharder.planning.decisions import Touch
 from sharder.planning.keys import Outsider
-from sharder.writing.objects import WriteOutcome
+from sharder.writing.object_writer import WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection

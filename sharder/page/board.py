@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Board:
-    """Rings by name. *title* names the source: a sharder, or the server that `ringleader page` asks."""
+    """Rings by name. *title* names the source: a sharder, or the server that `ringleader dashboard` asks."""
 
     def __init__(self, *, title: str, clock: Clock) -> None:
         self.title = title

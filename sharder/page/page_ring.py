@@ -39,11 +39,10 @@ if TYPE_CHECKING:
     from sharder.membership.view import ShardView, View
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
-    from sharder.planning.decisions import Write
+    from sharder.planning.decisions import ObjectWrite
     from sharder.planning.keys import RingKinds
     from sharder.ringspec.spec import RingSpec
     from sharder.unowned.pending import PendingObjects
-    from sharder.writing.objects import ObjectWriter
 
 FIND_TIMEOUT_S: Final = 10.0
 
@@ -84,11 +83,9 @@ class PageRing:
         self._assigned = (0.0, 0)
         """End of the last whole pass, and the number of new objects that got an owner since."""
 
-    def enter(self, objects: ObjectWriter, pending: PendingObjects, handoffs: Handoffs, scan: Scan) -> None:
+    def enter(self, pending: PendingObjects, handoffs: Handoffs, scan: Scan) -> None:
         """Show the components of the acting sharder."""
         self._acting = ActingComponents(pending, handoffs, scan)
-        objects.on_done = self.wrote
-        handoffs.on_ended = self.handed_over
 
     async def follow(self) -> None:
         """Record changes of the members, until cancelled."""
@@ -101,7 +98,7 @@ class PageRing:
         finally:
             self._is_worked = False
 
-    def wrote(self, resource: ApiResource, meta: Meta, decision: Write) -> None:
+    def wrote(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> None:
         """A label was written."""
         match decision:
             case Assign(to=to, was=was):

@@ -50,7 +50,7 @@ class LivePage:
         self._turn = asyncio.Semaphore(1)
         self._known: tuple[HashRing | None, dict[int, WhatIf]] = (None, {})
         pages = GuardedPages(
-            door=AccessGate(reviews, path=RIGHT, clock=clock),
+            gate=AccessGate(reviews, path=RIGHT, clock=clock),
             home=home(),
             computed={"where": self._where, "whatif": self._what_if},
             streams={"events": self._live.open},

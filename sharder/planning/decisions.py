@@ -81,13 +81,13 @@ class Nothing(msgspec.Struct, frozen=True, gc=False):
 
 
 Planned = Assign | Drain | UpdateDrain | ReleaseDrain | Strip
-Write = Planned | Touch
+ObjectWrite = Planned | Touch
 Decision = Planned | Wait | ReportUnknown | NeedController | Nothing
 
 NOTHING = Nothing()
 
 
-def reason_of(decision: Write) -> str:
+def reason_of(decision: ObjectWrite) -> str:
     """Reason of a write, in one of seven words: the label of a metric."""
     match decision:
         case Assign(was=""):

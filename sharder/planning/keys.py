@@ -106,7 +106,7 @@ class RingKinds:
         self._key_label = spec.key_label
         named = dict.fromkeys(kind for entry in spec.resources for kind in (entry.main, *entry.controlled))
         self.unserved = () if releasing else tuple(kind for kind in named if kind not in resolved)
-        """What the ring names and the server does not serve: it is reported, and the others go on."""
+        """Resources of the ring that the server does not serve: reported; the others go on."""
         self._unserved_above = self._groups_above(spec, resolved) if self.unserved else {}
         served = [entry for entry in spec.resources if entry.main in resolved]
         self._mains = {entry.main: resolved[entry.main] for entry in served}
@@ -116,7 +116,7 @@ class RingKinds:
             self._link(entry, resolved, given_up=False)
         self._former_mains: set[GroupResource] = set()
         self.resources = tuple(resolved[kind] for kind in dict.fromkeys((*self._mains, *self._links)))
-        """What the ring distributes: mains first."""
+        """Distributed resources, mains first."""
         for entry in worked:
             if entry.main in resolved and entry.main not in self._mains:
                 self._former_mains.add(entry.main)
@@ -125,7 +125,7 @@ class RingKinds:
         once = [kind for entry in worked for kind in (entry.main, *entry.controlled) if kind in resolved]
         ordered = sorted(dict.fromkeys(once), key=lambda kind: kind not in self._former_mains)
         self.former = tuple(resolved[kind] for kind in ordered if resolved[kind] not in current)
-        """What it distributed once: its objects are released. Mains first."""
+        """Formerly distributed resources, whose objects are released. Mains first."""
         levels = self._levels()
         self.labelled = tuple(
             sorted((*self.resources, *self.former), key=lambda kind: levels.get(_named(kind), 0))

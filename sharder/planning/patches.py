@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from kubeio.labels import json_pointer
 from kubeio.patch import JsonPatch, MergePatch, Patch
-from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch, UpdateDrain, Write
+from sharder.planning.decisions import Assign, Drain, ObjectWrite, ReleaseDrain, Strip, Touch, UpdateDrain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kubeio.protocol import RingKeys
 
 
-def patch_of(decision: Write, meta: Meta, *, keys: RingKeys) -> Patch:
+def patch_of(decision: ObjectWrite, meta: Meta, *, keys: RingKeys) -> Patch:
     """The patch that carries out *decision* on the version of the object that *meta* is."""
     match decision:
         case Assign(to=to):

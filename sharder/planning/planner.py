@@ -40,13 +40,13 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     """Terms of the ring at the moment: the writes that it allows.
 
     `releasing`: the ring is being deleted or switched off. `activated`: the former controller's Lease is ours, or
-    there is none to wait for. `yields`: another holder has that Lease and may work on everything.
+    there is none to wait for. `former_controller_works`: another holder has that Lease and may work on everything.
     """
 
     paused: bool = False
     activated: bool = True
     releasing: bool = False
-    yields: bool = False
+    former_controller_works: bool = False
 
 
 class ControllerSeen(msgspec.Struct, frozen=True, gc=False):
@@ -89,7 +89,7 @@ def plan(subject: Subject, *, view: View, terms: Terms, keys: RingKeys) -> Decis
         return _plan_release(subject, owner, drain, view=view)
     if owner is None:
         return _plan_unowned(subject, view=view, terms=terms)
-    if terms.yields:
+    if terms.former_controller_works:
         return _plan_release(subject, owner, drain, view=view)
     match view.owner_state(owner):
         case OwnerState.DEAD:
@@ -124,7 +124,7 @@ def may_be_left_behind(subject: Subject, *, view: View, terms: Terms, keys: Ring
         return False
     if not view.shards[owner].hands_over:
         return False
-    if is_given_up(subject, terms) or terms.yields:
+    if is_given_up(subject, terms) or terms.former_controller_works:
         return drain != ""
     desired = _desired(subject, view=view)
     return drain is None and desired is not None and desired.shard not in (None, owner)

@@ -17,11 +17,12 @@ from sharder.admission.webhook_controller import WebhookController
 from sharder.membership.activation import Activation
 from sharder.moving.audit import Audit
 from sharder.moving.handoffs import Handoffs
+from sharder.moving.missent import MissentObjects
 from sharder.moving.scan import Scan
 from sharder.planning.planner import Terms
 from sharder.planning.state import RingStates
 from sharder.rings.finalizer import finalize, watch_former, watch_former_namespaces
-from sharder.rings.status import IMPLEMENTATION, unserved
+from sharder.rings.status import IMPLEMENTATION
 from sharder.rings.status_collector import StatusCollector
 from sharder.rings.status_writer import StatusWriter
 from sharder.unowned.access import ObjectAccess
@@ -29,16 +30,17 @@ from sharder.unowned.namespaces import Namespaces, selected_at_first
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions, try_again
 from sharder.unowned.reflectors import UnownedReflectors
-from sharder.unowned.selection import follow_states
+from sharder.unowned.selector_switch import follow_states
 from sharder.writing.assigner import Assigner
-from sharder.writing.objects import ObjectWriter
+from sharder.writing.assignment_queue import AssignmentQueue
+from sharder.writing.object_writer import ObjectWriter
 from sharder.writing.refusals import Refusals
 from sharder.writing.ring_context import RingContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
 
-    from kubeio.models import GroupResource, Meta
+    from kubeio.models import Meta
     from kubeio.resource import ApiResource
     from sharder.membership.controller import MembershipController
     from sharder.page.page_ring import PageRing
@@ -53,7 +55,7 @@ log = structlog.get_logger("sharder")
 
 
 class ActingRing:
-    """The components of one ring under one spec. *remedies*: suggestions for resources that are not served."""
+    """The components of one ring under one spec."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class ActingRing:
         kinds: RingKinds,
         membership: MembershipController,
         releasing: bool,
-        remedies: Mapping[GroupResource, str],
+        page_ring: PageRing | None,
     ) -> None:
         client, clock, rng = process.client, process.clock, process.rng
         self._process: Final = process
@@ -97,7 +99,6 @@ class ActingRing:
             scope=scope,
             membership=membership,
             states=self._states,
-            activation=self._activation,
             objects=ObjectWriter(
                 access,
                 spec,
@@ -105,29 +106,36 @@ class ActingRing:
                 refusals=Refusals(now=clock.now, rng=rng, on_refused=self._object_refused),
                 metrics=process.metrics,
                 limiter=process.limiter,
+                observer=page_ring,
             ),
             metrics=process.metrics,
             events=self._events,
             ring=store.regarding,
-            unserved=[unserved(kind, remedies[kind]) for kind in kinds.unserved],
         )
         self._pending = PendingObjects(labels=spec.labels_read)
-        self._assigner = Assigner(self._context, self._pending, process.limiter)
+        self._queue = AssignmentQueue(self._context, self._pending)
         self._unowned = UnownedReflectors(
             access,
             kinds.resources,
             self._pending,
-            self._assigner,
+            self._queue,
             keys=spec.keys,
             scope=scope,
             controlled=[kind for kind in kinds.resources if kinds.may_be_controlled(kind)],
         )
-        self._assigner.unowned = self._unowned
-        self._handoffs = Handoffs(self._context)
-        self._scan = Scan(self._context, self._handoffs, self._pending, self._assigner)
+        self._assigner = Assigner(self._context, self._pending, self._queue, self._unowned, process.limiter)
+        missent = MissentObjects()
+        self._handoffs = Handoffs(self._context, missent, page_ring)
+        self._scan = Scan(self._context, self._handoffs, missent, self._queue)
+        if page_ring is not None:
+            page_ring.enter(self._pending, self._handoffs, self._scan)
 
-    async def run(self, ring: Callable[[], Ring], *, has_former: bool, page_ring: PageRing | None) -> None:
-        """Act on the ring until cancelled. *ring*: its newest version; *has_former*: some resource was given up."""
+    async def run(self, ring: Callable[[], Ring], *, has_former: bool, unserved: Sequence[str]) -> None:
+        """Act on the ring until cancelled.
+
+        *ring*: its newest version. *has_former*: some resource was given up. *unserved*: a sentence for each resource
+        that is not served.
+        """
         context = self._context
         webhook_controller = WebhookController(
             self._process.client,
@@ -150,16 +158,17 @@ class ActingRing:
                 self._states, self._unowned, settle_s=self._spec.settle_s, clock=self._process.clock
             )
             tasks.create_task(selection, name="selector")
-            tasks.create_task(self._keep_status(ring, page_ring), name="status")
+            tasks.create_task(self._keep_status(ring, unserved), name="status")
             tasks.create_task(
-                try_again(context.permissions, self._assigner.enqueue_some), name="missing permissions"
+                try_again(context.permissions, self._queue.enqueue_some), name="missing permissions"
             )
             self._start_endings(tasks, webhook_controller, has_former=has_former)
             await self._namespaces.synced.wait()  # before, nothing seems to be selected
             tasks.create_task(self._assigner.run(), name="assigner")
             tasks.create_task(self._handoffs.run(), name="handoffs")
             tasks.create_task(self._scan.run(), name="scan")
-            tasks.create_task(Audit(context, self._scan).run(), name="audit")
+            audit = Audit(context, self._scan, self._handoffs, self._queue)
+            tasks.create_task(audit.run(), name="audit")
 
     def _start_endings(
         self, tasks: asyncio.TaskGroup, webhook_controller: WebhookController, *, has_former: bool
@@ -184,10 +193,15 @@ class ActingRing:
                 watch_former_namespaces(store, spec, self._scope, scan), name="former namespaces"
             )
 
-    async def _keep_status(self, ring: Callable[[], Ring], page_ring: PageRing | None) -> None:
+    async def _keep_status(self, ring: Callable[[], Ring], unserved: Sequence[str]) -> None:
         writer = StatusWriter(self._store, self._spec.name, ring().status, clock=self._process.clock)
         collector = StatusCollector(
-            self._context, self._pending, self._handoffs, self._scan, page_ring=page_ring
+            self._context,
+            self._activation,
+            self._pending,
+            self._handoffs,
+            self._scan,
+            unserved=unserved,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(collector.follow(), name="membership counts")
@@ -203,7 +217,7 @@ class ActingRing:
             paused=self._spec.paused,
             activated=self._activation.is_granted,
             releasing=self._releasing,
-            yields=bool(self._activation.former_holder),
+            former_controller_works=bool(self._activation.former_holder),
         )
 
     def _activation_changed(self) -> None:
@@ -212,9 +226,9 @@ class ActingRing:
     def _permission_changed(self, permission: Permission, is_missing: bool) -> None:
         log.log(
             logging.ERROR if is_missing else logging.INFO,
-            "right is missing" if is_missing else "accepted again",
+            "permission missing" if is_missing else "permission granted again",
             ring=self._spec.name,
-            right=str(permission),
+            permission=str(permission),
         )
         if is_missing:
             self._events.record(

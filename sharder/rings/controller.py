@@ -21,7 +21,7 @@ from sharder.rings.finalizer import (
     WORKED_AS,
     ensure_finalizer,
 )
-from sharder.rings.status import IMPLEMENTATION, refused_conditions
+from sharder.rings.status import IMPLEMENTATION, refused_conditions, unserved
 from sharder.rings.status_writer import StatusWriter
 from sharder.ringspec.parsing import immutable_changes, parse_spec, worked_as
 from sharder.ringspec.worked import united
@@ -60,12 +60,6 @@ class RingController:
         self._ring = ring
         self._store = store
         self._scope = scope
-        self._client = context.client
-        self._clock = context.clock
-        self._rng = context.rng
-        self._metrics = context.metrics
-        self._webhook = context.webhook
-        self._stage = context.stage
         self._changed = asyncio.Event()
         self._remedies: dict[GroupResource, str] = {}
         """Suggestions for the resources that were not served."""
@@ -116,7 +110,7 @@ class RingController:
                     await asyncio.sleep(CONFLICT_RETRY_S)
                     continue
                 if isinstance(error, NotFound):  # a resource, in this version: is another one served?
-                    log.warning("looking again at what is served", ring=self.name, error=str(error))
+                    log.warning("resource not found, repeating discovery", ring=self.name, error=str(error))
                     self._context.discovery.forget()
                     await asyncio.sleep(NOT_FOUND_RETRY_S)
                     continue
@@ -145,10 +139,12 @@ class RingController:
             tasks.create_task(membership.run(), name=f"membership {self.name}")
             if kinds.unserved:
                 tasks.create_task(self._watch_unserved(kinds.unserved), name=f"unserved {self.name}")
-            if self._webhook is not None and spec.assign_at_admission and self._is_ours():
-                serve = self._webhook.serve(spec, kinds, membership, releasing=self._ring.is_deleted)
+            if self._context.webhook is not None and spec.assign_at_admission and self._is_ours():
+                serve = self._context.webhook.serve(spec, kinds, membership, releasing=self._ring.is_deleted)
                 tasks.create_task(serve, name=f"admission {self.name}")
-            page_ring = self._stage.open(spec, kinds, membership) if self._stage is not None else None
+            page_ring = (
+                self._context.stage.open(spec, kinds, membership) if self._context.stage is not None else None
+            )
             if page_ring is not None:
                 tasks.create_task(page_ring.follow(), name=f"page {self.name}")
             if is_acting:
@@ -160,10 +156,11 @@ class RingController:
                     kinds=kinds,
                     membership=membership,
                     releasing=self._ring.is_deleted,
-                    remedies=self._remedies,
+                    page_ring=page_ring,
                 )
                 has_former = worked != united((), spec.resources)
-                run = acting.run(lambda: self._ring, has_former=has_former, page_ring=page_ring)
+                sentences = [unserved(kind, self._remedies[kind]) for kind in kinds.unserved]
+                run = acting.run(lambda: self._ring, has_former=has_former, unserved=sentences)
                 tasks.create_task(run, name=f"acting {self.name}")
 
     async def _resolve(self, entries: Iterable[RingResource]) -> dict[GroupResource, ApiResource]:
@@ -190,7 +187,7 @@ class RingController:
             try:
                 served = [str(kind) for kind in kinds if await self._served(kind) is not None]
             except KubeError as error:
-                log.warning("what is served could not be read", ring=self.name, error=str(error))
+                log.warning("discovery failed", ring=self.name, error=str(error))
                 continue
             if served:
                 log.info("resource is served again", ring=self.name, resources=served)
@@ -211,13 +208,13 @@ class RingController:
         if self._membership is None:
             self._membership = MembershipController(
                 self._context.lease_client,
-                self._client,
+                self._context.client,
                 spec,
                 kinds.labelled,
                 identity=self._context.identity,
                 scope=self._scope,
-                clock=self._clock,
-                rng=self._rng,
+                clock=self._context.clock,
+                rng=self._context.rng,
             )
         self._membership.configure(spec, kinds.labelled, releasing=self._ring.is_deleted)
         self._membership.act(self._is_leading and self._is_ours())
@@ -231,11 +228,11 @@ class RingController:
         return worked_by == IMPLEMENTATION
 
     async def _report_refusal(self, reason: str, message: str) -> None:
-        if self._stage is not None:
-            self._stage.refuse(self.name, message)
+        if self._context.stage is not None:
+            self._context.stage.refuse(self.name, message)
         if not self._is_leading or not self._is_ours():
             return
-        status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._clock)
+        status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._context.clock)
         generation = self._ring.metadata.generation
         conditions = status_writer.dated(refused_conditions(reason, message), generation=generation)
         await status_writer.write(

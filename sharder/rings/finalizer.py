@@ -76,7 +76,11 @@ async def watch_former(store: RingStore, spec: RingSpec, scan: Scan) -> None:
         except NotFound:
             return
         except KubeError as error:
-            log.warning("what was released could not be forgotten", ring=spec.name, error=str(error))
+            log.warning(
+                "released resources could not be removed from status",
+                ring=spec.name,
+                error=str(error),
+            )
             await asyncio.sleep(READ_EVERY_S)
         else:
             log.info("removed resources released", ring=spec.name)
@@ -90,7 +94,11 @@ async def watch_former_namespaces(store: RingStore, spec: RingSpec, scope: Scope
             try:
                 await store.merge_status({"namespaces": list(scope.names)})
             except KubeError as error:
-                log.warning("what was released could not be forgotten", ring=spec.name, error=str(error))
+                log.warning(
+                    "released namespaces could not be removed from status",
+                    ring=spec.name,
+                    error=str(error),
+                )
             else:
                 log.info("removed namespaces released", ring=spec.name, namespaces=list(scope.former))
                 return
@@ -106,13 +114,13 @@ async def finalize(
     *,
     withdrawn: asyncio.Event,
 ) -> None:
-    """Wait until no object carries a label of the ring and no Lease is held; then let the ring go.
+    """Wait until no object carries a label of the ring and no Lease is held; then remove the finalizer.
 
     *withdrawn*: no object can get its label at admission any more.
 
     A contested Lease counts: its process may not have noticed yet, and an assignment that was on its way when the
     ring was given up would find it at work beside the former controller. The Leases are read once more at the end: a
-    shard that was born meanwhile may have found its name on an object.
+    shard that started meanwhile may have found its name on an object.
     """
     await withdrawn.wait()
     while True:
@@ -122,7 +130,7 @@ async def finalize(
         await asyncio.sleep(READ_EVERY_S)
     await activation.give_back()
     await store.leave()
-    log.info("ring let go", ring=name)
+    log.info("ring finalizer removed", ring=name)
 
 
 async def _has_no_worker(membership: MembershipController, ring: str) -> bool:

@@ -13,7 +13,16 @@ from kubeio.program.failures import failure
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.suggestions import nearest
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, ListWatch, Removed, WatchEvent
+from kubeio.watches.reflector import (
+    Changed,
+    Gap,
+    ListDone,
+    Listed,
+    ListStarted,
+    Reflector,
+    Removed,
+    WatchEvent,
+)
 from sharder.rings.controller import RingController
 from sharder.rings.store import ClusterRingStore, Ring
 from sharder.ringspec.scope import EVERYWHERE
@@ -63,14 +72,14 @@ class RingManager:
                 except NotFound:
                     log.error(
                         "the ControllerRing resource is not installed",
-                        remedy="ringleader crds --apply, or the chart with crds.enabled",
+                        remedy="ringleader crds | kubectl apply --server-side -f -, or the chart with crds.enabled",
                     )
                     await asyncio.sleep(CRD_RETRY_S)
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         context = self._context
         source = ListerWatcher(context.client, CONTROLLER_RINGS)
-        watch = ListWatch(source, clock=context.clock, rng=context.rng)
+        watch = Reflector(source, clock=context.clock, rng=context.rng)
         async for event in watch.events():
             self._handle(event, tasks)
 

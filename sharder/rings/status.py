@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from sharder.membership.shards import ShardState
@@ -12,10 +13,12 @@ if TYPE_CHECKING:
 
     from kubeio.models import GroupResource
     from sharder.membership.view import ShardView, View
+    from sharder.rings.counts import ObjectCounts
 
 IMPLEMENTATION: Final = "ringleader.dev/sharder"
 """Name of this sharder in the status of a ring; another implementation leaves such a ring alone."""
 _SHOWN: Final = 3
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 MOST_ROWS: Final = 5000
 """Rows of `members`: 130 bytes each. etcd takes 1.5 MB, and a status that is refused says nothing at all."""
 
@@ -61,7 +64,12 @@ class RingProgress:
     deferred: int = 0
     """Names on objects that no shard ever had, and that wait until fewer such names are under care."""
     former_holder: str = ""
-    strangers: int = 0
+    counts: ObjectCounts | None = None
+    """None if not every replica counts its objects."""
+    per_s: float | None = None
+    """Objects a second that come to their places; None if nothing is to do, or before the second look."""
+    left_s: float | None = None
+    unknown_named: int = 0
     """Objects of *unassigned* whose labels name no shard that ever had a Lease. They wait, and stop no other."""
 
 
@@ -117,7 +125,8 @@ def plan_status(
     conditions: Sequence[Mapping[str, object]],
 ) -> dict[str, object]:
     """The whole status document but for its transition times, which *conditions* carry already."""
-    members = plan_members(view, progress.in_flight)
+    counts = progress.counts
+    members = plan_members(view, progress.in_flight, counts.by_shard if counts else {})
     status: dict[str, object] = {
         "observedGeneration": generation,
         "sharder": IMPLEMENTATION,
@@ -130,6 +139,9 @@ def plan_status(
         ),
         "unassigned": progress.unassigned,
         "inFlight": sum(progress.in_flight.values()),
+        "objects": sum(counts.by_shard.values()) + progress.unassigned if counts else None,
+        "misplaced": counts.misplaced if counts else None,
+        "progress": _pace(progress),
     }
     if progress.released is not None:
         status["released"] = progress.released
@@ -146,6 +158,13 @@ def plan_status(
             "moved": progress.rebalanced.moved,
         }
     return status
+
+
+def _pace(progress: RingProgress) -> dict[str, object] | None:
+    if progress.per_s is None:
+        return None
+    left = {} if progress.left_s is None else {"secondsLeft": round(progress.left_s)}
+    return {"objectsPerSecond": float(f"{progress.per_s:.3g}"), **left}
 
 
 def with_times(
@@ -204,15 +223,15 @@ def _refused(progress: RingProgress) -> str:
 
 def _given_up(progress: RingProgress) -> str:
     moving = sum(progress.in_flight.values())
-    text = f"{progress.released or 0:,} objects given up, {moving:,} being given up{_strangers(progress)}"
+    text = f"{progress.released or 0:,} objects given up, {moving:,} being given up{_unknown_named(progress)}"
     return f"{text}; {_refused(progress)}" if progress.refused else text
 
 
-def _strangers(progress: RingProgress) -> str:
-    if not progress.strangers:
+def _unknown_named(progress: RingProgress) -> str:
+    if not progress.unknown_named:
         return ""
     return (
-        f"; {progress.strangers:,} objects wait since their labels name no shard: "
+        f"; {progress.unknown_named:,} objects wait since their labels name no shard: "
         "100 such names are given up in about maxLeaseDurationSeconds"
     )
 
@@ -224,8 +243,10 @@ def _balanced(view: View, progress: RingProgress) -> Condition:
         return Condition("Balanced", False, "NoMembers", "no member is on the ring")
     if progress.paused:
         return Condition("Balanced", progress.is_converged, "Paused", "nothing moves between live shards")
-    if progress.is_converged and progress.unassigned <= progress.strangers:
-        return Condition("Balanced", True, "Converged", f"every object is at its place{_strangers(progress)}")
+    if progress.is_converged and progress.unassigned <= progress.unknown_named:
+        return Condition(
+            "Balanced", True, "Converged", f"every object is at its place{_unknown_named(progress)}"
+        )
     moving = sum(progress.in_flight.values())
     return Condition(
         "Balanced",
@@ -277,7 +298,15 @@ def _some(texts: Sequence[str]) -> str:
     return "; ".join(texts[:_SHOWN]) + more
 
 
-def plan_members(view: View, in_flight: Mapping[str, int]) -> list[dict[str, object]]:
+def shares_by_shard(view: View) -> dict[str, float]:
+    """Part of the ring of each shard that fills a place."""
+    shares = view.shares()
+    return {place.shard: float(shares.get(member, 0)) for member, place in view.places.items() if place.shard}
+
+
+def plan_members(
+    view: View, in_flight: Mapping[str, int], objects: Mapping[str, int] = _NONE
+) -> list[dict[str, object]]:
     """One row for each member that has a place, or a shard whose objects cannot move yet; by name."""
     shares = view.shares()
     shown = _shown_shards(view)
@@ -295,6 +324,7 @@ def plan_members(view: View, in_flight: Mapping[str, int]) -> list[dict[str, obj
                 "weight": float(place.weight) if place is not None else 0.0,
                 "share": round(float(shares.get(member, 0)), 6),
                 "inFlight": in_flight.get(name, 0),
+                **({"objects": objects[name]} if name in objects else {}),
                 **({"reason": shard.unplaced.value} if shard and shard.unplaced else {}),
             }
         )

@@ -10,27 +10,31 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sharder.membership.shards import ShardState
+from sharder.rings.counts import ObjectCounts, Pace, count_misplaced, count_objects
 from sharder.rings.status import (
     Convergence,
     Rebalanced,
     RingProgress,
     plan_conditions,
     plan_status,
+    shares_by_shard,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from sharder.membership.activation import Activation
     from sharder.membership.view import View
     from sharder.moving.handoffs import Handoffs
     from sharder.moving.scan import Scan
-    from sharder.page.page_ring import PageRing
     from sharder.rings.status_writer import StatusWriter
     from sharder.unowned.pending import PendingObjects
     from sharder.writing.ring_context import RingContext
 
 
 COUNT_EVERY_S: Final = 5.0
+COUNT_OFTEN_S: Final = 1.0
+"""Objects are counted so often while something is to do: a few microseconds for each replica."""
 LATE_NAMED: Final = 3
 """Objects past their timeout that the condition names, the longest ones."""
 
@@ -41,22 +45,28 @@ class StatusCollector:
     def __init__(
         self,
         context: RingContext,
+        activation: Activation,
         pending: PendingObjects,
         handoffs: Handoffs,
         scan: Scan,
         *,
-        page_ring: PageRing | None,
+        unserved: Sequence[str],
     ) -> None:
-        if page_ring is not None:
-            page_ring.enter(context.objects, pending, handoffs, scan)
+        """*unserved*: a sentence for each resource that is not served."""
         self._context = context
+        self._activation = activation
+        self._unserved = unserved
         self._pending = pending
         self._handoffs = handoffs
         self._scan = scan
         self._late: set[str] = set()
         self._disturbed_at = context.clock.now()
-        self._strangers = 0
+        self._unknown_named = 0
         self._count_at = 0.0
+        self._counts: ObjectCounts | None = None
+        self._count_objects_at = 0.0
+        self._pace = Pace()
+        self._to_do = 0
         self._converged_version: int | None = None
         self._last: Convergence | None = None
         self._rebalanced: Rebalanced | None = None
@@ -87,9 +97,15 @@ class StatusCollector:
         late = Counter(handoff.owner for handoff in overdue.values())
         self._note_convergence()
         released = self._released()
+        unassigned = len(self._pending) if released is None else 0
+        in_flight = self._handoffs.budget.in_flight()
+        to_do = self._count_objects(now, unassigned, in_flight)
         return RingProgress(
-            unassigned=len(self._pending) if released is None else 0,
-            in_flight=self._handoffs.budget.in_flight(),
+            unassigned=unassigned,
+            in_flight=in_flight,
+            counts=self._counts,
+            per_s=self._pace.per_s if to_do else None,
+            left_s=self._pace.left_s if to_do else None,
             late=late,
             refused=len(self._context.objects.refusals),
             refusals=self._context.objects.refusals.messages(),
@@ -97,27 +113,49 @@ class StatusCollector:
             is_converged=self._scan.is_converged,
             paused=self._context.spec.paused,
             denied=self._context.permissions.messages(),
-            failing=[*self._context.unserved, *self._context.permissions.failures()],
+            failing=[*self._unserved, *self._context.permissions.failures()],
             last=self._last,
             rebalanced=self._rebalanced,
             removed=self._removed(),
             still_labelled=self._scan.still_labelled,
             released=released,
             deferred=self._context.membership.deferred,
-            former_holder=self._context.activation.former_holder,
-            strangers=self._count_strangers(now),
+            former_holder=self._activation.former_holder,
+            unknown_named=self._count_unknown_named(now),
         )
 
-    def _count_strangers(self, now: float) -> int:
+    def _count_objects(self, now: float, unassigned: int, in_flight: Mapping[str, int]) -> int:
+        """Count the objects if that is due; returns how many are to do."""
+        state, spec = self._context.states.current, self._context.spec
+        is_done = self._scan.is_converged and not unassigned
+        if now >= self._count_objects_at:
+            self._count_objects_at = now + (COUNT_EVERY_S if is_done else COUNT_OFTEN_S)
+            leases, mains = (
+                self._context.membership.held_leases(),
+                [str(entry.main) for entry in spec.resources],
+            )
+            owned = count_objects(leases, keys=self._context.keys, mains=mains)
+            misplaced = 0
+            if owned is not None and not self._scan.is_converged and not state.terms.releasing:
+                shares = shares_by_shard(state.view)
+                misplaced = count_misplaced(owned, shares, in_flight, unassigned=unassigned)
+            self._counts = ObjectCounts(owned, misplaced) if owned is not None else None
+            self._to_do = sum((owned or {}).values()) if state.terms.releasing else unassigned + misplaced
+            self._pace.look(now, self._to_do)
+        return self._to_do
+
+    def _count_unknown_named(self, now: float) -> int:
         """Objects that wait because no shard has the name on them; counted every few seconds, a microsecond each."""
         membership, shard = self._context.membership, self._context.keys.shard
         if now >= self._count_at:
             view = membership.view
-            is_possible = membership.deferred or any(map(view.is_stranger, view.shards))
+            is_possible = membership.deferred or any(map(view.is_unknown_name, view.shards))
             owners = (self._pending.label(name, shard) for name in self._pending.names() if is_possible)
-            self._strangers = sum(1 for owner in owners if owner is not None and view.is_stranger(owner))
+            self._unknown_named = sum(
+                1 for owner in owners if owner is not None and view.is_unknown_name(owner)
+            )
             self._count_at = now + COUNT_EVERY_S
-        return self._strangers
+        return self._unknown_named
 
     def _released(self) -> int | None:
         """Objects given up since this sharder began to; None unless the ring is being deleted."""

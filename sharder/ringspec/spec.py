@@ -140,6 +140,11 @@ class RingSpec:
         return ring_keys(self.name, self.label_domain)
 
     @property
+    def mains(self) -> tuple[str, ...]:
+        """Names of the main resources, in their order."""
+        return tuple(str(entry.main) for entry in self.resources)
+
+    @property
     def labels_read(self) -> tuple[str, ...]:
         """The labels of an object that a decision about it reads."""
         keys = self.keys

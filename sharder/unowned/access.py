@@ -11,10 +11,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kubeio.errors import BadRequest, Forbidden, Invalid, KubeError
+from kubeio.errors import BadRequest, Forbidden, Invalid
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, Gap, ListDone, ListWatch, Removed, WatchEvent
-from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions, Permission, refused_verb
+from kubeio.watches.reflector import Changed, Gap, ListDone, Reflector, Removed, WatchEvent
+from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions, Permission
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -35,12 +35,12 @@ class ObjectAccess:
 
     def list_watch(
         self, resource: ApiResource, *, namespace: str, label_selector: str, since: str = ""
-    ) -> ListWatch:
+    ) -> Reflector:
         """A list and watch of metadata."""
         source = ListerWatcher(
             self.client, resource, namespace=namespace, label_selector=label_selector, metadata_only=True
         )
-        return ListWatch(source, since=since, clock=self.clock, rng=self.rng)
+        return Reflector(source, since=since, clock=self.clock, rng=self.rng)
 
     async def watch(
         self,
@@ -63,22 +63,15 @@ class ObjectAccess:
                         self._note(event, permission)
                         yield event
             except (BadRequest, Forbidden, Invalid) as error:
-                self._failed(error, permission)
+                self.permissions.failed(permission, error)
                 on_denied()
                 await asyncio.sleep(TRY_AGAIN_S * self.rng.uniform(0.9, 1.1))
 
     def _note(self, event: WatchEvent, permission: Permission) -> None:
         match event:
             case Gap(error=error):
-                self._failed(error, permission)
+                self.permissions.failed(permission, error)
             case ListDone() | Changed() | Removed():
                 self.permissions.granted(permission)
             case _:
                 pass
-
-    def _failed(self, error: KubeError, permission: Permission) -> None:
-        if isinstance(error, Forbidden):
-            refused = permission._replace(verb=refused_verb(error, permission.verb))
-            self.permissions.denied(refused, error)
-        else:
-            self.permissions.failed(permission, error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kubeio.resource import NAMESPACES
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, ListDone, Listed, ListStarted, ListWatch, Removed
+from kubeio.watches.reflector import Changed, ListDone, Listed, ListStarted, Reflector, Removed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ class Namespaces:
         """Follow the namespaces until cancelled; returns at once if the ring selects none."""
         if not self._is_watched:
             return
-        watch = ListWatch(
+        watch = Reflector(
             ListerWatcher(self._client, NAMESPACES, metadata_only=True),
             clock=self._clock,
             rng=self._rng,

@@ -50,9 +50,9 @@ class Rest(msgspec.Struct, frozen=True, gc=False):
 
     controller: PackedController | None = None
     uid: str = ""
-    """If it is no UUID."""
+    """Set if it is no UUID."""
     labels: Labels = ()
-    """If there are too many different ones to number them."""
+    """Set if there are too many different ones to number them."""
 
 
 class PackedRecord(NamedTuple):

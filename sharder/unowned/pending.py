@@ -131,14 +131,6 @@ class PendingObjects:
         """Remember *meta* unless a newer version is known; true if there is something new to decide."""
         return self.put_named(self.name(ref), meta, at=at, priority=priority)
 
-    def drop(self, ref: ObjectRef) -> None:
-        """Forget an object: it has an owner, or is gone."""
-        self.drop_named(self.name(ref))
-
-    def drop_up_to(self, ref: ObjectRef, version: int) -> None:
-        """Forget an object unless a version newer than *version* is known."""
-        self.drop_named_up_to(self.name(ref), version)
-
     def oldest_s(self, now: float) -> float:
         """Age in seconds of the object that waits longest; 0 when none waits."""
         for record in self._records.values():  # the first is the oldest: what is renewed keeps its place
@@ -202,7 +194,7 @@ class PendingObjects:
         known = self._records.get(name)
         version = order(meta.resource_version)
         if known is not None and self._uid(name, known) != meta.uid:
-            self.drop_named(name)
+            self.drop(name)
             known = None
         if known is None:
             marks, since = int(priority), self._since_ms(at)
@@ -224,7 +216,8 @@ class PendingObjects:
         self._records[name] = RECORD.pack(uid, version, since, self._reads, number, marks)
         return True
 
-    def drop_named(self, name: str) -> None:
+    def drop(self, name: str) -> None:
+        """Forget an object: it has an owner, or is gone."""
         record = self._records.pop(name, None)
         if record is None:
             return
@@ -235,10 +228,11 @@ class PendingObjects:
             self._repeated = SharedValues()
             self._epoch = None
 
-    def drop_named_up_to(self, name: str, version: int) -> None:
+    def drop_up_to(self, name: str, version: int) -> None:
+        """Forget an object unless a version newer than *version* is known."""
         known = self._records.get(name)
         if known is not None and version_of(known) <= version:
-            self.drop_named(name)
+            self.drop(name)
         listing = self._listing(name)
         if listing is not None:
             listing.mark_handled(name, version)
@@ -303,7 +297,7 @@ class PendingObjects:
         listing = self._lists[area]
         for name, record in tuple(self._records.items()):
             if not marks_of(record) & Marks.IS_LISTED and name.startswith(area):
-                self.drop_named_up_to(name, version)
+                self.drop_up_to(name, version)
         listing.is_complete = True
         listing.prune()
 

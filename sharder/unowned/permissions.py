@@ -13,12 +13,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kubeio.errors import Forbidden
 from kubeio.program.failures import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kubeio.errors import Forbidden, KubeError
+    from kubeio.errors import KubeError
 
 TRY_AGAIN_S: Final = 5.0
 """A missing permission counts as missing for this long; then it is tried again."""
@@ -83,8 +84,15 @@ class MissingPermissions:
     def __len__(self) -> int:
         return len(self._missing)
 
-    def denied(self, right: Permission, error: Forbidden) -> None:
-        """The server refused *right*."""
+    def failed(self, right: Permission, error: KubeError) -> None:
+        """The server refused *right*, or the verb that it names instead, or could not carry the request out."""
+        if isinstance(error, Forbidden):
+            found = _VERB.search(error.message)
+            self._denied(right._replace(verb=found["verb"]) if found else right, error)
+        else:
+            self._broken(right, error)
+
+    def _denied(self, right: Permission, error: Forbidden) -> None:
         known = self._missing.get(right)
         now = self._now()
         self._missing[right] = _Denial(failure(error).message, now, now + TRY_AGAIN_S)
@@ -98,7 +106,7 @@ class MissingPermissions:
         if missing is not None or (failing is not None and failing.closes):
             self._on_change(right, False)
 
-    def failed(self, right: Permission, error: KubeError) -> None:
+    def _broken(self, right: Permission, error: KubeError) -> None:
         """The server could not carry out *right*: 5xx, a conversion webhook, a request line that is too long."""
         now = self._now()
         known = self._failing.get(right)
@@ -178,12 +186,6 @@ async def try_again(permissions: MissingPermissions, enqueue_some: Callable[[str
         permissions.forget_old()
         for right in permissions.due("patch")[:_TRIES]:
             enqueue_some(right.resource, right.namespace)
-
-
-def refused_verb(error: Forbidden, default: str) -> str:
-    """The verb that the server names in *error*; *default* if it names none."""
-    found = _VERB.search(error.message)
-    return found["verb"] if found else default
 
 
 def is_missing_right(error: Forbidden) -> bool:

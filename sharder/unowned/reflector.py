@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from kubeio.backoff import Backoff
+from kubeio.backoff import ExponentialBackoff
 from kubeio.errors import (
     ApiError,
     Expired,
@@ -28,10 +28,10 @@ from kubeio.errors import (
     first_error,
 )
 from kubeio.models import ListMeta
+from kubeio.watches.reflector import Bookmark, Changed, Gap, Removed, WatchEvent
 from kubeio.watches.versions import UNKNOWN, is_older, newest, number, order
-from kubeio.watches.watch import Bookmark, Changed, Gap, Removed, WatchEvent
 from sharder.unowned.pending import AssignmentPriority, ListedMeta
-from sharder.unowned.permissions import TRY_AGAIN_S, Permission, refused_verb
+from sharder.unowned.permissions import TRY_AGAIN_S, Permission
 
 if TYPE_CHECKING:
     from kubeio.models import Meta, Object
@@ -49,7 +49,7 @@ _FINAL: Final = (InputError, NotFound, Unauthorized)
 """A first list that fails like this ends the run under this spec: discovery or authentication has to be repeated."""
 
 
-Place = tuple["ApiResource", str]
+ListScope = tuple["ApiResource", str]
 """One list: a resource, in one namespace or (empty) in all."""
 
 
@@ -71,7 +71,7 @@ class UnownedReflector:
     def __init__(
         self,
         access: ObjectAccess,
-        place: Place,
+        place: ListScope,
         pending: PendingObjects,
         *,
         label_selector: str,
@@ -97,7 +97,7 @@ class UnownedReflector:
         self._on_pending = on_pending
         self._on_listed = on_listed
         self._may_list = may_list
-        self._backoff = Backoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=access.rng)
+        self._backoff = ExponentialBackoff(base_s=0.25, max_s=10.0, healthy_s=60.0, rng=access.rng)
         self._prefix = pending.prefix(self.resource.group_resource)
         self._version = ""
         self._listing: asyncio.Task[None] | None = None
@@ -154,8 +154,7 @@ class UnownedReflector:
 
     async def _denied(self, error: Forbidden) -> None:
         """Report the missing permission and retry; other resources do not wait for this list meanwhile."""
-        right = self._right("list")
-        self._permissions.denied(right._replace(verb=refused_verb(error, right.verb)), error)
+        self._permissions.failed(self._right("list"), error)
         self.begun.set()
         self._count_as_listed()
         await asyncio.sleep(TRY_AGAIN_S * self._rng.uniform(0.9, 1.1))
@@ -272,15 +271,12 @@ class UnownedReflector:
                 self._permissions.granted(self._right("watch"))
                 version = item.meta.resource_version
                 self._version = newest(self._version, version)
-                self._pending.drop_named_up_to(self._name(item.meta), int(version or 0))
+                self._pending.drop_up_to(self._name(item.meta), int(version or 0))
             case Bookmark(resource_version=version):
                 self._permissions.granted(self._right("watch"))
                 self._version = newest(self._version, version)
             case Gap(error=error, retry_in_s=retry_in_s):
-                if isinstance(error, Forbidden):
-                    self._permissions.denied(self._right(refused_verb(error, "watch")), error)
-                else:
-                    self._permissions.failed(self._right("watch"), error)
+                self._permissions.failed(self._right("watch"), error)
                 self._log_interruption(error, retry_in_s)
             case _:
                 pass

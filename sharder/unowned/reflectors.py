@@ -1,4 +1,4 @@
-"""The unowned watches of a ring: one `UnownedReflector` for each resource and namespace. What has an owner is not kept.
+"""The unowned watches of a ring: one `UnownedReflector` for each resource and namespace. Owned objects are not kept.
 
 All use the selector that `sharder.unowned.selector` plans. When it changes, each resource is switched by itself: the
 next reflector lists and watches before the last one ends, so nothing is missed. All feed the same `PendingObjects`, so
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from kubeio.errors import KubeError
-from sharder.unowned.reflector import Place, UnownedReflector
+from sharder.unowned.reflector import ListScope, UnownedReflector
 from sharder.unowned.selector import SelectorPlan, plan_selection, selectors_of
 
 if TYPE_CHECKING:
@@ -28,24 +28,27 @@ if TYPE_CHECKING:
 log = structlog.get_logger("sharder")
 
 OVERLAP_S: Final = 1.0
-"""How long two watches of a resource run at a switch: what was created just before shows on the old one at once."""
+"""Time for which two watches of a resource run at a switch: the old one shows objects created just before."""
 ENOUGH_TO_DO: Final = 4_000
 """Objects in the work queue, seconds of work: no further page is asked for while there are more."""
 LIST_ORPHANS_S: Final = 30.0
-"""Where the watch leaves dead names out, their objects are listed this often: writes may land late. A dead Lease
-stands for 60 s at least."""
+"""Interval of the lists for dead names that the watch leaves out: writes may land late. A dead Lease stands for
+60 s at least."""
 
 Running = tuple[UnownedReflector, asyncio.Task[None]]
 
 
 class Sink(Protocol):
-    """Receiver of pending objects, by their names: the assigner."""
+    """Receiver of pending objects, by their names: `sharder.writing.assignment_queue.AssignmentQueue`."""
 
     def enqueue_name(self, name: str) -> None:
         """An object is new or changed."""
 
-    def enqueue_all(self) -> None:
+    def controlled_listed(self) -> None:
         """It is known by now which parents still have controlled objects that wait."""
+
+    def enqueue_all(self) -> None:
+        """Every resource was listed."""
 
     def backlog(self) -> int:
         """Objects of a first assignment that wait in the queue."""
@@ -71,7 +74,7 @@ class UnownedReflectors:
     ) -> None:
         self._access = access
         self._controlled = frozenset(controlled)
-        self._places: tuple[Place, ...] = tuple(
+        self._places: tuple[ListScope, ...] = tuple(
             (resource, namespace)
             for resource in sorted(resources, key=lambda resource: resource not in self._controlled)
             for namespace in scope.namespaces
@@ -85,14 +88,14 @@ class UnownedReflectors:
         self._switched = asyncio.Event()
         """Set when the next switch begins; each has its own."""
         self._capacity = {resource: asyncio.Event() for resource, _ in self._places}
-        """Of each set while a page of its lists may be taken in."""
-        self._listed: dict[Place, int] = {}
+        """Event of each resource, set while a page of its lists may be taken in."""
+        self._listed: dict[ListScope, int] = {}
         """The switch under which each was last listed."""
-        self._orphans_listed: set[Place] = set()
+        self._orphans_listed: set[ListScope] = set()
         self._orphans_due = asyncio.Event()
         self._knows_controlled = asyncio.Event()
         self.listed_at: float | None = None
-        """When every resource had been listed under the present selector; None while a switch is under way."""
+        """Time at which every resource had been listed under the present selector; None during a switch."""
 
     @property
     def knows_controlled(self) -> bool:
@@ -102,7 +105,7 @@ class UnownedReflectors:
     def select(self, not_dead: Iterable[str], dead: Iterable[str] = ()) -> None:
         """Watch for objects that name none of *not_dead*; the running watches go on until the new ones stand.
 
-        Where that selector would be too long, objects of *dead* are listed.
+        Objects of *dead* are listed where that selector would be too long.
         """
         before, self._selection = self._selection, plan_selection(self._keys, not_dead, dead)
         if before is None or before.selector != self._selection.selector:
@@ -152,7 +155,7 @@ class UnownedReflectors:
         while self._switch == seen:
             await self._switched.wait()
 
-    async def _follow(self, place: Place) -> None:
+    async def _follow(self, place: ListScope) -> None:
         """Run one reflector after the other: the last one goes on until the next one shows everything."""
         running: list[Running] = []
         seen = 0
@@ -174,7 +177,7 @@ class UnownedReflectors:
                 running = [(reflector, task)]
 
     def _reflector(
-        self, place: Place, switch: int, may_list: Callable[[], Awaitable[None]]
+        self, place: ListScope, switch: int, may_list: Callable[[], Awaitable[None]]
     ) -> UnownedReflector:
         return UnownedReflector(
             self._access,
@@ -199,7 +202,7 @@ class UnownedReflectors:
         self.resume_lists()
         await self._capacity[resource].wait()
 
-    def _one_was_listed(self, place: Place, switch: int) -> None:
+    def _one_was_listed(self, place: ListScope, switch: int) -> None:
         if switch != self._switch:
             return  # of a reflector that is to be replaced
         self._listed[place] = switch
@@ -213,14 +216,14 @@ class UnownedReflectors:
         ):
             self._knows_controlled.set()
             self._orphans_due.set()
-            self._sink.enqueue_all()
+            self._sink.controlled_listed()
         if self.listed_at is None and len(known) == len(self._places):
             self.listed_at = self._access.clock.now()
             self._sink.enqueue_all()
             selector = self._selection.selector if self._selection is not None else ""
             log.info("unowned watch switched", selector=selector, pending=len(self._pending))
 
-    def _is_listed(self, place: Place) -> bool:
+    def _is_listed(self, place: ListScope) -> bool:
         if self._listed.get(place) != self._switch:
             return False
         return not self._orphans() or place in self._orphans_listed
@@ -244,12 +247,12 @@ class UnownedReflectors:
                 if self._may_list_orphans(place):
                     await self._list_orphans_at(place)
 
-    def _may_list_orphans(self, place: Place) -> bool:
+    def _may_list_orphans(self, place: ListScope) -> bool:
         is_next = self.knows_controlled or place[0] in self._controlled
         is_wanted = bool(self._orphans()) and place not in self._orphans_listed
         return is_wanted and is_next and self._listed.get(place) == self._switch
 
-    async def _list_orphans_at(self, place: Place) -> None:
+    async def _list_orphans_at(self, place: ListScope) -> None:
         names = self._orphans()
         try:
             # it waits for no other list: this task makes all of them, in their order

@@ -131,7 +131,7 @@ class _Alone:
     def __init__(self) -> None:
         self.is_measuring = False
         self.measured_at = -math.inf
-        """When the last measurement ended."""
+        """Time of the end of the last measurement."""
         self.latency_s = math.inf
         """Infinite before the first measurement."""
         self._began_at = 0.0

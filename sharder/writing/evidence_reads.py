@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import structlog
 
-from kubeio.backoff import Backoff
+from kubeio.backoff import ExponentialBackoff
 from kubeio.errors import KubeError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class EvidenceReads:
         self._begin_read = begin_read
         self._ring = ring
         self._clock = clock
-        self._backoff = Backoff(base_s=0.1, max_s=5.0, healthy_s=10.0, rng=rng)
+        self._backoff = ExponentialBackoff(base_s=0.1, max_s=5.0, healthy_s=10.0, rng=rng)
         self._resumes_at = -math.inf
         self._writes: dict[PendingWrite, int] = {}
         """The writes in hand, with their number."""
@@ -143,7 +143,7 @@ class EvidenceReads:
                 self._leases.evidence() if read.owners is None else self._leases.evidence_of(read.owners)
             )
         except KubeError as error:
-            log.warning("no evidence about leases", ring=self._ring, error=str(error))
+            log.warning("leases could not be read, assignments wait", ring=self._ring, error=str(error))
             if read.began_at >= self._resumes_at:  # one failure for all that were under way
                 now = self._clock.now()
                 self._resumes_at = now + self._backoff.failed(now)

@@ -29,7 +29,7 @@ UNNAMED_PAUSE_S: Final = 1.0
 """After a 429 that does not say how long."""
 LONGEST_PAUSE_S: Final = 60.0
 JITTER: Final = 0.1
-"""A pause is lengthened by up to this part: else everyone who was turned away comes back in one instant."""
+"""A pause is lengthened by up to this part: else all refused writes come back in one instant."""
 _LINES: Final = tuple(
     (ahead, pace) for ahead in (True, False) for pace in (Pace.URGENT, Pace.NORMAL, Pace.BACKGROUND)
 )

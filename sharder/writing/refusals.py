@@ -1,7 +1,7 @@
 """Objects that no patch may change: a policy, a webhook or a schema refuses the label. Recorded, retried, reported.
 
 Pure: time and randomness are passed in. Such an object stays where it is and is tried ever more rarely; the others are
-not affected. Fed by `sharder.writing.objects`, read by assigner, passes and status.
+not affected. Fed by `sharder.writing.object_writer`, read by assigner, passes and status.
 """
 
 from __future__ import annotations

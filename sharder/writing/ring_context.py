@@ -9,7 +9,6 @@ from sharder.planning.planner import Subject, may_be_left_behind, plan
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
 
     from kubeio.clock import Clock
     from kubeio.models import Meta, ObjectRef
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from kubeio.rest.events import EventRecorder, Regarding
-    from sharder.membership.activation import Activation
     from sharder.membership.controller import MembershipController
     from sharder.metrics import SharderMetrics
     from sharder.planning.decisions import Decision
@@ -28,15 +26,12 @@ if TYPE_CHECKING:
     from sharder.ringspec.spec import RingSpec
     from sharder.unowned.access import ObjectAccess
     from sharder.unowned.permissions import MissingPermissions
-    from sharder.writing.objects import ObjectWriter
+    from sharder.writing.object_writer import ObjectWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingContext:
-    """Values and components that assigner, handoffs and passes of one ring share.
-
-    *unserved*: a sentence for each resource that is not served.
-    """
+    """Values and components that assigner, handoffs and passes of one ring share."""
 
     spec: RingSpec
     kinds: RingKinds
@@ -44,12 +39,10 @@ class RingContext:
     scope: Scope
     membership: MembershipController
     states: RingStates
-    activation: Activation
     objects: ObjectWriter
     metrics: SharderMetrics
     events: EventRecorder
     ring: Regarding
-    unserved: Sequence[str] = ()
 
     @property
     def keys(self) -> RingKeys:

@@ -38,7 +38,7 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
         controller=f"{CONTROLLER}:websites",
         lease_s=2,
         sharders=1,
-        shard_flags=("--progress-deadline-s", "4"),
+        shard_flags=("--progress-deadline", "4"),
     )
     async with (
         held(embedded_plane(folder / "plane")) as plane,

@@ -40,7 +40,6 @@ async def account(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pat
         (["ringleader", "describe", "website/blog"], "list"),
         (["ringleader", "cordon", "web-0"], "list"),
         (["ringleader", "page"], "list"),
-        (["ringleader", "report", "-f", "-"], "list"),
         (["sharder", "--log-format", "console"], "watch"),
         (["shard_controller", "run", CONTROLLER, "--log-format", "console"], "get"),
     ],

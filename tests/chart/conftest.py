@@ -13,6 +13,7 @@ from devcluster.real.binaries import find_binaries, helm_recipe
 from devcluster.real.real_plane import RealPlane
 from ringleader.testing.client import IndependentClient
 from ringleader.testing.held import held
+from tests.chart.guarded import Guarded, guarded_plane
 from tests.chart.helm import Helm
 
 
@@ -38,6 +39,20 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealP
 async def admin(plane: RealPlane) -> AsyncIterator[IndependentClient]:
     async with IndependentClient(plane.kubeconfig) as client:
         yield client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guarded(
+    request: pytest.FixtureRequest,
+    plane: RealPlane,
+    admin: IndependentClient,
+    helm_binary: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Guarded]:
+    """The chart, installed with the `VALUES` of the module, its policies in force."""
+    helm = Helm(helm_binary, tmp_path_factory.mktemp("guard"), plane.kubeconfig)
+    async with guarded_plane(plane, admin, helm, request.module.VALUES) as guarded:
+        yield guarded
 
 
 @pytest.fixture

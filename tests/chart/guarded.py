@@ -109,6 +109,7 @@ async def guarded_plane(
         for who in await make_accounts(plane, admin):
             path = await kubeconfig_of(plane, admin, who)
             guarded.clients[who] = await stack.enter_async_context(IndependentClient(path))
+        await in_force(guarded)
         yield guarded
 
 
@@ -212,6 +213,12 @@ async def type_warnings(admin: IndependentClient) -> list[Doc]:
                 break
             await asyncio.sleep(0.1)
     return [one for status in statuses for one in status["typeChecking"].get("expressionWarnings", [])]
+
+
+def controlled_by(parent: Doc) -> list[Doc]:
+    """The ownerReferences of what *parent* controls."""
+    reference = {key: parent["metadata"][key] for key in ("name", "uid")}
+    return [reference | {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "controller": True}]
 
 
 def website(name: str, **meta: object) -> Doc:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
+from benchmarks.measuring.policies import POLICIES, install_guard
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.rest.client import Client
-from loadtest.measuring.guard import POLICIES, install_guard
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.guarded import (
     CONFIGMAPS,
@@ -105,9 +105,7 @@ async def guarded(
         pytest.skip("MutatingAdmissionPolicy is served from Kubernetes 1.36 on")
     templates = ("labels", "mutating") if is_mended else ("labels",)
     await install_guard(stage.client, RING, namespace=NAMESPACE, templates=templates)
-    await stage.ask_at_admission()
-    async with stage.serving(SHARDER) as server:
-        await stage.wait_asked(server)
+    async with stage.asked(SHARDER) as server:
         guarded = Guarded(stage, server, clients["tenant"], clients["a backup"], is_mended)
         await stage.site("probe")
         await wait_until(lambda: in_force(guarded), within_s=40)
@@ -221,9 +219,9 @@ async def test_without_the_webhook_forged_creates_are_refused_and_others_are_not
     assert found is not None
     config = found["webhooks"][0]["clientConfig"]
     try:
-        await guarded.stage.edit_configuration({**config, "url": f"https://{HOST}:{free_port()}/assign/x"})
+        await guarded.stage.edit_configuration(url=f"https://{HOST}:{free_port()}/assign/x")
         assert owner_of(await create(guarded.tenant, "unasked", {})) == ""
         if not guarded.is_mended:
             assert await is_refused(lambda: create(guarded.tenant, "unasked-forged", OWNED))
     finally:
-        await guarded.stage.edit_configuration(config)
+        await guarded.stage.edit_configuration(**config)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from devcluster.real import BinariesMissing, kubernetes_recipe
 from devcluster.real.binaries import find_binaries
 from devcluster.real.real_plane import RealPlane
 from kubeio.resource import LEASES, NAMESPACES
-from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
+from ringleader.testing.client import Doc, RequestFailedError
 from tests.chart.guarded import (
     CONFIGMAPS,
     IS_MENDED,
@@ -30,14 +29,12 @@ from tests.chart.guarded import (
     WEBSITES,
     WITHIN_S,
     Guarded,
-    guarded_plane,
-    in_force,
+    controlled_by,
     is_refused,
     lease,
     values,
     website,
 )
-from tests.chart.helm import Helm
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -75,25 +72,19 @@ class Kubectl(NamedTuple):
         return Said(process.returncode or 0, out.decode())
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def guarded(
-    plane: RealPlane, admin: IndependentClient, helm_binary: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Guarded]:
-    helm = Helm(helm_binary, tmp_path_factory.mktemp("guard"), plane.kubeconfig)
-    async with guarded_plane(plane, admin, helm, values()) as guarded:
-        await in_force(guarded)
-        if IS_MENDED:
-            await until_mended(guarded)
-        yield guarded
+VALUES = values()
 
 
-async def until_mended(guarded: Guarded) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def mended(guarded: Guarded) -> None:
+    """Wait until what a create brings is taken off, where the server has policies for that."""
+    if not IS_MENDED:
+        return
     async with asyncio.timeout(WITHIN_S):
         for number in range(10_000):
+            site = website(f"probe-{number}", labels=OURS)
             try:
-                made = await guarded.admin.create(
-                    WEBSITES, website(f"probe-{number}", labels=OURS), namespace=SITES
-                )
+                made = await guarded.admin.create(WEBSITES, site, namespace=SITES)
                 if KEYS.shard not in made["metadata"]["labels"]:
                     return
             except RequestFailedError as error:
@@ -206,35 +197,29 @@ async def test_a_backup_brings_no_leases(guarded: Guarded) -> None:
     assert await is_refused(restore)
 
 
+async def child_of(guarded: Guarded, parent: Doc, name: str) -> str:
+    """The path of a ConfigMap that *parent* controls."""
+    meta = {"name": name, "labels": OURS, "ownerReferences": controlled_by(parent)}
+    await guarded.by("web-0").create(CONFIGMAPS, {"metadata": meta}, namespace=SITES)
+    return CONFIGMAPS.path(namespace=SITES, name=name)
+
+
 async def test_garbage_collection_takes_children_with_labels(guarded: Guarded) -> None:
-    parent = await owned(guarded, "parent")
-    reference = {key: parent["metadata"][key] for key in ("name", "uid")}
-    reference |= {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "controller": True}
-    child = {"metadata": {"name": "child", "labels": OURS, "ownerReferences": [reference]}}
-    await guarded.by("web-0").create(CONFIGMAPS, child, namespace=SITES)
+    child = await child_of(guarded, await owned(guarded, "parent"), "child")
     await guarded.admin.delete(WEBSITES, "parent", namespace=SITES)
-    await until_gone(guarded, CONFIGMAPS.path(namespace=SITES, name="child"))
+    await until_gone(guarded, child)
 
 
 async def test_an_orphaned_child_keeps_its_label_when_its_owner_is_taken_off(
     guarded: Guarded, kubectl: Kubectl
 ) -> None:
     """The garbage collector patches ownerReferences, and nothing of ours."""
-    parent = await owned(guarded, "leaver")
-    reference = {key: parent["metadata"][key] for key in ("name", "uid")}
-    reference |= {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "controller": True}
-    child = {"metadata": {"name": "orphan", "labels": OURS, "ownerReferences": [reference]}}
-    await guarded.by("web-0").create(CONFIGMAPS, child, namespace=SITES)
+    orphan = await child_of(guarded, await owned(guarded, "leaver"), "orphan")
     assert (await kubectl("delete", "websites", "leaver", "--cascade=orphan")).code == 0
     async with asyncio.timeout(WITHIN_S):
-        while "ownerReferences" in (meta := await meta_of(guarded, "orphan")):  # noqa: ASYNC110 - the server's work
+        while "ownerReferences" in (meta := (await guarded.admin.request("GET", orphan))["metadata"]):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     assert meta["labels"] == OURS
-
-
-async def meta_of(guarded: Guarded, configmap: str) -> Doc:
-    found: Doc = (await guarded.admin.get(CONFIGMAPS, configmap, namespace=SITES))["metadata"]
-    return found
 
 
 async def test_a_namespace_with_owned_objects_and_one_with_leases_can_be_deleted(guarded: Guarded) -> None:

@@ -54,8 +54,20 @@ class Answer:
     def message(self) -> str:
         return str(self.body["message"])
 
-    def check(self, status: int) -> Answer:
+    @property
+    def names(self) -> list[str]:
+        """Of the objects of a list."""
+        return [item["metadata"]["name"] for item in self.body["items"]]
+
+    def check(
+        self, status: int, *, reason: str = "", field: str = "", says: str = "", message: str = ""
+    ) -> Answer:
+        """This answer, if it has the *status*; and of a failure: its *reason*, its first cause's *field*, its words."""
         assert self.status == status, f"{self.status} instead of {status}: {self.text[:600]}"
+        assert not reason or self.body["reason"] == reason
+        assert not field or self.body["details"]["causes"][0]["field"] == field
+        assert not says or says in self.message
+        assert not message or self.message == message
         return self
 
 

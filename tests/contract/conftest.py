@@ -20,9 +20,7 @@ from tests.contract.definitions import GADGETS, SITES, define
 
 
 @pytest_asyncio.fixture(
-    scope="session",
-    loop_scope="session",
-    params=["embedded", pytest.param("real", marks=pytest.mark.real)],
+    scope="session", loop_scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.real)]
 )
 async def plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -35,12 +35,12 @@ def run(tmp_path: Path) -> Iterator[Run]:
         )
 
     yield run
-    for name in json.loads(run("status", "-o", "json").stdout)["controlPlanes"]:
+    for name in json.loads(run("list", "-o", "json").stdout)["controlPlanes"]:
         run("down", "--name", name["name"])
 
 
 def listed(run: Run) -> dict[str, Any]:
-    document = json.loads(run("status", "-o", "json").stdout)
+    document = json.loads(run("list", "-o", "json").stdout)
     return {one["name"]: one for one in document["controlPlanes"]}
 
 
@@ -81,14 +81,14 @@ def test_one_that_was_killed_is_shown_as_died_and_replaced_by_up(run: Run, tmp_p
     record = json.loads((tmp_path / "ringleader" / "devcluster" / "default" / "record.json").read_text())
     os.kill(record["pid"], signal.SIGKILL)
     assert listed(run)["default"]["up"] is False
-    assert " died " in run("status").stdout
+    assert " died " in run("list").stdout
     up = run("up")
     assert "is up at" in up.stderr
     assert listed(run)["default"]["up"] is True
 
 
-def test_status_of_nothing_says_how_to_start(run: Run) -> None:
-    assert "ringleader devcluster up" in run("status").stdout
+def test_list_of_nothing_says_how_to_start(run: Run) -> None:
+    assert "ringleader devcluster up" in run("list").stdout
 
 
 def test_bad_name_is_bad_input(run: Run) -> None:

@@ -73,33 +73,38 @@ class Caller:
         self._writer.transport.abort()
 
 
-async def test_bytes_pass_both_ways_under_the_servers_own_certificate(
-    server_port: int, tls: ssl.SSLContext
-) -> None:
+@pytest_asyncio.fixture
+async def link(server_port: int) -> AsyncIterator[Link]:
     async with Link("127.0.0.1", server_port) as link:
-        caller = await Caller.through(link, tls)
-        assert link.url == f"https://127.0.0.1:{link.port}"
-        assert await caller.say(b"hello\n") == b"hello\n"
-        long = b"x" * 1_000_000 + b"\n"
-        assert await caller.say(long) == long
-        assert link.connections == 1
-        caller.hang_up()
+        yield link
 
 
-async def test_held_bytes_wait_and_then_arrive_in_order(server_port: int, tls: ssl.SSLContext) -> None:
-    async with Link("127.0.0.1", server_port) as link:
-        caller = await Caller.through(link, tls)
-        assert await caller.say(b"before\n") == b"before\n"
-        link.hold()
+@pytest_asyncio.fixture
+async def caller(link: Link, tls: ssl.SSLContext) -> AsyncIterator[Caller]:
+    """A client whose connection across the link stands."""
+    caller = await Caller.through(link, tls)
+    yield caller
+    caller.hang_up()
+
+
+async def test_bytes_pass_both_ways_under_the_servers_own_certificate(link: Link, caller: Caller) -> None:
+    assert link.url == f"https://127.0.0.1:{link.port}"
+    assert await caller.say(b"hello\n") == b"hello\n"
+    long = b"x" * 1_000_000 + b"\n"
+    assert await caller.say(long) == long
+    assert link.connections == 1
+
+
+async def test_held_bytes_wait_and_then_arrive_in_order(link: Link, caller: Caller) -> None:
+    assert await caller.say(b"before\n") == b"before\n"
+    link.hold()
+    for line in (b"first\n", b"second\n"):
         with pytest.raises(TimeoutError):
-            await caller.say(b"first\n", timeout_s=0.2)
-        with pytest.raises(TimeoutError):
-            await caller.say(b"second\n", timeout_s=0.2)
-        assert link.held_up == 1
-        link.release()
-        assert link.held_up == 0
-        assert [await caller.hear(), await caller.hear()] == [b"first\n", b"second\n"]
-        caller.hang_up()
+            await caller.say(line, timeout_s=0.2)
+    assert link.held_up == 1
+    link.release()
+    assert link.held_up == 0
+    assert [await caller.hear(), await caller.hear()] == [b"first\n", b"second\n"]
 
 
 class Listener:
@@ -166,78 +171,66 @@ async def test_what_the_server_sends_to_a_sender_that_is_gone_does_not_stop_what
 
 
 async def test_new_connection_across_a_held_link_stands_but_shakes_no_hands(
-    server_port: int, tls: ssl.SSLContext
+    link: Link, tls: ssl.SSLContext
 ) -> None:
-    async with Link("127.0.0.1", server_port) as link:
-        link.hold()
-        connecting = asyncio.ensure_future(Caller.through(link, tls))
-        await asyncio.sleep(0.2)
-        assert not connecting.done()
-        assert link.connections == 1
-        link.release()
-        caller = await connecting
-        assert await caller.say(b"late\n") == b"late\n"
-        caller.hang_up()
+    link.hold()
+    connecting = asyncio.ensure_future(Caller.through(link, tls))
+    await asyncio.sleep(0.2)
+    assert not connecting.done()
+    assert link.connections == 1
+    link.release()
+    caller = await connecting
+    assert await caller.say(b"late\n") == b"late\n"
+    caller.hang_up()
 
 
 async def test_cut_link_resets_what_stands_and_refuses_what_comes(
-    server_port: int, tls: ssl.SSLContext
+    link: Link, caller: Caller, tls: ssl.SSLContext
 ) -> None:
-    async with Link("127.0.0.1", server_port) as link:
-        caller = await Caller.through(link, tls)
-        await caller.say(b"hello\n")
-        link.cut()
-        with pytest.raises(ConnectionResetError):
-            await caller.hear()
-        assert link.is_cut
-        assert link.connections == 0
-        with pytest.raises(ConnectionRefusedError):
-            await Caller.through(link, tls)
-        port = link.port
-        link.restore()
-        assert link.port == port
-        again = await Caller.through(link, tls)
-        assert await again.say(b"again\n") == b"again\n"
-        again.hang_up()
+    await caller.say(b"hello\n")
+    link.cut()
+    with pytest.raises(ConnectionResetError):
+        await caller.hear()
+    assert link.is_cut
+    assert link.connections == 0
+    with pytest.raises(ConnectionRefusedError):
+        await Caller.through(link, tls)
+    port = link.port
+    link.restore()
+    assert link.port == port
+    again = await Caller.through(link, tls)
+    assert await again.say(b"again\n") == b"again\n"
+    again.hang_up()
 
 
-async def test_cut_and_restored_at_once_still_resets(server_port: int, tls: ssl.SSLContext) -> None:
-    async with Link("127.0.0.1", server_port) as link:
-        caller = await Caller.through(link, tls)
-        link.cut()
-        link.restore()
-        with pytest.raises(ConnectionResetError):
-            await caller.hear()
-        again = await Caller.through(link, tls)
-        assert await again.say(b"again\n") == b"again\n"
-        again.hang_up()
+async def test_cut_and_restored_at_once_still_resets(link: Link, caller: Caller, tls: ssl.SSLContext) -> None:
+    link.cut()
+    link.restore()
+    with pytest.raises(ConnectionResetError):
+        await caller.hear()
+    again = await Caller.through(link, tls)
+    assert await again.say(b"again\n") == b"again\n"
+    again.hang_up()
 
 
-async def test_held_connection_can_be_cut(server_port: int, tls: ssl.SSLContext) -> None:
-    async with Link("127.0.0.1", server_port) as link:
-        caller = await Caller.through(link, tls)
-        link.hold()
-        with pytest.raises(TimeoutError):
-            await caller.say(b"lost\n", timeout_s=0.1)
-        link.cut()
-        with pytest.raises(ConnectionResetError):
-            await caller.hear()
+async def test_held_connection_can_be_cut(link: Link, caller: Caller) -> None:
+    link.hold()
+    with pytest.raises(TimeoutError):
+        await caller.say(b"lost\n", timeout_s=0.1)
+    link.cut()
+    with pytest.raises(ConnectionResetError):
+        await caller.hear()
 
 
 async def test_delay_is_added_in_each_direction_and_does_not_add_up_over_chunks(
-    server_port: int, tls: ssl.SSLContext
+    link: Link, caller: Caller
 ) -> None:
-    async with Link("127.0.0.1", server_port) as link:
-        caller = await Caller.through(link, tls)
-        await caller.say(b"warm\n")
-        link.delay_s = 0.15
+    await caller.say(b"warm\n")
+    link.delay_s = 0.15
+    for line, within_s in ((b"slow\n", 0.6), (b"x" * 1_000_000 + b"\n", 1.0)):
         began = time.monotonic()
-        await caller.say(b"slow\n")
-        assert 0.29 < time.monotonic() - began < 0.6
-        began = time.monotonic()
-        await caller.say(b"x" * 1_000_000 + b"\n")
-        assert 0.29 < time.monotonic() - began < 1.0
-        caller.hang_up()
+        await caller.say(line)
+        assert 0.29 < time.monotonic() - began < within_s
 
 
 async def test_server_that_is_away_resets_the_caller(unused_tcp_port: int) -> None:
@@ -248,14 +241,11 @@ async def test_server_that_is_away_resets_the_caller(unused_tcp_port: int) -> No
         writer.close()
 
 
-async def test_end_of_one_side_reaches_the_other(server_port: int, tls: ssl.SSLContext) -> None:
-    async with Link("127.0.0.1", server_port) as link:
-        caller = await Caller.through(link, tls)
-        await caller.say(b"bye\n")
-        caller.hang_up()
-        deadline = time.monotonic() + 5
-        while link.connections:
-            assert time.monotonic() < deadline, "the connection across the link still stands"
+async def test_end_of_one_side_reaches_the_other(link: Link, caller: Caller) -> None:
+    await caller.say(b"bye\n")
+    caller.hang_up()
+    async with asyncio.timeout(5):
+        while link.connections:  # noqa: ASYNC110 - the other side's end
             await asyncio.sleep(0.01)
 
 

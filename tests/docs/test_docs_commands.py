@@ -24,7 +24,7 @@ FROM_NOTHING = ("tutorial.md",)
 COLD = ("README.md",)
 """Run with the installed `ringleader`; the others with one that needs no imports."""
 CLEAN_UP = (
-    "kill $(jobs -p) 2>/dev/null; for name in $(ringleader devcluster status -o name); do"
+    "kill $(jobs -p) 2>/dev/null; for name in $(ringleader devcluster list -o name); do"
     ' ringleader devcluster down --name "${name##*/}"; done'
 )
 """Also when a block fails in the middle: what it started must not outlive the test."""

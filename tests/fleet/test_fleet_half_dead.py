@@ -21,7 +21,7 @@ STUMBLING = Path(__file__).with_name("controllers") / "stumbling.py"
 
 @pytest.fixture(scope="module")
 def fleet_spec() -> FleetSpec:
-    flags = ("--progress-deadline-s", "6", "--silence-s", "4")
+    flags = ("--progress-deadline", "6", "--watch-silence", "4")
     return FleetSpec(controller=f"{STUMBLING}:websites", lease_s=2, settle_s=1, shard_flags=flags)
 
 

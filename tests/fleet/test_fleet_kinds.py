@@ -35,7 +35,7 @@ async def replica(ground: Ground, member: str) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "shard_controller", "run", str(program), "--ring", RING, "--member", member),
-        *("--lease-duration-s", "2", "--kubeconfig", str(kubeconfig)),
+        *("--lease-duration", "2", "--kubeconfig", str(kubeconfig)),
         cwd=ROOT,
     )
     try:

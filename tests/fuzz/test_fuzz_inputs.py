@@ -223,9 +223,7 @@ def test_no_lease_brings_the_membership_down(
     for at in (1001.0, 1020.0, 1100.0):
         members.observe_one(lease, at=at)
         members.note_fresh(at=at)
-        members.decide(at=at)
-        members.view(at=at)
-        members.next_deadline(at=at)
+        members.turn(at=at, acting=True)
 
 
 SITES, PAGES = (

@@ -1,4 +1,4 @@
-"""Running control planes for the tests of kubeio that need a real server; each is started once."""
+"""Control planes for the tests of kubeio that need a real server, each started once; and scripted HTTP servers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import trustme
 
 from devcluster.embedded import EmbeddedPlane, embedded_plane
 from devcluster.plane import ControlPlane
@@ -16,6 +17,7 @@ from devcluster.real import BinariesMissing, real_plane
 from kubeio.access.cluster import load_cluster
 from kubeio.resource import NAMESPACES
 from kubeio.rest.client import Client
+from tests.kubeio.http.wire_server import Tls, WireServer
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -48,6 +50,26 @@ def plane(request: pytest.FixtureRequest) -> ControlPlane:
 async def admin(plane: ControlPlane) -> AsyncIterator[Client]:
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def tls() -> Tls:
+    """A CA, and what a server on loopback shows."""
+    return Tls(trustme.CA())
+
+
+@pytest.fixture
+async def server(tls: Tls) -> AsyncIterator[WireServer]:
+    """A TLS server that follows the script a test gives it."""
+    async with WireServer(tls) as running:
+        yield running
+
+
+@pytest.fixture
+async def plain_server() -> AsyncIterator[WireServer]:
+    """The same without TLS."""
+    async with WireServer(None) as running:
+        yield running
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kubeio.decoding import UNREADABLE, members, meta_of, object_from, pruned
 from kubeio.http.messages import Answer
 from kubeio.models import HasMeta
-from kubeio.rest.answers import Unexpected, decode, decode_page, failure
+from kubeio.rest.answers import Unexpected, decode, decode_page, error_of
 from kubeio.watches.storage import COMPRESSED, PLAIN, RAW, StoredForm
 from kubeio.watches.store import Store
 from kubeio.watches.watch_events import Changed, Removed, decode_line
@@ -114,7 +114,7 @@ def test_no_message_repeats_what_may_stand_in_a_secret() -> None:
     assert "aHVzaA" not in str(unexpected.value)
     status = b'{"message":"Secret \\"a\\" is invalid: data[key]: Invalid value: hush"}'
     for path, shows in (("/api/v1/namespaces/ns/secrets/a", False), ("/api/v1/namespaces/ns/pods/a", True)):
-        error = failure(f"PATCH {path} on https://x", Answer(422, [], status), now=datetime.now(UTC))
+        error = error_of(f"PATCH {path} on https://x", Answer(422, [], status), now=datetime.now(UTC))
         assert ("hush" in str(error)) == shows
 
 

@@ -14,7 +14,7 @@ from kubeio.clock import ManualClock
 from kubeio.errors import Unreachable
 from kubeio.models import HasMeta, Object
 from kubeio.resource import ApiResource
-from kubeio.watches.watch import Changed, Gap, ListDone, Listed, ListStarted, Removed, WatchEvent
+from kubeio.watches.reflector import Changed, Gap, ListDone, Listed, ListStarted, Removed, WatchEvent
 from loadtest.observing.histograms import QUEUE, ApiPage, MetricsPage, Window, observations
 from loadtest.observing.observer import ASSIGNED, CHANGED, READY, Observer
 from loadtest.quantiles import bucket_quantile, percentile
@@ -32,7 +32,7 @@ class Script:
         self._clock = clock
         self._steps = steps
 
-    async def events(self):  # type: ignore[no-untyped-def] # stands in for ListWatch.events
+    async def events(self):  # type: ignore[no-untyped-def] # stands in for Reflector.events
         for pause_s, event in self._steps:
             self._clock.advance(pause_s)
             yield event
@@ -59,7 +59,7 @@ async def observe(
     steps: list[tuple[float, WatchEvent]], monkeypatch: pytest.MonkeyPatch, expected: Collection[str] = ()
 ) -> Observer:
     clock = ManualClock()
-    monkeypatch.setattr("loadtest.observing.observer.ListWatch", lambda *_, **__: Script(clock, steps))
+    monkeypatch.setattr("loadtest.observing.observer.Reflector", lambda *_, **__: Script(clock, steps))
     observer = Observer(
         None,  # type: ignore[arg-type] # the script needs no client
         ApiResource("example.com", "v1", "websites", "Website"),

@@ -149,7 +149,7 @@ async def test_fault_7_a_replica_has_its_lease_in_another_namespace(night: Night
     ring["spec"] |= {"leaseNamespace": "sites"}
     file = night.folder / "ring.yaml"
     file.write_text(yaml.safe_dump(ring))
-    flags = ("--ring-file", str(file), "--member", "astray", "--lease-duration-s", "2")
+    flags = ("--ring-file", str(file), "--member", "astray", "--lease-duration", "2")
     await night.start("astray", "shard_controller", "run", f"{website_controller()}:websites", *flags)
 
     async def has_joined() -> bool:
@@ -207,7 +207,7 @@ class TestWithASecondRing:
         ring = night.fleet.spec.manifest()
         ring["metadata"]["name"] = "more"
         await night.fleet.client.create(CONTROLLER_RINGS, ring)
-        flags = ("--ring", "more", "--member", "other", "--lease-duration-s", "2", "--namespace", "sites")
+        flags = ("--ring", "more", "--member", "other", "--lease-duration", "2", "--namespace", "sites")
         await night.start("other", "shard_controller", "run", f"{website_controller()}:websites", *flags)
 
         async def is_shared() -> bool:

@@ -30,7 +30,7 @@ from ringleader.inspect.edit.changes import (
     uncordoned,
     weighted,
 )
-from ringleader.inspect.edit.release import FINALIZER
+from ringleader.inspect.edit.delete import FINALIZER
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
 from tests.warm_python import warm_python
 
@@ -245,7 +245,7 @@ async def test_nothing_in_flight_is_said(ground: Ground) -> None:
 
 async def test_a_release_asks_first_and_needs_somebody_to_ask(ground: Ground) -> None:
     await three(ground)
-    done = await run(ground, "release", RING)
+    done = await run(ground, "delete", RING)
     assert done.returncode == 2
     assert "--yes: False is needed: there is no terminal to ask on" in done.stderr
     assert await ground.exists(CONTROLLER_RINGS, RING)
@@ -254,7 +254,7 @@ async def test_a_release_asks_first_and_needs_somebody_to_ask(ground: Ground) ->
 async def test_a_ring_that_no_sharder_would_clean_up_is_not_deleted(ground: Ground) -> None:
     await three(ground)
     await ground.site("one", labels={KEYS.shard: "a-00000001"})
-    done = await run(ground, "release", RING, "--yes")
+    done = await run(ground, "delete", RING, "--yes")
     assert done.returncode == 2
     assert "would leave the labels of 1 objects" in done.stderr
     assert await ground.exists(CONTROLLER_RINGS, RING)
@@ -266,7 +266,7 @@ async def test_a_release_that_takes_too_long_says_what_it_waits_for(ground: Grou
     await ground.client.patch(
         CONTROLLER_RINGS, RING, MergePatch({"metadata": {"finalizers": [FINALIZER]}}), type=bytes
     )
-    done = await run(ground, "release", RING, "--yes", "--timeout", "2s")
+    done = await run(ground, "delete", RING, "--yes", "--timeout", "2s")
     assert done.returncode == 1
     assert "is not released after 2 s: it waits for 1 objects of a-00000001" in done.stderr
     assert done.stderr.startswith(f"counting the objects of ring {RING}\n")
@@ -288,7 +288,7 @@ async def test_a_release_counts_once_and_then_reads_the_ring_alone(ground: Groun
         for each in seen:
             await ground.plane.faults.add(each)
         kubeconfig = await ground.plane.kubeconfig_for("ada")
-        releasing = asyncio.create_task(run(ground, "release", RING, "--yes", kubeconfig=kubeconfig))
+        releasing = asyncio.create_task(run(ground, "delete", RING, "--yes", kubeconfig=kubeconfig))
         await wait_until(ground.drains, within_s=20)
         await ground.acknowledge("one")
         await asyncio.sleep(3.5)
@@ -314,7 +314,7 @@ async def test_a_release_outlasts_a_server_that_does_not_answer_for_a_while(grou
         await ground.site("one")
         await wait_until(lambda: is_balanced(ground))
         kubeconfig = await ground.plane.kubeconfig_for("ada")
-        releasing = asyncio.create_task(run(ground, "release", RING, "--yes", kubeconfig=kubeconfig))
+        releasing = asyncio.create_task(run(ground, "delete", RING, "--yes", kubeconfig=kubeconfig))
         await wait_until(ground.drains, within_s=20)
         await ground.plane.faults.add(Fault(what="error", code=503, verb="get", user="ada", count=3))
         await asyncio.sleep(4)
@@ -331,7 +331,7 @@ async def test_a_release_ends_when_the_ring_is_gone(ground: Ground) -> None:
     async with ground.sharder():
         await ground.site("one")
         await wait_until(lambda: is_balanced(ground))
-        releasing = asyncio.create_task(run(ground, "release", RING, "--yes"))
+        releasing = asyncio.create_task(run(ground, "delete", RING, "--yes"))
 
         async def asked() -> bool:
             return await ground.drains() == {"one": ""}

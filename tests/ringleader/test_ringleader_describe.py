@@ -28,7 +28,6 @@ from ringleader.describe.object import EndpointOptions, ObjectDescription, descr
 from ringleader.describe.work import well
 from tests.ringleader.cluster.snapshots import lease, site, snapshot
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard
-from tests.sharder.io.test_sharder_placing import make
 from tests.warm_python import warm_python
 
 SITE = "websites.example.com/default/blog"
@@ -177,7 +176,7 @@ async def test_a_page_left_behind_by_its_site_is_told(ground: Ground) -> None:
     await ground.shard("b", duration_s=15)
     site = (await ground.client.get(WEBSITES, "blog", namespace="default", type=dict[str, Any]))["metadata"]
     above = Meta(name="blog", uid=site["uid"])
-    await make(ground, CONFIGMAPS, "page", labels={KEYS.shard: OTHER}, above=(WEBSITES, above))
+    await ground.make(CONFIGMAPS, "page", labels={KEYS.shard: OTHER}, above=(WEBSITES, above))
     line = await first_line(ground, "configmap", "page")
     assert f"is at {OTHER}, its controller {SITE} at {OWNER}" in line
 

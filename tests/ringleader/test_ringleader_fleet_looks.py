@@ -200,7 +200,7 @@ async def test_an_object_of_a_killed_replica_is_described_by_its_death(fleet: Fl
 
 
 async def test_a_release_waits_until_every_replica_let_go(fleet: Fleet) -> None:
-    code, out, err = await run(fleet, "release", fleet.spec.ring, "--yes")
+    code, out, err = await run(fleet, "delete", fleet.spec.ring, "--yes")
     assert code == 0, err
     assert "is released" in out
     with pytest.raises(RequestFailedError):

@@ -17,8 +17,8 @@ from ringleader.cluster.objects import PAGE, Row
 from ringleader.cluster.snapshot import ClusterReader
 from ringleader.list.command import Selection, read_rows
 from ringleader.list.lines import BrokenLine, NamedObject, parse_lines
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground
-from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, SECRETS, WEBSITES, Ground
+from tests.sharder.io.test_sharder_placing import TREE
 from tests.warm_python import warm_python
 
 A, B = "a-00000001", "b-00000001"
@@ -118,10 +118,10 @@ async def test_what_is_controlled_has_the_key_of_its_root_and_what_nobody_contro
 ) -> None:
     await ground.ring(key="Owner", resources=[TREE])
     await ground.shard("a", duration_s=15)
-    site = await make(ground, WEBSITES, "one")
-    page = await make(ground, CONFIGMAPS, "page", above=(WEBSITES, site))
-    await make(ground, SECRETS, "secret", above=(CONFIGMAPS, page))
-    await make(ground, SECRETS, "loose")
+    site = await ground.make(WEBSITES, "one")
+    page = await ground.make(CONFIGMAPS, "page", above=(WEBSITES, site))
+    await ground.make(SECRETS, "secret", above=(CONFIGMAPS, page))
+    await ground.make(SECRETS, "loose")
     assert [row.name for row in await rows_of(ground, with_dependents=False)] == ["one"]
     found = {row.name: row.key for row in await rows_of(ground, with_dependents=True)}
     assert found == dict.fromkeys(("one", "page", "secret"), "example.com_default_one")

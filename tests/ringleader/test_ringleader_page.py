@@ -1,4 +1,4 @@
-"""`ringleader page`: what it reads of a cluster is what it shows, and an outage leaves what was known."""
+"""`ringleader dashboard`: what it reads of a cluster is what it shows, and an outage leaves what was known."""
 
 from __future__ import annotations
 
@@ -198,7 +198,15 @@ async def test_nothing_is_written(ground: Ground) -> None:
 async def test_the_command_serves_until_it_is_interrupted(ground: Ground) -> None:
     await ground.ring()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ringleader", "page", RING, "--kubeconfig", str(ground.plane.kubeconfig)),
+        *(
+            sys.executable,
+            "-m",
+            "ringleader",
+            "dashboard",
+            RING,
+            "--kubeconfig",
+            str(ground.plane.kubeconfig),
+        ),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

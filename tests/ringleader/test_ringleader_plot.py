@@ -1,47 +1,48 @@
-"""`ringleader plot`: labels keep their distance, files are what their names say, bad input is told."""
+"""`ringleader plot`: the numbers of the figures, legible labels, files that are what their names say, bad input."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import math
 import os
-import struct
+import signal
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kubeio.errors import InputError
-from kubeio.patch import MergePatch
 from ring import HashRing
 from ringleader.__main__ import main
-from ringleader.inspect.plot.canvas import LONGEST, drawing, labels, save, short, spread, target_of
-from ringleader.inspect.plot.circle import draw_ring
-from ringleader.inspect.plot.moves import MOST_SHOWN, OTHERS, draw_moves, gathered
-from ringleader.inspect.plot.record import Moment, encode, read_record
-from ringleader.inspect.plot.recording import Order, moves_of
-from ringleader.inspect.plot.shares import draw_shares
-from ringleader.inspect.plot.timeline import draw_timeline
-from ringleader.inspect.simulate.change import apply_change
-from ringleader.inspect.simulate.simulation import Tally, conclude
-from ringleader.inspect.simulate.stock import invented
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
+from ringleader.cluster.picture import MemberPicture, RingPicture
+from ringleader.inspect.plot.command import checked_path
+from ringleader.inspect.plot.data import (
+    LONGEST_NAME,
+    MOST_NAMED,
+    MOST_ROWS,
+    Moment,
+    Timeline,
+    label,
+    read_moments,
+    share_rows,
+    timeline,
+)
+from ringleader.inspect.plot.figures import PALETTE, draw_ring, draw_timeline, drawing, save
+from tests.sharder.io.ground import KEYS, Ground
 from tests.warm_python import warm_python
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
-NAMES: dict[str, Callable[[int], str]] = {
-    "short": lambda index: f"web-{index}",
-    "long": lambda index: f"an-operator-of-websites-with-a-long-name-{index}.and-more-of-it",
-    "hostile": lambda index: f"$\\frac{{{index}}}$ <script>&amp;\n\t日本 W{'W' * 30}",
+NAMES = {
+    "short": "web-{}",
+    "long": "an-operator-of-websites-with-a-very-long-name-for-its-pods-{}",
+    "hostile": "$\\frac{{{}}}$ <script>&amp;\n\t日本 " + "W" * 60,
 }
 
 
@@ -52,234 +53,287 @@ def style() -> Iterator[None]:
 
 
 def members(count: int, kind: str = "short") -> list[str]:
-    return [NAMES[kind](index) for index in range(count)]
+    return [NAMES[kind].format(index) for index in range(count)]
 
 
-def make_ring(count: int, kind: str = "short", *, weighted: bool = False) -> HashRing:
-    names = members(count, kind)
-    return HashRing({name: 1 + 3 * weighted * (i % 3) for i, name in enumerate(names)}, virtual_nodes=100)
+def picture(counts: dict[str, int], *, name: str = "websites", **fields: Any) -> RingPicture:
+    rows = [MemberPicture(each, f"{each}-1", "ready", 1.0, n, 0.5, 0.5, 0) for each, n in counts.items()]
+    fields = {"unowned": 0, "in_flight": 0, **fields}
+    return RingPicture(name, "True", "True", sum(counts.values()), members=rows, **fields)
 
 
-def ring_picture(count: int, kind: str) -> Any:
-    return draw_ring(make_ring(count, kind, weighted=True), name=NAMES[kind](0))
+def moment(at_s: float, **counts: int) -> Moment:
+    return Moment(START + timedelta(seconds=at_s), picture(counts))
 
 
-def shares_picture(count: int, kind: str) -> Any:
-    ring = make_ring(count, kind, weighted=True)
-    objects = Counter(ring.owners([key for batch in invented(20_000) for key in batch.keys]))
-    return draw_shares(ring, objects, name=NAMES[kind](0))
+def line(at_s: float, *rings: RingPicture, **fields: Any) -> bytes:
+    """What `status -w -o json` prints."""
+    at = START + timedelta(seconds=at_s)
+    return msgspec.json.encode({"at": at, "ageSeconds": 0.0, "problem": "", "rings": rings, **fields})
 
 
-def moves_picture(count: int, kind: str) -> Any:
-    change = apply_change(dict.fromkeys(members(count, kind), 1.0), ["+2", "+new=3"])
-    tally = Tally({"": HashRing(change.before)}, {"": HashRing(change.after)})
-    for batch in invented(20_000):
-        tally.add(batch)
-    return draw_moves(conclude(NAMES[kind](0), change, tally, rate=None))
+# ---- the ring's rows --------------------------------------------------------------------------------------------
 
 
-def timeline_picture(count: int, kind: str) -> Any:
-    """Members that all have about the same, one that goes and one that comes."""
+def test_a_row_has_the_share_the_even_share_and_the_bound_of_a_member() -> None:
+    ring = HashRing({"web-10": 1, "web-2": 3}, virtual_nodes=100, eps=0.1)
+    rows = share_rows(ring)
+    assert [row.name for row in rows] == ["web-2", "web-10"]
+    assert [row.even for row in rows] == [0.75, 0.25]
+    assert [row.bound for row in rows] == pytest.approx([0.825, 0.275])
+    assert [row.share for row in rows] == [float(ring.shares()[name]) for name in ("web-2", "web-10")]
+
+
+def test_of_many_members_the_nearest_to_their_bound_have_rows_and_the_others_their_mean() -> None:
+    ring = HashRing(members(400), virtual_nodes=20)
+    rows = share_rows(ring)
+    assert len(rows) == MOST_ROWS
+    assert rows[-1].name == "mean of 351 others"
+    fullest = sorted((float(share) for share in ring.shares().values()), reverse=True)
+    assert [row.share for row in rows[:-1]] == fullest[: MOST_ROWS - 1]
+    assert rows[-1].share == pytest.approx(sum(fullest[MOST_ROWS - 1 :]) / 351)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_names_are_shown_on_one_line_that_is_not_long(kind: str) -> None:
+    shown = label(NAMES[kind].format(7))
+    assert len(shown) <= LONGEST_NAME
+    assert shown.isprintable()
+    assert kind == "hostile" or shown == NAMES[kind].format(7)
+
+
+# ---- the timeline's lines ---------------------------------------------------------------------------------------
+
+
+def test_members_that_changed_most_are_named_and_those_that_are_absent_have_gaps() -> None:
+    still = {f"still-{index}": 100 for index in range(20)}
+    found = timeline([moment(0, a=50, **still), moment(1, a=25, b=25, **still), moment(3, b=50, **still)])
+    assert found.seconds == [0.0, 1.0, 3.0]
+    assert found.start == START
+    assert len(found.named) == MOST_NAMED
+    assert found.named["a"][:2] == [50, 25]
+    assert math.isnan(found.named["a"][2])
+    assert math.isnan(found.named["b"][0])
+    assert found.others == [[100.0] * 3] * 12
+
+
+def test_a_member_counts_its_shards_together_and_is_absent_without_objects_and_place() -> None:
+    rows = [
+        MemberPicture("a", "a-1", "ready", 1.0, 3, 1.0, 1.0, 0),
+        MemberPicture("a", "a-2", "released", 1.0, 4, 0.0, 0.0, 0),
+        MemberPicture("gone", "gone-1", "taken", 1.0, 0, 0.0, 0.0, 0),
+    ]
+    shown = msgspec.structs.replace(picture({}, in_flight=2, unowned=1, misplaced=5), members=rows)
+    found = timeline([Moment(START, shown)])
+    assert found.named == {"a": [7.0]}
+    assert found.waiting == {"being handed over": [2], "misplaced": [5], "without an owner": [1]}
+
+
+def read(*lines: bytes, ring: str | None = None) -> tuple[list[Moment], list[str]]:
+    warnings: list[str] = []
+    return read_moments(lines, ring, source="x.jsonl", warn=warnings.append), warnings
+
+
+def test_moments_are_in_order_of_when_the_ring_was_seen() -> None:
+    one, two, old = picture({"a": 1}), picture({"a": 2}), picture({"a": 3}, age_seconds=9.0)
+    found, warnings = read(line(5, two), line(8, one, ageSeconds=4), line(10, old, ageSeconds=0.5))
+    assert [(each.at - START).total_seconds() for each in found] == [0.5, 4, 5]
+    assert [each.ring.objects for each in found] == [3, 1, 2]
+    assert warnings == []
+
+
+def test_lines_that_only_repeat_the_last_look_are_left_out_silently() -> None:
+    found, warnings = read(
+        line(0, picture({})), line(1, picture({}), problem="no answer"), b"\n", line(2, picture({}))
+    )
+    assert (len(found), warnings) == (2, [])
+
+
+def test_broken_lines_are_named_and_left_out() -> None:
+    naive = line(0, picture({})).replace(b"Z", b"")
+    bad = (b"{\n", b'{"at": "yesterday"}\n', naive, b"\xff\n", b'{"at": "2026-11-21T12:00:00Z"}')
+    found, warnings = read(line(0, picture({})), *bad, line(1, picture({})), *bad, *bad)
+    assert len(found) == 2
+    assert [each.split(":")[0] for each in warnings[:5]] == [
+        f"x.jsonl, line {number}" for number in range(2, 7)
+    ]
+    assert warnings[10:] == ["x.jsonl: 5 more broken lines are left out"]
+
+
+def test_of_several_rings_one_is_named() -> None:
+    both = [line(at, picture({"a": 1}), picture({"b": 1}, name="shops")) for at in (0, 1)]
+    found, _ = read(*both, ring="shops")
+    assert [each.ring.name for each in found] == ["shops", "shops"]
+    with pytest.raises(InputError, match=r"RING.*has several; name one of shops, websites"):
+        read(*both)
+    with pytest.raises(InputError, match="RING: 'blogs' is not in the input; name one of shops, websites"):
+        read(*both, ring="blogs")
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "nothing to draw"), (1, "one moment only")])
+def test_fewer_than_two_moments_are_refused(count: int, said: str) -> None:
+    with pytest.raises(InputError, match=f"{said}; record some: ringleader status -w -o json"):
+        read(*[line(0, picture({}))] * count)
+
+
+# ---- figures ----------------------------------------------------------------------------------------------------
+
+
+def shown_timeline(count: int, kind: str) -> Timeline:
+    """Members of which one goes and one comes."""
     names = members(count, kind)
     moments = []
     for step in range(10):
-        there = names[1:] if step > 5 else names[:-1]
+        there = names[1:] if step > 5 else names[: count - 1] if count > 1 else names
         counts = {name: 1000 + (index * step) % 7 for index, name in enumerate(there)}
-        moments.append(Moment(START + timedelta(seconds=step), step * 1234, step, 0, counts))
-    return draw_timeline(moments, name=NAMES[kind](0))
+        moments.append(
+            Moment(START + timedelta(seconds=step), picture(counts, name=NAMES[kind].format("ring")))
+        )
+    return timeline(moments)
 
 
-PICTURES = {
-    "ring": ring_picture,
-    "shares": shares_picture,
-    "moves": moves_picture,
-    "timeline": timeline_picture,
-}
+def ring_figure(count: int, kind: str) -> Any:
+    ring = HashRing(
+        {name: 1 + index % 3 for index, name in enumerate(members(count, kind))}, virtual_nodes=20
+    )
+    return draw_ring(share_rows(ring), title=f"Ring {label(NAMES[kind].format('ring'))}\n{count} members")
 
 
-def boxes(figure: Any) -> dict[str, Any]:
-    """Where each text of *figure* stands, in pixels, as matplotlib itself measures it."""
+def timeline_figure(count: int, kind: str) -> Any:
+    return draw_timeline(shown_timeline(count, kind))
+
+
+FIGURES = {"ring": ring_figure, "timeline": timeline_figure}
+
+
+def texts_of(path: Path) -> list[str]:
+    root = ElementTree.parse(path).getroot()
+    assert root.tag.endswith("svg")
+    return [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.usefixtures("style")
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize(
+    ("count", "kind"), [(1, "short"), (3, "long"), (50, "long"), (1000, "short"), (13, "hostile")]
+)
+def test_labels_are_on_the_paper_and_do_not_overlap(figure: str, count: int, kind: str) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.text import Text
 
-    figure.canvas.draw()
-    renderer = figure.canvas.get_renderer()
-    hidden = undrawn(figure)
-    texts = [
-        text
-        for text in figure.findobj(Text)
-        if text.get_visible() and text.get_text().strip() and id(text) not in hidden
-    ]
-    return {
-        f"{index} {text.get_text()}": text.get_window_extent(renderer) for index, text in enumerate(texts)
-    }
-
-
-def undrawn(figure: Any) -> set[int]:
-    """Labels of ticks that lie outside what their axis shows: matplotlib has them, and does not draw them."""
-    found = set()
-    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
-        low, high = sorted(axis.get_view_interval())
-        slack = (high - low) * 1e-6
-        outside = [
-            tick for tick in axis.get_major_ticks() if not low - slack <= tick.get_loc() <= high + slack
-        ]
-        found |= {id(label) for tick in outside for label in (tick.label1, tick.label2)}
-    return found
-
-
-def overlaps(found: dict[str, Any]) -> list[tuple[str, str]]:
-    return [
-        (one, other)
-        for (one, a), (other, b) in combinations(found.items(), 2)
-        if a.x0 < b.x1 and b.x0 < a.x1 and a.y0 < b.y1 and b.y0 < a.y1
-    ]
-
-
-# ---- labels -----------------------------------------------------------------------------------------------------
+    drawn = FIGURES[figure](count, kind)
+    canvas: Any = FigureCanvasAgg(drawn)
+    canvas.draw()
+    width, height = canvas.get_width_height()
+    numbers = [tick for axes in drawn.axes for tick in axes.xaxis.get_ticklabels()]  # some are never drawn
+    if figure == "ring":
+        rows = drawn.axes[0].get_yticklabels()
+    else:
+        numbers += [tick for axes in drawn.axes for tick in axes.get_yticklabels()]
+        rows = [text for axes in drawn.axes for text in axes.get_legend().get_texts()]
+    texts = [each for each in drawn.findobj(Text) if each.get_text().strip() and each not in numbers]
+    boxes = [each.get_window_extent() for each in texts]
+    assert len(boxes) > len(rows) >= min(count, MOST_NAMED)
+    assert [box for box in boxes if box.x0 < 0 or box.y0 < 0 or box.x1 > width or box.y1 > height] == []
+    places = [each.get_window_extent() for each in rows]
+    assert [pair for pair in combinations(places, 2) if pair[0].overlaps(pair[1])] == []
 
 
 @pytest.mark.usefixtures("style")
-@pytest.mark.parametrize("picture", PICTURES)
-@pytest.mark.parametrize(
-    ("count", "kind"), [(2, "short"), (3, "long"), (10, "short"), (100, "short"), (100, "long")]
-)
-def test_no_two_labels_overlap_and_none_leaves_the_paper(picture: str, count: int, kind: str) -> None:
-    figure = PICTURES[picture](count, kind)
-    found = boxes(figure)
-    assert len(found) >= count
-    assert overlaps(found) == []
-    width, height = figure.canvas.get_width_height()
-    outside = [
-        text for text, box in found.items() if box.x0 < 0 or box.y0 < 0 or box.x1 > width or box.y1 > height
-    ]
-    assert outside == []
+def test_the_ring_s_figure_names_members_and_what_the_marks_mean(tmp_path: Path) -> None:
+    save(ring_figure(12, "short"), path := tmp_path / "ring.svg")
+    found = texts_of(path)
+    assert [name for name in members(12) if not any(text.startswith(f"{name}  ") for text in found)] == []
+    assert {"share of the hash space", "even share by weight", "bound", "Ring web-ring"} <= set(found)
 
 
 @pytest.mark.usefixtures("style")
-def test_an_overlap_would_be_noticed() -> None:
-    figure = draw_ring(make_ring(3))
-    figure.axes[0].text(1.0, 1.0, "one label")
-    figure.axes[0].text(1.02, 1.02, "another")
-    assert len(overlaps(boxes(figure))) == 1
+def test_the_timeline_s_figure_names_members_and_what_is_not_at_rest(tmp_path: Path) -> None:
+    save(timeline_figure(12, "short"), path := tmp_path / "timeline.svg")
+    found = set(texts_of(path))
+    assert len(found & set(members(12))) == MOST_NAMED
+    assert {"2 others", "being handed over", "misplaced", "without an owner"} <= found
+    assert "seconds since 2026-11-21 12:00:00 UTC" in found
 
 
 @pytest.mark.usefixtures("style")
-@pytest.mark.parametrize("picture", PICTURES)
-def test_every_member_is_named(picture: str) -> None:
-    told = "\n".join(boxes(PICTURES[picture](100, "short")))
-    assert [name for name in members(100) if f"{name} " not in told and f"{name}\n" not in told] == []
+@pytest.mark.parametrize("figure", FIGURES)
+def test_hostile_names_are_only_text(figure: str, tmp_path: Path) -> None:
+    save(FIGURES[figure](13, "hostile"), path := tmp_path / "figure.svg")
+    assert "script" not in {each.tag.rpartition("}")[2] for each in ElementTree.parse(path).iter()}
+    assert any("<script>" in text for text in texts_of(path))
 
 
-@pytest.mark.usefixtures("style")
-@pytest.mark.parametrize(("picture", "hidden"), [("ring", "160"), ("shares", None), ("timeline", "160")])
-def test_of_very_many_members_the_largest_are_named_and_the_others_counted(
-    picture: str, hidden: str | None
-) -> None:
-    found = boxes(PICTURES[picture](400, "short"))
-    assert overlaps(found) == []
-    told = "\n".join(found)
-    assert hidden is None or f"the {hidden} " in told
+def test_every_named_member_has_a_colour_of_its_own() -> None:
+    import matplotlib as mpl
 
-
-@given(
-    st.lists(st.floats(-5, 15), max_size=30).map(sorted),
-    st.floats(0.01, 0.3),
-)
-def test_labels_are_spread_in_order_with_a_gap_and_within_bounds(wanted: list[float], gap: float) -> None:
-    placed = spread(wanted, gap, 0.0, 10.0)
-    assert all(after - before >= gap - 1e-9 for before, after in pairwise(placed))
-    assert all(-1e-9 <= place <= 10 + 1e-9 for place in placed)
-
-
-def test_labels_that_have_room_stay_where_they_are_wanted() -> None:
-    assert spread([1.0, 2.0, 3.0], 0.5, 0.0, 10.0) == [1.0, 2.0, 3.0]
-    assert spread([1.0, 1.0, 5.0], 0.5, 0.0, 10.0) == [0.75, 1.25, 5.0]
-
-
-@given(st.text())
-def test_names_are_shown_on_one_line_that_is_not_long(name: str) -> None:
-    shown = short(name)
-    assert len(shown) <= LONGEST
-    assert "\n" not in shown
-    assert shown.isprintable()
-
-
-def test_of_long_names_what_tells_them_apart_is_shown() -> None:
-    names = [f"an-operator-of-websites-in-the-west-{index}" for index in (7, 17, 170)]
-    assert list(labels(names).values()) == ["…7", "…17", "…170"]
-    assert labels(["web-0", "web-1"]) == {"web-0": "web-0", "web-1": "web-1"}
-    assert len(set(labels(members(100, "long")).values())) == 100
-
-
-# ---- moves ------------------------------------------------------------------------------------------------------
-
-
-def test_of_many_members_the_smaller_flows_are_one_block_and_nothing_is_lost() -> None:
-    flows = {(f"old-{index}", "new"): 10 + index for index in range(300)}
-    found = gathered(flows)
-    assert sum(found.values()) == sum(flows.values())
-    assert len(found) == MOST_SHOWN + 1
-    assert found["old-299", "new"] == 309
-    assert (OTHERS, "new") in found
-
-
-def test_trifles_are_one_block() -> None:
-    flows = {("a", "new"): 1000, **{("a", f"b-{index}"): 2 for index in range(5)}}
-    assert gathered(flows) == {("a", "new"): 1000, ("a", OTHERS): 10}
-    few = {("a", "new"): 1000, ("a", "b"): 2}
-    assert gathered(few) == few
+    assert len(set(mpl.color_sequences[PALETTE])) >= MOST_NAMED
 
 
 # ---- files ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("style")
-@pytest.mark.parametrize("picture", PICTURES)
-def test_hostile_names_are_only_text(picture: str, tmp_path: Path) -> None:
-    path = tmp_path / "picture.svg"
-    save(PICTURES[picture](13, "hostile"), path)
-    found = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter()}
-    assert "svg" in found
-    assert "script" not in found
-
-
-@pytest.mark.parametrize("kind", ["png", "svg"])
-@pytest.mark.parametrize(
-    "words", [["ring"], ["shares", "--objects", "500"], ["moves", "--change", "+1", "--objects", "500"]]
-)
-def test_a_picture_is_what_its_name_says_and_the_same_each_time(
-    kind: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("kind", "begin"), [("png", b"\x89PNG\r\n"), ("svg", b"<?xml"), ("PDF", b"%PDF-")])
+def test_a_figure_is_what_its_name_says_and_the_same_each_time(
+    kind: str, begin: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = []
-    for name in ("one", "two"):
-        path = tmp_path / f"{name}.{kind}"
-        assert main(["plot", *words, "--members", "5", "-o", str(path)]) == 0
-        assert capsys.readouterr().out == f"{path}\n"
-        made.append(path.read_bytes())
-    assert made[0] == made[1]
-    if kind == "svg":
-        assert ElementTree.fromstring(made[0]).tag.endswith("svg")
-    else:
-        assert made[0].startswith(b"\x89PNG\r\n")
-        width, height = struct.unpack(">II", made[0][16:24])
-        assert 300 < width < 3000
-        assert 200 < height < 3000
+    record = tmp_path / "status.jsonl"
+    record.write_bytes(b"\n".join(line(at, picture({"a": 5 - at, "b": at})) for at in range(3)))
+    for words in (["ring", "--members", "5"], ["timeline", "-f", str(record)]):
+        made = []
+        for name in ("one", "two"):
+            path = tmp_path / f"{name}.{kind}"
+            assert main(["plot", *words, "--out", str(path)]) == 0
+            assert capsys.readouterr().out == f"{path}\n"
+            made.append(path.read_bytes())
+        assert made[0] == made[1]
+        assert made[0].startswith(begin)
 
 
-def test_without_a_name_the_picture_is_called_after_what_it_shows(
+def test_without_a_name_the_file_is_called_after_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").write_bytes(b"\n".join(line(at, picture({"a": 5})) for at in range(3)))
     assert main(["plot", "ring", "--members", "3"]) == 0
-    assert main(["plot", "shares", "--members", "3", "-o", "svg"]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ring.png", "shares.svg"]
-    assert target_of("png", default="ring-websites") == Path("ring-websites.png")
+    assert main(["plot", "timeline", "websites", "-f", "x"]) == 0
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["ring.png", "timeline-websites.png"]
 
 
-@pytest.mark.parametrize("output", ["picture.gif", "picture", "no-such-folder/ring.png"])
-def test_a_name_that_is_no_picture_is_refused(output: str) -> None:
-    with pytest.raises(InputError, match="-o"):
-        target_of(output, default="ring")
+class Pipe:
+    """Standard input from `status -w`, until Ctrl-C."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+
+    @property
+    def buffer(self) -> Iterator[bytes]:
+        yield from self.lines
+        raise KeyboardInterrupt
+
+    def isatty(self) -> bool:
+        return not self.lines
+
+
+def test_ctrl_c_ends_the_input_and_the_figure_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Pipe([line(at, picture({"a": 5})) for at in range(3)]))
+    path = tmp_path / "timeline.svg"
+    assert main(["plot", "timeline", "--out", str(path)]) == 0
+    assert "a" in texts_of(path)
+
+
+def test_a_terminal_is_no_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", Pipe([]))
+    assert main(["plot", "timeline"]) == 2
+    assert "-f: '-' is a terminal; name a file, or pipe: ringleader status -w" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", ["figure.gif", "figure", "-", "no-such-folder/ring.png"])
+def test_a_name_that_is_no_figure_is_refused(out: str) -> None:
+    with pytest.raises(InputError, match="--out"):
+        checked_path(out)
 
 
 def test_without_matplotlib_it_says_what_to_install(tmp_path: Path) -> None:
@@ -300,11 +354,6 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path: Path) -> None:
     assert "pip install 'ringleader[plot]'" in ended.stderr
 
 
-def test_nothing_to_draw_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plot", "moves", "--members", "3", "--objects", "1", "--change", "member-0=1"]) == 2
-    assert "nothing to draw" in capsys.readouterr().err
-
-
 def test_help_and_simulation_leave_matplotlib_alone() -> None:
     code = "import sys; from ringleader.__main__ import main; main(sys.argv[1:]); sys.exit('matplotlib' in sys.modules)"
     for words in (["plot", "-h"], ["simulate", "--members", "3", "--objects", "5", "--change", "+1"]):
@@ -314,124 +363,51 @@ def test_help_and_simulation_leave_matplotlib_alone() -> None:
         assert ended.returncode == 0, ended.stderr
 
 
-# ---- the timeline's file ----------------------------------------------------------------------------------------
-
-
-def moment(at_s: float, moved: int = 0, **counts: int) -> Moment:
-    return Moment(START + timedelta(seconds=at_s), moved, members=counts)
-
-
-def test_a_recording_is_read_back_in_order_of_time(tmp_path: Path) -> None:
-    path = tmp_path / "record"
-    moments = [moment(2, 5, a=1), moment(0, 0, a=2), moment(1, 3, a=3)]
-    path.write_bytes(b"\n".join(map(encode, moments)))
-    told: list[str] = []
-    assert read_record(path, told=told.append) == [moments[1], moments[2], moments[0]]
-    assert told == []
-
-
-def test_broken_lines_of_a_recording_are_named_and_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "record"
-    good = encode(moment(0)), encode(moment(1))
-    bad = (
-        b"{\n",
-        b'{"time": "yesterday", "moved": 1}\n',
-        b'{"time": "2026-11-21T12:00:00Z", "moved": -1}\n',
-        b"\xff\n",
-    )
-    path.write_bytes(good[0] + b"".join(bad) + good[1])
-    told: list[str] = []
-    assert len(read_record(path, told=told.append)) == 2
-    assert [line.split(":")[0] for line in told] == [f"record, line {number}" for number in (2, 3, 4, 5)]
-
-
-@pytest.mark.parametrize(("lines", "said"), [([], "nothing to draw"), ([0], "one moment only")])
-def test_a_recording_without_a_timeline_is_refused(lines: list[float], said: str, tmp_path: Path) -> None:
-    path = tmp_path / "record"
-    path.write_bytes(b"".join(encode(moment(at_s)) for at_s in lines))
-    with pytest.raises(InputError, match=said):
-        read_record(path, told=lambda line: None)
-
-
-def test_a_recording_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="FILE"):
-        read_record(tmp_path / "gone", told=lambda line: None)
-
-
-def test_the_sharder_s_own_count_is_read_from_its_metrics() -> None:
-    text = (
-        "# TYPE ringleader_moves_total counter\n"
-        'ringleader_moves_total{ring="websites",reason="rebalance"} 120\n'
-        'ringleader_moves_total{ring="websites",reason="owner_dead"} 30\n'
-        'ringleader_moves_total{ring="websites",reason="new"} 999\n'
-        'ringleader_moves_total{ring="shops",reason="rebalance"} 999\n'
-        "# TYPE ringleader_handoffs_in_flight gauge\n"
-        'ringleader_handoffs_in_flight{ring="websites"} 8\n'
-    )
-    assert moves_of(text, "websites") == (150, 8)
-    with pytest.raises(ValueError, match="nothing about ring blogs"):
-        moves_of(text, "blogs")
-
-
-def test_an_order_to_record_is_checked_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--metrics"):
-        Order(file=tmp_path / "record", metrics="file:///etc/passwd")
-    with pytest.raises(InputError, match="FILE"):
-        Order(file=tmp_path / "gone" / "record")
-
-
 # ---- on a control plane -----------------------------------------------------------------------------------------
 
 
-async def ended(ground: Ground, *words: str) -> tuple[int, str, str]:
+async def start(ground: Ground, *words: str, stdin: int | None = None) -> asyncio.subprocess.Process:
     kubeconfig = await ground.plane.kubeconfig_for("ada")
-    process = await asyncio.create_subprocess_exec(
-        *(warm_python(), "-m", "ringleader", "plot", *words),
+    return await asyncio.create_subprocess_exec(
+        *(warm_python(), "-m", "ringleader", *words),
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        stdin=stdin,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+
+
+async def ended(ground: Ground, *words: str) -> tuple[int, str, str]:
+    process = await start(ground, "plot", *words)
     out, err = await process.communicate()
     return process.returncode or 0, out.decode(), err.decode()
 
 
-async def test_a_rebalance_is_recorded_while_it_happens(ground: Ground, tmp_path: Path) -> None:
+async def test_a_timeline_is_drawn_from_what_status_prints(ground: Ground, tmp_path: Path) -> None:
     await ground.ring()
-    a, b = await ground.shard("a"), await ground.shard("b")
-    await ground.sites(6, labels={KEYS.shard: a.name})
-    record, picture = tmp_path / "record.jsonl", tmp_path / "timeline.png"
-
-    async def move() -> None:
-        await wait_until(lambda: record.exists() and record.read_bytes().count(b"\n") >= 2)
-        labels = {"metadata": {"labels": {KEYS.shard: b.name}}}
-        for number in range(4):
-            await ground.client.patch(
-                WEBSITES, f"site-{number}", MergePatch(labels), namespace="default", type=bytes
-            )
-
-    moving = asyncio.create_task(move(), name="move")
-    words = ("timeline", str(record), "--record", "--every", "0.2s", "--for", "4s", "-o", str(picture))
-    code, out, err = await ended(ground, *words)
-    await moving
-    assert code == 0, err
-    lines = [json.loads(line) for line in record.read_text().splitlines()]
-    assert lines[0]["members"] == {"a": 6, "b": 0}
-    assert lines[-1]["members"] == {"a": 2, "b": 4}
-    assert lines[-1]["moved"] == 4
-    assert out.splitlines() == [f"{len(lines)} moments in {record}", str(picture)]
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert not [write for write in ground.plane.writes() if write.user == "ada"]
+    a = await ground.shard("a", duration_s=15)
+    await ground.shard("b", duration_s=15)
+    await ground.sites(2, labels={KEYS.shard: a.name})
+    status = await start(ground, "status", "-w", "--count", "--interval", "0.2s", "-o", "json")
+    assert status.stdout is not None
+    lines = [await asyncio.wait_for(status.stdout.readline(), 30) for _ in range(3)]
+    status.send_signal(signal.SIGINT)
+    await status.communicate()
+    path = tmp_path / "timeline.svg"
+    plot = await start(ground, "plot", "timeline", "--out", str(path), stdin=asyncio.subprocess.PIPE)
+    _, err = await plot.communicate(b"".join(lines))
+    assert (plot.returncode, err) == (0, b"")
+    assert {"a", "b", "Ring websites over time"} <= set(texts_of(path))
 
 
-async def test_ring_and_shares_are_the_cluster_s(ground: Ground, tmp_path: Path) -> None:
+async def test_the_ring_is_the_cluster_s(ground: Ground, tmp_path: Path) -> None:
     await ground.ring()
     await ground.shard("a")
-    await ground.sites(3)
-    for words in (["ring"], ["shares"], ["moves", "--change", "+b,-a"]):
-        path = tmp_path / f"{words[0]}.svg"
-        code, _, err = await ended(ground, *words, "-o", str(path))
-        assert code == 0, err
-        assert "<!-- a" in path.read_text()  # what matplotlib notes beside the strokes of a text
+    path = tmp_path / "ring.svg"
+    code, _, err = await ended(ground, "ring", "--out", str(path))
+    assert code == 0, err
+    assert {"a  100%", "Ring websites"} <= set(texts_of(path))
+    assert not [write for write in ground.plane.writes() if write.user == "ada"]
     code, _, err = await ended(ground, "ring", "website")
     assert (code, err.count("\n")) == (2, 1)
     assert "did you mean websites" in err
@@ -445,15 +421,16 @@ async def test_where_main_resources_have_rings_of_their_own_one_is_drawn_and_tol
     )
     await ground.shard("site-0", works="websites.example.com")
     await ground.shard("sum-0", works="secrets")
-    await ground.sites(3)
-    for words, drawn, absent in (([], "site-0", "sum-0"), (["--resource", "secrets"], "sum-0", "site-0")):
-        for kind in ("ring", "shares"):
-            path = tmp_path / f"{kind}.svg"
-            code, out, err = await ended(ground, kind, *words, "-o", str(path))
-            assert (code, out) == (0, f"{path}\n"), err
-            text = path.read_text()
-            assert f"<!-- {drawn}" in text
-            assert f"<!-- {absent}" not in text
+    path = tmp_path / "ring.svg"
+    for words, drawn, of in (
+        ([], "site-0  100%", "of websites.example.com"),
+        (["--resource", "secrets"], "sum-0  100%", "of secrets"),
+    ):
+        code, out, err = await ended(ground, "ring", *words, "--out", str(path))
+        assert (code, out) == (0, f"{path}\n"), err
+        found = texts_of(path)
+        assert {drawn, of} <= set(found)
+        assert len([text for text in found if text.endswith("  100%")]) == 1
         assert (
             "note: the ring of websites.example.com is shown; left out: secrets (other members" in err
         ) == (not words)

@@ -8,7 +8,7 @@ import pytest
 
 from ringleader.cluster.ring import ring_of
 from ringleader.inspect.edit.course import Course
-from ringleader.inspect.edit.release import Labelled, consequence
+from ringleader.inspect.edit.delete import Labelled, consequence
 from ringleader.inspect.edit.telling import Lines
 
 

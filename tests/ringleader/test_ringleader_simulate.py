@@ -25,8 +25,8 @@ from ringleader.inspect.simulate.premises import Ground as Premise
 from ringleader.inspect.simulate.premises import Members, Premises, chosen_ring, measured_rate
 from ringleader.inspect.simulate.simulation import Batch, Rate, Simulation, Tally, conclude
 from ringleader.inspect.simulate.stock import invented, listed, parse_objects
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, WEBSITES, Ground
-from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, SECRETS, WEBSITES, Ground
+from tests.sharder.io.test_sharder_placing import TREE
 from tests.warm_python import warm_python
 
 PODS = {"web-0": 1.0, "web-1": 1.0, "web-2": 1.0}
@@ -403,12 +403,12 @@ async def test_what_is_controlled_moves_with_its_root(ground: Ground, key: dict[
     await ground.ring(resources=[TREE], **key)
     await ground.shard("a")
     for name in ("one", "two", "three"):
-        site = await make(ground, WEBSITES, name, labels={"tenant": "acme"})
-        page = await make(ground, CONFIGMAPS, name, above=(WEBSITES, site))
-        await make(
-            ground, SECRETS, name, above=(CONFIGMAPS, page) if key["key"] == "Owner" else (WEBSITES, site)
+        site = await ground.make(WEBSITES, name, labels={"tenant": "acme"})
+        page = await ground.make(CONFIGMAPS, name, above=(WEBSITES, site))
+        await ground.make(
+            SECRETS, name, above=(CONFIGMAPS, page) if key["key"] == "Owner" else (WEBSITES, site)
         )
-    await make(ground, CONFIGMAPS, "foreign")
+    await ground.make(CONFIGMAPS, "foreign")
     code, out, err = await ended(ground, "simulate", "--change", "+b", "--change", "-a", "-o", "json")
     assert code == 0, err
     found = json.loads(out)
@@ -486,7 +486,7 @@ async def two_controllers(ground: Ground) -> None:
         await ground.shard(member, works=works)
     await ground.sites(10)
     for number in range(10):
-        await make(ground, SECRETS, f"secret-{number}")
+        await ground.make(SECRETS, f"secret-{number}")
 
 
 async def test_a_ring_of_two_controllers_is_simulated(ground: Ground) -> None:

@@ -13,10 +13,17 @@ from kubeio.clock import ManualClock
 from kubeio.errors import AlreadyExists, Conflict, NotFound, Unreachable
 from kubeio.labels import is_label_value
 from kubeio.leases.lease import Leases
-from kubeio.models import Lease, Meta
+from kubeio.models import Lease
 from kubeio.protocol import RingKeys
+from shard_controller.shard.lease_acquisition import (
+    AcquiredLease,
+    LeaseTemplate,
+    acquire,
+    fresh_name,
+    member_hash,
+)
 from shard_controller.shard.process_proof import Identity
-from shard_controller.shard.shard_lease import LeaseTemplate, ShardLease, begin_life, fresh_name, member_hash
+from tests.shard_controller.objects import Processes
 
 KEYS = RingKeys("websites")
 NAMESPACE = "ring-system"
@@ -49,6 +56,14 @@ class LeaseServer:
         self.store(
             msgspec.structs.replace(lease, spec=msgspec.structs.replace(lease.spec, holder_identity=holder))
         )
+
+    def relabel(self, name: str, labels: dict[str, str]) -> None:
+        lease = self.leases[name]
+        meta = msgspec.structs.replace(lease.metadata, labels={**lease.metadata.labels, **labels})
+        self.store(msgspec.structs.replace(lease, metadata=meta))
+
+    def holder(self, name: str) -> str | None:
+        return self.leases[name].spec.holder_identity
 
     async def list(self, label_selector: str) -> tuple[list[Lease], str]:
         wanted = [term.partition("=")[::2] for term in label_selector.split(",")]
@@ -85,31 +100,27 @@ class LeaseServer:
         return lease
 
 
-class NoProcesses:
-    """A machine on which nothing but us runs."""
-
-    def is_running(self, pid: int, started: int) -> bool:
-        return False
-
-    def has_children_of(self, life: str) -> bool:
-        return False
-
-    def hides_some(self) -> bool:
-        return False
-
-
 def template(*, member: str = "web-0", identity: Identity = ME, hold: bool = False) -> LeaseTemplate:
     return LeaseTemplate(keys=KEYS, member=member, duration_s=15, hold=hold, identity=identity)
 
 
-async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> ShardLease:
-    return await begin_life(
+@pytest.fixture
+def server() -> LeaseServer:
+    return LeaseServer()
+
+
+OLDER = "web-0-0000000a"
+FIRST_CHOICE = fresh_name("web-0", random.Random(SEED))
+
+
+async def begin(server: LeaseServer, *, clock: ManualClock | None = None) -> AcquiredLease:
+    return await acquire(
         cast(Leases, server),
         template(),
         namespace=NAMESPACE,
         clock=clock or ManualClock(),
         rng=random.Random(SEED),
-        processes=NoProcesses(),
+        processes=Processes(),
     )
 
 
@@ -121,39 +132,34 @@ def older_life(server: LeaseServer, name: str, of: LeaseTemplate, *, holder: str
         server.edit(name, holder)
 
 
-async def test_a_name_that_somebody_has_is_left_to_it_and_another_one_is_made() -> None:
-    server = LeaseServer()
-    first_choice = fresh_name("web-0", random.Random(SEED))
-    somebody = template(member="elsewhere", identity=Identity("boot-2", "ns-9", 1, 1))
-    older_life(server, first_choice, somebody)
-    before = server.leases[first_choice]
+async def test_a_name_that_somebody_has_is_left_to_it_and_another_one_is_made(server: LeaseServer) -> None:
+    older_life(server, FIRST_CHOICE, template(member="elsewhere", identity=Identity("boot-2", "ns-9", 1, 1)))
+    before = server.leases[FIRST_CHOICE]
     life = await begin(server)
-    assert life.name != first_choice
-    assert server.leases[first_choice] == before
-    assert server.leases[life.name].spec.holder_identity == life.name
+    assert life.name != FIRST_CHOICE
+    assert server.leases[FIRST_CHOICE] == before
+    assert server.holder(life.name) == life.name
 
 
-async def test_a_create_whose_answer_was_lost_is_recognized_as_ours() -> None:
-    server = LeaseServer()
+async def test_a_create_whose_answer_was_lost_is_recognized_as_ours(server: LeaseServer) -> None:
     server.lost_answers = 1
     life = await begin(server)
     assert list(server.leases) == [life.name]
     assert life.lease.metadata.resource_version == "1"
 
 
-async def test_a_lease_that_the_sharder_took_before_its_birth_was_heard_of_is_not_adopted() -> None:
-    server = LeaseServer()
-    first_choice = fresh_name("web-0", random.Random(SEED))
+async def test_a_lease_that_the_sharder_took_before_its_birth_was_heard_of_is_not_adopted(
+    server: LeaseServer,
+) -> None:
     server.lost_answers = 1
-    server.after_lost = lambda: server.edit(first_choice, "sharder:s-1")
+    server.after_lost = lambda: server.edit(FIRST_CHOICE, "sharder:s-1")
     life = await begin(server)
-    assert life.name != first_choice
-    assert server.leases[first_choice].spec.holder_identity == "sharder:s-1"
-    assert server.leases[life.name].spec.holder_identity == life.name
+    assert life.name != FIRST_CHOICE
+    assert server.holder(FIRST_CHOICE) == "sharder:s-1"
+    assert server.holder(life.name) == life.name
 
 
-async def test_the_age_of_a_lease_counts_from_the_first_attempt_to_create_it() -> None:
-    server = LeaseServer()
+async def test_the_age_of_a_lease_counts_from_the_first_attempt_to_create_it(server: LeaseServer) -> None:
     clock = ManualClock()
     began_at = clock.now()
     server.lost_answers = 1
@@ -162,74 +168,58 @@ async def test_the_age_of_a_lease_counts_from_the_first_attempt_to_create_it() -
     assert (life.sent_at, clock.now()) == (began_at, began_at + 10)
 
 
-async def test_a_released_lease_that_the_sharder_took_meanwhile_is_not_worn() -> None:
-    server = LeaseServer()
-    older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
-    server.after_list = lambda: server.edit("web-0-0000000a", "sharder:s-1")
+async def test_a_released_lease_that_the_sharder_took_meanwhile_is_not_worn(server: LeaseServer) -> None:
+    older_life(server, OLDER, template(identity=DEAD), holder="")
+    server.after_list = lambda: server.edit(OLDER, "sharder:s-1")
     life = await begin(server)
-    assert life.name != "web-0-0000000a"
-    assert server.leases["web-0-0000000a"].spec.holder_identity == "sharder:s-1"
+    assert life.name != OLDER
+    assert server.holder(OLDER) == "sharder:s-1"
 
 
-async def test_a_released_lease_is_worn_again() -> None:
-    server = LeaseServer()
-    older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
+async def test_a_released_lease_is_worn_again_and_says_nothing_of_its_former_life_s_caches(
+    server: LeaseServer,
+) -> None:
+    older_life(server, OLDER, template(identity=DEAD), holder="")
+    server.leases[OLDER].metadata.annotations[KEYS.synced] = "true"
     life = await begin(server)
-    assert (life.name, life.took_over) == ("web-0-0000000a", True)
-    assert server.leases[life.name].spec.holder_identity == life.name
-    assert server.leases[life.name].metadata.annotations[KEYS.process] == ME.encode()
+    assert life.name == OLDER
+    assert server.holder(life.name) == life.name
+    annotations = server.leases[life.name].metadata.annotations
+    assert annotations[KEYS.process] == ME.encode()
+    assert KEYS.synced not in annotations
 
 
-async def test_a_lease_that_is_worn_again_says_nothing_of_its_former_life_s_caches() -> None:
-    server = LeaseServer()
-    older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
-    server.leases["web-0-0000000a"].metadata.annotations[KEYS.synced] = "true"
+async def test_an_ended_life_is_released_for_its_successor_without_its_hold(server: LeaseServer) -> None:
+    older_life(server, OLDER, template(identity=DEAD, hold=True))
     life = await begin(server)
-    assert life.took_over
-    assert KEYS.synced not in server.leases[life.name].metadata.annotations
+    assert life.name != OLDER, "a Lease released for an ended life is not taken over"
+    assert server.holder(OLDER) == ""
+    assert KEYS.hold not in server.leases[OLDER].metadata.annotations
 
 
-async def test_an_ended_life_is_released_for_its_successor_without_its_hold() -> None:
-    server = LeaseServer()
-    older_life(server, "web-0-0000000a", template(identity=DEAD, hold=True))
-    life = await begin(server)
-    released = server.leases["web-0-0000000a"]
-    assert life.name != "web-0-0000000a", "a Lease released for an ended life is not taken over"
-    assert released.spec.holder_identity == ""
-    assert KEYS.hold not in released.metadata.annotations
-
-
-async def test_the_ended_life_of_another_member_is_not_ours_to_release() -> None:
+async def test_the_ended_life_of_another_member_is_not_ours_to_release(server: LeaseServer) -> None:
     """Not even one whose label has our member's hash: hashes collide, and labels can be edited."""
-    server = LeaseServer()
     older_life(server, "web-1-0000000a", template(member="web-1", identity=DEAD))
-    lease = server.leases["web-1-0000000a"]
-    labels = {**lease.metadata.labels, KEYS.member_hash: member_hash("web-0")}
-    meta: Meta = msgspec.structs.replace(lease.metadata, labels=labels)
-    server.store(msgspec.structs.replace(lease, metadata=meta))
+    server.relabel("web-1-0000000a", {KEYS.member_hash: member_hash("web-0")})
     await begin(server)
-    assert server.leases["web-1-0000000a"].spec.holder_identity == "web-1-0000000a"
+    assert server.holder("web-1-0000000a") == "web-1-0000000a"
 
 
 @pytest.mark.parametrize("selected", [True, False])
-async def test_only_leases_of_the_own_ring_are_looked_at(selected: bool) -> None:
-    server = LeaseServer()
-    older_life(server, "web-0-0000000a", template(identity=DEAD), holder="")
+async def test_only_leases_of_the_own_ring_are_looked_at(server: LeaseServer, selected: bool) -> None:
+    older_life(server, OLDER, template(identity=DEAD), holder="")
     if not selected:
-        lease = server.leases["web-0-0000000a"]
-        meta: Meta = msgspec.structs.replace(lease.metadata, labels={KEYS.ring_label: "another"})
-        server.store(msgspec.structs.replace(lease, metadata=meta))
-    assert (await begin(server)).took_over is selected
+        server.relabel(OLDER, {KEYS.ring_label: "another"})
+    assert ((await begin(server)).name == OLDER) is selected
 
 
-async def test_a_birth_reads_the_leases_of_its_own_member_only() -> None:
-    server = LeaseServer()
+async def test_a_birth_reads_the_leases_of_its_own_member_only(server: LeaseServer) -> None:
     for number in range(1000):
         older_life(server, f"web-{number}-0000000a", template(member=f"web-{number}"))
     older_life(server, "web-0-0000000b", template(identity=DEAD))
     await begin(server)
     assert server.listed == 2
-    assert server.leases["web-0-0000000b"].spec.holder_identity == "", "an older life's end was proven"
+    assert server.holder("web-0-0000000b") == "", "an older life's end was proven"
 
 
 async def test_members_with_long_names_are_told_apart_in_a_label() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from shard_controller.observe.watchdog import BlockBegun, BlockDetector, BlockEnded
+from tests.shard_controller.bench import Bench
 
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 PERIOD_S = 0.05
 
 
@@ -118,37 +116,25 @@ def test_a_block_that_nobody_could_see_is_told_afterwards() -> None:
 # -- in a process
 
 
-async def test_a_blocked_loop_is_reported_once_with_what_blocks_it(bench: Bench, tmp_path: Path) -> None:
-    port_file = tmp_path / "port"
-    shard = await bench.start("web-0", flags=("--probes-port-file", str(port_file)))
+async def test_a_blocked_loop_is_reported_once_with_what_blocks_it(bench: Bench) -> None:
+    shard = await bench.start("web-0")
     await bench.site("blog", "block 1.5\nready", owner=shard)
-
-    async def is_told() -> bool:
-        return bool(shard.logged("event loop turns again"))
-
-    await bench.until(is_told)
+    await bench.until(lambda: shard.logged("event loop turns again"))
     begun = [told for told in shard.logged("event loop is blocked") if "time.sleep" in told["stack"]]
     assert len(begun) == 1, shard.logged("event loop is blocked")
     assert "acting.py" in begun[0]["stack"].splitlines()[-2]
     assert 0.25 <= begun[0]["for_s"] < 1.5
     ended = max(told["took_s"] for told in shard.logged("event loop turns again"))
     assert 1.4 <= ended < 5
-    metrics = await fetch(int(port_file.read_text()), "/metrics")
-    values = dict(
-        line.rsplit(" ", 1) for line in metrics.splitlines() if "_loop_block" in line and line[0] != "#"
-    )
-    assert float(values['ringleader_shard_loop_blocks_total{controller="sites"}']) >= 1
-    assert float(values['ringleader_shard_loop_blocked_seconds_total{controller="sites"}']) >= 1.4
+    metrics = await shard.metrics()
+    assert metrics['ringleader_shard_loop_blocks_total{controller="sites"}'] >= 1
+    assert metrics['ringleader_shard_loop_blocked_seconds_total{controller="sites"}'] >= 1.4
 
 
 async def test_a_longer_limit_reports_less(bench: Bench) -> None:
-    shard = await bench.start("web-0", flags=("--blocked-loop-s", "5"))
+    shard = await bench.start("web-0", flags=("--blocked-loop", "5"))
     await bench.site("blog", "block 1\nready", owner=shard)
-
-    async def is_done() -> bool:
-        return bool(shard.records("end"))
-
-    await bench.until(is_done)
+    await bench.until(lambda: shard.records("end"))
     assert shard.logged("event loop is blocked") == []
 
 
@@ -159,18 +145,12 @@ async def test_sigusr1_tells_stacks_and_queue_and_stops_nothing(
     gate = tmp_path / "gate"
     shard = await bench.start("web-0", mode=mode)
     await bench.site("blog", f"await {gate}\npublish hello", owner=shard)
-
-    async def runs() -> bool:
-        return bool(shard.reconciles("blog"))
-
-    await bench.until(runs)
+    await bench.until(lambda: shard.reconciles("blog"))
     for count in (1, 2):
         shard.signal(signal.SIGUSR1)
-
-        async def is_told(count: int = count) -> bool:
-            return len(shard.logged("queue, asked for by SIGUSR1")) == count
-
-        await bench.until(is_told)
+        await bench.until(
+            lambda count=count: len(shard.logged("queue, asked for by SIGUSR1")) == count  # type: ignore[misc]
+        )
     threads = shard.logged("stacks of threads, asked for by SIGUSR1")[0]["stack"]
     assert "thread MainThread" in threads
     assert "thread loop watch" in threads
@@ -180,16 +160,12 @@ async def test_sigusr1_tells_stacks_and_queue_and_stops_nothing(
     queue = shard.logged("queue, asked for by SIGUSR1")[0]["queue"]
     assert [entry["object"] for entry in queue["longestRunning"]] == ["websites.example.com default/blog"]
     gate.touch()
-
-    async def is_published() -> bool:
-        return bool(await bench.page("blog"))
-
-    await bench.until(is_published)
+    await bench.until(lambda: bench.page("blog"))
     assert await shard.terminate() == 0
 
 
 async def test_sigusr1_tells_what_blocks_the_loop_at_this_moment(bench: Bench) -> None:
-    shard = await bench.start("web-0", flags=("--blocked-loop-s", "0"))
+    shard = await bench.start("web-0", flags=("--blocked-loop", "0"))
     await bench.site("blog", "block 4", owner=shard)
 
     async def runs() -> bool:
@@ -205,12 +181,3 @@ async def test_sigusr1_tells_what_blocks_the_loop_at_this_moment(bench: Bench) -
     assert not shard.records("end"), "the loop is still blocked"
     assert "time.sleep" in shard.logged("stacks of threads, asked for by SIGUSR1")[0]["stack"]
     assert shard.logged("event loop is blocked") == [], "0 reports nothing by itself"
-
-
-async def fetch(port: int, path: str) -> str:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-    answer = (await reader.read()).decode()
-    writer.close()
-    await writer.wait_closed()
-    return answer

@@ -19,12 +19,11 @@ from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.models import Object, ObjectKey
-from kubeio.resource import ApiResource
 from kubeio.watches.store import Change
 from shard_controller.objects.caches import ResourceCache
 from shard_controller.shard.ownership import ExclusiveOwnership
+from tests.shard_controller.objects import WEBSITES
 
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 NAMES = st.sampled_from("abcd")
 SECRETS = st.lists(st.sampled_from("xyz"), max_size=3)
 

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from shard_controller.api.conditions import Conditions
+from shard_controller.api.conditions import StagedConditions
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OLD = "2020-01-01T00:00:00Z"
@@ -24,8 +24,8 @@ READY = {
 FOREIGN = {"type": "Audited", "status": "False", "reason": "Later", "message": "", "lastTransitionTime": OLD}
 
 
-def conditions(*existing: Mapping[str, object], generation: int = 3) -> Conditions:
-    return Conditions(existing, generation=generation, wall=lambda: NOON)
+def conditions(*existing: Mapping[str, object], generation: int = 3) -> StagedConditions:
+    return StagedConditions(existing, generation=generation, wall=lambda: NOON)
 
 
 def test_setting_what_already_stands_writes_nothing() -> None:
@@ -92,7 +92,7 @@ def test_merging_twice_changes_nothing_more(calls: list[tuple[str, bool | None, 
     for call in calls:
         first.set(*call)
     merged = first.merged()
-    second = Conditions(merged or [FOREIGN, READY], generation=3, wall=lambda: datetime.now(UTC))
+    second = StagedConditions(merged or [FOREIGN, READY], generation=3, wall=lambda: datetime.now(UTC))
     for call in calls:
         second.set(*call)
     assert second.merged() is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,7 @@ from kubeio.clock import ManualClock
 from kubeio.models import ObjectKey
 from shard_controller.declare.request import Request
 from shard_controller.observe.history import LONGEST_MESSAGE, History
-
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+from tests.shard_controller.bench import Bench
 
 
 def task(name: str) -> Request:
@@ -29,7 +26,9 @@ def test_only_the_last_outcomes_are_kept() -> None:
     history = History(ManualClock(), last=10)
     for number in range(1000):
         history.ended(task(f"site-{number}"), "done", None, float(number), 0.1)
-    assert [ended.task.key.name for ended in history.newest()] == [f"site-{n}" for n in range(999, 989, -1)]
+    assert [ended.request.key.name for ended in history.newest()] == [
+        f"site-{n}" for n in range(999, 989, -1)
+    ]
     assert history.last(task("site-5")) is None
     found = history.last(task("site-995"))
     assert found is not None
@@ -65,41 +64,29 @@ def test_who_failed_again_is_not_the_first_to_be_forgotten() -> None:
 # -- as a person asks
 
 
-async def page(port: int, path: str, *, address: str = "127.0.0.1", token: str = "") -> tuple[int, Any]:
-    """Status and document."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
-    credentials = f"Authorization: Bearer {token}\r\n" if token else ""
-    writer.write(
-        f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\n{credentials}Connection: close\r\n\r\n".encode()
-    )
-    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
-    writer.close()
-    await writer.wait_closed()
-    return int(head.split()[1]), json.loads(body) if body.startswith("{") else body
-
-
 def age(text: str) -> timedelta:
     return datetime.now(UTC) - datetime.fromisoformat(text)
 
 
 async def test_an_object_tells_why_nothing_happens_to_it(bench: Bench, tmp_path: Path) -> None:
-    port_file = tmp_path / "port"
-    shard = await bench.start("web-0", flags=("--probes-port-file", str(port_file)))
-    port = int(port_file.read_text())
-    await bench.site("good", "publish hello\nready", owner=shard)
-    await bench.site("bad", "raise", owner=shard)
-    gate = tmp_path / "gate"
-    await bench.site("slow", f"await {gate}", owner=shard)
-    await bench.site("later", "requeue 600", owner=shard)
+    shard = await bench.start("web-0")
+    texts = {
+        "good": "publish hello\nready",
+        "bad": "raise",
+        "slow": f"await {tmp_path / 'gate'}",
+        "later": "requeue 600",
+    }
+    for name, text in texts.items():
+        await bench.site(name, text, owner=shard)
+
+    async def told(name: str) -> Any:
+        status, told = await shard.page(f"/debug/objects/default/{name}")
+        return told if status == 200 else {}
 
     async def all_are_there() -> bool:
-        status, bad = await page(port, "/debug/objects/default/bad")
-        _, slow = await page(port, "/debug/objects/default/slow")
-        _, good = await page(port, "/debug/objects/default/good")
-        _, later = await page(port, "/debug/objects/default/later")
+        good, bad, slow, later = [await told(name) for name in texts]
         return bool(
-            status == 200
-            and bad["failures"] > 2
+            bad.get("failures", 0) > 2
             and slow.get("runningSince")
             and good.get("lastOutcome")
             and good["controlled"]
@@ -108,29 +95,22 @@ async def test_an_object_tells_why_nothing_happens_to_it(bench: Bench, tmp_path:
         )
 
     await bench.until(all_are_there)
-    _, bad = await page(port, "/debug/objects/default/bad")
+    good, bad, slow, later = [await told(name) for name in texts]
     assert bad["object"] == "websites.example.com default/bad"
     assert (bad["lastError"]["type"], bad["lastError"]["message"]) == ("RuntimeError", "as told")
     assert bad["lastOutcome"]["outcome"] == "error"
     assert age(bad["lastOutcome"]["at"]) < timedelta(seconds=30)
-    assert bad["cached"]["owner"] == shard.name
-    assert bad["cached"]["drain"] is None
-    _, slow = await page(port, "/debug/objects/default/slow")
+    assert (bad["cached"]["owner"], bad["cached"]["drain"]) == (shard.name, None)
     assert timedelta() <= age(slow["runningSince"]) < timedelta(seconds=30)
     assert slow["lastOutcome"] is None
-    _, good = await page(port, "/debug/objects/default/good")
-    assert good["lastError"] is None
-    assert good["failures"] == 0
-    assert (
-        good["cached"]["resourceVersion"]
-        == (await bench.get("websites", "good"))["metadata"]["resourceVersion"]
-    )
-    assert [child["object"] for child in good["controlled"]] == ["configmaps default/good"]
-    assert good["controlled"][0]["owner"] == shard.name
-    _, later = await page(port, "/debug/objects/default/later")
+    assert (good["lastError"], good["failures"]) == (None, 0)
+    site = await bench.get("websites", "good")
+    assert good["cached"]["resourceVersion"] == site["metadata"]["resourceVersion"]
+    (child,) = good["controlled"]
+    assert (child["object"], child["owner"]) == ("configmaps default/good", shard.name)
     assert timedelta(seconds=-600) <= age(later["nextTry"]) < timedelta(seconds=-500)
 
-    _, queue = await page(port, "/debug/queue")
+    _, queue = await shard.page("/debug/queue")
     assert queue["controller"] == "sites"
     assert [entry["object"] for entry in queue["longestRunning"]] == ["websites.example.com default/slow"]
     assert [entry["object"] for entry in queue["failing"]] == ["websites.example.com default/bad"]
@@ -139,32 +119,25 @@ async def test_an_object_tells_why_nothing_happens_to_it(bench: Bench, tmp_path:
     await bench.edit("bad", "ready")
 
     async def it_recovered() -> bool:
-        _, bad = await page(port, "/debug/objects/default/bad")
+        bad = await told("bad")
         return bool(bad["lastError"] is None and bad["failures"] == 0)
 
     await bench.until(it_recovered)
-    assert (await page(port, "/debug/objects/default/nobody"))[0] == 404
-    assert (await page(port, "/debug/objects/_/bad"))[0] == 404
+    assert (await shard.page("/debug/objects/default/nobody"))[0] == 404
+    assert (await shard.page("/debug/objects/_/bad"))[0] == 404
 
 
-async def test_from_elsewhere_only_a_token_of_the_cluster_opens_the_pages(
-    bench: Bench, tmp_path: Path
-) -> None:
-    port_file = tmp_path / "port"
-    shard = await bench.start("web-0", flags=("--probes-port-file", str(port_file)))
-    port = int(port_file.read_text())
+async def test_from_elsewhere_only_a_token_of_the_cluster_opens_the_pages(bench: Bench) -> None:
+    shard = await bench.start("web-0")
     await bench.site("blog", "ready", owner=shard)
-
-    async def is_known() -> bool:
-        return (await page(port, "/debug/objects/default/blog"))[0] == 200
-
-    await bench.until(is_known)
-    elsewhere = "127.0.0.2"
-    assert (await page(port, "/debug/objects/default/blog", address=elsewhere))[0] == 401
-    assert (await page(port, "/debug/queue", address=elsewhere, token="forged"))[0] == 401
+    await bench.until(lambda: shard.records("end"))
+    elsewhere, blog = "127.0.0.2", "/debug/objects/default/blog"
+    assert (await shard.page(blog))[0] == 200
+    assert (await shard.page(blog, address=elsewhere))[0] == 401
+    assert (await shard.page("/debug/queue", address=elsewhere, token="forged"))[0] == 401
     account = yaml.safe_load((await bench.plane.kubeconfig_for("ada")).read_text())
     token = account["users"][0]["user"]["token"]
-    status, told = await page(port, "/debug/objects/default/blog", address=elsewhere, token=token)
+    status, told = await shard.page(blog, address=elsewhere, token=token)
     assert (status, told["object"]) == (200, "websites.example.com default/blog")
-    assert (await page(port, "/metrics", address=elsewhere))[0] == 200, "what has no secrets stays open"
+    assert (await shard.page("/metrics", address=elsewhere))[0] == 200, "what has no secrets stays open"
     assert token not in shard.log.read_text()

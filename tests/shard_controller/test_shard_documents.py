@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kubeio.patch import MergePatch
-from kubeio.resource import ApiResource
 from tests.docs.test_docs_code import program_of
-
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
+from tests.shard_controller.bench import Bench
+from tests.shard_controller.objects import WEBSITES
 
 
 @pytest.fixture
@@ -45,12 +42,8 @@ async def test_create_update_delete_and_timer_are_one_reconciler_and_a_finalizer
     await bench.until(lambda: shows("bye"))
     assert {record["outcome"] for record in shard.records("end")} <= {"requeue"}, "as the timer"
     assert (await bench.get("websites", "blog"))["metadata"]["finalizers"] == ["example.com/cdn"]
-    await bench.client.delete(WEBSITES, "blog", namespace="default")
-
-    async def is_gone() -> bool:
-        return not await bench.get("websites", "blog")
-
-    await bench.until(is_gone)
+    await bench.delete(WEBSITES, "blog")
+    await bench.until(lambda: bench.get("websites", "blog"), equals={})
 
 
 async def test_a_permanent_error_waits_for_a_change(bench: Bench, program: Path) -> None:
@@ -73,19 +66,11 @@ async def test_a_filter_is_an_early_end(bench: Bench, program: Path) -> None:
     await bench.start("web-0", program=f"{program}:websites", mode="single")
     await bench.site("blog", "hello", labels={"example.com/hands-off": "yes"})
     await bench.site("shop", "hello")
-
-    async def shop_is_there() -> bool:
-        return bool(await bench.get("configmaps", "shop"))
-
-    await bench.until(shop_is_there)
+    await bench.until(lambda: bench.get("configmaps", "shop"))
     assert await bench.get("configmaps", "blog") == {}
     release = MergePatch({"metadata": {"labels": {"example.com/hands-off": None}}})
     await bench.client.patch(WEBSITES, "blog", release, namespace="default", type=bytes)
-
-    async def blog_is_there() -> bool:
-        return bool(await bench.get("configmaps", "blog"))
-
-    await bench.until(blog_is_there)
+    await bench.until(lambda: bench.get("configmaps", "blog"))
 
 
 async def test_what_was_done_last_is_done_once(bench: Bench, program: Path) -> None:
@@ -99,9 +84,5 @@ async def test_what_was_done_last_is_done_once(bench: Bench, program: Path) -> N
     assert await shard.terminate() == 0
     writes = len(bench.writes(resource="websites.example.com"))
     second = await bench.start("web-0", program=f"{program}:announcements", mode="single")
-
-    async def has_looked() -> bool:
-        return bool(second.records("end"))
-
-    await bench.until(has_looked)
+    await bench.until(lambda: second.records("end"))
     assert len(bench.writes(resource="websites.example.com")) == writes, "nothing was announced again"

@@ -18,7 +18,7 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.program.host import Host
 from kubeio.program.logs import configure_logging
 from shard_controller.shard import heartbeat
-from shard_controller.observe.watchdog import Progress
+from shard_controller.observe.watchdog import StallDetector
 from shard_controller.shard.lease_validity import LeaseValidity
 
 configure_logging(format="json")
@@ -46,7 +46,7 @@ validity.running = %(running)d
 name = "web-0-aaaaaaaa"
 lease = Lease(Meta(name=name, namespace="ns", resource_version="1"), LeaseSpec(name, 1))
 thread = heartbeat.HeartbeatThread(
-    SilentHost(), None, lease, validity=validity, progress=Progress(deadline_s=60, clock=clock),
+    SilentHost(), None, lease, validity=validity, progress=StallDetector(deadline_s=60, clock=clock),
     on_phase=lambda phase: None,
 )
 thread.start()
@@ -130,5 +130,5 @@ def test_a_process_in_which_nothing_runs_outlives_its_lease() -> None:
 
 
 def test_each_renewal_puts_the_end_off_and_a_stop_takes_it_away() -> None:
-    then = "time.sleep(2.5)\nthread.stop(release=False)\ntime.sleep(2.5)\nsys.exit(7)"
+    then = "time.sleep(2.5)\nasyncio.run(thread.stop(release=False))\ntime.sleep(2.5)\nsys.exit(7)"
     assert code_and_time(start(then, subprocess.DEVNULL, renewals=100))[0] == 7

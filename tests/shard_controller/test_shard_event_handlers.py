@@ -16,8 +16,6 @@ from kubeio.clock import ManualClock
 from kubeio.decoding import object_from
 from kubeio.errors import InputError
 from kubeio.models import ObjectKey
-from kubeio.protocol import RingKeys
-from kubeio.resource import ApiResource
 from kubeio.watches.store import Change
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache
@@ -25,12 +23,8 @@ from shard_controller.reconcile.event_handlers import EventHandlers
 from shard_controller.reconcile.reconcile_queue import ReconcileQueue
 from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ShardOwnership
+from tests.shard_controller.objects import CONFIGMAPS, KEYS, ME, OTHER, SECRETS, WEBSITES, reference
 
-KEYS = RingKeys("sites")
-ME, OTHER = "web-0-0000000a", "web-1-0000000b"
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
 SITES = sc.Resource("websites.example.com/v1", dict)
 PAGES = sc.Resource("configmaps/v1", dict)
 KEYS_OF_SITES = sc.Resource("secrets/v1", dict)
@@ -71,14 +65,7 @@ class Room:
 
     def page(self, name: str = "blog", *, controller: str = "blog", **fields: Any) -> None:
         """The watch shows a ConfigMap that *controller* controls."""
-        reference = {
-            "apiVersion": "example.com/v1",
-            "kind": "Website",
-            "name": controller,
-            "uid": f"uid-{controller}",
-            "controller": True,
-        }
-        self._show(self.pages, self._body(name, ownerReferences=[reference], **fields))
+        self._show(self.pages, self._body(name, ownerReferences=[reference(controller)], **fields))
 
     def secret(self, name: str, namespace: str = "ns", **fields: Any) -> None:
         """The watch shows a Secret, which nobody of the ring controls."""
@@ -134,60 +121,50 @@ class Room:
 # -- predicates
 
 
-async def test_a_change_that_the_predicate_does_not_want_wakes_nobody() -> None:
-    room = Room(when=sc.generation_changed)
+GOLD = {"labels": {KEYS.shard: ME, "tier": "gold"}}
+NEXT = {"generation": 2}
+THIRD = {"generation": 3}
+
+
+async def known(**options: Any) -> Room:
+    """A room whose site is known and has been looked at."""
+    room = Room(**options)
     room.site()
     assert await room.woken() == ["blog"]
-    room.site(annotations={"seen": "by a human"})
-    assert await room.woken() == []
-    room.site(generation=2)
-    assert await room.woken() == ["blog"]
+    return room
 
 
 @pytest.mark.parametrize(
-    ("predicate", "changes"),
+    ("predicate", "changes", "wakes"),
     [
-        (sc.labels_changed, {"labels": {KEYS.shard: ME, "tier": "gold"}}),
-        (sc.annotations_changed, {"annotations": {"note": "x"}}),
-        (sc.generation_changed, {"generation": 2}),
-        (sc.generation_changed | sc.labels_changed, {"labels": {KEYS.shard: ME, "tier": "gold"}}),
-        (never | (lambda _old, new: new.meta.generation == 3), {"generation": 3}),
-        ((lambda _old, new: new.meta.generation == 3) | never, {"generation": 3}),
-        (sc.Predicate(lambda old, new: old.object["metadata"] != new.object["metadata"]), {}),
+        (sc.generation_changed, NEXT, True),
+        (sc.generation_changed, {"annotations": {"seen": "by a human"}}, False),
+        (sc.labels_changed, GOLD, True),
+        (sc.annotations_changed, {"annotations": {"note": "x"}}, True),
+        (sc.generation_changed | sc.labels_changed, GOLD, True),
+        (sc.labels_changed | sc.annotations_changed, NEXT, False),
+        (sc.generation_changed & sc.labels_changed, NEXT, False),
+        (never | (lambda _old, new: new.meta.generation == 3), THIRD, True),
+        ((lambda _old, new: new.meta.generation == 3) | never, THIRD, True),
+        (never, NEXT, False),
+        (never & sc.generation_changed, NEXT, False),
+        ((lambda _old, _new: True) & never, NEXT, False),
+        (sc.Predicate(lambda old, new: old.object["metadata"] != new.object["metadata"]), {}, True),
     ],
 )
-async def test_what_a_predicate_wants_wakes(predicate: Any, changes: dict[str, Any]) -> None:
-    room = Room(when=predicate)
-    room.site()
-    await room.woken()
+async def test_a_change_wakes_if_the_predicate_wants_it(
+    predicate: Any, changes: dict[str, Any], wakes: bool
+) -> None:
+    room = await known(when=predicate)
     room.site(**changes)
-    assert await room.woken() == ["blog"]
-
-
-@pytest.mark.parametrize(
-    "predicate",
-    [
-        never,
-        never & sc.generation_changed,
-        (lambda _old, _new: True) & never,
-        sc.labels_changed | sc.annotations_changed,
-        sc.generation_changed & sc.labels_changed,
-    ],
-)
-async def test_what_a_predicate_does_not_want_wakes_nobody(predicate: Any) -> None:
-    room = Room(when=predicate)
-    room.site()
-    await room.woken()
-    room.site(generation=2)
-    assert await room.woken() == []
+    assert await room.woken() == ["blog"] * wakes
 
 
 async def test_an_object_without_generation_changes_with_every_version() -> None:
     room = Room(when=sc.generation_changed)
-    room.site(generation=0)
-    await room.woken()
-    room.site(generation=0)
-    assert await room.woken() == ["blog"]
+    for _ in range(2):
+        room.site(generation=0)
+        assert await room.woken() == ["blog"]
 
 
 @pytest.mark.parametrize(
@@ -195,9 +172,7 @@ async def test_an_object_without_generation_changes_with_every_version() -> None
     [{KEYS.shard: ME, KEYS.drain: OTHER}, {KEYS.shard: ME, KEYS.drain: ""}, {KEYS.shard: OTHER}],
 )
 async def test_no_predicate_holds_back_a_change_of_the_ring_s_labels(labels: dict[str, str]) -> None:
-    room = Room(when=never)
-    room.site()
-    await room.woken()
+    room = await known(when=never)
     room.site(labels=labels)
     assert await room.woken() == ["blog"]
 
@@ -211,9 +186,7 @@ async def test_no_predicate_holds_back_a_change_of_the_ring_s_labels(labels: dic
     ],
 )
 async def test_no_predicate_holds_back_deletion_and_finalizers(fields: dict[str, Any]) -> None:
-    room = Room(when=never)
-    room.site()
-    await room.woken()
+    room = await known(when=never)
     room.site(**fields)
     assert await room.woken() == ["blog"]
 
@@ -258,7 +231,7 @@ async def test_a_predicate_that_raises_counts_as_true_and_is_told() -> None:
         room.site()
     assert await room.woken() == ["blog"]
     assert [(entry["event"], entry["object"]) for entry in logs] == [
-        ("predicate failed: the change counts", "websites.example.com ns/blog")
+        ("predicate failed: object enqueued anyway", "websites.example.com ns/blog")
     ]
 
 
@@ -438,24 +411,17 @@ async def test_what_was_given_up_is_woken_by_what_it_owns_and_by_what_is_mapped_
         assert not room.queue.has_failed_permanently(BLOG)
 
 
-async def test_news_during_a_reconcile_outweighs_its_giving_up() -> None:
+@pytest.mark.parametrize(("version", "is_echo"), [(1, False), (2, True)], ids=["news", "echo"])
+async def test_news_during_a_reconcile_outweighs_its_giving_up_and_our_own_echo_does_not(
+    version: int, is_echo: bool
+) -> None:
     room = Room()
     room.site()
     room.queue.begin(BLOG)
-    room.site(annotations={"their": "write"})
-    room.queue.fail_permanently(BLOG, version=1)
+    room.site(annotations={"somebody's": "write"})
+    room.queue.fail_permanently(BLOG, version=version)
     room.queue.end(BLOG)
-    assert not room.queue.has_failed_permanently(BLOG)
-
-
-async def test_the_echo_of_our_own_write_during_a_reconcile_does_not_outweigh_its_giving_up() -> None:
-    room = Room()
-    room.site()
-    room.queue.begin(BLOG)
-    room.site(annotations={"our": "write"})
-    room.queue.fail_permanently(BLOG, version=2)
-    room.queue.end(BLOG)
-    assert room.queue.has_failed_permanently(BLOG)
+    assert room.queue.has_failed_permanently(BLOG) is is_echo
 
 
 async def test_an_object_that_comes_back_is_not_given_up() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -15,26 +14,15 @@ import pytest
 from kubeio.errors import Conflict, NotFound, ServerFailure
 from kubeio.models import Lease, LeaseSpec, Meta
 from shard_controller.declare.errors import LeaseLost, Stalled
-from shard_controller.observe.watchdog import Progress
+from shard_controller.observe.watchdog import StallDetector
 from shard_controller.shard.heartbeat import Heartbeat
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
+from tests.kubeio.virtual import LoopClock
 
 pytestmark = pytest.mark.looptime
 
 D = 15.0
 NAME = "shard-a-00000001"
-
-
-class LoopClock:
-    """The loop's virtual time; *slept_s* is time in which the process was suspended."""
-
-    slept_s = 0.0
-
-    def now(self) -> float:
-        return asyncio.get_running_loop().time() + self.slept_s
-
-    def wall(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now())
 
 
 @dataclass
@@ -106,7 +94,7 @@ class Life:
         self.leases = FakeLeases(lease, self.clock)
         self.began_at = self.clock.now()
         self.validity = LeaseValidity(duration_s=D, sent_at=self.began_at)
-        self.progress = Progress(deadline_s=deadline_s, clock=self.clock)
+        self.progress = StallDetector(deadline_s=deadline_s, clock=self.clock)
         self.phases: list[tuple[float, Phase]] = []
         self.deadline_s = deadline_s
         self.heartbeat = Heartbeat(
@@ -121,6 +109,16 @@ class Life:
 
     def elapsed(self) -> float:
         return self.clock.now() - self.began_at
+
+    def later(self, seconds: float, call: Callable[..., object], *arguments: object) -> None:
+        asyncio.get_running_loop().call_later(seconds, call, *arguments)
+
+    def swapped_at(self) -> list[float]:
+        return [at - self.began_at for at in self.leases.swaps]
+
+    def annotations(self) -> dict[str, str]:
+        assert self.leases.lease is not None
+        return self.leases.lease.metadata.annotations
 
     async def beats(self) -> None:
         """The main loop's ticker: all is well."""
@@ -149,7 +147,7 @@ class Life:
 async def test_it_renews_every_third_of_the_duration() -> None:
     life = Life()
     assert await life.run(for_s=26) is None
-    assert [at - life.began_at for at in life.leases.swaps] == pytest.approx([5, 10, 15, 20, 25], abs=0.01)
+    assert life.swapped_at() == pytest.approx([5, 10, 15, 20, 25], abs=0.01)
     assert life.phases == []
 
 
@@ -170,11 +168,8 @@ async def test_after_two_thirds_without_renewal_work_pauses() -> None:
 async def test_with_nothing_running_it_waits_and_goes_on_when_its_swap_succeeds() -> None:
     life = Life()
     life.leases.is_down = True
-
-    def back_after_a_minute() -> None:
-        asyncio.get_running_loop().call_later(60, setattr, life.leases, "is_down", False)
-
-    assert await life.run(back_after_a_minute, for_s=70) is None
+    life.later(60, setattr, life.leases, "is_down", False)
+    assert await life.run(for_s=70) is None
     assert [phase for _, phase in life.phases] == [Phase.PAUSED, Phase.LAPSED, Phase.HELD]
     assert life.phases[-1][0] == pytest.approx(60, abs=2.0)
 
@@ -193,10 +188,9 @@ async def test_a_suspended_process_that_was_working_ends_before_it_renews() -> N
     life = Life()
     life.validity.running = 1
 
-    def suspended() -> None:
-        life.clock.slept_s = 40.0
-
-    error = await life.run(lambda: asyncio.get_running_loop().call_later(4.99, suspended), for_s=10)
+    error = await life.run(
+        lambda: asyncio.get_running_loop().call_later(4.99, life.clock.jump, 40.0), for_s=10
+    )
     assert isinstance(error, LeaseLost)
     assert life.leases.swaps == []
 
@@ -225,46 +219,31 @@ async def test_an_edited_duration_ends_the_process() -> None:
 
 async def test_what_is_announced_is_in_the_lease_at_once_and_stays_there() -> None:
     life = Life()
-    loop = asyncio.get_running_loop()
-
-    def announce() -> None:
-        loop.call_later(1, life.heartbeat.announce, lambda: {"synced": "true"})
-        loop.call_later(2, life.leases.edit)
-
-    assert await life.run(announce, for_s=12) is None
-    assert [at - life.began_at for at in life.leases.swaps] == pytest.approx([1, 6, 11], abs=0.01)
-    assert life.leases.lease is not None
-    assert life.leases.lease.metadata.annotations == {"synced": "true"}
+    life.later(1, life.heartbeat.announce, lambda: {"synced": "true"})
+    life.later(2, life.leases.edit)
+    assert await life.run(for_s=12) is None
+    assert life.swapped_at() == pytest.approx([1, 6, 11], abs=0.01)
+    assert life.annotations() == {"synced": "true"}
 
 
 async def test_each_renewal_writes_what_is_so_at_that_moment() -> None:
     life = Life()
-    loop = asyncio.get_running_loop()
     counts = {"objects": "websites=1"}
-
-    def announce() -> None:
-        loop.call_later(1, life.heartbeat.announce, lambda: counts)
-        loop.call_later(2, counts.update, {"objects": "websites=2"})
-
-    assert await life.run(announce, for_s=4) is None
-    assert life.leases.lease is not None
-    assert life.leases.lease.metadata.annotations == {"objects": "websites=1"}
-    assert await life.run(lambda: None, for_s=4) is None
-    assert life.leases.lease.metadata.annotations == {"objects": "websites=2"}
+    life.later(1, life.heartbeat.announce, lambda: counts)
+    life.later(2, counts.update, {"objects": "websites=2"})
+    assert await life.run(for_s=4) is None
+    assert life.annotations() == {"objects": "websites=1"}
+    assert await life.run(for_s=4) is None
+    assert life.annotations() == {"objects": "websites=2"}
 
 
 async def test_what_was_announced_in_an_outage_is_written_after_it() -> None:
     life = Life()
     life.leases.is_down = True
-    loop = asyncio.get_running_loop()
-
-    def announce() -> None:
-        loop.call_later(1, life.heartbeat.announce, lambda: {"synced": "true"})
-        loop.call_later(7, setattr, life.leases, "is_down", False)
-
-    assert await life.run(announce, for_s=9) is None
-    assert life.leases.lease is not None
-    assert life.leases.lease.metadata.annotations == {"synced": "true"}
+    life.later(1, life.heartbeat.announce, lambda: {"synced": "true"})
+    life.later(7, setattr, life.leases, "is_down", False)
+    assert await life.run(for_s=9) is None
+    assert life.annotations() == {"synced": "true"}
 
 
 async def test_of_two_copies_of_one_process_the_second_to_renew_ends() -> None:
@@ -284,7 +263,7 @@ async def test_of_two_copies_of_one_process_the_second_to_renew_ends() -> None:
     assert ended is None
     assert isinstance(copy_ended, LeaseLost)
     assert "another process" in copy_ended.reason
-    assert [at - life.began_at for at in life.leases.swaps] == pytest.approx(range(5, 41, 5), abs=0.01)
+    assert life.swapped_at() == pytest.approx(range(5, 41, 5), abs=0.01)
 
 
 async def test_a_copy_that_stops_does_not_release_the_lease_of_the_other() -> None:
@@ -299,7 +278,7 @@ async def test_a_copy_that_stops_does_not_release_the_lease_of_the_other() -> No
 async def test_a_label_written_by_the_sharder_costs_one_more_swap() -> None:
     life = Life()
     assert await life.run(lambda: life.leases.edit(labels={"state": "ready"}), for_s=6) is None
-    assert [at - life.began_at for at in life.leases.swaps] == pytest.approx([5], abs=0.1)
+    assert life.swapped_at() == pytest.approx([5], abs=0.1)
     assert life.leases.lease is not None
     assert life.leases.lease.metadata.labels == {"state": "ready"}
 
@@ -307,11 +286,8 @@ async def test_a_label_written_by_the_sharder_costs_one_more_swap() -> None:
 async def test_a_renewal_whose_answer_was_lost_is_made_good_by_the_next() -> None:
     life = Life()
     life.leases.loses_answers = True
-    loop = asyncio.get_running_loop()
-    assert (
-        await life.run(lambda: loop.call_later(6, setattr, life.leases, "loses_answers", False), for_s=9)
-        is None
-    )
+    life.later(6, setattr, life.leases, "loses_answers", False)
+    assert await life.run(for_s=9) is None
     assert life.validity.sent_at - life.began_at == pytest.approx(6, abs=1.1)
 
 
@@ -328,51 +304,41 @@ async def test_a_blocked_main_loop_stops_the_heartbeat() -> None:
 
 async def test_a_loop_that_does_not_tick_is_noticed_at_the_deadline() -> None:
     clock = LoopClock()
-    progress = Progress(deadline_s=60, clock=clock)
+    progress = StallDetector(deadline_s=60, clock=clock)
     found = []
     for _ in range(62):
-        clock.slept_s += 1
+        clock.jump(1)
         found.append(progress.check())
     assert found[:60] == [None] * 60
     assert found[60] == ("event loop did not tick", 61.0)
-
-
-def tick(
-    progress: Progress,
-    times: int,
-    *,
-    due: int = 0,
-    moves: bool = False,
-    fresh: bool = True,
-    held: bool = True,
-) -> None:
-    for number in range(times):
-        progress.tick(due=due, taken=number if moves else 0, is_fresh=fresh, is_held=held)
 
 
 @pytest.mark.parametrize(
     ("ticks", "stalls"),
     [
         ({"due": 5}, "oldest due key did not move"),
-        ({"fresh": False}, "watch streams were silent"),
-        ({"due": 5, "moves": True}, None),
-        ({"due": 5, "held": False}, None),
-        ({"fresh": False, "held": False}, None),
+        ({"is_fresh": False}, "watch streams were silent"),
+        ({"due": 5, "moves": 1}, None),
+        ({"due": 5, "is_held": False}, None),
+        ({"is_fresh": False, "is_held": False}, None),
     ],
 )
 async def test_progress_is_keys_and_streams_while_the_lease_is_held(
     ticks: dict[str, Any], stalls: str | None
 ) -> None:
-    progress = Progress(deadline_s=60, clock=LoopClock())
-    tick(progress, 62, **ticks)
+    progress = StallDetector(deadline_s=60, clock=LoopClock())
+    told: dict[str, Any] = {"due": 0, "is_fresh": True, "is_held": True, **ticks}
+    moves = told.pop("moves", 0)
+    for number in range(62):
+        progress.tick(taken=number * moves, **told)
     found = progress.check()
     assert (found[0] if found else None) == stalls
 
 
 async def test_a_suspended_process_does_not_wake_up_stalled() -> None:
     clock = LoopClock()
-    progress = Progress(deadline_s=60, clock=clock)
-    clock.slept_s = 3600
+    progress = StallDetector(deadline_s=60, clock=clock)
+    clock.jump(3600)
     assert progress.check() is None
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import importlib.util
 import inspect
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -18,20 +15,11 @@ import pytest
 import shard_controller as sc
 from kubeio.errors import InputError
 from shard_controller.process.target import load_controller
+from tests.shard_controller.bench import Bench
 
 ROOT = Path(__file__).parents[2]
 CORE_CONFIGMAPS = {"group": "", "resource": "configmaps"}
 SNAPSHOT = Path(__file__).parent / "public_signatures.txt"
-
-
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{path.parent.name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def public_signatures() -> str:
@@ -282,8 +270,8 @@ def test_a_target_that_names_no_controller_says_why(tmp_path: Path, target: str,
         (["dance"], "No such command"),
         (["run", "x.py:y"], "error: CONTROLLER: 'x.py:y' names a file that does not exist"),
         (
-            ["run", "examples/website/controller.py:websites", "--lease-duration-s", "0"],
-            "error: --lease-duration-s",
+            ["run", "examples/website/controller.py:websites", "--lease-duration", "0"],
+            "error: --lease-duration",
         ),
         (
             ["run", "examples/website/controller.py:websites", "--kubeconfig", "/nope"],
@@ -294,8 +282,8 @@ def test_a_target_that_names_no_controller_says_why(tmp_path: Path, target: str,
             "error: --log-level: 'loud'",
         ),
         (
-            ["run", "examples/website/controller.py:websites", "--probes-bind", "here"],
-            "error: --probes-bind: 'here'",
+            ["run", "examples/website/controller.py:websites", "--health-probe-bind-address", "here"],
+            "error: --health-probe-bind-address: 'here'",
         ),
     ],
 )
@@ -314,15 +302,13 @@ def test_bad_input_is_one_message_and_exit_code_2(arguments: list[str], pattern:
 
 # -- on a cluster
 
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
-
 
 @pytest.mark.parametrize(
     ("flags", "pattern"),
     [
         (("--ring", "nope"), "error: --ring: 'nope' does not exist"),
         (("--member", "Not_A_Name"), "error: --member: 'Not_A_Name'"),
-        (("--lease-duration-s", "61"), "is longer than the ring's maxLeaseDurationSeconds 60"),
+        (("--lease-duration", "61"), "is longer than the ring's maxLeaseDurationSeconds 60"),
     ],
 )
 async def test_what_does_not_fit_the_ring_is_one_message(
@@ -361,20 +347,15 @@ async def test_the_website_example_publishes_its_page(bench: Bench, mode: str) -
         env={"WEBSITE_WAIT_MS": "0-20"},
     )
     await bench.site("blog", "<h1>Hello</h1>", owner=shard if mode == "sharded" else "")
-    configmaps = load(ROOT / "examples/website/controller.py").CONFIGMAPS
-    assert configmaps.text == "configmaps/v1"
-
-    async def is_ready() -> bool:
-        return bool((await bench.get("websites", "blog")).get("status", {}).get("configMap") == "blog")
-
-    await bench.until(is_ready)
-    status = (await bench.get("websites", "blog"))["status"]
+    await bench.until(lambda: bench.status("blog", "configMap"), equals="blog")
+    status = await bench.status("blog")
     assert status["observedGeneration"] == 1
     assert [(c["type"], c["status"], c["observedGeneration"]) for c in status["conditions"]] == [
         ("Ready", "True", 1)
     ]
     page = (await bench.get("configmaps", "blog"))["data"]["index.html"]
     assert page == "<!doctype html><title>blog</title><body><h1>Hello</h1></body>"
+    assert await shard.terminate() == 0
 
 
 @MODES
@@ -383,11 +364,7 @@ async def test_the_checksum_example_works_on_core_resources(bench: Bench, mode: 
     shard = await bench.start("sums-0", program="examples/checksum/controller.py:checksums", mode=mode)
     labels = {bench.keys.shard: shard.name} if mode == "sharded" else {}
     await bench.secret("database", {"password": "Y29ycmVjdA=="}, labels=labels)
-
-    async def has_sums() -> bool:
-        return bool(await bench.get("configmaps", "database-checksum"))
-
-    await bench.until(has_sums)
+    await bench.until(lambda: bench.get("configmaps", "database-checksum"))
     sums = (await bench.get("configmaps", "database-checksum"))["data"]
     assert sums == {"password": "15a596e3c98c407e043751ff3b21ff0358a1bdfdf3fe948b1523893a8e5de2e8"}
     assert shard.process.returncode is None
@@ -400,33 +377,18 @@ def test_an_example_is_short_and_complete(example: str) -> None:
     assert {"README.md", "ring.yaml"} <= {path.name for path in folder.iterdir()}
 
 
-async def test_metrics_and_probes_are_served_under_known_names(bench: Bench, tmp_path: Path) -> None:
-    port_file = tmp_path / "port"
-    shard = await bench.start("web-0", flags=("--probes-port-file", str(port_file)))
+async def test_metrics_and_probes_are_served_under_known_names(bench: Bench) -> None:
+    shard = await bench.start("web-0")
     await bench.site("blog", "publish hello\nready", owner=shard)
-
-    async def has_page() -> bool:
-        return bool(await bench.get("configmaps", "blog"))
-
-    await bench.until(has_page)
-    port = int(port_file.read_text())
-    metrics = await fetch(port, "/metrics")
-    for name in (
-        'controller_runtime_reconcile_total{controller="sites",result="success"}',
-        'controller_runtime_max_concurrent_reconciles{controller="sites"} 4.0',
-        'workqueue_depth{controller="sites",name="sites",priority="0"}',
-        'ringleader_shard_objects{controller="sites",resource="websites.example.com"} 1.0',
-        'ringleader_shard_handoffs_total{controller="sites",kind="directed"} 0.0',
+    await bench.until(lambda: bench.page("blog"))
+    metrics = await shard.metrics()
+    assert 'controller_runtime_reconcile_total{controller="sites",result="success"}' in metrics
+    assert 'workqueue_depth{controller="sites",name="sites",priority="0"}' in metrics
+    for name, value in (
+        ('controller_runtime_max_concurrent_reconciles{controller="sites"}', 4),
+        ('ringleader_shard_objects{controller="sites",resource="websites.example.com"}', 1),
+        ('ringleader_shard_handoffs_total{controller="sites",kind="directed"}', 0),
     ):
-        assert name in metrics
-    assert "200" in (await fetch(port, "/readyz")).splitlines()[0]
-    assert "200" in (await fetch(port, "/healthz")).splitlines()[0]
-
-
-async def fetch(port: int, path: str) -> str:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-    answer = (await reader.read()).decode()
-    writer.close()
-    await writer.wait_closed()
-    return answer
+        assert metrics[name] == value
+    for path in ("/readyz", "/healthz"):
+        assert (await shard.page(path))[0] == 200

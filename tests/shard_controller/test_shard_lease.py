@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -16,6 +17,7 @@ from kubeio.errors import InputError
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import RingKeys, is_shard_name
 from shard_controller.shard import process_proof
+from shard_controller.shard.lease_acquisition import LeaseTemplate, check_lease_member, fresh_name
 from shard_controller.shard.process_proof import (
     MARK,
     Identity,
@@ -25,45 +27,23 @@ from shard_controller.shard.process_proof import (
     this_pod,
     this_process,
 )
-from shard_controller.shard.shard_lease import LeaseTemplate, check_member, fresh_name
+from tests.shard_controller.objects import Processes
 
 KEYS = RingKeys("websites")
 ME = Identity("boot-1", "ns-1", 200, 5000)
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-class NoProcesses:
-    """A machine on which nothing but us runs."""
-
-    def is_running(self, pid: int, started: int) -> bool:
-        return False
-
-    def has_children_of(self, life: str) -> bool:
-        return False
-
-    def hides_some(self) -> bool:
-        return False
+OLD = Identity("boot-1", "ns-1", 100, 4000)
 
 
-class SomeHidden(NoProcesses):
-    """Mounted with hidepid: what is not shown may run."""
-
-    def hides_some(self) -> bool:
-        return True
+def ended(old: Identity = OLD, *, mine: Identity = ME, **processes: Any) -> bool:
+    return proves_end(old, shard="x", mine=mine, processes=Processes(**processes))
 
 
-class OneChild(NoProcesses):
-    def has_children_of(self, life: str) -> bool:
-        return True
-
-
-class OneProcess(NoProcesses):
-    def is_running(self, pid: int, started: int) -> bool:
-        return (pid, started) == (100, 4000)
-
-
-def template(identity: Identity = ME) -> LeaseTemplate:
-    return LeaseTemplate(keys=KEYS, member="web-0", duration_s=15, hold=True, identity=identity)
+def template(**changes: Any) -> LeaseTemplate:
+    named = {"keys": KEYS, "member": "web-0", "duration_s": 15, "hold": True, "identity": ME, **changes}
+    return LeaseTemplate(**named)
 
 
 def lease(holder: str = "web-0-0000000a", *, marks: dict[str, str] | None = None) -> Lease:
@@ -77,7 +57,7 @@ def lease(holder: str = "web-0-0000000a", *, marks: dict[str, str] | None = None
 @settings(deadline=None)
 @given(st.from_regex(r"\A[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?){0,3}\Z"))
 def test_a_fresh_name_is_a_lease_name_and_a_label_value(member: str) -> None:
-    name = fresh_name(check_member(member), random.Random(1))
+    name = fresh_name(check_lease_member(member), random.Random(1))
     assert is_shard_name(name)
     assert not any(part.startswith("-") or part.endswith("-") for part in name.split("."))
     assert len(name) <= 63
@@ -86,7 +66,7 @@ def test_a_fresh_name_is_a_lease_name_and_a_label_value(member: str) -> None:
 @pytest.mark.parametrize("member", ["", "Web", "-a", "a-", "a_b", "a.-b", "ä", "x" * 254])
 def test_a_member_that_no_lease_can_be_named_after_is_refused(member: str) -> None:
     with pytest.raises(InputError, match="--member"):
-        check_member(member)
+        check_lease_member(member)
 
 
 def test_every_life_has_another_name() -> None:
@@ -94,59 +74,53 @@ def test_every_life_has_another_name() -> None:
     assert len({fresh_name("web-0", rng) for _ in range(1000)}) == 1000
 
 
-def test_a_lease_says_under_which_name_its_shard_writes() -> None:
-    assert KEYS.field_manager not in template().annotations()
-    writes = LeaseTemplate(
-        keys=KEYS, member="web-0", duration_s=15, hold=True, identity=ME, field_manager="publisher"
-    )
-    assert writes.annotations()[KEYS.field_manager] == "publisher"
+@pytest.mark.parametrize(
+    ("changes", "key", "says"),
+    [
+        ({"field_manager": "publisher"}, KEYS.field_manager, "publisher"),
+        ({"pod": "shop/shop-abc-1"}, KEYS.pod, "shop/shop-abc-1"),
+        (
+            {"resources": ("websites.example.com", "configmaps")},
+            KEYS.resources,
+            "configmaps,websites.example.com",
+        ),
+    ],
+)
+def test_a_lease_says_as_whom_and_where_its_shard_runs_and_what_it_watches(
+    changes: dict[str, Any], key: str, says: str
+) -> None:
+    assert key not in template().annotations()
+    assert template(**changes).annotations()[key] == says
+    assert template().annotations()[KEYS.duration] == "15"
 
 
-def test_a_lease_says_in_which_pod_its_shard_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert KEYS.pod not in template().annotations()
+def test_the_pod_is_named_by_its_namespace_and_its_member_or_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("POD_NAMESPACE", raising=False)
     monkeypatch.delenv("POD_NAME", raising=False)
     assert this_pod("web-0") == ""
     monkeypatch.setenv("POD_NAMESPACE", "shop")
     assert this_pod("web-0") == "shop/web-0"
     monkeypatch.setenv("POD_NAME", "shop-abc-1")
-    pod = this_pod("web-0")
-    marks = LeaseTemplate(
-        keys=KEYS, member="web-0", duration_s=15, hold=True, identity=ME, pod=pod
-    ).annotations()
-    assert marks[KEYS.pod] == "shop/shop-abc-1"
-
-
-def test_a_lease_says_what_its_shard_watches_with_its_name_and_for_how_long_it_is_held() -> None:
-    kinds = ("websites.example.com", "configmaps")
-    marks = LeaseTemplate(
-        keys=KEYS, member="web-0", duration_s=15, hold=False, identity=ME, resources=kinds
-    ).annotations()
-    assert marks[KEYS.resources] == "configmaps,websites.example.com"
-    assert marks[KEYS.duration] == "15"
-    assert KEYS.resources not in template().annotations()
+    assert this_pod("web-0") == "shop/shop-abc-1"
 
 
 def test_only_a_lease_that_its_own_holder_released_is_worn_again() -> None:
     assert template().is_free(lease(""))
-    assert not template().is_free(lease("web-0-0000000a"))
-    assert not template().is_free(lease("sharder-1"))
-    assert not template().is_free(lease("", marks={KEYS.contested: "true"}))
-    assert not template().is_free(lease("", marks={template().keys.released_by: "web-0-0000000b"}))
-    other = LeaseTemplate(keys=KEYS, member="web-1", duration_s=15, hold=True, identity=ME)
-    assert not other.is_free(lease(""))
+    for other in (
+        lease("web-0-0000000a"),
+        lease("sharder-1"),
+        lease("", marks={KEYS.contested: "true"}),
+        lease("", marks={KEYS.released_by: "web-0-0000000b"}),
+    ):
+        assert not template().is_free(other)
+    assert not template(member="web-1").is_free(lease(""))
 
 
 def test_another_pid_namespace_of_the_same_container_proves_the_end() -> None:
     old = Identity("boot-0", "ns-0", 1, 10, pod="uid-1/main")
-    new = Identity("boot-1", "ns-1", 1, 10, pod="uid-1/main")
-    assert proves_end(old, life="x", mine=new, processes=OneChild())
-    assert not proves_end(
-        old, life="x", mine=Identity("boot-1", "ns-1", 1, 10, "uid-2/main"), processes=NoProcesses()
-    )
-    assert not proves_end(
-        old, life="x", mine=Identity("boot-1", "ns-0", 1, 10, "uid-1/main"), processes=NoProcesses()
-    )
+    assert ended(old, mine=Identity("boot-1", "ns-1", 1, 10, pod="uid-1/main"), has_children=True)
+    assert not ended(old, mine=Identity("boot-1", "ns-1", 1, 10, "uid-2/main"))
+    assert not ended(old, mine=Identity("boot-1", "ns-0", 1, 10, "uid-1/main"))
 
 
 def test_two_containers_of_one_pod_prove_nothing_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,13 +135,7 @@ def test_two_containers_of_one_pod_prove_nothing_of_each_other(monkeypatch: pyte
 def test_a_pid_namespace_that_is_not_known_proves_nothing(unknown: str) -> None:
     old = Identity("boot-1", "" if unknown != "mine" else "ns-0", 100, 4000, pod="uid-1/main")
     mine = Identity("boot-1", "" if unknown != "old" else "ns-1", 200, 5000, pod="uid-1/main")
-    assert not proves_end(old, life="x", mine=mine, processes=NoProcesses())
-
-
-def test_where_processes_may_be_hidden_a_missing_one_proves_nothing() -> None:
-    old = Identity("boot-1", "ns-1", 100, 4000)
-    assert proves_end(old, life="x", mine=ME, processes=NoProcesses())
-    assert not proves_end(old, life="x", mine=ME, processes=SomeHidden())
+    assert not ended(old, mine=mine)
 
 
 @pytest.mark.parametrize(
@@ -199,22 +167,18 @@ def test_a_proc_that_cannot_be_judged_proves_nothing(monkeypatch: pytest.MonkeyP
     assert LinuxProcesses().hides_some()
 
 
-def test_a_process_that_still_runs_has_not_ended() -> None:
-    old = Identity("boot-1", "ns-1", 100, 4000)
-    assert not proves_end(old, life="x", mine=ME, processes=OneProcess())
-
-
 def test_a_missing_process_of_the_same_boot_proves_the_end_unless_it_left_children() -> None:
-    old = Identity("boot-1", "ns-1", 100, 4000)
-    assert proves_end(old, life="x", mine=ME, processes=NoProcesses())
-    assert not proves_end(old, life="x", mine=ME, processes=OneChild())
-    assert not proves_end(old, life="x", mine=Identity("boot-2", "ns-1", 200, 1), processes=NoProcesses())
+    assert ended()
+    assert not ended(has_children=True)
+    assert not ended(running=(100, 4000))
+    assert not ended(hides=True), "what is not shown may run"
+    assert not ended(mine=Identity("boot-2", "ns-1", 200, 1))
 
 
 def test_a_lease_that_the_sharder_holds_is_never_released_for_anyone() -> None:
-    assert template().is_provably_dead(lease(), NoProcesses())
-    assert not template().is_provably_dead(lease("sharder-1"), NoProcesses())
-    assert not template().is_provably_dead(lease(""), NoProcesses())
+    assert template().is_provably_dead(lease(), Processes())
+    assert not template().is_provably_dead(lease("sharder-1"), Processes())
+    assert not template().is_provably_dead(lease(""), Processes())
 
 
 def test_the_annotation_of_a_process_can_be_read_back() -> None:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+from tests.shard_controller.bench import Bench
 
 SITES: Final = 300
 UNDER_WAY: Final = 24
@@ -53,11 +53,9 @@ async def settled(bench: Bench, shard: Any, numbers: Any) -> None:
     """Until the last version of one site, changed last, was reconciled."""
     text = f"sleep 0\nrequeue {2000 + next(numbers)}"
     version = (await bench.edit("site-000", text))["metadata"]["resourceVersion"]
-    await bench.until(lambda: has_reconciled(shard, version), within_s=60)
-
-
-async def has_reconciled(shard: Any, version: str) -> bool:
-    return any(record["rv"] == version for record in shard.reconciles("site-000")[-3:])
+    await bench.until(
+        lambda: version in [record["rv"] for record in shard.reconciles("site-000")[-3:]], within_s=60
+    )
 
 
 def rss_mb(pid: int) -> float:

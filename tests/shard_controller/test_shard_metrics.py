@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Metric
@@ -15,8 +13,7 @@ from kubeio.queues.metrics import QueueCollectors
 from kubeio.queues.workqueue import WorkQueue
 from kubeio.rest.metrics import ClientMetrics
 from shard_controller.observe.metrics import ControllerMetrics
-
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+from tests.shard_controller.bench import Bench
 
 KNOWN = {
     "controller_runtime_reconcile": ("counter", {"controller", "result"}),
@@ -83,26 +80,11 @@ def test_the_buckets_of_a_queue_contain_those_of_controller_runtime(name: str) -
     assert set(buckets(scraped()[name])) > {10.0**exponent for exponent in range(-8, 4)}
 
 
-async def test_an_error_that_is_final_counts_as_terminal_too(bench: Bench, tmp_path: Any) -> None:
-    port_file = tmp_path / "port"
-    shard = await bench.start("web-0", flags=("--probes-port-file", str(port_file)))
+async def test_an_error_that_is_final_counts_as_terminal_too(bench: Bench) -> None:
+    shard = await bench.start("web-0")
     await bench.site("blog", "permanent", owner=shard)
-
-    async def has_failed() -> bool:
-        return bool(shard.logged("reconcile failed for good"))
-
-    await bench.until(has_failed)
-    text = await scrape(int(port_file.read_text()))
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("controller_runtime"))
-    terminal = float(values['controller_runtime_terminal_reconcile_errors_total{controller="sites"}'])
-    assert terminal == float(values['controller_runtime_reconcile_errors_total{controller="sites"}']) >= 1
-    assert "process_resident_memory_bytes " in text
-
-
-async def scrape(port: int) -> str:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    answer = (await reader.read()).decode()
-    writer.close()
-    await writer.wait_closed()
-    return answer
+    await bench.until(lambda: shard.logged("reconcile failed for good"))
+    metrics = await shard.metrics()
+    terminal = metrics['controller_runtime_terminal_reconcile_errors_total{controller="sites"}']
+    assert terminal == metrics['controller_runtime_reconcile_errors_total{controller="sites"}'] >= 1
+    assert "process_resident_memory_bytes" in metrics

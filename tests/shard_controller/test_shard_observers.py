@@ -33,7 +33,7 @@ def count(registry: CollectorRegistry, name: str, **labels: str) -> float:
     [
         ("done", None, "success", []),
         ("requeue", None, "requeue_after", []),
-        ("requeue", CONFLICT, "requeue", ["somebody else wrote first"]),
+        ("requeue", CONFLICT, "requeue", ["another client wrote first"]),
         ("requeue", Elsewhere("page", shard="b"), "requeue", ["controlled object is elsewhere"]),
         ("lost", REFUSED, "requeue", ["ownership in doubt"]),
         ("lost", None, "", []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from shard_controller.observe.watchdog import find_overrun, stack_of_task
+from shard_controller.observe.watchdog import OVERRUN_EXIT, exit_on_overrun, find_overrun, stack_of_task
 
 
 @dataclass
@@ -55,6 +55,12 @@ def test_what_does_not_overrun_is_left_alone() -> None:
     judge = Judge(Run(overruns=False))
     assert [judge.look(now) for now in (100, 200, 300)] == [None] * 3
     assert judge.counted == 0
+
+
+def test_the_surroundings_end_the_process_with_the_exit_code_of_an_overrun() -> None:
+    ends: list[int] = []
+    exit_on_overrun("a reason", Run(), end_process=ends.append)
+    assert ends == [OVERRUN_EXIT]
 
 
 async def test_the_calls_that_a_task_waits_in_are_shown_down_to_the_last() -> None:

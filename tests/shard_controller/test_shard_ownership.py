@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import hypothesis.strategies as st
 import msgspec
 import pytest
@@ -12,32 +10,31 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kubeio.clock import ManualClock
 from kubeio.models import HasMeta, Meta, Object
-from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from shard_controller.objects.caches import ResourceCache
 from shard_controller.objects.min_versions import MinVersions
-from shard_controller.shard.decisions import (
+from shard_controller.shard.lease_validity import LeaseValidity
+from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership
+from shard_controller.shard.ownership_decisions import (
     Acknowledge,
-    Decision,
+    Defer,
     Directed,
     Drop,
     KeepOwner,
+    OwnershipDecision,
     OwnershipState,
     Plain,
     Reconcile,
     Reread,
-    Wait,
     decide,
     decide_handoff,
     state_of,
 )
-from shard_controller.shard.lease_validity import LeaseValidity
-from shard_controller.shard.ownership import ExclusiveOwnership, ShardOwnership
+from tests.shard_controller.objects import KEYS
 
 ME = "shard-a"
 OTHER = "shard-b"
 KEY = "default/blog"
-KEYS = RingKeys("sites")
 
 
 class OneObject(RuleBasedStateMachine):
@@ -67,7 +64,7 @@ class OneObject(RuleBasedStateMachine):
         state = self.history[self.shown]
         return state if state.shard == ME else None
 
-    def decision(self) -> Decision:
+    def decision(self) -> OwnershipDecision:
         """As the guard decides: what the cache shows settles what it can settle."""
         cached = self.cached()
         if cached is not None:
@@ -197,89 +194,81 @@ def test_versions_that_are_no_numbers_order_nothing_and_end_nothing(version: str
     assert decide(state, shard=ME, floor=1, unanswered=True, held=True) == Reread()
 
 
-def test_an_older_state_does_not_count_after_an_acknowledgement() -> None:
-    min_versions: MinVersions[str] = MinVersions()
-    min_versions.acknowledging(KEY, tested=7)
-    min_versions.acknowledged(KEY, version=9)
-    stale = decide(
-        OwnershipState(8, ME, None), shard=ME, floor=min_versions.floor(KEY), unanswered=False, held=True
-    )
-    assert stale == Drop("superseded")
+def decided(
+    state: OwnershipState | None, known: MinVersions[str] | None = None, *, held: bool = True
+) -> OwnershipDecision:
+    """What is to be done about *state*, after the acknowledgements that *known* remembers."""
+    known = known or MinVersions()
+    return decide(state, shard=ME, floor=known.floor(KEY), unanswered=known.is_unanswered(KEY), held=held)
+
+
+@pytest.fixture
+def known() -> MinVersions[str]:
+    return MinVersions()
+
+
+def test_an_older_state_does_not_count_after_an_acknowledgement(known: MinVersions[str]) -> None:
+    known.acknowledging(KEY, tested=7)
+    known.acknowledged(KEY, version=9)
+    assert decided(OwnershipState(8, ME, None), known) == Drop("superseded")
     back = OwnershipState(12, ME, None)
-    assert decide(back, shard=ME, floor=min_versions.floor(KEY), unanswered=False, held=True) == Reconcile(
-        back
-    )
+    assert decided(back, known) == Reconcile(back)
 
 
 def test_nothing_starts_without_a_lease_not_even_an_acknowledgement() -> None:
     for drain in (None, OTHER, ""):
-        state = OwnershipState(3, ME, drain)
-        assert decide(state, shard=ME, floor=0, unanswered=False, held=False) == Wait()
+        assert decided(OwnershipState(3, ME, drain), held=False) == Defer()
 
 
 def test_an_object_that_was_asked_for_is_given_up_and_not_reconciled() -> None:
     for drain, handoff in ((OTHER, Directed(OTHER)), ("", Plain()), (ME, KeepOwner())):
         state = OwnershipState(3, ME, drain)
-        asked = decide(state, shard=ME, floor=0, unanswered=False, held=True)
-        assert asked == Acknowledge(state, handoff)
+        assert decided(state) == Acknowledge(state, handoff)
 
 
-def test_an_acknowledgement_on_its_way_counts_as_given() -> None:
-    min_versions: MinVersions[str] = MinVersions()
-    tested = OwnershipState(7, ME, OTHER)
-    min_versions.acknowledging(KEY, tested=tested.version)
-    known: dict[str, Any] = {
-        "floor": min_versions.floor(KEY),
-        "unanswered": min_versions.is_unanswered(KEY),
-        "held": True,
-    }
-    assert decide(tested, shard=ME, **known) == Reread()
+def test_an_acknowledgement_on_its_way_counts_as_given(known: MinVersions[str]) -> None:
+    known.acknowledging(KEY, tested=7)
+    assert decided(OwnershipState(7, ME, OTHER), known) == Reread()
     back = OwnershipState(9, ME, None)
-    assert decide(back, shard=ME, **known) == Reconcile(back)
+    assert decided(back, known) == Reconcile(back)
 
 
-def test_a_state_that_counts_answers_an_acknowledgement_whose_answer_was_lost() -> None:
+def test_a_state_that_counts_answers_an_acknowledgement_whose_answer_was_lost(
+    known: MinVersions[str],
+) -> None:
     """Else its floor would be remembered for ever."""
-    min_versions: MinVersions[str] = MinVersions()
-    min_versions.acknowledging(KEY, tested=7)
-    min_versions.shown(KEY, version=7)
-    assert min_versions.is_unanswered(KEY)
-    min_versions.shown(KEY, version=8)
-    assert not min_versions.is_unanswered(KEY)
-    min_versions.forget(9)
-    min_versions.forget(9)
-    assert len(min_versions) == 0
-
-
-def test_a_drain_label_decides_the_way() -> None:
-    assert decide_handoff(OTHER, shard=ME) == Directed(OTHER)
-    assert decide_handoff("", shard=ME) == Plain()
-    assert decide_handoff(ME, shard=ME) == KeepOwner()
+    known.acknowledging(KEY, tested=7)
+    known.shown(KEY, version=7)
+    assert known.is_unanswered(KEY)
+    known.shown(KEY, version=8)
+    assert not known.is_unanswered(KEY)
+    known.forget(9)
+    known.forget(9)
+    assert len(known) == 0
 
 
 def test_a_foreign_label_is_dropped_even_with_a_drain_label() -> None:
-    foreign = OwnershipState(3, OTHER, ME)
-    assert decide(foreign, shard=ME, floor=0, unanswered=False, held=True) == Drop("foreign")
+    assert decided(OwnershipState(3, OTHER, ME)) == Drop("foreign")
 
 
-def test_a_read_of_the_tested_version_answers_nothing() -> None:
-    min_versions: MinVersions[str] = MinVersions()
-    min_versions.acknowledging(KEY, tested=7)
-    min_versions.read(KEY, version=7)
-    assert min_versions.is_unanswered(KEY)
-    min_versions.read(KEY, version=8)
-    assert not min_versions.is_unanswered(KEY)
-    assert min_versions.floor(KEY) == 8
+def test_a_read_of_the_tested_version_answers_nothing(known: MinVersions[str]) -> None:
+    known.acknowledging(KEY, tested=7)
+    known.read(KEY, version=7)
+    assert known.is_unanswered(KEY)
+    known.read(KEY, version=8)
+    assert not known.is_unanswered(KEY)
+    assert known.floor(KEY) == 8
 
 
-def test_a_floor_is_forgotten_only_at_the_second_look_beyond_it() -> None:
-    min_versions: MinVersions[str] = MinVersions()
-    min_versions.acknowledged(KEY, version=9)
-    min_versions.forget(8)
-    min_versions.forget(9)
-    assert min_versions.floor(KEY) == 9
-    min_versions.forget(9)
-    assert min_versions.floor(KEY) == 0
+def test_a_floor_is_forgotten_only_at_the_second_look_beyond_it(known: MinVersions[str]) -> None:
+    known.acknowledged(KEY, version=9)
+    known.forget(8)
+    known.forget(9)
+    assert known.floor(KEY) == 9
+    known.forget(9)
+    assert known.floor(KEY) == 0
+    known.gone(KEY)
+    assert len(known) == 0, "nothing is remembered of what is not there"
 
 
 # -- the ownership of a process: decisions over its own min versions
@@ -307,7 +296,7 @@ def test_an_acknowledgement_under_way_is_read_again_and_its_answer_ends_the_olde
     back = blog(7, **{KEYS.shard: ME})
     assert isinstance(ownership.decide(kind, seen.key, back), Reconcile)
     clock.advance(10)
-    assert ownership.decide(kind, seen.key, back) == Wait()
+    assert ownership.decide(kind, seen.key, back) == Defer()
     assert not ownership.start()
 
 

@@ -13,24 +13,21 @@ from devcluster.embedded import Fault
 from kubeio.models import Lease
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
-from kubeio.resource import LEASES, ApiResource
+from kubeio.resource import LEASES
 from ringleader.demo.command import UNFENCED_MODULE
-
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
-NS = "default"
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+from tests.shard_controller.bench import NAMESPACE, Bench, Shard
+from tests.shard_controller.objects import CONFIGMAPS, KEYS, WEBSITES
 
 
 async def test_an_assigned_object_gets_its_child_and_one_status_write(bench: Bench) -> None:
     shard = await bench.start("web-0")
     await bench.site("blog", "publish hello\nready", owner=shard)
-    await bench.until(lambda: has_condition(bench, "blog"))
+    await bench.until(lambda: bench.condition("blog"), equals="True")
     assert await bench.page("blog") == "hello"
     child = await bench.find(CONFIGMAPS, "blog")
-    assert child["metadata"]["labels"][bench.keys.shard] == shard.name
+    assert child["metadata"]["labels"][KEYS.shard] == shard.name
     assert child["metadata"]["ownerReferences"][0]["controller"] is True
-    assert child["metadata"]["annotations"] == {bench.keys.turn: "0"}, "it was born with its owner's name"
+    assert child["metadata"]["annotations"] == {KEYS.turn: "0"}, "it was born with its owner's name"
     await asyncio.sleep(0.5)
     assert len(bench.writes("web-0", resource="websites.example.com")) == 1
     assert (await bench.find(WEBSITES, "blog"))["status"]["observedGeneration"] == 1
@@ -58,7 +55,7 @@ async def test_a_plain_drain_removes_both_labels_children_first(bench: Bench) ->
     await bench.site("blog", "publish hello", owner=shard)
     await bench.until(lambda: bench.page("blog"))
     await bench.label(WEBSITES, "blog", drain="")
-    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    await bench.until(lambda: bench.is_free(WEBSITES, "blog"))
     assert await bench.owner(CONFIGMAPS, "blog") == ""
     released = [w.resource for w in bench.writes("web-0", verb="patch", code=200) if lost_label(bench, w)]
     assert released == ["configmaps", "websites.example.com"]
@@ -69,16 +66,12 @@ async def test_a_directed_drain_passes_the_tree_in_one_write_each(bench: Bench) 
     await bench.site("blog", "publish hello", owner=old)
     await bench.until(lambda: bench.page("blog"))
     await bench.label(WEBSITES, "blog", drain=new.name)
-    await bench.until(lambda: owner_is(bench, WEBSITES, "blog", new))
+    await bench.until(lambda: bench.owner(WEBSITES, "blog"), equals=new.name)
     assert await bench.owner(CONFIGMAPS, "blog") == new.name
-    assert bench.keys.drain not in await bench.labels(WEBSITES, "blog")
-    await bench.until(lambda: value(new.reconciles("blog")))
-    unowned = [
-        w
-        for w in bench.writes()
-        if w.name == "blog" and w.labels_after and bench.keys.shard not in w.labels_after
-    ]
-    assert unowned == []
+    assert KEYS.drain not in await bench.labels(WEBSITES, "blog")
+    await bench.until(lambda: new.reconciles("blog"))
+    after = [write.labels_after for write in bench.writes() if write.name == "blog" and write.labels_after]
+    assert all(KEYS.shard in labels for labels in after)
 
 
 @pytest.mark.parametrize("holder", ["taken", "released", "missing"])
@@ -89,7 +82,7 @@ async def test_a_drain_towards_a_lease_that_is_not_held_is_plain(bench: Bench, h
     await bench.site("blog", "publish hello", owner=shard)
     await bench.until(lambda: bench.page("blog"))
     await bench.label(WEBSITES, "blog", drain="web-9-00000009")
-    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    await bench.until(lambda: bench.is_free(WEBSITES, "blog"))
 
 
 async def test_a_drain_towards_the_owner_itself_removes_the_drain_label_only(bench: Bench) -> None:
@@ -97,21 +90,21 @@ async def test_a_drain_towards_the_owner_itself_removes_the_drain_label_only(ben
     await bench.site("blog", "publish hello", owner=shard)
     await bench.until(lambda: bench.page("blog"))
     await bench.label(WEBSITES, "blog", drain=shard.name)
-    await bench.until(lambda: drain_is_gone(bench, "blog"))
+    await bench.until(lambda: bench.labels(WEBSITES, "blog"), equals={KEYS.shard: shard.name})
     assert await bench.owner(WEBSITES, "blog") == shard.name
     await bench.edit("blog", "publish again")
-    await bench.until(lambda: page_is(bench, "blog", "again"))
+    await bench.until(lambda: bench.page("blog"), equals="again")
 
 
 async def test_the_running_reconcile_ends_before_the_object_is_given_up(bench: Bench) -> None:
     shard = await bench.start("web-0")
     await bench.site("blog", "sleep 1\npublish hello", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.until(lambda: shard.reconciles("blog"))
     await bench.label(WEBSITES, "blog", drain="")
-    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
-    assert [record["outcome"] for record in shard.records("end")] == ["done"]
+    await bench.until(lambda: bench.is_free(WEBSITES, "blog"))
+    assert shard.outcomes() == ["done"]
     assert await bench.page("blog") == "hello"
-    assert await is_free(bench, CONFIGMAPS, "blog")
+    assert await bench.is_free(CONFIGMAPS, "blog")
 
 
 async def test_nothing_is_reconciled_between_drain_label_and_return(bench: Bench) -> None:
@@ -119,14 +112,14 @@ async def test_nothing_is_reconciled_between_drain_label_and_return(bench: Bench
     await bench.site("blog", "publish hello", owner=shard)
     await bench.until(lambda: bench.page("blog"))
     await bench.label(WEBSITES, "blog", drain="")
-    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    await bench.until(lambda: bench.is_free(WEBSITES, "blog"))
     before = len(shard.reconciles("blog"))
     await bench.edit("blog", "publish unowned")
     await asyncio.sleep(0.5)
     assert len(shard.reconciles("blog")) == before
     await bench.label(WEBSITES, "blog", shard=shard.name)
     await bench.label(CONFIGMAPS, "blog", shard=shard.name)
-    await bench.until(lambda: page_is(bench, "blog", "unowned"))
+    await bench.until(lambda: bench.page("blog"), equals="unowned")
 
 
 async def test_a_write_to_an_object_that_was_taken_away_is_refused_and_recorded(
@@ -135,11 +128,11 @@ async def test_a_write_to_an_object_that_was_taken_away_is_refused_and_recorded(
     gate = tmp_path / "gate"
     shard = await bench.start("web-0")
     await bench.site("blog", f"await {gate}\nready", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.until(lambda: shard.reconciles("blog"))
     await bench.label(WEBSITES, "blog", shard="web-9-00000009")
     gate.touch()
-    await bench.until(lambda: value(shard.records("refused")))
-    assert [record["outcome"] for record in shard.records("end")] == ["lost"]
+    await bench.until(lambda: shard.records("refused"))
+    assert shard.outcomes() == ["lost"]
     await asyncio.sleep(1.2)
     assert len(shard.reconciles("blog")) == 1
     assert "status" not in await bench.find(WEBSITES, "blog")
@@ -150,22 +143,22 @@ async def test_without_the_fence_the_same_write_gets_through(bench: Bench, tmp_p
     gate = tmp_path / "gate"
     shard = await bench.start("web-0", module=UNFENCED_MODULE)
     await bench.site("blog", f"await {gate}\nready", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.until(lambda: shard.reconciles("blog"))
     await bench.label(WEBSITES, "blog", shard="web-9-00000009")
     gate.touch()
-    await bench.until(lambda: has_condition(bench, "blog"))
+    await bench.until(lambda: bench.condition("blog"), equals="True")
     foreign = bench.writes("web-0", resource="websites.example.com", code=200)
-    assert foreign[0].labels_before[bench.keys.shard] == "web-9-00000009"
+    assert (foreign[0].labels_before or {})[KEYS.shard] == "web-9-00000009"
 
 
 async def test_sigterm_ends_what_runs_releases_the_lease_and_exits_with_0(bench: Bench) -> None:
     shard = await bench.start("web-0")
     await bench.site("blog", "sleep 1\npublish hello", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.until(lambda: shard.reconciles("blog"))
     assert await shard.terminate() == 0
     assert await bench.page("blog") == "hello"
-    assert [record["outcome"] for record in shard.records("end")] == ["done"]
-    assert (await bench.lease(shard))["spec"].get("holderIdentity", "") == ""
+    assert shard.outcomes() == ["done"]
+    assert await bench.holder(shard) == ""
 
 
 async def test_a_lost_answer_keeps_the_lease_at_sigterm(bench: Bench) -> None:
@@ -175,28 +168,28 @@ async def test_a_lost_answer_keeps_the_lease_at_sigterm(bench: Bench) -> None:
         Fault(what="lose_answer", user="web-0", verb="patch", resource="websites.example.com", count=1)
     )
     await bench.site("blog", "ready", owner=shard)
-    await bench.until(lambda: value(len(shard.records("end")) > 1))
+    await bench.until(lambda: len(shard.records("end")) > 1)
     assert await shard.terminate() == 0
-    assert (await bench.lease(shard))["spec"]["holderIdentity"] == shard.name
+    assert await bench.holder(shard) == shard.name
 
 
 async def test_a_reconcile_that_outlasts_its_timeout_is_cut_off_at_sigterm(bench: Bench) -> None:
     shard = await bench.start("web-0")
     await bench.site("blog", "sleep 60", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.until(lambda: shard.reconciles("blog"))
     assert await shard.terminate(within_s=12) == 0
-    assert (await bench.lease(shard))["spec"].get("holderIdentity", "") == ""
+    assert await bench.holder(shard) == ""
 
 
 async def test_a_ring_that_is_being_deleted_is_not_joined(bench: Bench) -> None:
     """A held Lease keeps the ring: replicas that are restarted for ever would never let it go."""
     holds = MergePatch({"metadata": {"finalizers": ["example.com/keep"]}})
-    await bench.client.patch(CONTROLLER_RINGS, bench.keys.ring, holds, type=dict)
-    await bench.client.delete(CONTROLLER_RINGS, bench.keys.ring)
+    await bench.client.patch(CONTROLLER_RINGS, KEYS.ring, holds, type=dict)
+    await bench.client.delete(CONTROLLER_RINGS, KEYS.ring)
     shard = await bench.start("web-0", wait=False)
     assert await shard.ended() == 2
     assert "is being deleted" in shard.log.read_text()
-    leases = await bench.client.list_page(LEASES, namespace=NS)
+    leases = await bench.client.list_page(LEASES, namespace=NAMESPACE)
     assert not [lease for lease in leases.objects if lease.meta.name.startswith("web-0")]
 
 
@@ -204,10 +197,10 @@ async def test_a_ring_that_is_being_deleted_is_not_joined(bench: Bench) -> None:
 async def test_a_lost_lease_ends_the_process_with_3(bench: Bench, how: str) -> None:
     shard = await bench.start("web-0")
     if how == "deleted":
-        await bench.client.delete(LEASES, shard.name, namespace=NS)
+        await bench.delete(LEASES, shard.name)
     else:
         spec = {"holderIdentity": "sharder"} if how == "taken" else {"leaseDurationSeconds": 60}
-        await bench.client.patch(LEASES, shard.name, MergePatch({"spec": spec}), namespace=NS, type=dict)
+        await bench.merge(LEASES, shard.name, spec=spec)
     assert await shard.ended(within_s=8) == 3
     lease = await bench.lease(shard)
     assert lease is None if how == "deleted" else lease["spec"]["holderIdentity"] != ""
@@ -218,7 +211,7 @@ async def test_a_process_that_slept_through_its_lease_while_working_does_not_wak
 ) -> None:
     shard = await bench.start("web-0")
     await bench.site("blog", "sleep 30\npublish late", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.until(lambda: shard.reconciles("blog"))
     shard.signal(signal.SIGSTOP)
     await asyncio.sleep(3.3)  # beyond the Lease, within the reconcile's own timeout
     shard.signal(signal.SIGCONT)
@@ -233,9 +226,9 @@ async def test_what_runs_is_cut_off_when_the_lease_gets_too_old_and_goes_on_when
         Fault(what="error", user="web-0", resource="leases.coordination.k8s.io", for_s=5)
     )
     await bench.site("blog", "sleep 3.8\nready", owner=shard)
-    await bench.until(lambda: value(shard.records("end")))
-    assert [record["outcome"] for record in shard.records("end")] == ["lost"]
-    await bench.until(lambda: has_condition(bench, "blog"), within_s=15)
+    await bench.until(lambda: shard.records("end"))
+    assert shard.outcomes() == ["lost"]
+    await bench.until(lambda: bench.condition("blog"), equals="True", within_s=15)
     assert shard.process.returncode is None
 
 
@@ -266,15 +259,15 @@ async def test_every_life_has_a_name_of_its_own_and_a_released_lease_is_worn_aga
 
 async def test_a_shard_says_when_its_caches_are_full_with_a_renewal_of_its_own(bench: Bench) -> None:
     shard = await bench.start("web-0")
+    await bench.until(lambda: marks(bench, shard, "synced"), equals="true")
+    spec = (await bench.lease(shard))["spec"]
+    assert spec["renewTime"] > spec["acquireTime"], "a ghost's Lease never changes"
+    assert await marks(bench, shard, "resources") == "configmaps,websites.example.com"
 
-    async def says_so() -> bool:
-        marks = (await bench.lease(shard))["metadata"]["annotations"]
-        return bool(marks.get("ringleader.dev/synced") == "true")
 
-    await bench.until(says_so)
-    lease = await bench.lease(shard)
-    assert lease["spec"]["renewTime"] > lease["spec"]["acquireTime"], "a ghost's Lease never changes"
-    assert lease["metadata"]["annotations"]["ringleader.dev/resources"] == "configmaps,websites.example.com"
+async def marks(bench: Bench, shard: Shard, name: str) -> str | None:
+    found = (await bench.lease(shard))["metadata"]["annotations"].get(f"ringleader.dev/{name}")
+    return None if found is None else str(found)
 
 
 async def test_a_shard_whose_caches_do_not_fill_says_nothing(bench: Bench) -> None:
@@ -310,25 +303,25 @@ async def test_the_lease_of_a_life_that_still_runs_is_left_alone(bench: Bench) -
     first = await bench.start("web-0")
     second = await bench.start("web-0")
     assert second.name != first.name
-    assert (await bench.lease(first))["spec"]["holderIdentity"] == first.name
+    assert await bench.holder(first) == first.name
 
 
 async def test_a_child_of_ours_that_exists_is_adopted(bench: Bench, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     shard = await bench.start("web-0")
     site = await bench.site("blog", f"await {gate}\npublish hello", owner=shard)
-    await configmap(bench, "blog", controller=site, shard=shard.name)
+    await bench.configmap("blog", controller=site, owner=shard.name)
     gate.touch()
-    await bench.until(lambda: page_is(bench, "blog", "hello"))
+    await bench.until(lambda: bench.page("blog"), equals="hello")
     assert len(bench.writes("web-0", resource="configmaps", code=201)) == 0
 
 
 async def test_a_child_of_another_controller_is_left_as_it_is(bench: Bench) -> None:
     shard = await bench.start("web-0")
     other = await bench.site("other", "", owner="web-9-00000009")
-    await configmap(bench, "blog", controller=other, shard="web-9-00000009")
+    await bench.configmap("blog", controller=other, owner="web-9-00000009")
     await bench.site("blog", "publish hello", owner=shard)
-    await bench.until(lambda: value(shard.records("end")))
+    await bench.until(lambda: shard.records("end"))
     assert shard.records("end")[0]["outcome"] == "error"
     assert await bench.page("blog") == "old"
     assert "Website other" in shard.logged("reconcile failed")[0]["error"]
@@ -337,16 +330,12 @@ async def test_a_child_of_another_controller_is_left_as_it_is(bench: Bench) -> N
 async def test_a_child_of_ours_under_another_live_name_is_asked_for_and_comes(bench: Bench) -> None:
     ours, theirs = await bench.start("web-0"), await bench.start("web-1")
     site = await bench.site("blog", "", owner=ours)
-    await configmap(bench, "blog", controller=site, shard=theirs.name)
+    await bench.configmap("blog", controller=site, owner=theirs.name)
     await bench.edit("blog", "publish hello")
-    await bench.until(lambda: page_is(bench, "blog", "hello"))
+    await bench.until(lambda: bench.page("blog"), equals="hello")
     assert await bench.owner(CONFIGMAPS, "blog") == ours.name
-    asked = [
-        w
-        for w in bench.writes("web-0", resource="configmaps")
-        if (w.labels_after or {}).get(bench.keys.drain)
-    ]
-    assert asked[0].labels_after[bench.keys.drain] == ours.name
+    asked = [(w.labels_after or {}).get(KEYS.drain) for w in bench.writes("web-0", resource="configmaps")]
+    assert ours.name in asked
 
 
 @pytest.mark.parametrize("fault", ["lose_answer", "error"])
@@ -358,9 +347,9 @@ async def test_an_unanswered_create_is_settled_before_the_reconcile_ends(
         Fault(what=fault, user="web-0", verb="create", resource="configmaps", count=1)
     )
     await bench.site("blog", "publish hello\nready", owner=shard)
-    await bench.until(lambda: has_condition(bench, "blog"))
+    await bench.until(lambda: bench.condition("blog"), equals="True")
     assert await bench.page("blog") == "hello"
-    await bench.until(lambda: value(shard.records("end")))
+    await bench.until(lambda: shard.records("end"))
     assert shard.records("end")[0]["outcome"] == "done"
 
 
@@ -370,105 +359,103 @@ async def test_a_drain_waits_for_a_create_whose_answer_is_late(bench: Bench) -> 
         Fault(what="latency", user="web-0", verb="create", resource="configmaps", count=1, delay_s=1.5)
     )
     await bench.site("blog", "publish hello", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.until(lambda: shard.reconciles("blog"))
     await bench.label(WEBSITES, "blog", drain="")
-    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    await bench.until(lambda: bench.is_free(WEBSITES, "blog"))
     assert await bench.page("blog") == "hello"
-    assert await is_free(bench, CONFIGMAPS, "blog")
+    assert await bench.is_free(CONFIGMAPS, "blog")
 
 
 async def test_an_acknowledgement_whose_answer_was_lost_counts_as_given(bench: Bench) -> None:
     shard = await bench.start("web-0", duration_s=15)
     await bench.site("blog", "", owner=shard)
-    await bench.until(lambda: value(shard.records("end")))
+    await bench.until(lambda: shard.records("end"))
     before = len(shard.reconciles("blog"))
     await bench.plane.faults.add(
         Fault(what="lose_answer", user="web-0", verb="patch", resource="websites.example.com", count=1)
     )
     await bench.label(WEBSITES, "blog", drain="")
-    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    await bench.until(lambda: bench.is_free(WEBSITES, "blog"))
     await asyncio.sleep(0.5)
     assert len(shard.reconciles("blog")) == before
     await bench.label(WEBSITES, "blog", shard=shard.name)
-    await bench.until(lambda: value(shard.reconciles("blog")[before:]))
+    await bench.until(lambda: shard.reconciles("blog")[before:])
 
 
 async def test_an_acknowledgement_that_never_arrived_is_sent_again(bench: Bench) -> None:
     shard = await bench.start("web-0", duration_s=15)
     await bench.site("blog", "", owner=shard)
-    await bench.until(lambda: value(shard.records("end")))
+    await bench.until(lambda: shard.records("end"))
     await bench.plane.faults.add(
         Fault(what="error", user="web-0", verb="patch", resource="websites.example.com", count=2, code=500)
     )
     await bench.label(WEBSITES, "blog", drain="")
-    await bench.until(lambda: is_free(bench, WEBSITES, "blog"))
+    await bench.until(lambda: bench.is_free(WEBSITES, "blog"))
 
 
 async def test_a_child_left_behind_is_passed_on_when_asked_for(bench: Bench) -> None:
     shard, other = await bench.start("web-0"), await bench.start("web-1")
     site = await bench.site("blog", "", owner=other)
-    await configmap(bench, "blog", controller=site, shard=shard.name)
+    await bench.configmap("blog", controller=site, owner=shard.name)
     await bench.label(CONFIGMAPS, "blog", drain=other.name)
-    await bench.until(lambda: owner_is(bench, CONFIGMAPS, "blog", other))
+    await bench.until(lambda: bench.owner(CONFIGMAPS, "blog"), equals=other.name)
 
 
 async def test_a_handoff_that_fails_is_tried_again_with_patience(bench: Bench) -> None:
     shard, other = await bench.start("web-0", duration_s=15), await bench.start("web-1", duration_s=15)
     site = await bench.site("blog", "", owner=other)
-    await configmap(bench, "blog", controller=site, shard=shard.name)
+    await bench.configmap("blog", controller=site, owner=shard.name)
     await bench.plane.faults.add(
         Fault(what="error", user="web-0", verb="patch", resource="configmaps", code=500, for_s=2)
     )
     await bench.label(CONFIGMAPS, "blog", drain=other.name)
-    await bench.until(lambda: owner_is(bench, CONFIGMAPS, "blog", other))
+    await bench.until(lambda: bench.owner(CONFIGMAPS, "blog"), equals=other.name)
     assert 3 <= len(shard.logged("handoff not finished")) <= 15
 
 
 async def test_a_replica_that_may_not_list_ends_and_gives_its_lease_back(bench: Bench) -> None:
-    await bench.plane.faults.add(
-        Fault(what="error", user="web-0", verb="list", resource="configmaps", code=403)
-    )
-    await bench.plane.faults.add(
-        Fault(what="error", user="web-0", verb="watch", resource="configmaps", code=403)
-    )
+    for verb in ("list", "watch"):
+        await bench.plane.faults.add(
+            Fault(what="error", user="web-0", verb=verb, resource="configmaps", code=403)
+        )
     shard = await bench.start("web-0", wait=False)
     assert await shard.ended(within_s=15) == 1
     shard.name = shard.records("life")[-1]["shard"]
-    assert (await bench.lease(shard))["spec"].get("holderIdentity", "") == ""
+    assert await bench.holder(shard) == ""
 
 
 async def test_an_error_is_tried_again_and_a_permanent_one_is_not(bench: Bench) -> None:
     shard = await bench.start("web-0")
     await bench.site("flaky", "raise", owner=shard)
     await bench.site("hopeless", "permanent", owner=shard)
-    await bench.until(lambda: value(len(shard.reconciles("flaky")) > 3))
-    await bench.until(lambda: has_condition(bench, "hopeless", "False"))
+    await bench.until(lambda: len(shard.reconciles("flaky")) > 3)
+    await bench.until(lambda: bench.condition("hopeless"), equals="False")
     seen = len(shard.reconciles("hopeless"))
     await asyncio.sleep(0.5)
     assert len(shard.reconciles("hopeless")) == seen <= 2
     await bench.edit("hopeless", "ready")
-    await bench.until(lambda: has_condition(bench, "hopeless"))
+    await bench.until(lambda: bench.condition("hopeless"), equals="True")
 
 
 async def test_a_reconcile_in_a_thread_writes_its_page_and_then_its_condition(bench: Bench) -> None:
     shard = await bench.start("web-0", attribute="blocking")
     await bench.site("blog", "publish hello", owner=shard)
-    await bench.until(lambda: page_is(bench, "blog", "hello"))
-    await bench.until(lambda: has_condition(bench, "blog"))  # written after the page
+    await bench.until(lambda: bench.page("blog"), equals="hello")
+    await bench.until(lambda: bench.condition("blog"), equals="True")  # written after the page
 
 
 async def test_a_reconcile_in_a_thread_keeps_its_key_busy_beyond_its_timeout(bench: Bench) -> None:
     shard = await bench.start("web-0", attribute="blocking", duration_s=15)
     await bench.site("slow", "sleep 5", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("slow")))
+    await bench.until(lambda: shard.reconciles("slow"))
     await bench.label(WEBSITES, "slow", drain="")
     await asyncio.sleep(4.3)
     assert await bench.owner(WEBSITES, "slow") == shard.name
-    await bench.until(lambda: is_free(bench, WEBSITES, "slow"))
+    await bench.until(lambda: bench.is_free(WEBSITES, "slow"))
 
 
 async def test_a_blocked_loop_ends_the_process_with_its_stacks(bench: Bench) -> None:
-    shard = await bench.start("web-0", duration_s=60, flags=("--progress-deadline-s", "2"))
+    shard = await bench.start("web-0", duration_s=60, flags=("--progress-deadline", "2"))
     await bench.site("blog", "block 60", owner=shard)
     assert await shard.ended(within_s=25) == 1
     assert "time.sleep" in shard.log.read_text() or "acting.py" in shard.log.read_text()
@@ -477,22 +464,21 @@ async def test_a_blocked_loop_ends_the_process_with_its_stacks(bench: Bench) -> 
 async def test_objects_being_deleted_are_reconciled_too(bench: Bench) -> None:
     shard = await bench.start("web-0")
     await bench.site("blog", "", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
-    finalizers = MergePatch({"metadata": {"finalizers": ["example.com/test"]}})
-    await bench.client.patch(WEBSITES, "blog", finalizers, namespace=NS, type=dict)
-    await bench.client.delete(WEBSITES, "blog", namespace=NS)
+    await bench.until(lambda: shard.reconciles("blog"))
+    await bench.merge(WEBSITES, "blog", metadata={"finalizers": ["example.com/test"]})
+    await bench.delete(WEBSITES, "blog")
     before = len(shard.reconciles("blog"))
     await bench.edit("blog", "ready")
-    await bench.until(lambda: value(len(shard.reconciles("blog")) > before))
+    await bench.until(lambda: len(shard.reconciles("blog")) > before)
 
 
 async def test_a_finalizer_is_put_on_runs_once_and_is_taken_off(bench: Bench) -> None:
     shard = await bench.start("web-0", attribute="finalized")
     await bench.site("blog", "ready", owner=shard)
-    await bench.until(lambda: has_condition(bench, "blog"))
+    await bench.until(lambda: bench.condition("blog"), equals="True")
     assert (await bench.find(WEBSITES, "blog"))["metadata"]["finalizers"] == ["example.com/page"]
-    await bench.client.delete(WEBSITES, "blog", namespace=NS)
-    await bench.until(lambda: is_deleted(bench, "blog"))
+    await bench.delete(WEBSITES, "blog")
+    await bench.until(lambda: bench.is_deleted("blog"))
     finalized = bench.writes("web-0", resource="configmaps", verb="create", code=201)
     assert [write.name for write in finalized] == ["blog-gone"]
 
@@ -501,7 +487,7 @@ async def test_a_finalizer_is_put_on_runs_once_and_is_taken_off(bench: Bench) ->
 async def test_the_same_controller_runs_without_a_ring(bench: Bench, mode: str) -> None:
     shard = await bench.start("web-0", mode=mode)
     await bench.site("blog", "publish hello\nready")
-    await bench.until(lambda: has_condition(bench, "blog"))
+    await bench.until(lambda: bench.condition("blog"), equals="True")
     child = await bench.find(CONFIGMAPS, "blog")
     assert child["data"]["page"] == "hello"
     assert child["metadata"].get("labels", {}) == {}
@@ -511,12 +497,12 @@ async def test_the_same_controller_runs_without_a_ring(bench: Bench, mode: str) 
 async def test_of_leader_elected_replicas_one_works_and_the_other_follows_it(bench: Bench) -> None:
     leader = await bench.start("web-0", mode="leader-elected")
     standby = await bench.start("web-1", mode="leader-elected", wait=False)
-    await bench.until(lambda: value(standby.logged("waiting")))
+    await bench.until(lambda: standby.logged("waiting"))
     await bench.site("blog", "publish hello", labels={})
     await bench.until(lambda: bench.page("blog"))
     assert standby.records("begin") == []
     assert await leader.terminate() == 0
-    await bench.until(lambda: value(standby.reconciles("blog")))
+    await bench.until(lambda: standby.reconciles("blog"))
 
 
 async def test_an_api_server_that_was_away_for_long_finds_the_same_shard_again(bench: Bench) -> None:
@@ -525,78 +511,24 @@ async def test_an_api_server_that_was_away_for_long_finds_the_same_shard_again(b
     await bench.until(lambda: bench.page("blog"))
     await bench.plane.restart(away_s=7)
     await bench.edit("blog", "publish again")
-    await bench.until(lambda: page_is(bench, "blog", "again"), within_s=20)
+    await bench.until(lambda: bench.page("blog"), equals="again", within_s=20)
     assert shard.process.returncode is None
-    assert (await bench.lease(shard))["spec"]["holderIdentity"] == shard.name
+    assert await bench.holder(shard) == shard.name
 
 
 # -- small observations
 
 
-async def value(found: object) -> object:
-    return found
-
-
-async def is_free(bench: Bench, resource: ApiResource, name: str) -> bool:
-    labels = await bench.labels(resource, name)
-    return bench.keys.shard not in labels and bench.keys.drain not in labels
-
-
-async def is_deleted(bench: Bench, name: str) -> bool:
-    return await bench.find(WEBSITES, name) is None
-
-
-async def drain_is_gone(bench: Bench, name: str) -> bool:
-    return bench.keys.drain not in await bench.labels(WEBSITES, name)
-
-
-async def owner_is(bench: Bench, resource: ApiResource, name: str, shard: Any) -> bool:
-    return bool(await bench.owner(resource, name) == shard.name)
-
-
-async def page_is(bench: Bench, name: str, text: str) -> bool:
-    return bool(await bench.page(name) == text)
-
-
-async def has_condition(bench: Bench, name: str, status: str = "True") -> bool:
-    found = await bench.find(WEBSITES, name)
-    conditions = (found or {}).get("status", {}).get("conditions", [])
-    return any(entry["type"] == "Ready" and entry["status"] == status for entry in conditions)
-
-
 def lost_label(bench: Bench, write: Any) -> bool:
     before, after = write.labels_before or {}, write.labels_after or {}
-    return bench.keys.shard in before and bench.keys.shard not in after
+    return KEYS.shard in before and KEYS.shard not in after
 
 
 async def foreign_lease(bench: Bench, name: str, holder: str) -> None:
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name, "namespace": NS, "labels": {bench.keys.ring_label: bench.keys.ring}},
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {KEYS.ring_label: KEYS.ring}},
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": 3},
     }
-    await bench.client.create(LEASES, lease, namespace=NS, type=Lease)
-
-
-async def configmap(bench: Bench, name: str, *, controller: dict[str, Any], shard: str) -> None:
-    """A ConfigMap that the Website *controller* controls, under the name of *shard*."""
-    reference = {
-        "apiVersion": "example.com/v1",
-        "kind": "Website",
-        "name": controller["metadata"]["name"],
-        "uid": controller["metadata"]["uid"],
-        "controller": True,
-    }
-    body = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": name,
-            "namespace": NS,
-            "labels": {bench.keys.shard: shard},
-            "ownerReferences": [reference],
-        },
-        "data": {"page": "old"},
-    }
-    await bench.client.create(CONFIGMAPS, body, namespace=NS, type=dict)
+    await bench.client.create(LEASES, lease, namespace=NAMESPACE, type=Lease)

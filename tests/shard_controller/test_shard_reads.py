@@ -20,10 +20,8 @@ from shard_controller.api.session import ReconcileSession
 from shard_controller.objects.caches import Caches, ReadOnlyCache, ResourceCache, is_controlled
 from shard_controller.shard.ownership import ExclusiveOwnership
 from shard_controller.shard.writer import FencedWriter
+from tests.shard_controller.objects import CONFIGMAPS, SECRETS, WEBSITES, reference
 
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
 NODES = ApiResource("", "v1", "nodes", "Node", namespaced=False)
 PAGES = sc.Resource("configmaps/v1", dict)
 CERTIFICATES = sc.Resource("secrets/v1", dict)
@@ -33,22 +31,13 @@ unused: Any = None  # nothing is written here
 
 def show(kind: ResourceCache, name: str, *, namespace: str = "ns", controller: str = "") -> None:
     """The watch shows an object."""
-    metadata: dict[str, Any] = {
+    metadata = {
         "name": name,
         "namespace": namespace,
         "uid": f"uid-{name}",
         "resourceVersion": "1",
+        "ownerReferences": [reference(controller)] if controller else [],
     }
-    if controller:
-        metadata["ownerReferences"] = [
-            {
-                "apiVersion": "example.com/v1",
-                "kind": "Website",
-                "name": controller,
-                "uid": f"uid-{controller}",
-                "controller": True,
-            }
-        ]
     kind.store.learn(object_from(json.dumps({"metadata": metadata}).encode()))
 
 

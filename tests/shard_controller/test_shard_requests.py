@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from devcluster.embedded import Fault
 from kubeio.resource import CRDS
 from tests.requests import requests_per_minute
-
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+from tests.shard_controller.bench import Bench
 
 SITES = "websites.example.com"
 WRONG: dict[str, tuple[Fault | str, float]] = {

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import random
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,17 +15,10 @@ import shard_controller as sc
 from kubeio.errors import InputError
 from kubeio.models import ObjectKey
 from shard_controller.reconcile.resync import Resync
+from tests.kubeio.virtual import LoopClock
 
 PERIOD_S = 100.0
 pytestmark = pytest.mark.looptime
-
-
-class LoopClock:
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def wall(self) -> datetime:
-        return datetime.now(UTC)
 
 
 def keys(count: int) -> list[ObjectKey]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,18 +14,18 @@ from kubeio.decoding import object_from
 from kubeio.errors import NotFound, ServerFailure, Unreachable
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Lease, LeaseSpec, Meta, ObjectKey
-from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from shard_controller.declare.request import Request
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.journal import FileJournal
-from shard_controller.shard.decisions import Directed, KeepOwner, Plain
 from shard_controller.shard.drain import acknowledgement, is_held
 from shard_controller.shard.lease_validity import LeaseValidity, Phase
 from shard_controller.shard.ownership import ShardOwnership
+from shard_controller.shard.ownership_decisions import Directed, KeepOwner, Plain
 from shard_controller.shard.writer import Unanswered
+from tests.kubeio.virtual import LoopClock
+from tests.shard_controller.objects import KEYS, reference
 
-KEYS = RingKeys("sites")
 TREES = ApiResource("example.com", "v1", "trees", "Tree", namespaced=False)
 BRANCHES = ApiResource("example.com", "v1", "branches", "Branch")
 LEAVES = ApiResource("", "v1", "leaves", "Leaf")
@@ -40,30 +40,15 @@ def caches() -> Caches:
 
 
 def put(
-    kind: ResourceCache,
-    name: str,
-    *,
-    version: int = 1,
-    namespace: str = "ns",
-    parent: tuple[ApiResource, str] | None = None,
+    kind: ResourceCache, name: str, *, version: int = 1, parent: tuple[ApiResource, str] | None = None
 ) -> Meta:
-    metadata: dict[str, object] = {
+    metadata = {
         "name": name,
         "uid": f"uid-{name}",
         "resourceVersion": str(version),
-        "namespace": namespace if kind.resource.namespaced else "",
+        "namespace": "ns" if kind.resource.namespaced else "",
+        "ownerReferences": [reference(parent[1], of=parent[0])] if parent else [],
     }
-    if parent is not None:
-        resource, owner = parent
-        metadata["ownerReferences"] = [
-            {
-                "apiVersion": resource.api_version,
-                "kind": resource.kind,
-                "name": owner,
-                "uid": f"uid-{owner}",
-                "controller": True,
-            }
-        ]
     found = object_from(json.dumps({"metadata": metadata}).encode())
     kind.store.learn(found)
     return found.meta
@@ -74,18 +59,10 @@ def test_a_tree_is_given_up_from_its_leaves_to_its_root() -> None:
     tree, branches, leaves = known
     root = put(tree, "oak")
     put(branches, "low", parent=(TREES, "oak"))
-    put(leaves, "green", parent=(BRANCHES, "low"))
+    leaf = put(leaves, "green", parent=(BRANCHES, "low"))
     put(leaves, "stray", parent=(BRANCHES, "elsewhere"))
     assert [meta.name for _, meta in known.tree(tree, root)] == ["green", "low"]
-
-
-def test_the_root_of_a_grandchild_is_the_cluster_scoped_object_at_the_top() -> None:
-    known = caches()
-    tree, branches, leaves = known
-    put(tree, "oak")
-    put(branches, "low", parent=(TREES, "oak"))
-    leaf = put(leaves, "green", parent=(BRANCHES, "low"))
-    assert known.root(leaves, leaf) == Request("trees.example.com", ObjectKey("", "oak"))
+    assert known.root(leaves, leaf) == Request("trees.example.com", ObjectKey("", "oak")), "cluster-scoped"
 
 
 def test_the_root_of_a_child_is_its_controller_even_if_that_is_not_in_the_cache() -> None:
@@ -109,49 +86,44 @@ def test_owners_in_a_circle_end_somewhere() -> None:
     assert {meta.name for _, meta in known.tree(leaves, leaf)} == {"a"}
 
 
+GREEN = ObjectKey("ns", "green")
+WRITTEN = object_from(b'{"metadata": {"name": "green", "namespace": "ns", "resourceVersion": "7"}}')
+
+
+def version_of(kind: ResourceCache) -> str:
+    found = kind.get(GREEN)
+    return found.meta.resource_version if found else ""
+
+
 def test_own_writes_are_read_until_the_watch_shows_them() -> None:
     kind = ResourceCache(LEAVES, clock=ManualClock())
     put(kind, "green", version=5)
-    written = json.dumps(
-        {"metadata": {"name": "green", "namespace": "ns", "uid": "uid-green", "resourceVersion": "7"}}
-    )
-    key = ObjectKey("ns", "green")
-    kind.wrote(object_from(written.encode()))
-    assert kind.meta(key) is not None
-    assert _version(kind, key) == "7"
-    kind.shown(key, Meta(name="green", namespace="ns", resource_version="6"))
-    assert _version(kind, key) == "7"
-    kind.shown(key, None)
-    assert _version(kind, key) == "5"
+    kind.wrote(WRITTEN)
+    assert version_of(kind) == "7"
+    assert kind.meta(GREEN) == WRITTEN.meta
+    kind.shown(GREEN, Meta(name="green", namespace="ns", resource_version="6"))
+    assert version_of(kind) == "7"
+    kind.shown(GREEN, None)
+    assert version_of(kind) == "5"
 
 
 def test_an_answer_that_comes_after_the_object_left_brings_it_not_back() -> None:
     kind = ResourceCache(LEAVES, clock=ManualClock())
     put(kind, "green", version=5)
-    key = ObjectKey("ns", "green")
-    kind.store.remove(key)
-    late = object_from(b'{"metadata": {"name": "green", "namespace": "ns", "resourceVersion": "7"}}')
-    kind.wrote(late)
-    assert kind.get(key) is None
-    kind.wrote(late, is_new=True)
-    assert _version(kind, key) == "7"
+    kind.store.remove(GREEN)
+    kind.wrote(WRITTEN)
+    assert kind.get(GREEN) is None
+    kind.wrote(WRITTEN, is_new=True)
+    assert version_of(kind) == "7"
 
 
 def test_an_own_write_that_the_watch_never_shows_is_forgotten_after_a_minute() -> None:
     clock = ManualClock()
     kind = ResourceCache(LEAVES, clock=clock)
-    kind.wrote(
-        object_from(b'{"metadata": {"name": "green", "namespace": "ns", "resourceVersion": "7"}}'),
-        is_new=True,
-    )
+    kind.wrote(WRITTEN, is_new=True)
     clock.advance(61)
     kind.sweep()
-    assert kind.get(ObjectKey("ns", "green")) is None
-
-
-def _version(kind: ResourceCache, key: ObjectKey) -> str:
-    found = kind.get(key)
-    return found.meta.resource_version if found else ""
+    assert kind.get(GREEN) is None
 
 
 # -- acknowledgements
@@ -178,26 +150,29 @@ def test_an_acknowledgement_tests_the_version_and_gives_it_to_the_next_owner_as_
     assert json.loads(patch.encode()) == {"metadata": {**SEEN, **changes}}
 
 
+@dataclass
 class SlowLeases:
     """Leases whose reads take a second of virtual time; `holder` is what the next read finds."""
 
-    def __init__(self) -> None:
-        self.takes_s = 1.0
-        self.holder: str | None = "b-2"
-        self.ring = KEYS.ring
-        self.reads = 0
-        self.failure: Exception | None = None
+    holder: str | None = "b-2"
+    ring: str = KEYS.ring
+    failure: Exception | None = None
+    reads: int = 0
 
     async def get(self, name: str) -> Lease:
         self.reads += 1
-        found, failure = self.holder, self.failure
-        await asyncio.sleep(self.takes_s)
-        if failure is not None:
-            raise failure
+        found = self.holder
+        await asyncio.sleep(1.0)
+        if self.failure is not None:
+            raise self.failure
         if found is None:
             raise NotFound("GET lease", status=404)
         labels = {KEYS.ring_label: self.ring}
         return Lease(metadata=Meta(name=name, labels=labels), spec=LeaseSpec(holder_identity=found))
+
+
+async def held(leases: SlowLeases) -> bool:
+    return await is_held(SharedLeaseReads(leases), "b-2", KEYS)
 
 
 @pytest.mark.looptime
@@ -215,35 +190,21 @@ async def test_evidence_is_a_read_that_began_after_the_question() -> None:
 
 @pytest.mark.looptime
 async def test_without_an_answer_there_is_no_evidence() -> None:
-    leases = SlowLeases()
-    leases.failure = ServerFailure("GET lease", status=500)
     with pytest.raises(ServerFailure):
-        await is_held(SharedLeaseReads(leases), "b-2", KEYS)
+        await held(SlowLeases(failure=ServerFailure("GET lease", status=500)))
 
 
 @pytest.mark.looptime
 async def test_a_released_lease_is_not_held() -> None:
-    leases = SlowLeases()
-    leases.holder = ""
-    assert await is_held(SharedLeaseReads(leases), "b-2", KEYS) is False
+    assert not await held(SlowLeases(holder=""))
 
 
 @pytest.mark.looptime
 async def test_a_lease_of_another_ring_is_no_evidence() -> None:
-    leases = SlowLeases()
-    leases.ring = "another"
-    assert await is_held(SharedLeaseReads(leases), "b-2", KEYS) is False
+    assert not await held(SlowLeases(ring="another"))
 
 
 # -- the right to work
-
-
-class LoopClock:
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def wall(self) -> datetime:
-        return datetime.now(UTC)
 
 
 @pytest.mark.looptime

@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubeio.resource import ApiResource
-
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
+from tests.shard_controller.bench import Bench
+from tests.shard_controller.objects import CONFIGMAPS, WEBSITES, reference
 
 HEAD = "import shard_controller as sc\nCONFIGMAPS = sc.Resource('configmaps/v1', dict)\n"
 METADATA = """
@@ -80,27 +77,13 @@ async def test_what_no_controller_declares_is_handed_over_with_its_root(bench: B
     old = await bench.start("web-0", program=program)
     new = await bench.start("web-1", program=program)
     site = await bench.site("blog", "<p>hi</p>", owner=old)
-    owner = {
-        "apiVersion": "example.com/v1",
-        "kind": "Website",
-        "name": "blog",
-        "uid": site["metadata"]["uid"],
-        "controller": True,
-    }
+    owner = reference("blog", site["metadata"]["uid"])
     marks = {"name": "blog", "labels": {bench.keys.shard: old.name}, "ownerReferences": [owner]}
     body = {"metadata": marks, "data": {"page": "kept"}}
     await bench.client.create(CONFIGMAPS, body, namespace="default", type=dict)
-
-    async def is_seen() -> bool:
-        return len(old.reconciles("blog")) > 1  # once for the site, once for what it controls
-
-    await bench.until(is_seen)
+    await bench.until(lambda: len(old.reconciles("blog")) > 1)  # once for the site, once for what it controls
     await bench.label(WEBSITES, "blog", drain=new.name)
-
-    async def has_moved() -> bool:
-        return bool(await bench.owner(WEBSITES, "blog") == new.name)
-
-    await bench.until(has_moved)
+    await bench.until(lambda: bench.owner(WEBSITES, "blog"), equals=new.name)
     assert await bench.owner(CONFIGMAPS, "blog") == new.name
     assert await bench.page("blog") == "kept"
 
@@ -122,11 +105,7 @@ async def test_an_object_that_does_not_fit_is_told_without_its_value_and_the_oth
     assert "$.spec.html" in told["error"]
     assert "SECRET" not in shard.log.read_text()
     await bench.edit("bad", "again")
-
-    async def is_mended() -> bool:
-        return bool(await bench.page("bad") == "again")
-
-    await bench.until(is_mended)
+    await bench.until(lambda: bench.page("bad"), equals="again")
 
 
 @pytest.mark.parametrize("program", [SPINNING], indirect=True)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -21,8 +20,8 @@ import shard_controller as sc
 from devcluster.embedded import Fault
 from shard_controller.process import app
 from shard_controller.process.settings import Settings
+from tests.shard_controller.bench import Bench
 
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 ROOT = Path(__file__).parents[2]
 EXPORTER = InMemorySpanExporter()
 
@@ -112,10 +111,7 @@ async def first_reconcile(bench: Bench, **wanted: str) -> ReadableSpan:
         named = {f"ringleader.{name}": value for name, value in wanted.items()}
         return [span for span in spans("reconcile ") if named.items() <= dict(span.attributes or {}).items()]
 
-    async def is_there() -> bool:
-        return bool(found())
-
-    await bench.until(is_there)
+    await bench.until(found)
     return found()[0]
 
 

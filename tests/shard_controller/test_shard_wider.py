@@ -16,20 +16,17 @@ import shard_controller as sc
 from devcluster.embedded import Fault
 from kubeio.errors import InputError
 from kubeio.patch import MergePatch
-from kubeio.resource import CRDS, EVENTS, ApiResource
+from kubeio.resource import CRDS, EVENTS
 from shard_controller.process.app import serve
 from shard_controller.process.settings import Settings
+from tests.shard_controller.bench import NAMESPACE, Bench, Shard
+from tests.shard_controller.objects import CONFIGMAPS, SECRETS, WEBSITES
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "wider.py"
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
-NS = "default"
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 
 
-async def started(bench: Bench, attribute: str, **options: Any) -> Any:
+async def started(bench: Bench, attribute: str, **options: Any) -> Shard:
     return await bench.start("web-0", program=f"{PROGRAM}:{attribute}", **options)
 
 
@@ -39,16 +36,16 @@ async def started(bench: Bench, attribute: str, **options: Any) -> Any:
 async def test_a_watched_object_wakes_what_it_names_and_is_read_from_the_cache(bench: Bench) -> None:
     shard = await started(bench, "watching")
     await bench.site("blog", "front", owner=shard)
-    await bench.until(lambda: page_is(bench, "blog", "none of 0"))
+    await bench.until(lambda: bench.page("blog"), equals="none of 0")
     await secret(bench, "front", page="aGk=", sites="blog")
-    await bench.until(lambda: page_is(bench, "blog", "aGk= of 1"))
+    await bench.until(lambda: bench.page("blog"), equals="aGk= of 1")
     await secret(bench, "front", page="Ynll", sites="blog")
-    await bench.until(lambda: page_is(bench, "blog", "Ynll of 1"))
+    await bench.until(lambda: bench.page("blog"), equals="Ynll of 1")
     await secret(bench, "front", page="Y2lhbw==", sites="")
-    await bench.until(lambda: page_is(bench, "blog", "Y2lhbw== of 1"))
+    await bench.until(lambda: bench.page("blog"), equals="Y2lhbw== of 1")
     await secret(bench, "front", page="Y2lhbw==", sites="blog")
-    await bench.client.delete(SECRETS, "front", namespace=NS)
-    await bench.until(lambda: page_is(bench, "blog", "none of 0"))
+    await bench.delete(SECRETS, "front")
+    await bench.until(lambda: bench.page("blog"), equals="none of 0")
 
 
 async def test_a_watched_object_is_never_written_to_and_wakes_nothing_of_other_shards(bench: Bench) -> None:
@@ -56,9 +53,9 @@ async def test_a_watched_object_is_never_written_to_and_wakes_nothing_of_other_s
     await bench.site("blog", "front", owner=shard)
     await bench.site("theirs", "front", owner="web-1-00000000")
     await secret(bench, "front", page="aGk=", sites="blog theirs")
-    await bench.until(lambda: page_is(bench, "blog", "aGk= of 1"))
+    await bench.until(lambda: bench.page("blog"), equals="aGk= of 1")
     await bench.label(WEBSITES, "blog", drain="")
-    await bench.until(lambda: is_free(bench, "blog"))
+    await bench.until(lambda: bench.is_free(WEBSITES, "blog"))
     assert bench.writes("web-0", resource="secrets") == []
     assert shard.reconciles("theirs") == []
 
@@ -68,8 +65,8 @@ async def test_a_map_that_raises_is_told_with_its_object_and_the_others_go_on(be
     await bench.site("blog", "front", owner=shard)
     await secret(bench, "bad", page="", sites="blog")
     await secret(bench, "front", page="aGk=", sites="blog")
-    await bench.until(lambda: page_is(bench, "blog", "aGk= of 2"))
-    assert shard.logged("map failed: it wakes nobody")[0]["object"] == "secrets default/bad"
+    await bench.until(lambda: bench.page("blog"), equals="aGk= of 2")
+    assert shard.logged("map function failed: nothing enqueued")[0]["object"] == "secrets default/bad"
 
 
 async def test_a_watch_sees_what_its_selector_and_its_namespaces_choose(bench: Bench) -> None:
@@ -77,7 +74,7 @@ async def test_a_watch_sees_what_its_selector_and_its_namespaces_choose(bench: B
     await bench.site("blog", "front", owner=shard)
     await secret(bench, "hidden", page="", sites="blog")
     await secret(bench, "front", page="aGk=", sites="blog", labels={"kind": "page"})
-    await bench.until(lambda: page_is(bench, "blog", "aGk= of 1"))
+    await bench.until(lambda: bench.page("blog"), equals="aGk= of 1")
 
 
 # -- predicates
@@ -86,38 +83,36 @@ async def test_a_watch_sees_what_its_selector_and_its_namespaces_choose(bench: B
 async def test_a_change_that_the_predicate_does_not_want_is_not_reconciled(bench: Bench) -> None:
     shard = await started(bench, "picky")
     await bench.site("blog", "one", owner=shard)
-    await bench.until(lambda: observed(bench, "blog", 1))
+    await bench.until(lambda: bench.status("blog", "observedGeneration"), equals=1)
     await asyncio.sleep(0.3)
     before = len(shard.reconciles("blog"))
     assert before == 1, "the status is our own write, and no change of the generation"
-    note = MergePatch({"metadata": {"annotations": {"note": "x"}}})
-    await bench.client.patch(WEBSITES, "blog", note, namespace=NS, type=dict)
+    await bench.merge(WEBSITES, "blog", metadata={"annotations": {"note": "x"}})
     await asyncio.sleep(0.3)
     assert len(shard.reconciles("blog")) == before
     await bench.edit("blog", "two")
-    await bench.until(lambda: observed(bench, "blog", 2))
+    await bench.until(lambda: bench.status("blog", "observedGeneration"), equals=2)
 
 
 async def test_a_handoff_takes_place_whatever_the_predicate_says(bench: Bench) -> None:
     shard = await started(bench, "picky")
     await bench.site("blog", "one", owner=shard)
-    await bench.until(lambda: observed(bench, "blog", 1))
+    await bench.until(lambda: bench.status("blog", "observedGeneration"), equals=1)
     await bench.label(WEBSITES, "blog", drain="")
-    await bench.until(lambda: is_free(bench, "blog"))
+    await bench.until(lambda: bench.is_free(WEBSITES, "blog"))
     before = len(shard.reconciles("blog"))
     await bench.label(WEBSITES, "blog", shard=shard.name)
-    await bench.until(lambda: value(len(shard.reconciles("blog")) > before))
+    await bench.until(lambda: len(shard.reconciles("blog")) > before)
 
 
 async def test_a_refused_write_is_made_up_for_whatever_the_predicate_says(bench: Bench) -> None:
     """Somebody else writes what the predicate does not want, while the reconcile is under way."""
     shard = await started(bench, "picky", mode="single")
     await bench.site("blog", "slowly")
-    await bench.until(lambda: value(shard.reconciles("blog")))
-    note = MergePatch({"metadata": {"annotations": {"note": "x"}}})
-    await bench.client.patch(WEBSITES, "blog", note, namespace=NS, type=dict)
-    await bench.until(lambda: observed(bench, "blog", 1))
-    assert [record["outcome"] for record in shard.records("end")][:1] == ["lost"]
+    await bench.until(lambda: shard.reconciles("blog"))
+    await bench.merge(WEBSITES, "blog", metadata={"annotations": {"note": "x"}})
+    await bench.until(lambda: bench.status("blog", "observedGeneration"), equals=1)
+    assert shard.outcomes()[:1] == ["lost"]
 
 
 # -- events, permanent errors, status
@@ -126,7 +121,7 @@ async def test_a_refused_write_is_made_up_for_whatever_the_predicate_says(bench:
 async def test_an_event_tells_people_and_repetitions_are_counted(bench: Bench) -> None:
     shard = await started(bench, "telling")
     await bench.site("blog", "one", owner=shard)
-    await bench.until(lambda: value_of(events(bench, "Looked")))
+    await bench.until(lambda: events(bench, "Looked"))
     told = (await events(bench, "Looked"))[0]
     assert told["type"] == "Normal"
     assert told["note"] == "at one"
@@ -144,33 +139,32 @@ async def test_without_the_right_to_write_events_there_is_one_warning_and_the_wo
     shard = await started(bench, "telling")
     for name in ("blog", "shop", "wiki"):
         await bench.site(name, name, owner=shard)
-    await bench.until(lambda: condition_is(bench, "wiki", "Ready", "True"))
-    await bench.until(lambda: value(shard.logged("events cannot be written")))
+    await bench.until(lambda: bench.condition("wiki"), equals="True")
+    await bench.until(lambda: shard.logged("events cannot be written"))
     await asyncio.sleep(0.5)
     assert len(shard.logged("events cannot be written")) == 1
     assert shard.logged("events cannot be written")[0]["level"] == "warning"
-    assert [record["outcome"] for record in shard.records("end")].count("done") >= 3
+    assert shard.outcomes().count("done") >= 3
 
 
 async def test_a_permanent_error_is_a_condition_and_an_event_and_is_not_tried_again(bench: Bench) -> None:
     shard = await started(bench, "telling")
     await bench.site("blog", "fine", owner=shard)
-    await bench.until(lambda: condition_is(bench, "blog", "Ready", "True"))
+    await bench.until(lambda: bench.condition("blog"), equals="True")
     await bench.edit("blog", "hopeless")
-    await bench.until(lambda: condition_is(bench, "blog", "Stalled", "True"))
-    found = {entry["type"]: entry for entry in await conditions(bench, "blog")}
+    await bench.until(lambda: bench.condition("blog", "Stalled"), equals="True")
+    found = {entry["type"]: entry for entry in await bench.status("blog", "conditions")}
     for kind, status in (("Stalled", "True"), ("Ready", "False")):
-        assert found[kind]["status"] == status
-        assert found[kind]["reason"] == "Hopeless"
-        assert found[kind]["message"] == "there is no hope"
-    await bench.until(lambda: value_of(events(bench, "Hopeless")))
+        told = found[kind]
+        assert (told["status"], told["reason"], told["message"]) == (status, "Hopeless", "there is no hope")
+    await bench.until(lambda: events(bench, "Hopeless"))
     assert (await events(bench, "Hopeless"))[0]["type"] == "Warning"
     tries = len(shard.logged("reconcile failed for good"))
     await asyncio.sleep(0.5)
     assert len(shard.logged("reconcile failed for good")) == tries == 1
     await bench.edit("blog", "fine again")
-    await bench.until(lambda: condition_is(bench, "blog", "Ready", "True"))
-    assert "Stalled" not in [entry["type"] for entry in await conditions(bench, "blog")]
+    await bench.until(lambda: bench.condition("blog"), equals="True")
+    assert await bench.condition("blog", "Stalled") == ""
 
 
 async def test_a_resource_without_a_status_is_told_at_start_and_in_the_error(bench: Bench) -> None:
@@ -180,10 +174,10 @@ async def test_a_resource_without_a_status_is_told_at_start_and_in_the_error(ben
     shard = await started(bench, "telling")
     assert "subresources: {status: {}}" in shard.logged("no status subresource")[0]["remedy"]
     await bench.site("blog", "one", owner=shard)
-    await bench.until(lambda: value(shard.logged("reconcile failed")))
+    await bench.until(lambda: shard.logged("reconcile failed"))
     failed = shard.logged("reconcile failed")[0]["error"]
     assert "websites.example.com has no status subresource; add `subresources: {status: {}}`" in failed
-    await bench.until(lambda: value(len(shard.reconciles("blog")) > 2))
+    await bench.until(lambda: len(shard.reconciles("blog")) > 2)
 
 
 # -- processes and threads
@@ -192,7 +186,7 @@ async def test_a_resource_without_a_status_is_told_at_start_and_in_the_error(ben
 async def test_a_pure_function_is_computed_in_a_pool_of_the_program_s_own(bench: Bench) -> None:
     shard = await started(bench, "computing")
     await bench.site("blog", "2 10", owner=shard)
-    await bench.until(lambda: answer_is(bench, "blog", "1024"))
+    await bench.until(lambda: bench.status("blog", "configMap"), equals="1024")
     assert await shard.terminate() == 0
 
 
@@ -202,7 +196,7 @@ async def test_a_function_that_cannot_be_stopped_ends_the_process_with_its_stack
 ) -> None:
     shard = await started(bench, attribute, duration_s=15)
     await bench.site("blog", "endless", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.until(lambda: shard.reconciles("blog"))
     await bench.label(WEBSITES, "blog", drain="")
     assert await shard.ended(within_s=10) == 4
     assert await bench.owner(WEBSITES, "blog") == shard.name, "no drain is acknowledged meanwhile"
@@ -213,7 +207,7 @@ async def test_a_function_that_cannot_be_stopped_ends_the_process_with_its_stack
 async def test_at_sigterm_a_thread_that_does_not_end_is_not_waited_for_without_end(bench: Bench) -> None:
     shard = await started(bench, "endless", duration_s=15)
     await bench.site("blog", "endless", owner=shard)
-    await bench.until(lambda: value(shard.reconciles("blog")))
+    await bench.until(lambda: shard.reconciles("blog"))
     shard.signal(signal.SIGTERM)
     assert await shard.ended(within_s=10) == 4
 
@@ -221,7 +215,7 @@ async def test_at_sigterm_a_thread_that_does_not_end_is_not_waited_for_without_e
 async def test_a_thread_that_was_told_to_end_writes_nothing_more(bench: Bench) -> None:
     shard = await started(bench, "endless", duration_s=15)
     await bench.site("blog", "polite", owner=shard)
-    await bench.until(lambda: value(shard.records("end")))
+    await bench.until(lambda: shard.records("end"))
     assert shard.records("end")[0]["outcome"] == "error"
     assert bench.writes("web-0", resource="websites.example.com") == []
 
@@ -229,18 +223,18 @@ async def test_a_thread_that_was_told_to_end_writes_nothing_more(bench: Bench) -
 async def test_a_blocking_finalizer_runs_in_a_thread_with_everything_that_a_context_has(bench: Bench) -> None:
     shard = await started(bench, "tidy")
     await bench.site("blog", "", owner=shard)
-    await bench.until(lambda: value_of(events(bench, "Kept")))
-    await bench.client.delete(WEBSITES, "blog", namespace=NS)
-    await bench.until(lambda: is_deleted(bench, "blog"))
+    await bench.until(lambda: events(bench, "Kept"))
+    await bench.delete(WEBSITES, "blog")
+    await bench.until(lambda: bench.is_deleted("blog"))
     assert (await bench.find(CONFIGMAPS, "blog-gone"))["data"] == {"total": "6"}
 
 
 async def test_a_conflict_outside_the_ring_is_tried_again_quietly(bench: Bench) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared", "namespace": NS}}
-    await bench.client.create(CONFIGMAPS, body, namespace=NS, type=dict)
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared", "namespace": NAMESPACE}}
+    await bench.client.create(CONFIGMAPS, body, namespace=NAMESPACE, type=dict)
     shard = await started(bench, "outside")
     await bench.site("blog", "conflict", owner=shard)
-    await bench.until(lambda: value(len(shard.reconciles("blog")) > 2))
+    await bench.until(lambda: len(shard.reconciles("blog")) > 2)
     assert shard.records("end")[0]["outcome"] == "requeue"
     assert shard.logged("reconcile failed") == []
 
@@ -248,7 +242,7 @@ async def test_a_conflict_outside_the_ring_is_tried_again_quietly(bench: Bench) 
 async def test_what_is_missing_outside_the_ring_is_an_error_like_others(bench: Bench) -> None:
     shard = await started(bench, "outside")
     await bench.site("blog", "missing", owner=shard)
-    await bench.until(lambda: value(len(shard.reconciles("blog")) > 2))
+    await bench.until(lambda: len(shard.reconciles("blog")) > 2)
     assert shard.records("end")[0]["outcome"] == "error"
     assert "nobody-has-it" in shard.logged("reconcile failed")[0]["error"]
 
@@ -276,55 +270,39 @@ async def test_a_second_controller_of_the_name_is_refused_in_the_same_process(be
         await asyncio.wait({first})
 
 
-@pytest.mark.parametrize("mode", ["sharded", "single", "leader-elected"])
-async def test_an_example_runs_unmodified_in_every_mode(bench: Bench, mode: str) -> None:
-    shard = await bench.start("web-0", program="examples/website/controller.py:websites", mode=mode)
-    await bench.site("blog", "<h1>Hello</h1>", owner=shard if mode == "sharded" else "")
-    await bench.until(lambda: condition_is(bench, "blog", "Ready", "True"))
-    page = (await bench.find(CONFIGMAPS, "blog"))["data"]["index.html"]
-    assert "<h1>Hello</h1>" in page
-    assert await shard.terminate() == 0
+async def shown(bench: Bench) -> str:
+    """The page that the example has published."""
+    found = await bench.find(CONFIGMAPS, "blog")
+    return str(found["data"]["index.html"]) if found else ""
+
+
+async def example(bench: Bench, wait_for: str) -> Shard:
+    waits = {"WEBSITE_WAIT_MS": "3000", "WEBSITE_WAIT_FOR": wait_for}
+    shard = await bench.start("web-0", program="examples/website/controller.py:websites", env=waits)
+    await bench.site("blog", "<h1>Hello</h1>", owner=shard)
+    return shard
 
 
 async def test_the_example_waits_for_changes_only_if_it_is_told_so(bench: Bench) -> None:
     """`ringleader loadtest capacity` relies on it: what a replica only takes over costs no call to the outside."""
-    waits = {"WEBSITE_WAIT_MS": "3000", "WEBSITE_WAIT_FOR": "changes"}
-    shard = await bench.start("web-0", program="examples/website/controller.py:websites", env=waits)
-    await bench.site("blog", "<h1>Hello</h1>", owner=shard)
-    await bench.until(lambda: recorded(shard, "end"), within_s=15)
+    shard = await example(bench, "changes")
+    await bench.until(lambda: shard.records("end"), within_s=15)
     assert shard.records("end")[0]["t"] - shard.reconciles("blog")[0]["t"] >= 3.0
-    empty = MergePatch({"data": {"index.html": ""}})
     began = time.monotonic()
-    await bench.client.patch(CONFIGMAPS, "blog", empty, namespace="default", type=dict)
-    await bench.until(lambda: has_page(bench, "blog"), within_s=15)
+    await bench.merge(CONFIGMAPS, "blog", data={"index.html": ""})
+    await bench.until(lambda: shown(bench), within_s=15)
     assert time.monotonic() - began < 2.0
 
 
 async def test_the_example_waits_for_updates_only_if_it_is_told_so(bench: Bench) -> None:
     """`ringleader loadtest capacity` relies on it: objects are prepared without a wait, and measured with it."""
-    waits = {"WEBSITE_WAIT_MS": "3000", "WEBSITE_WAIT_FOR": "updates"}
-    shard = await bench.start("web-0", program="examples/website/controller.py:websites", env=waits)
+    shard = await example(bench, "updates")
+    await bench.until(lambda: shard.records("end"), within_s=15)
+    assert shard.records("end")[0]["t"] - shard.reconciles("blog")[0]["t"] < 2.0
     began = time.monotonic()
-    await bench.site("blog", "<h1>Hello</h1>", owner=shard)
-    await bench.until(lambda: condition_is(bench, "blog", "Ready", "True"), within_s=15)
-    assert time.monotonic() - began < 2.0
-    began = time.monotonic()
-    changed = MergePatch({"spec": {"html": "<h1>Bye</h1>"}})
-    await bench.client.patch(WEBSITES, "blog", changed, namespace="default", type=dict)
-    await bench.until(lambda: has_text(bench, "blog", "Bye"), within_s=15)
+    await bench.edit("blog", "<h1>Bye</h1>")
+    await bench.until(lambda: shown(bench), equals=(await shown(bench)).replace("Hello", "Bye"), within_s=15)
     assert time.monotonic() - began >= 3.0
-
-
-async def has_text(bench: Bench, name: str, text: str) -> bool:
-    return text in (await bench.find(CONFIGMAPS, name))["data"]["index.html"]
-
-
-async def recorded(shard: Any, kind: str) -> bool:
-    return bool(shard.records(kind))
-
-
-async def has_page(bench: Bench, name: str) -> bool:
-    return bool((await bench.find(CONFIGMAPS, name))["data"]["index.html"])
 
 
 # -- rhythm
@@ -333,13 +311,13 @@ async def has_page(bench: Bench, name: str) -> bool:
 async def test_every_object_is_reconciled_again_in_every_period(bench: Bench) -> None:
     shard = await started(bench, "often")
     await bench.site("blog", "", owner=shard)
-    await bench.until(lambda: value(len(shard.reconciles("blog")) > 4))
+    await bench.until(lambda: len(shard.reconciles("blog")) > 4)
 
 
 async def test_a_resync_does_not_try_again_what_failed_for_good(bench: Bench) -> None:
     shard = await started(bench, "often")
     await bench.site("blog", "hopeless", owner=shard)
-    await bench.until(lambda: value(shard.logged("reconcile failed for good")))
+    await bench.until(lambda: shard.logged("reconcile failed for good"))
     await asyncio.sleep(2)
     assert len(shard.logged("reconcile failed for good")) == 1
 
@@ -347,7 +325,7 @@ async def test_a_resync_does_not_try_again_what_failed_for_good(bench: Bench) ->
 async def test_failures_are_tried_again_as_the_back_off_says(bench: Bench) -> None:
     shard = await started(bench, "patient")
     await bench.site("blog", "", owner=shard)
-    await bench.until(lambda: value(len(shard.reconciles("blog")) > 3))
+    await bench.until(lambda: len(shard.reconciles("blog")) > 3)
     times = [record["t"] for record in shard.reconciles("blog")]
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert all(gap >= 0.39 for gap in gaps), gaps
@@ -356,75 +334,18 @@ async def test_failures_are_tried_again_as_the_back_off_says(bench: Bench) -> No
 async def test_an_object_may_be_deleted_by_its_own_reconcile(bench: Bench) -> None:
     shard = await started(bench, "own")
     await bench.site("blog", "finished", owner=shard)
-    await bench.until(lambda: is_deleted(bench, "blog"))
-
-
-# -- small observations
-
-
-async def value(found: object) -> object:
-    return found
-
-
-async def value_of(found: Any) -> object:
-    return await found
-
-
-async def is_free(bench: Bench, name: str) -> bool:
-    labels = await bench.labels(WEBSITES, name)
-    return bench.keys.shard not in labels and bench.keys.drain not in labels
-
-
-async def is_deleted(bench: Bench, name: str) -> bool:
-    return await bench.find(WEBSITES, name) is None
-
-
-async def page_is(bench: Bench, name: str, text: str) -> bool:
-    return bool(await bench.page(name) == text)
-
-
-async def status(bench: Bench, name: str) -> dict[str, Any]:
-    return dict((await bench.find(WEBSITES, name) or {}).get("status", {}))
-
-
-async def observed(bench: Bench, name: str, generation: int) -> bool:
-    return bool((await status(bench, name)).get("observedGeneration") == generation)
-
-
-async def answer_is(bench: Bench, name: str, text: str) -> bool:
-    return bool((await status(bench, name)).get("configMap") == text)
-
-
-async def conditions(bench: Bench, name: str) -> list[dict[str, Any]]:
-    return list((await status(bench, name)).get("conditions", []))
-
-
-async def condition_is(bench: Bench, name: str, kind: str, wanted: str) -> bool:
-    return any(c["type"] == kind and c["status"] == wanted for c in await conditions(bench, name))
-
-
-async def events(bench: Bench, reason: str) -> list[dict[str, Any]]:
-    page = await bench.client.list_as(EVENTS, type=dict, namespace=NS)
-    return [event for event in page["items"] if event["reason"] == reason]
+    await bench.until(lambda: bench.is_deleted("blog"))
 
 
 async def secret(
     bench: Bench, name: str, *, page: str, sites: str, labels: dict[str, str] | None = None
 ) -> None:
     """Create or change a Secret that names sites."""
-    change = {"metadata": {"annotations": {"sites": sites}}, "data": {"page": page}}
     if await bench.find(SECRETS, name) is None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": name,
-                "namespace": NS,
-                "annotations": {"sites": sites},
-                "labels": labels or {},
-            },
-            "data": {"page": page},
-        }
-        await bench.client.create(SECRETS, body, namespace=NS, type=dict)
-    else:
-        await bench.client.patch(SECRETS, name, MergePatch(change), namespace=NS, type=dict)
+        await bench.secret(name, {}, labels=labels)
+    await bench.merge(SECRETS, name, metadata={"annotations": {"sites": sites}}, data={"page": page})
+
+
+async def events(bench: Bench, reason: str) -> list[dict[str, Any]]:
+    page = await bench.client.list_as(EVENTS, type=dict, namespace=NAMESPACE)
+    return [event for event in page["items"] if event["reason"] == reason]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -18,13 +17,11 @@ from devcluster.embedded import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import ManualClock, SystemClock, micro_time
 from kubeio.decoding import object_from
-from kubeio.errors import ApiError, InputError, NotFound, api_error
+from kubeio.errors import ApiError, InputError, api_error
 from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.models import Lease, LeaseSpec, Meta, Object, ObjectKey
-from kubeio.patch import JsonPatch, MergePatch
-from kubeio.protocol import RingKeys
-from kubeio.resource import ApiResource
+from kubeio.patch import JsonPatch
 from kubeio.rest.client import Client
 from kubeio.rest.events import EventRecorder
 from shard_controller.api.context import Context
@@ -32,23 +29,20 @@ from shard_controller.api.session import ReconcileSession
 from shard_controller.declare.errors import Elsewhere, Refused
 from shard_controller.objects.caches import Caches, ResourceCache
 from shard_controller.observe.metrics import ControllerMetrics
-from shard_controller.shard.decisions import Directed, Plain
 from shard_controller.shard.drain import DrainAcknowledger, NotAcknowledged
 from shard_controller.shard.lease_validity import LeaseValidity
 from shard_controller.shard.ownership import ShardOwnership
+from shard_controller.shard.ownership_decisions import Directed, Plain
 from shard_controller.shard.writer import FencedWriter, Unanswered
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
+from tests.shard_controller.bench import NAMESPACE as NS
+from tests.shard_controller.bench import Bench
+from tests.shard_controller.objects import CONFIGMAPS, KEYS, ME, OTHER, WEBSITES, reference
 
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 PAGES = sc.Resource("configmaps/v1", dict)
-KEYS = RingKeys("sites")
-NS = "default"
 OF_THIS_RING = {KEYS.ring_label: KEYS.ring}
-ME, OTHER = "web-0-0000000a", "web-1-0000000b"
 BLOG = ObjectKey(NS, "blog")
-Bench = Any  # tests/shard_controller/conftest.py: fixtures cannot be imported
 
 
 class Shard:
@@ -105,29 +99,17 @@ class Shard:
 
 
 def page_of(site: Meta, *, label: str) -> dict[str, object]:
-    owner = {
-        "apiVersion": "example.com/v1",
-        "kind": "Website",
-        "name": site.name,
-        "uid": site.uid,
-        "controller": True,
-    }
+    owner = reference(site.name, site.uid)
     meta = {"name": "blog", "namespace": NS, "labels": {KEYS.shard: label}, "ownerReferences": [owner]}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"page": "old"}}
 
 
-@asynccontextmanager
-async def shard_on(bench: Bench) -> AsyncIterator[Shard]:
-    kubeconfig = await bench.plane.kubeconfig_for("web-0")
-    async with Client(load_cluster(kubeconfig=str(kubeconfig))) as client:
-        yield Shard(bench, client)
-
-
 @pytest.fixture
 async def shard(bench: Bench) -> AsyncIterator[Shard]:
-    async with shard_on(bench) as shard:
+    kubeconfig = await bench.plane.kubeconfig_for("web-0")
+    async with Client(load_cluster(kubeconfig=str(kubeconfig))) as client:
         await bench.site("blog", "", owner=ME)
-        yield shard
+        yield Shard(bench, client)
 
 
 async def give(shard: Shard, owner: str) -> Meta:
@@ -179,8 +161,7 @@ async def test_an_object_that_got_its_owner_without_a_turn_is_written_by_name_an
 
 async def test_who_takes_the_turn_off_his_object_gets_it_written_after_one_more_read(shard: Shard) -> None:
     site = await give(shard, ME)
-    bare = MergePatch({"metadata": {"annotations": {KEYS.turn: None}}})
-    await shard.bench.client.patch(WEBSITES, "blog", bare, namespace=NS, type=bytes)
+    await shard.bench.merge(WEBSITES, "blog", metadata={"annotations": {KEYS.turn: None}})
     change = JsonPatch().add("/spec/html", "now")
     with pytest.raises(Refused):
         await shard.writer.patch(shard.sites, site, change)
@@ -193,8 +174,7 @@ async def test_who_takes_the_turn_off_his_object_gets_it_written_after_one_more_
 async def test_a_turn_that_is_no_version_is_tested_as_it_stands_and_is_no_token(
     shard: Shard, turn: str
 ) -> None:
-    forged = MergePatch({"metadata": {"annotations": {KEYS.turn: turn}}})
-    await shard.bench.client.patch(WEBSITES, "blog", forged, namespace=NS, type=bytes)
+    await shard.bench.merge(WEBSITES, "blog", metadata={"annotations": {KEYS.turn: turn}})
     site = await shard.knows(shard.sites, BLOG)
     assert shard.ownership.token(site) == 0
     await shard.writer.patch(shard.sites, site, JsonPatch().add("/spec/html", "now"))
@@ -300,10 +280,15 @@ async def test_a_reconcile_that_was_cut_off_ends_when_its_create_is_settled(shar
         assert await shard.bench.find(CONFIGMAPS, "blog") is not None
 
 
-async def test_our_child_under_another_live_name_is_asked_for_by_a_drain_label(shard: Shard) -> None:
+async def create_lease(shard: Shard, holder: str = OTHER) -> None:
+    """The Lease of `OTHER`, renewed just now."""
     now = micro_time(SystemClock().wall())
-    lease = Lease(Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING), LeaseSpec(OTHER, 15, now, now, 0))
-    await Leases(shard.bench.client, NS).create(lease)
+    meta = Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING)
+    await Leases(shard.bench.client, NS).create(Lease(meta, LeaseSpec(holder, 15, now, now, 0)))
+
+
+async def test_our_child_under_another_live_name_is_asked_for_by_a_drain_label(shard: Shard) -> None:
+    await create_lease(shard)
     await existing_page(shard, label=OTHER)
     site = await shard.knows(shard.sites, BLOG)
     with pytest.raises(Elsewhere):
@@ -336,12 +321,8 @@ async def test_children_are_passed_on_before_their_parent(shard: Shard) -> None:
 async def test_a_drain_towards_a_name_that_no_read_shows_held_is_plain(
     shard: Shard, holder: str | None
 ) -> None:
-    leases = Leases(shard.bench.client, NS)
     if holder is not None:
-        await leases.create(Lease(Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING), LeaseSpec(holder, 15)))
-    else:
-        with pytest.raises(NotFound):
-            await leases.get(OTHER)
+        await create_lease(shard, holder)
     await shard.bench.label(WEBSITES, "blog", drain=OTHER)
     site = await shard.knows(shard.sites, BLOG)
     await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
@@ -349,12 +330,9 @@ async def test_a_drain_towards_a_name_that_no_read_shows_held_is_plain(
 
 
 async def test_a_directed_handoff_begins_a_turn_and_leaves_other_annotations_alone(shard: Shard) -> None:
-    now = micro_time(SystemClock().wall())
-    await Leases(shard.bench.client, NS).create(
-        Lease(Meta(name=OTHER, namespace=NS, labels=OF_THIS_RING), LeaseSpec(OTHER, 15, now, now, 0))
-    )
-    own = MergePatch({"metadata": {"annotations": {"team": "shop"}, "labels": {KEYS.drain: OTHER}}})
-    await shard.bench.client.patch(WEBSITES, "blog", own, namespace=NS, type=bytes)
+    await create_lease(shard)
+    change = {"annotations": {"team": "shop"}, "labels": {KEYS.drain: OTHER}}
+    await shard.bench.merge(WEBSITES, "blog", metadata=change)
     site = await shard.knows(shard.sites, BLOG)
     cached = msgspec.structs.replace(site, annotations={})  # what a transform left of it
     await shard.handover.hand_over(shard.sites, cached, Directed(OTHER))
@@ -369,8 +347,7 @@ async def test_an_object_that_somebody_keeps_writing_is_given_up_all_the_same(sh
 
     async def touch() -> None:
         for number in range(10_000):
-            other = MergePatch({"metadata": {"annotations": {"touched": str(number)}}})
-            await shard.bench.client.patch(WEBSITES, "blog", other, namespace=NS, type=bytes)
+            await shard.bench.merge(WEBSITES, "blog", metadata={"annotations": {"touched": str(number)}})
             await asyncio.sleep(0.005)
 
     touching = asyncio.create_task(touch())
@@ -397,7 +374,7 @@ async def test_an_object_that_no_patch_may_change_is_told_in_the_servers_words(s
 
 async def test_an_object_that_is_gone_is_given_up(shard: Shard) -> None:
     site = await shard.knows(shard.sites, BLOG)
-    await shard.bench.client.delete(WEBSITES, "blog", namespace=NS)
+    await shard.bench.delete(WEBSITES, "blog")
     await shard.handover.hand_over(shard.sites, site, Directed(OTHER))
     assert shard.sites.get(BLOG) is None or not shard.ownership.is_unanswered(shard.sites, BLOG)
 

@@ -140,7 +140,10 @@ async def _ring_of(
     of = f"ring {order.ring}" if order.ring else "any ring"
     remedy = f"name another: {nearest(member, known)}"
     raise InputError(
-        "MEMBER", member, f"is not a member of {of}", f"{remedy} (--absent --ring RING: it is still to come)"
+        "MEMBER",
+        member,
+        f"is not a member of {of}",
+        f"{remedy} (--allow-unknown --ring RING: it is still to come)",
     )
 
 

@@ -6,20 +6,19 @@ from typing import Annotated
 
 import typer
 
+from kubeio.program.durations import parse_duration
 from ringleader.inspect.complete import complete_ring
 from ringleader.options import (
-    DEFAULT_TIMEOUT,
-    Context,
-    Kubeconfig,
+    ConnectionOptions,
     Output,
-    RequestTimeout,
-    connection,
-    duration_s,
+    with_connection,
 )
 
 
+@with_connection
 def check(
     *,
+    where: ConnectionOptions,
     ring: Annotated[
         str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
     ] = None,
@@ -54,16 +53,12 @@ def check(
         ),
     ] = "6s",
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Check rings, objects, rights, installation. Exit code 0: nothing is wrong, 1: something, 2: bad input."""
     from ringleader.check.command import Wanted, run_check
     from ringleader.check.environment import read_account
     from ringleader.check.rights import SHARD, SHARDER
 
-    where = connection(kubeconfig, context, request_timeout)
     wanted = Wanted(
         ring=ring,
         accounts={
@@ -71,7 +66,7 @@ def check(
             SHARD: [read_account("--shard-account", text) for text in shard_account or ()],
         },
         managers=frozenset(manager or ()),
-        again_s=duration_s("--recheck-after", recheck_after),
+        again_s=parse_duration("--recheck-after", recheck_after),
         timeout_s=where.timeout_s,
     )
     return run_check(where, wanted, form=output)

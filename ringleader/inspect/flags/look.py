@@ -11,17 +11,14 @@ from typing import Annotated
 import typer
 
 from kubeio.errors import InputError
+from kubeio.program.durations import parse_duration
 from ringleader.inspect.complete import complete_kind, complete_object, complete_ring
 from ringleader.options import (
-    DEFAULT_TIMEOUT,
     AllNamespaces,
-    Context,
-    Kubeconfig,
+    ConnectionOptions,
     Namespace,
     Output,
-    RequestTimeout,
-    connection,
-    duration_s,
+    with_connection,
 )
 
 RingFlag = Annotated[
@@ -44,8 +41,10 @@ PodPort = Annotated[
 ]
 
 
+@with_connection
 def status(
     *,
+    where: ConnectionOptions,
     ring: Annotated[
         str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
     ] = None,
@@ -63,14 +62,10 @@ def status(
         int, typer.Option("--limit", min=1, metavar="N", help="With --handoffs: show at most so many.")
     ] = 50,
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Show rings and members. State, objects beside the ideal, handoffs in flight, time left."""
     from ringleader.inspect.status.command import run_handoffs, run_status
 
-    where = connection(kubeconfig, context, request_timeout)
     if handoffs:
         if watch or count:
             flag = "-w" if watch else "--count"
@@ -82,12 +77,14 @@ def status(
         form=output,
         is_watching=watch,
         is_counting=count,
-        interval_s=duration_s("--interval", interval),
+        interval_s=parse_duration("--interval", interval),
     )
 
 
+@with_connection
 def describe(
     *,
+    where: ConnectionOptions,
     target: Annotated[
         str,
         typer.Argument(
@@ -105,9 +102,6 @@ def describe(
     pod_proxy: PodProxy = False,
     port: PodPort = 8081,
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Explain an object or a ring. The cause first, then owner, key, handoffs and Events. Exit code 5: something is
     off.
@@ -116,7 +110,7 @@ def describe(
     from ringleader.describe.object import EndpointOptions
 
     return run_describe(
-        connection(kubeconfig, context, request_timeout),
+        where,
         target,
         name,
         namespace=namespace,
@@ -136,8 +130,10 @@ class RowForm(StrEnum):
     CSV = "csv"
 
 
+@with_connection
 def list_(
     *,
+    where: ConnectionOptions,
     kind: Annotated[
         str | None,
         typer.Argument(
@@ -156,15 +152,12 @@ def list_(
         RowForm | None,
         typer.Option("-o", "--output", help="Form of the output; a table if absent.", show_choices=True),
     ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """List distributed objects, a line for each. With owner, desired owner, key, hash and token."""
     from ringleader.list.command import run_list
 
     return run_list(
-        connection(kubeconfig, context, request_timeout),
+        where,
         kind,
         namespace=namespace,
         all_namespaces=all_namespaces,
@@ -176,6 +169,7 @@ def list_(
 
 def top(
     *,
+    where: ConnectionOptions,
     ring: Annotated[
         str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
     ] = None,
@@ -192,15 +186,12 @@ def top(
         str, typer.Option("--interval", metavar="TIME", help="Between the two scrapes of each replica.")
     ] = "2s",
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What each replica does now, from its metrics. Reconciles a second, errors, queue, memory."""
     from ringleader.inspect.top import Asked, run_top
 
     return run_top(
-        connection(kubeconfig, context, request_timeout),
-        Asked(ring, tuple(endpoint or ()), port, duration_s("--interval", interval)),
+        where,
+        Asked(ring, tuple(endpoint or ()), port, parse_duration("--interval", interval)),
         form=output,
     )

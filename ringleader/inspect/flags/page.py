@@ -1,49 +1,58 @@
-"""Words and flags of `ringleader page` and `ringleader report`."""
+"""Flags of `ringleader dashboard` and `ringleader bundle`."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ringleader.options import DEFAULT_TIMEOUT, Context, Kubeconfig, RequestTimeout, connection
+from ringleader.inspect.complete import complete_ring
+from ringleader.options import ConnectionOptions, with_connection
 
 
-def page(
+@with_connection
+def dashboard(
     *,
+    where: ConnectionOptions,
     ring: Annotated[str | None, typer.Argument(help="One ring; all of them if absent.")] = None,
     bind: Annotated[
         str, typer.Option("--bind", metavar="HOST:PORT", help="Where to serve it; port 0 picks a free one.")
     ] = "127.0.0.1:0",
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """Serve the live page of the rings to your browser. Members, moves, any object; reads only, ends with Ctrl-C."""
     from ringleader.inspect.page.command import run_page
 
-    return run_page(connection(kubeconfig, context, request_timeout), ring=ring, bind=bind, is_opened=open_)
+    return run_page(where, ring=ring, bind=bind, is_opened=open_)
 
 
-def report(
+@with_connection
+def bundle(
     *,
-    ring: Annotated[str | None, typer.Argument(help="One ring; all of them if absent.")] = None,
-    file: Annotated[
-        Path, typer.Option("-f", "--file", metavar="FILE", help="Where to write it; - for stdout.")
-    ] = Path("ringleader-report.html"),
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+    where: ConnectionOptions,
+    ring: Annotated[
+        str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write it; - for stdout. [default: ringleader-bundle-RING-TIME.tar.gz]",
+        ),
+    ] = None,
 ) -> int:
-    """Write one HTML file to attach to a ticket. With status, plots, doctor and versions; reads only."""
-    from ringleader.inspect.report.command import run_report
+    """Write one tar.gz to attach to an issue. With status, check, Leases, Events and versions; no secrets.
 
-    return run_report(connection(kubeconfig, context, request_timeout), ring=ring, file=file)
+    Exit codes: 0 written (its path is printed; errors.txt in it names what could not be read), 1 the server did not
+    answer, 2 bad input.
+    """
+    from ringleader.inspect.bundle.command import run_bundle
+
+    return run_bundle(where, ring=ring, out=out)
 
 
 def register(app: typer.Typer) -> None:
     """Make them commands of *app*."""
-    app.command()(page)
-    app.command()(report)
+    app.command()(dashboard)
+    app.command()(bundle)

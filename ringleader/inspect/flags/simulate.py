@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ringleader.inspect.complete import complete_ring
 from ringleader.options import (
-    DEFAULT_TIMEOUT,
-    Context,
-    Kubeconfig,
+    ConnectionOptions,
     Output,
-    RequestTimeout,
-    connection,
+    with_connection,
 )
 
 if TYPE_CHECKING:
     from ringleader.inspect.simulate.premises import Premises
 
 Ring = Annotated[
-    str | None, typer.Argument(metavar="[RING]", help="The ring; needed if the cluster has several.")
+    str | None,
+    typer.Argument(
+        metavar="RING",
+        help="The ring; needed if the cluster has several.",
+        autocompletion=complete_ring,
+    ),
 ]
 Change = Annotated[
     list[str] | None,
@@ -70,8 +72,10 @@ Eps = Annotated[
 ]
 
 
+@with_connection
 def simulate(
     *,
+    where: ConnectionOptions,
     ring: Ring = None,
     resource: Resource = None,
     change: Change = None,
@@ -88,9 +92,6 @@ def simulate(
     virtual_nodes: VirtualNodes = None,
     eps: Eps = None,
     output: Output = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
     """What would move if members came or went. From where to where, shares, writes, time; changes nothing.
 
@@ -100,9 +101,7 @@ def simulate(
     """
     from ringleader.inspect.simulate.command import run_simulate
 
-    premises = _premises(
-        (ring, resource), members, objects, virtual_nodes, eps, (kubeconfig, context, request_timeout)
-    )
+    premises = _premises((ring, resource), members, objects, virtual_nodes, eps, where)
     return run_simulate(premises, change=change or [], rate=rate, form=output)
 
 
@@ -112,7 +111,7 @@ def _premises(  # noqa: PLR0917 - the flags in their order
     objects: str | None,
     virtual_nodes: int | None,
     eps: float | None,
-    where: tuple[str | None, str | None, str],
+    where: ConnectionOptions,
 ) -> Premises:
     from ringleader.inspect.simulate.premises import Premises
 
@@ -123,130 +122,71 @@ def _premises(  # noqa: PLR0917 - the flags in their order
         objects=objects,
         virtual_nodes=virtual_nodes,
         eps=eps,
-        connection=lambda: connection(*where),
+        connection=lambda: where,
     )
 
 
 plot = typer.Typer(
     name="plot",
-    help="Draw the ring, its shares, what would move, or a rebalance. PNG or SVG.",
+    help="Draw a ring's shares, or a rebalance over time. PNG, SVG or PDF.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-Picture = Annotated[
+Out = Annotated[
     str | None,
     typer.Option(
-        "-o", "--output", metavar="png|svg|FILE", help="Form of the picture, or its file. [default: png]"
+        "--out",
+        metavar="FILE",
+        help="File of the figure: .png, .svg or .pdf. [default: the figure's and the ring's name, .png]",
     ),
 ]
 
 
 @plot.callback()
 def _plot() -> None:
-    """Draw the ring, its shares, what would move, or a rebalance. PNG or SVG.
+    """Draw a ring's shares, or a rebalance over time. PNG, SVG or PDF.
 
     Exit codes: 0 drawn (its path is printed), 1 the cluster did not answer or matplotlib is missing, 2 bad input.
     """
 
 
 @plot.command("ring")
+@with_connection
 def plot_ring(
     *,
+    where: ConnectionOptions,
     ring: Ring = None,
     resource: OneResource = None,
     members: Members = None,
-    output: Picture = None,
+    out: Out = None,
     virtual_nodes: VirtualNodes = None,
     eps: Eps = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> int:
-    """The ring as a circle: whose the hash space is, and what each member has in all."""
+    """Each member's share of the hash space, beside its even share and its bound."""
     from ringleader.inspect.plot.command import plot_ring as draw
 
-    where = (kubeconfig, context, request_timeout)
-    return draw(_premises((ring, resource), members, None, virtual_nodes, eps, where), output=output)
-
-
-@plot.command("shares")
-def plot_shares(
-    *,
-    ring: Ring = None,
-    resource: OneResource = None,
-    members: Members = None,
-    objects: Objects = None,
-    output: Picture = None,
-    virtual_nodes: VirtualNodes = None,
-    eps: Eps = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
-) -> int:
-    """What each member has, beside its even share and the bound that nobody passes."""
-    from ringleader.inspect.plot.command import plot_shares as draw
-
-    where = (kubeconfig, context, request_timeout)
-    return draw(_premises((ring, resource), members, objects, virtual_nodes, eps, where), output=output)
-
-
-@plot.command("moves")
-def plot_moves(
-    *,
-    ring: Ring = None,
-    resource: Resource = None,
-    change: Change = None,
-    members: Members = None,
-    objects: Objects = None,
-    output: Picture = None,
-    virtual_nodes: VirtualNodes = None,
-    eps: Eps = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
-) -> int:
-    """What would move if members came or went, from whom to whom."""
-    from ringleader.inspect.plot.command import plot_moves as draw
-
-    where = (kubeconfig, context, request_timeout)
-    premises = _premises((ring, resource), members, objects, virtual_nodes, eps, where)
-    return draw(premises, change=change or [], output=output)
+    return draw(_premises((ring, resource), members, None, virtual_nodes, eps, where), out=out)
 
 
 @plot.command("timeline")
 def plot_timeline(
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording: JSON lines.")],
-    record: Annotated[
-        bool, typer.Option("--record", help="Record the cluster into FILE first, until --for or Ctrl-C.")
-    ] = False,
     ring: Annotated[
-        str | None, typer.Option("--ring", metavar="NAME", help="The ring to record, if there are several.")
+        str | None, typer.Argument(metavar="RING", help="The ring; needed if the input has several.")
     ] = None,
-    every: Annotated[str, typer.Option("--every", metavar="TIME", help="How often to look.")] = "2s",
-    duration: Annotated[str, typer.Option("--for", metavar="TIME", help="How long to record.")] = "5m",
-    metrics: Annotated[
-        str | None,
+    file: Annotated[
+        str,
         typer.Option(
-            "--metrics", metavar="URL", help="The leading sharder's /metrics, to count moves exactly."
+            "-f",
+            "--filename",
+            metavar="FILE",
+            help="What `ringleader status -w -o json` wrote; - reads stdin, until its end or Ctrl-C.",
         ),
-    ] = None,
-    output: Picture = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: RequestTimeout = DEFAULT_TIMEOUT,
+    ] = "-",
+    out: Out = None,
 ) -> int:
-    """A rebalance over time: objects per member, what is on its way, what has moved."""
+    """A rebalance over time: objects of each member, and those that are not at rest."""
     from ringleader.inspect.plot.command import plot_timeline as draw
 
-    order = None
-    if record:
-        from ringleader.inspect.plot.recording import Order
-        from ringleader.options import duration_s
-
-        every_s, for_s = duration_s("--every", every), duration_s("--for", duration)
-        order = Order(file=file, ring=ring, every_s=every_s, for_s=for_s, metrics=metrics)
-    return draw(
-        file, order=order, where=lambda: connection(kubeconfig, context, request_timeout), output=output
-    )
+    return draw(ring, file=file, out=out)

@@ -1,1 +1,1 @@
-"""`ringleader page`: the live page from a laptop, fed by what a kubeconfig may read."""
+"""`ringleader dashboard`: the live page from a laptop, fed by what a kubeconfig may read."""

@@ -1,4 +1,4 @@
-"""`ringleader page`: the live page from a laptop, fed by what a kubeconfig may read. Reads only.
+"""`ringleader dashboard`: the live page from a laptop, fed by what a kubeconfig may read. Reads only.
 
 Owns the loop that reads; the page and its service are `sharder.page`'s, what a reading means is `shown`'s. What cannot
 be read for a while stays shown, with its age.

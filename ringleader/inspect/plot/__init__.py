@@ -1,5 +1,4 @@
-"""Pictures for reports, by matplotlib: the ring, shares against the bound, what moves, a rebalance over time.
+"""`ringleader plot`: two figures, drawn with matplotlib's own layout.
 
-Each picture has a module of its name that makes a Figure of plain data; `canvas` owns paper, type and files, `palette`
-the colours, `recording` the file that a timeline is drawn from, `command` the commands.
+`data` computes what is shown, without matplotlib. `figures` draws it. `command` reads the input and writes the file.
 """

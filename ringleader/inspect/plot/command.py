@@ -1,115 +1,98 @@
-"""`ringleader plot ring|shares|moves|timeline`: gathers what a picture shows, draws it and says where it is.
+"""`ringleader plot ring|timeline`: reads the numbers, draws the figure and prints the path of its file.
 
-Owns the order of things: input is checked, and matplotlib looked for, before anything is read from the cluster.
+Flags and matplotlib are checked before anything is read.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kubeio.errors import InputError
 from ring import HashRing
-from ringleader.inspect.plot.canvas import drawing, save, target_of
+from ringleader.inspect.plot.data import label, read_moments, share_rows, timeline
+from ringleader.inspect.plot.figures import FORMATS, draw_ring, draw_timeline, drawing, save
 from ringleader.inspect.simulate.premises import Ground, Premises, on_ground
+from ringleader.inspect.simulate.stock import tell_on_stderr
 from ringleader.output import print_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ringleader.inspect.plot.recording import Order
-    from ringleader.options import ConnectionOptions
+STDIN: Final = "-"
 
 
-def plot_ring(premises: Premises, *, output: str | None) -> int:
-    """The ring as a circle. Raises: InputError, FailedAt, NoMatplotlib."""
-    from ringleader.inspect.plot.circle import draw_ring
+def plot_ring(premises: Premises, *, out: str | None) -> int:
+    """Shares beside their bounds. Raises: InputError, FailedAt, NoMatplotlib."""
 
-    def draw() -> Figure:
-        async def work(ground: Ground) -> tuple[Ground, HashRing]:
-            return ground, _only_ring(ground)
-
-        ground, ring = on_ground(premises, work, needs_objects=False, is_single=True)
-        return draw_ring(ring, name=ground.name, of=ground.resource)
-
-    return _drawn(draw, output, kind="ring", ring=premises.ring)
-
-
-def plot_shares(premises: Premises, *, output: str | None) -> int:
-    """Shares, and objects where they are known. Raises: InputError, FailedAt, NoMatplotlib."""
-    from ringleader.inspect.plot.shares import draw_shares
+    async def read(ground: Ground) -> tuple[Ground, HashRing]:
+        return ground, next(iter(ground.rings(ground.members.weights).values()))
 
     def draw() -> Figure:
-        async def work(ground: Ground) -> tuple[Ground, HashRing, Counter[str]]:
-            ring = _only_ring(ground)
-            return ground, ring, await _objects(ground, ring)
+        ground, ring = on_ground(premises, read, needs_objects=False, is_single=True)
+        return draw_ring(share_rows(ring), title=_title(ground, ring))
 
-        ground, ring, objects = on_ground(premises, work, needs_objects=False, is_single=True)
-        return draw_shares(ring, objects, name=ground.name, of=ground.resource)
-
-    return _drawn(draw, output, kind="shares", ring=premises.ring)
+    return _write(draw, out, default=_named("ring", premises.ring))
 
 
-def _only_ring(ground: Ground) -> HashRing:
-    """The ring that is shown; where there are others, it is told on stderr which."""
+def _title(ground: Ground, ring: HashRing) -> str:
+    """Ring, members and bound. Where the ring has other main resources, a note on stderr names them."""
     if ground.resource:
-        sys.stderr.write(
-            f"note: the ring of {ground.resource} is shown; left out: {', '.join(ground.left_out)}\n"
-        )
-    return next(iter(ground.rings(ground.members.weights).values()))
+        left_out = ", ".join(ground.left_out)
+        sys.stderr.write(f"note: the ring of {ground.resource} is shown; left out: {left_out}\n")
+    name = f"Ring {label(ground.name)}" if ground.name else "Ring"
+    of = f"\nof {label(ground.resource)}" if ground.resource else ""
+    members = f"{len(ring):,} members" if len(ring) > 1 else "1 member"
+    return f"{name}{of}\n{members}, no share above {1 + float(ring.eps):g} times its even share"
 
 
-async def _objects(ground: Ground, ring: HashRing) -> Counter[str]:
-    """Objects by the member at whose place they belong; what they control counts with them."""
-    found: Counter[str] = Counter()
-    async with aclosing(ground.stock()) as batches:
-        async for batch in batches:
-            for index, owner in enumerate(ring.owners(batch.keys)):
-                found[owner] += batch.roots[index] if batch.roots is not None else 1
-                found[owner] += batch.controlled[index] if batch.controlled is not None else 0
-    return found
-
-
-def plot_moves(premises: Premises, *, change: Sequence[str], output: str | None) -> int:
-    """What a change would move. Raises: InputError, FailedAt, NoMatplotlib."""
-    from ringleader.inspect.plot.moves import draw_moves
-    from ringleader.inspect.simulate.command import simulated
+def plot_timeline(ring: str | None, *, file: str, out: str | None) -> int:
+    """The moments that *file* holds. Raises: InputError, NoMatplotlib."""
 
     def draw() -> Figure:
-        found = simulated(premises, change=change)
-        if not found.moved:
-            problem = "moves none of the objects, so there is nothing to draw"
-            raise InputError("--change", ",".join(change), problem, "change more, or give --objects")
-        return draw_moves(found)
+        source = "standard input" if file == STDIN else Path(file).name
+        return draw_timeline(timeline(read_moments(_lines(file), ring, source=source, warn=tell_on_stderr)))
 
-    return _drawn(draw, output, kind="moves", ring=premises.ring)
+    return _write(draw, out, default=_named("timeline", ring))
 
 
-def plot_timeline(
-    file: Path, *, order: Order | None, where: Callable[[], ConnectionOptions], output: str | None
-) -> int:
-    """What *file* recorded; with *order* it is recorded first. Raises: InputError, FailedAt, NoMatplotlib."""
-    from ringleader.inspect.plot.record import read_record
-    from ringleader.inspect.plot.timeline import draw_timeline
-    from ringleader.inspect.simulate.stock import tell_on_stderr
+def _lines(file: str) -> Iterator[bytes]:
+    """Lines of *file*; standard input ends with Ctrl-C too, which also ends `status -w` before the pipe."""
+    if file == STDIN:
+        if sys.stdin.isatty():
+            remedy = "name a file, or pipe: ringleader status -w -o json | ringleader plot timeline"
+            raise InputError("-f", file, "is a terminal", remedy)
+        with suppress(KeyboardInterrupt):
+            yield from sys.stdin.buffer
+        return
+    try:
+        with Path(file).open("rb") as stream:
+            yield from stream
+    except OSError as error:
+        remedy = "name a file that ringleader status -w -o json wrote, or - for standard input"
+        raise InputError("-f", file, f"cannot be read ({error.strerror})", remedy) from error
 
-    def draw() -> Figure:
-        if order is not None:
-            from ringleader.inspect.plot.recording import run_record
 
-            print_line(f"{run_record(where(), order):,} moments in {file}")
-        return draw_timeline(read_record(file, told=tell_on_stderr), name=(order and order.ring) or "")
-
-    return _drawn(draw, output, kind="timeline", ring=order.ring if order else None)
+def _named(figure: str, ring: str | None) -> str:
+    return f"{figure}-{ring}.png" if ring else f"{figure}.png"
 
 
-def _drawn(draw: Callable[[], Figure], output: str | None, *, kind: str, ring: str | None) -> int:
-    """Draw and write one picture; its path is printed."""
-    path = target_of(output, default=f"{kind}-{ring}" if ring else kind)
+def checked_path(out: str) -> Path:
+    """The file to write. Raises: InputError for another ending, or a folder that does not exist."""
+    path = Path(out)
+    if path.suffix.lower() not in FORMATS:
+        remedy = f"name a file that ends in {', '.join(FORMATS)}"
+        raise InputError("--out", out, "names no format of a figure", remedy)
+    if not path.parent.is_dir():
+        raise InputError("--out", out, f"is in {path.parent}, which is not a folder", "name an existing one")
+    return path
+
+
+def _write(draw: Callable[[], Figure], out: str | None, *, default: str) -> int:
+    path = checked_path(default if out is None else out)
     with drawing():
         save(draw(), path)
     print_line(str(path))

@@ -53,7 +53,9 @@ def run_status(
         for name in connected(where, lambda client, _: _names(client, ring, timeout_s=where.timeout_s)):
             print_line(f"controllerring.ringleader.dev/{name}")
         return 0
-    looks = connected(where, lambda client, _: _look(client, ring, is_counting, timeout_s=where.timeout_s))
+    looks = connected(
+        where, lambda client, _: look(client, ring, is_counting=is_counting, timeout_s=where.timeout_s)
+    )
     match form:
         case Form.JSON | Form.YAML:
             print_document({"rings": looks}, form=form)
@@ -96,10 +98,10 @@ async def _names(client: Client, name: str | None, *, timeout_s: float) -> list[
     return [ring.name for ring in rings] if name is None else [named_ring(rings, name).name]
 
 
-async def _look(
-    client: Client, name: str | None, is_counting: bool, *, timeout_s: float
+async def look(
+    client: Client, name: str | None, *, is_counting: bool, timeout_s: float
 ) -> Sequence[RingPicture]:
-    """What is reported; what a list shows if that is asked for, or if a replica does not report."""
+    """Rings as they are reported, or as a list shows them: with *is_counting*, or if a replica does not report."""
     if not is_counting:
         with suppress(NotReported):
             return await Reports(client, name, timeout_s=timeout_s).look()

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kubeio.clock import Clock, SystemClock
+from kubeio.clock import Clock, SystemClock, micro_time
 from kubeio.errors import InputError, KubeError
 from kubeio.program.failures import failure
 from ringleader.cluster.following import Following
@@ -194,7 +194,7 @@ def _json(seen: Seen) -> str:
     import msgspec
 
     document = {
-        "at": f"{seen.clock.wall():%Y-%m-%dT%H:%M:%SZ}",
+        "at": micro_time(seen.clock.wall()),
         "ageSeconds": round(seen.clock.now() - seen.at, 3),
         "problem": seen.problem,
         "rings": seen.looks,

@@ -91,20 +91,21 @@ async def test_restart_keeps_objects_and_loses_history_and_connections(tmp_path:
             assert await watch.short() == ("ADDED", "b")
 
 
-async def test_log_tells_accepted_and_refused_writes_with_labels_before_and_after(tmp_path: Path) -> None:
-    async with embedded_plane(tmp_path) as plane:
-        began = time.clock_gettime(time.CLOCK_BOOTTIME)
-        async with api_from(await plane.kubeconfig_for("shard-a")) as api:
-            created = await api.post(CONFIGMAPS, {"metadata": {"name": "a", "labels": {"k": "1"}}})
-            await api.merge(f"{CONFIGMAPS}/a", {"metadata": {"labels": {"k": "2"}}})
-            fence: dict[str, object] = {"op": "test", "path": "/metadata/labels/k", "value": "1"}
-            (await api.json_patch(f"{CONFIGMAPS}/a", fence)).check(422)
-            await api.merge(f"{CONFIGMAPS}/a", {"metadata": {"labels": {"k": "3"}}}, dryRun="All")
-            await api.delete(f"{CONFIGMAPS}/a")
-            await api.delete(f"{CONFIGMAPS}/a")
-            (await api.get(CONFIGMAPS)).check(200)
-        writes = [write for write in plane.writes() if write.user == "shard-a"]
-        ended = time.clock_gettime(time.CLOCK_BOOTTIME)
+async def test_log_tells_accepted_and_refused_writes_with_labels_before_and_after(
+    new_plane: EmbeddedPlane,
+) -> None:
+    began = time.clock_gettime(time.CLOCK_BOOTTIME)
+    async with api_from(await new_plane.kubeconfig_for("shard-a")) as api:
+        created = await api.post(CONFIGMAPS, {"metadata": {"name": "a", "labels": {"k": "1"}}})
+        await api.merge(f"{CONFIGMAPS}/a", {"metadata": {"labels": {"k": "2"}}})
+        fence: dict[str, object] = {"op": "test", "path": "/metadata/labels/k", "value": "1"}
+        (await api.json_patch(f"{CONFIGMAPS}/a", fence)).check(422)
+        await api.merge(f"{CONFIGMAPS}/a", {"metadata": {"labels": {"k": "3"}}}, dryRun="All")
+        await api.delete(f"{CONFIGMAPS}/a")
+        await api.delete(f"{CONFIGMAPS}/a")
+        (await api.get(CONFIGMAPS)).check(200)
+    writes = [write for write in new_plane.writes() if write.user == "shard-a"]
+    ended = time.clock_gettime(time.CLOCK_BOOTTIME)
     one, two = {"k": "1"}, {"k": "2"}
     assert [(w.verb, w.code, w.labels_before, w.labels_after) for w in writes] == [
         ("create", 201, None, one),
@@ -114,61 +115,52 @@ async def test_log_tells_accepted_and_refused_writes_with_labels_before_and_afte
         ("delete", 404, None, None),
     ]
     assert [write.uid for write in writes] == [created.meta["uid"]] * 4 + [""]
-    assert {(write.resource, write.namespace, write.name) for write in writes} == {
-        ("configmaps", "default", "a")
-    }
+    assert {(w.resource, w.namespace, w.name) for w in writes} == {("configmaps", "default", "a")}
     assert [write.seq for write in writes] == sorted(write.seq for write in writes)
     assert all(began <= write.t <= ended for write in writes)
 
 
-async def test_log_of_a_lease_holds_its_annotations_and_spec(tmp_path: Path) -> None:
-    async with embedded_plane(tmp_path) as plane, api_from(plane.kubeconfig) as api:
-        meta = {"name": "s", "annotations": {"ringleader.dev/contested": ""}}
-        (await api.post(LEASES, {"metadata": meta, "spec": {"holderIdentity": "s"}})).check(201)
-        lease = plane.writes()[-1]
-    assert lease.resource == "leases.coordination.k8s.io"
-    assert lease.object == {
-        "annotations": {"ringleader.dev/contested": ""},
-        "spec": {"holderIdentity": "s"},
-    }
+async def test_log_of_a_lease_holds_its_annotations_and_spec(new_plane: EmbeddedPlane) -> None:
+    contents = {"annotations": {"ringleader.dev/contested": ""}, "spec": {"holderIdentity": "s"}}
+    meta = {"name": "s", "annotations": contents["annotations"]}
+    async with api_from(new_plane.kubeconfig) as api:
+        (await api.post(LEASES, {"metadata": meta, "spec": contents["spec"]})).check(201)
+    lease = new_plane.writes()[-1]
+    assert (lease.resource, lease.object) == ("leases.coordination.k8s.io", contents)
 
 
-async def test_wrong_token_is_401_and_probes_need_none(tmp_path: Path) -> None:
-    async with embedded_plane(tmp_path) as plane:
-        tls = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-        async with aiohttp.ClientSession() as session:
-            for token in ("", "Bearer nonsense", "Bearer a.b", "Basic YTpi"):
-                headers = {"Authorization": token} if token else {}
-                async with session.get(plane.url + CONFIGMAPS, headers=headers, ssl=tls) as answer:
-                    assert answer.status == 401
-                    assert (await answer.json())["reason"] == "Unauthorized"
-            async with session.get(plane.url + "/readyz", ssl=tls) as answer:
-                assert (answer.status, await answer.text()) == (200, "ok")
+async def test_wrong_token_is_401_and_probes_need_none(new_plane: EmbeddedPlane) -> None:
+    tls = ssl.create_default_context(cafile=str(new_plane.kubeconfig.with_name("ca.pem")))
+    async with aiohttp.ClientSession() as session:
+        for token in ("", "Bearer nonsense", "Bearer a.b", "Basic YTpi"):
+            headers = {"Authorization": token} if token else {}
+            async with session.get(new_plane.url + CONFIGMAPS, headers=headers, ssl=tls) as answer:
+                assert answer.status == 401
+                assert (await answer.json())["reason"] == "Unauthorized"
+        async with session.get(new_plane.url + "/readyz", ssl=tls) as answer:
+            assert (answer.status, await answer.text()) == (200, "ok")
 
 
-async def test_account_reaches_the_server_by_another_url(tmp_path: Path) -> None:
-    async with embedded_plane(tmp_path) as plane:
-        path = await plane.kubeconfig_for("shard a", server=plane.url.replace("127.0.0.1", "localhost"))
-        assert path.stat().st_mode & 0o777 == 0o600
-        async with api_from(path) as api:
-            (await api.post(CONFIGMAPS, {"metadata": {"name": "a"}})).check(201)
-        assert plane.writes()[-1].user == "shard a"
+async def test_account_reaches_the_server_by_another_url(new_plane: EmbeddedPlane) -> None:
+    server = new_plane.url.replace("127.0.0.1", "localhost")
+    path = await new_plane.kubeconfig_for("shard a", server=server)
+    assert path.stat().st_mode & 0o777 == 0o600
+    async with api_from(path) as api:
+        (await api.post(CONFIGMAPS, {"metadata": {"name": "a"}})).check(201)
+    assert new_plane.writes()[-1].user == "shard a"
 
 
-async def test_port_in_use_is_told_with_the_childs_words(tmp_path: Path) -> None:
-    async with embedded_plane(tmp_path / "one") as plane:
-        port = int(plane.url.rpartition(":")[2])
-        with pytest.raises(PlaneFailure, match=str(port)):
-            async with embedded_plane(tmp_path / "two", port=port):
-                pass
+async def test_port_in_use_is_told_with_the_childs_words(new_plane: EmbeddedPlane, tmp_path: Path) -> None:
+    port = int(new_plane.url.rpartition(":")[2])
+    with pytest.raises(PlaneFailure, match=str(port)):
+        async with embedded_plane(tmp_path, port=port):
+            pass
 
 
-async def test_requests_that_the_server_does_not_serve_are_refused_by_name(tmp_path: Path) -> None:
-    async with embedded_plane(tmp_path) as plane, api_from(plane.kubeconfig) as api:
-        refused = (
-            await api.get(CONFIGMAPS, shardSelector="shardRange(object.metadata.uid,'0x0','0x1')")
-        ).check(400)
-        assert "shardSelector" in refused.message
+async def test_requests_that_the_server_does_not_serve_are_refused_by_name(new_plane: EmbeddedPlane) -> None:
+    async with api_from(new_plane.kubeconfig) as api:
+        selector = "shardRange(object.metadata.uid,'0x0','0x1')"
+        assert "shardSelector" in (await api.get(CONFIGMAPS, shardSelector=selector)).check(400).message
         (await api.get("/api/v1/pods")).check(404)
 
 

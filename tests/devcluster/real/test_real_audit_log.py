@@ -60,13 +60,18 @@ def writes(*events: dict[str, Any], boot_offset_s: float = 0.0) -> list[Write]:
     return writes_in_order(read_attempts(lines, boot_offset_s=boot_offset_s))
 
 
+def created(version: int = 10, **labels: str) -> dict[str, Any]:
+    """The creation of the object."""
+    return line(1, "create", code=201, version=version, labels=labels)
+
+
 def steps(found: list[Write]) -> list[tuple[str, dict[str, str] | None, dict[str, str] | None]]:
     return [(write.verb, write.labels_before, write.labels_after) for write in found]
 
 
 def test_answers_that_were_logged_out_of_order_are_put_in_the_order_of_their_versions() -> None:
     found = writes(
-        line(1.0, "create", code=201, version=10, labels={"s": "1"}),
+        created(s="1"),
         line(2.2, "patch", version=12, labels={"s": "3"}),
         line(2.3, "patch", version=11, labels={"s": "2"}),
     )
@@ -94,11 +99,7 @@ def test_refused_write_keeps_the_labels_of_its_moment_and_its_reason() -> None:
     refused = line(
         2, "patch", code=422, responseStatus=status, responseObject={"kind": "Status", "metadata": {}}
     )
-    found = writes(
-        line(1, "create", code=201, version=10, labels={"s": "1"}),
-        refused,
-        line(3, "patch", version=11, labels={"s": "2"}),
-    )
+    found = writes(created(s="1"), refused, line(3, "patch", version=11, labels={"s": "2"}))
     assert steps(found)[1] == ("patch", {"s": "1"}, {"s": "1"})
     assert (found[1].uid, found[1].code, found[1].message) == ("u1", 422, "the server rejected our request")
     assert found[1].resource_version == ""
@@ -106,7 +107,7 @@ def test_refused_write_keeps_the_labels_of_its_moment_and_its_reason() -> None:
 
 def test_deletion_comes_after_every_write_to_the_object_and_leaves_nothing() -> None:
     found = writes(
-        line(1, "create", code=201, version=10, labels={"s": "1"}),
+        created(s="1"),
         line(2.0, "delete"),
         line(2.1, "patch", version=11, labels={"s": "2"}),
         line(3, "create", code=201, version=13, uid="u2", labels={"s": "3"}),
@@ -124,7 +125,7 @@ def test_deletion_held_by_a_finalizer_leaves_the_object_until_the_finalizer_goes
     held["responseObject"]["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:02Z", "finalizers": ["x/y"]}
     freed = line(3, "patch", version=11, labels={"s": "1"})
     freed["responseObject"]["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:02Z"}
-    found = writes(line(1, "create", code=201, version=10, labels={"s": "1"}), held, freed)
+    found = writes(created(s="1"), held, freed)
     assert steps(found)[1:] == [("delete", {"s": "1"}, {"s": "1"}), ("patch", {"s": "1"}, None)]
 
 
@@ -139,9 +140,9 @@ def test_impersonated_account_is_the_one_that_counts() -> None:
 
 
 def test_generated_name_is_taken_from_the_answer() -> None:
-    created = line(1, "create", "made-x7x7x", code=201, version=1)
-    del created["objectRef"]["name"]
-    (found,) = writes(created)
+    made = line(1, "create", "made-x7x7x", code=201, version=1)
+    del made["objectRef"]["name"]
+    (found,) = writes(made)
     assert found.name == "made-x7x7x"
 
 
@@ -206,11 +207,7 @@ def published(t: float, version: int, by: str, **more: Any) -> dict[str, Any]:
 
 
 def test_write_that_was_carried_out_without_an_answer_is_found_by_the_next_one() -> None:
-    found = writes(
-        line(1.0, "create", code=201, version=11, labels={SHARD: "a"}),
-        assigned(2.0, "b"),
-        published(3.0, 15, "b"),
-    )
+    found = writes(created(11, **{SHARD: "a"}), assigned(2.0, "b"), published(3.0, 15, "b"))
     assert steps(found) == [
         ("create", None, {SHARD: "a"}),
         ("patch", {SHARD: "a"}, {SHARD: "b"}),
@@ -222,11 +219,7 @@ def test_write_that_was_carried_out_without_an_answer_is_found_by_the_next_one()
 
 
 def test_write_that_was_not_carried_out_stays_refused() -> None:
-    found = writes(
-        line(1.0, "create", code=201, version=11, labels={SHARD: "a"}),
-        assigned(2.0, "b"),
-        published(3.0, 15, "a"),
-    )
+    found = writes(created(11, **{SHARD: "a"}), assigned(2.0, "b"), published(3.0, 15, "a"))
     assert steps(found)[1:] == [("patch", {SHARD: "a"}, {SHARD: "a"})] * 2
     assert found[1].code == 504
 
@@ -238,23 +231,19 @@ def test_next_write_that_changes_the_labels_tells_by_the_version_that_it_was_let
     test = {"op": "test", "path": "/metadata/resourceVersion", "value": met}
     change = {"op": "replace", "path": A_TEST["path"], "value": "c"}
     passed_on = line(3.0, "patch", version=15, labels={SHARD: "c"}, requestObject=[test, change])
-    found = writes(
-        line(1.0, "create", code=201, version=11, labels={SHARD: "a"}), assigned(2.0, "b"), passed_on
-    )
+    found = writes(created(11, **{SHARD: "a"}), assigned(2.0, "b"), passed_on)
     assert found[1].code == code
     assert found[2].labels_before == ({SHARD: "b"} if code == 200 else {SHARD: "a"})
 
 
 def test_labels_that_nothing_in_the_log_explains_were_there_before_the_write_that_shows_them() -> None:
-    found = writes(line(1.0, "create", code=201, version=11, labels={SHARD: "a"}), published(3.0, 15, "b"))
+    found = writes(created(11, **{SHARD: "a"}), published(3.0, 15, "b"))
     assert found[1].labels_before == {SHARD: "b"}
 
 
 def test_accepted_write_to_anothers_object_is_not_explained_away() -> None:
     unfenced = line(3.0, "patch", version=15, labels={SHARD: "a"}, user="b", requestObject={"status": {}})
-    found = writes(
-        line(1.0, "create", code=201, version=11, labels={SHARD: "a"}), assigned(2.0, "b"), unfenced
-    )
+    found = writes(created(11, **{SHARD: "a"}), assigned(2.0, "b"), unfenced)
     assert (found[1].code, found[2].labels_before) == (504, {SHARD: "a"})
 
 

@@ -246,21 +246,17 @@ def test_left_overs_of_a_killed_build_are_removed(machine: Machine, recipe: Reci
     assert [path.name for path in folder.iterdir()] == ["etcd"]
 
 
+def build(machine: Machine, *names: str) -> subprocess.CompletedProcess[str]:
+    """`python -m devcluster.real build NAMES` on *machine*."""
+    path = f"{machine.path}:/usr/bin:/bin"
+    environment = {"PATH": path, "XDG_CACHE_HOME": str(machine.cache), "HOME": "/nowhere"}
+    command = [sys.executable, "-m", "devcluster.real", "build", *names]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_command_tells_progress_in_plain_lines_when_piped(machine: Machine) -> None:
     machine.put_go()
-    environment = {
-        "PATH": str(machine.path) + ":/usr/bin:/bin",
-        "XDG_CACHE_HOME": str(machine.cache),
-        "HOME": "/nowhere",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "devcluster.real", "build", "etcd", "kube-controller-manager"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = build(machine, "etcd", "kube-controller-manager")
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == [
         "building etcd (1 of 2)",
@@ -276,18 +272,7 @@ def test_command_tells_progress_in_plain_lines_when_piped(machine: Machine) -> N
 )
 def test_command_ends_with_one_line_and_a_code(machine: Machine, name: str, code: int, words: str) -> None:
     machine.put_go("go1.20")
-    done = subprocess.run(
-        [sys.executable, "-m", "devcluster.real", "build", name],
-        env={
-            "PATH": f"{machine.path}:/usr/bin:/bin",
-            "XDG_CACHE_HOME": str(machine.cache),
-            "HOME": "/nowhere",
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = build(machine, name)
     assert done.returncode == code
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -9,9 +9,11 @@ import pytest
 import trustme
 import yaml
 
+from kubeio.access.cluster import Cluster, load_cluster
 from tests.kubeio.access.kubeconfigs import Ca, document
 
 Write = Callable[..., Path]
+Load = Callable[..., Cluster]
 
 _VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "KUBECONFIG", "KUBERNETES_SERVICE_HOST")
 
@@ -53,3 +55,9 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return write_to
+
+
+@pytest.fixture
+def load(write: Write) -> Load:
+    """The cluster that such a kubeconfig means."""
+    return lambda **fields: load_cluster(kubeconfig=str(write(**fields)))

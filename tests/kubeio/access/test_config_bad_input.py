@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,17 +24,11 @@ def refusal(path: Path | str, context: str | None = None) -> InputError:
     return error
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_a_path_without_a_file(tmp_path: Path) -> None:
     error = refusal(tmp_path / "nowhere")
     assert (error.field, error.value) == ("--kubeconfig", str(tmp_path / "nowhere"))
     assert "does not exist" in error.problem
-
-
-def test_directory(tmp_path: Path) -> None:
     assert "is a directory" in refusal(tmp_path).problem
-
-
-def test_empty_path() -> None:
     assert "names no file" in refusal("").problem
 
 
@@ -58,27 +53,22 @@ def test_file_that_is_no_kubeconfig(tmp_path: Path, text: str, problem: str) -> 
     assert problem in error.problem
 
 
-def test_unknown_context_names_the_nearest(write: Write) -> None:
-    error = refusal(write(), context="mian")
-    assert (error.field, error.value) == ("--context", "mian")
-    assert "did you mean main?" in error.remedy
-
-
-def test_unknown_current_context(write: Write) -> None:
-    error = refusal(write(**{"current-context": "elsewhere"}))
-    assert error.field.startswith("current-context in ")
-    assert "known are main" in error.remedy
-
-
-def test_no_current_context(write: Write) -> None:
-    error = refusal(write(**{"current-context": ""}))
-    assert error.field == "current-context"
-    assert "--context" in error.remedy
-    assert "main" in error.remedy
-
-
-def test_no_contexts_at_all(write: Write) -> None:
-    assert "there are none" in refusal(write(contexts=None), context="x").remedy
+@pytest.mark.parametrize(
+    ("changes", "context", "field", "remedy"),
+    [
+        ({}, "mian", "--context", "did you mean main?"),
+        ({"current-context": "elsewhere"}, None, "current-context in ", "known are main"),
+        ({"current-context": ""}, None, "current-context", r"--context.*main|main.*--context"),
+        ({"contexts": None}, "x", "--context", "there are none"),
+    ],
+    ids=["unknown", "unknown current one", "no current one", "none at all"],
+)
+def test_a_context_that_is_not_there(
+    write: Write, changes: dict[str, object], context: str | None, field: str, remedy: str
+) -> None:
+    error = refusal(write(**changes), context=context)
+    assert error.field.startswith(field)
+    assert re.search(remedy, error.remedy)
 
 
 @pytest.mark.parametrize(("kind", "near"), [("cluster", "prodd"), ("user", "alicia")])

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,12 @@ import pytest
 import trustme
 
 from kubeio.access.cluster import Cluster, load_cluster
-from kubeio.access.credentials import FileCredentials, PluginCredentials
+from kubeio.access.credentials import FetchedCredential, FileCredentials, PluginCredentials
 from kubeio.access.plugins import PluginFailed, run_child
 from kubeio.clock import ManualClock, SystemClock
 from kubeio.errors import InputError, Unreachable
 from kubeio.http.endpoint import Credential, Credentials, KeyPair
-from tests.kubeio.access.conftest import Write
+from tests.kubeio.access.conftest import Load, Write
 from tests.kubeio.access.kubeconfigs import Ca, b64
 
 V1 = "client.authentication.k8s.io/v1"
@@ -35,75 +34,73 @@ V1 = "client.authentication.k8s.io/v1"
 # -- files -----------------------------------------------------------------------------------------------
 
 
-def file_source(path: Path, clock: ManualClock) -> FileCredentials:
-    def read() -> Credential:
+class TokenFile:
+    """A file that said `one` when its credentials were made."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = ManualClock()
+        path.write_text("one")
+        os.utime(path, (1, 1))
+        self.credentials = FileCredentials([path], self._read, self.clock)
+
+    def _read(self) -> Credential:
         try:
-            return Credential(path.read_text())
+            return Credential(self.path.read_text())
         except OSError as error:
-            raise InputError("tokenFile", str(path), "cannot be read", "name a file") from error
+            raise InputError("tokenFile", str(self.path), "cannot be read", "name a file") from error
 
-    return FileCredentials([path], read, clock)
-
-
-def test_changed_file_is_read_within_a_second(tmp_path: Path) -> None:
-    path, clock = tmp_path / "token", ManualClock()
-    path.write_text("one")
-    source = file_source(path, clock)
-    path.write_text("two!")
-    assert source.current() == Credential("one")
-    clock.advance(1.0)
-    assert source.current() == Credential("two!")
+    def says(self, text: str, *, after_s: float = 0.0) -> bool:
+        self.clock.advance(after_s)
+        return self.credentials.current() == Credential(text)
 
 
-def test_file_changed_without_a_trace_is_read_within_a_minute(tmp_path: Path) -> None:
-    path, clock = tmp_path / "token", ManualClock()
-    path.write_text("one")
-    os.utime(path, (1, 1))
-    source = file_source(path, clock)
-    path.write_text("two")
-    os.utime(path, (1, 1))
-    clock.advance(59)
-    assert source.current() == Credential("one")
-    clock.advance(1)
-    assert source.current() == Credential("two")
+@pytest.fixture
+def token(tmp_path: Path) -> TokenFile:
+    return TokenFile(tmp_path / "token")
 
 
-def test_refused_file_is_read_at_once(tmp_path: Path) -> None:
-    path, clock = tmp_path / "token", ManualClock()
-    path.write_text("one")
-    source = file_source(path, clock)
-    path.write_text("two")
-    source.reject(Credential("something else"))
-    assert source.current() == Credential("one")
-    source.reject(Credential("one"))
-    assert source.current() == Credential("two")
+def test_changed_file_is_read_within_a_second(token: TokenFile) -> None:
+    token.path.write_text("two!")
+    assert token.says("one")
+    assert token.says("two!", after_s=1)
 
 
-def test_file_that_is_away_for_a_moment_leaves_the_old_credential(tmp_path: Path) -> None:
-    path, clock = tmp_path / "token", ManualClock()
-    path.write_text("one")
-    source = file_source(path, clock)
-    path.unlink()
-    clock.advance(61)
-    assert source.current() == Credential("one")
-    path.write_text("two")
-    clock.advance(1)
-    assert source.current() == Credential("two")
+def test_file_changed_without_a_trace_is_read_within_a_minute(token: TokenFile) -> None:
+    token.path.write_text("two")
+    os.utime(token.path, (1, 1))
+    assert token.says("one", after_s=59)
+    assert token.says("two", after_s=1)
 
 
-async def test_token_file_of_a_kubeconfig_is_read_again_when_refused(write: Write, tmp_path: Path) -> None:
+def test_refused_file_is_read_at_once(token: TokenFile) -> None:
+    token.path.write_text("two")
+    token.credentials.reject(Credential("something else"))
+    assert token.says("one")
+    token.credentials.reject(Credential("one"))
+    assert token.says("two")
+
+
+def test_file_that_is_away_for_a_moment_leaves_the_old_credential(token: TokenFile) -> None:
+    token.path.unlink()
+    assert token.says("one", after_s=61)
+    token.path.write_text("two")
+    assert token.says("two", after_s=1)
+
+
+async def test_token_file_of_a_kubeconfig_is_read_again_when_refused(load: Load, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one\n")
-    credentials = load_cluster(kubeconfig=str(write(user={"tokenFile": "token"}))).credentials
+    credentials = load(user={"tokenFile": "token"}).credentials
     (tmp_path / "token").write_text("two\n")
     credentials.reject(Credential("Bearer one"))
     assert credentials.current() == await credentials.renewed() == Credential("Bearer two")
 
 
-def test_rotated_client_certificate_files_are_read_again(write: Write, tmp_path: Path, ca: Ca) -> None:
+def test_rotated_client_certificate_files_are_read_again(load: Load, tmp_path: Path, ca: Ca) -> None:
     (tmp_path / "crt").write_bytes(ca.certificate)
     (tmp_path / "key").write_bytes(ca.key)
     user: dict[str, object] = {"client-certificate": "crt", "client-key": "key"}
-    credentials = load_cluster(kubeconfig=str(write(user=user))).credentials
+    credentials = load(user=user).credentials
     old = credentials.current()
     assert old == Credential("", KeyPair(ca.certificate, ca.key))
     (tmp_path / "crt").write_bytes(ca.certificate + b"# new\n")
@@ -112,12 +109,6 @@ def test_rotated_client_certificate_files_are_read_again(write: Write, tmp_path:
 
 
 # -- renewal, with a plugin that is a function ------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Given:
-    credential: Credential
-    life_s: float | None
 
 
 class Plugin:
@@ -130,13 +121,13 @@ class Plugin:
         self.gate = threading.Event()
         self.gate.set()
 
-    def __call__(self) -> Given:
+    def __call__(self) -> FetchedCredential:
         self.runs += 1
         number = self.runs
         assert self.gate.wait(5)
         if self.failure is not None:
             raise self.failure
-        return Given(Credential(f"token-{number}"), self.life_s)
+        return FetchedCredential(Credential(f"token-{number}"), self.life_s)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -148,11 +139,16 @@ async def until(condition: Callable[[], bool]) -> None:
     pytest.fail("did not come to pass within 5 s")
 
 
-async def test_many_waiters_share_one_run() -> None:
+async def test_many_waiters_in_several_event_loops_share_one_run() -> None:
     plugin = Plugin()
+    plugin.gate.clear()
     source = PluginCredentials(plugin, ManualClock(), "plugin")
     assert source.current() is None
-    assert set(await asyncio.gather(*(source.renewed() for _ in range(20)))) == {Credential("token-1")}
+    elsewhere = [asyncio.to_thread(asyncio.run, source.renewed()) for _ in range(3)]
+    waiters = asyncio.gather(*elsewhere, *(source.renewed() for _ in range(20)))
+    await asyncio.sleep(0.05)
+    plugin.gate.set()
+    assert await waiters == [Credential("token-1")] * 23
     assert plugin.runs == 1
     assert source.current() == Credential("token-1")
 
@@ -170,10 +166,16 @@ async def test_cancelled_waiter_leaves_the_run_to_the_others() -> None:
     assert plugin.runs == 1
 
 
+async def given(life_s: float | None = 100) -> tuple[Plugin, ManualClock, PluginCredentials]:
+    """Credentials that have their first token."""
+    plugin, clock = Plugin(life_s), ManualClock()
+    source = PluginCredentials(plugin, clock, "exec plugin aws")
+    assert await source.renewed() == Credential("token-1")
+    return plugin, clock, source
+
+
 async def test_credential_is_renewed_in_the_background_before_its_life_ends() -> None:
-    plugin, clock = Plugin(life_s=100), ManualClock()
-    source = PluginCredentials(plugin, clock, "plugin")
-    await source.renewed()
+    plugin, clock, source = await given()
     clock.advance(79)
     assert source.current() == Credential("token-1")
     assert plugin.runs == 1
@@ -186,25 +188,20 @@ async def test_credential_is_renewed_in_the_background_before_its_life_ends() ->
 
 
 async def test_credential_at_the_end_of_its_life_is_not_used() -> None:
-    plugin, clock = Plugin(life_s=100), ManualClock()
-    source = PluginCredentials(plugin, clock, "plugin")
-    await source.renewed()
+    _, clock, source = await given()
     clock.advance(96)
     assert source.current() is None
     assert await source.renewed() == Credential("token-2")
 
 
-async def test_life_counts_from_the_run_and_not_by_the_wall_clock() -> None:
-    plugin, clock = Plugin(life_s=None), ManualClock()
-    source = PluginCredentials(plugin, clock, "plugin")
-    await source.renewed()
+async def test_without_an_end_a_credential_lives_until_it_is_refused() -> None:
+    _, clock, source = await given(life_s=None)
     clock.advance(10**9)
-    assert source.current() == Credential("token-1"), "without an end it lives until it is refused"
+    assert source.current() == Credential("token-1")
 
 
 async def test_refused_credential_is_renewed_once() -> None:
-    plugin, clock = Plugin(), ManualClock()
-    source = PluginCredentials(plugin, clock, "plugin")
+    _, clock, source = await given()
     first = await source.renewed()
     clock.advance(2)
     for _ in range(10):
@@ -240,9 +237,7 @@ async def test_first_failure_is_the_input_error_itself() -> None:
 
 
 async def test_failure_of_what_once_worked_is_an_outage_and_not_a_mistake() -> None:
-    plugin, clock = Plugin(life_s=100), ManualClock()
-    source = PluginCredentials(plugin, clock, "exec plugin aws")
-    await source.renewed()
+    plugin, clock, source = await given()
     plugin.failure = InputError("exec", "aws", "failed", "log in")
     clock.advance(85)
     assert source.current() == Credential("token-1")
@@ -255,26 +250,6 @@ async def test_failure_of_what_once_worked_is_an_outage_and_not_a_mistake() -> N
     plugin.failure = None
     clock.advance(1)
     assert (await source.renewed()).authorization.startswith("token-")
-
-
-async def test_source_serves_two_event_loops_at_once() -> None:
-    plugin = Plugin()
-    plugin.gate.clear()
-    source = PluginCredentials(plugin, ManualClock(), "plugin")
-    results: list[Credential] = []
-    others = [
-        threading.Thread(target=lambda: results.append(asyncio.run(source.renewed()))) for _ in range(3)
-    ]
-    for other in others:
-        other.start()
-    mine = asyncio.ensure_future(source.renewed())
-    await asyncio.sleep(0.05)
-    plugin.gate.set()
-    results.append(await mine)
-    for other in others:
-        await asyncio.to_thread(other.join)
-    assert results == [Credential("token-1")] * 4
-    assert plugin.runs == 1
 
 
 # -- real exec plugins, run by the kubernetes package -----------------------------------------------------
@@ -339,13 +314,18 @@ def exec_cluster(write: Write, cluster: dict[str, object] | None = None, **secti
     return load_cluster(kubeconfig=str(write(user=user, cluster=cluster)))
 
 
-async def test_plugin_runs_when_the_first_credential_is_needed(write: Write, plugin: Exec) -> None:
-    plugin.gives(status={"token": "COUNT"})
+async def test_plugin_runs_when_the_first_credential_is_needed_and_writes_no_kubeconfig(
+    write: Write, plugin: Exec, tmp_path: Path
+) -> None:
+    plugin.gives(status={"token": "COUNT"}, life=60)
     credentials = exec_cluster(write).credentials
+    path = tmp_path / "config"
+    os.utime(path, (1, 1))
+    before = path.read_bytes()
     assert plugin.runs == 0
-    assert await credentials.renewed() == Credential("Bearer token-1")
-    assert credentials.current() == Credential("Bearer token-1")
+    assert await credentials.renewed() == credentials.current() == Credential("Bearer token-1")
     assert plugin.runs == 1
+    assert (path.read_bytes(), path.stat().st_mtime) == (before, 1)
 
 
 async def test_token_of_five_seconds_is_renewed_by_itself(write: Write, plugin: Exec) -> None:
@@ -396,24 +376,12 @@ async def test_plugin_is_told_what_the_kubeconfig_says(
     }
 
 
-async def test_plugin_is_found_on_the_path(
-    write: Write, plugin: Exec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_plugin_is_found_on_the_path(load: Load, plugin: Exec, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin.gives(status={"token": "COUNT"})
     monkeypatch.setenv("PATH", f"{plugin.directory}{os.pathsep}{os.environ['PATH']}")
     user: dict[str, object] = {"exec": {"apiVersion": V1, "command": "plugin"}}
-    cluster = load_cluster(kubeconfig=str(write(user=user)))
+    cluster = load(user=user)
     assert await cluster.credentials.renewed() == Credential("Bearer token-1")
-
-
-async def test_kubeconfig_with_a_plugin_is_not_written(write: Write, plugin: Exec, tmp_path: Path) -> None:
-    plugin.gives(status={"token": "COUNT"}, life=60)
-    credentials = exec_cluster(write).credentials
-    path = tmp_path / "config"
-    os.utime(path, (1, 1))
-    before = path.read_bytes()
-    await credentials.renewed()
-    assert (path.read_bytes(), path.stat().st_mtime) == (before, 1)
 
 
 @pytest.mark.parametrize(
@@ -487,15 +455,15 @@ def oidc(token: str) -> dict[str, Any]:
     return {"auth-provider": {"name": "oidc", "config": config}}
 
 
-async def test_oidc_token_that_is_valid_is_used_as_it_is(write: Write) -> None:
+async def test_oidc_token_that_is_valid_is_used_as_it_is(load: Load) -> None:
     token = jwt(datetime.now(UTC) + timedelta(hours=1))
-    credentials = load_cluster(kubeconfig=str(write(user=oidc(token)))).credentials
+    credentials = load(user=oidc(token)).credentials
     assert await credentials.renewed() == Credential(f"Bearer {token}")
 
 
-async def test_oidc_token_that_cannot_be_refreshed_is_an_input_error(write: Write) -> None:
+async def test_oidc_token_that_cannot_be_refreshed_is_an_input_error(load: Load) -> None:
     token = jwt(datetime.now(UTC) - timedelta(hours=1))
-    credentials = load_cluster(kubeconfig=str(write(user=oidc(token)))).credentials
+    credentials = load(user=oidc(token)).credentials
     with pytest.raises(InputError) as caught:
         await credentials.renewed()
     assert "auth-provider.config.idp-issuer-url" in caught.value.field
@@ -558,11 +526,11 @@ def issuer(authority: trustme.CA, token: str) -> Iterator[tuple[str, list[str]]]
             thread.join()
 
 
-def test_sources_are_all_of_one_kind(write: Write, tmp_path: Path, plugin: Exec) -> None:
+def test_sources_are_all_of_one_kind(write: Write, load: Load, tmp_path: Path, plugin: Exec) -> None:
     (tmp_path / "token").write_text("one")
     sources: list[Credentials] = [
-        load_cluster(kubeconfig=str(write(user={"tokenFile": "token"}))).credentials,
-        load_cluster(kubeconfig=str(write())).credentials,
+        load(user={"tokenFile": "token"}).credentials,
+        load().credentials,
         exec_cluster(write).credentials,
         PluginCredentials(Plugin(), SystemClock(), "x"),
     ]

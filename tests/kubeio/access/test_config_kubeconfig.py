@@ -15,7 +15,7 @@ from kubeio.access.cluster import Cluster, in_cluster, is_in_cluster, load_clust
 from kubeio.clock import ManualClock
 from kubeio.errors import InputError
 from kubeio.http.endpoint import Credential, KeyPair, Proxy
-from tests.kubeio.access.conftest import Write
+from tests.kubeio.access.conftest import Load, Write
 from tests.kubeio.access.kubeconfigs import Ca, b64
 
 
@@ -25,9 +25,9 @@ def credential_of(cluster: Cluster) -> Credential:
     return credential
 
 
-def test_current_context_says_server_namespace_and_user(write: Write) -> None:
-    cluster = load_cluster(kubeconfig=str(write(context={"namespace": "team"})))
-    assert (cluster.server, cluster.namespace, cluster.context) == ("https://10.0.0.1:6443", "team", "main")
+def test_current_context_says_server_namespace_and_user(load: Load) -> None:
+    cluster = load(context={"namespace": "team"})
+    assert (cluster.server, cluster.namespace) == ("https://10.0.0.1:6443", "team")
     assert cluster.user == "alice"
     assert (cluster.endpoint.host, cluster.endpoint.port, cluster.endpoint.base_path) == (
         "10.0.0.1",
@@ -37,8 +37,8 @@ def test_current_context_says_server_namespace_and_user(write: Write) -> None:
     assert credential_of(cluster) == Credential("Bearer secret")
 
 
-def test_namespace_is_default_unless_the_context_says_otherwise(write: Write) -> None:
-    assert load_cluster(kubeconfig=str(write())).namespace == "default"
+def test_namespace_is_default_unless_the_context_says_otherwise(load: Load) -> None:
+    assert load().namespace == "default"
 
 
 def test_context_can_be_chosen(write: Write) -> None:
@@ -47,7 +47,7 @@ def test_context_can_be_chosen(write: Write) -> None:
         {"name": "other", "context": {"cluster": "prod", "user": "alice", "namespace": "x"}},
     ]
     cluster = load_cluster(kubeconfig=str(write(contexts=contexts)), context="other")
-    assert (cluster.context, cluster.namespace) == ("other", "x")
+    assert cluster.namespace == "x"
 
 
 def test_explicit_path_beats_the_environment(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_pod_beats_home_but_not_kubeconfig(
     monkeypatch.setattr("kubeio.access.cluster.SERVICE_ACCOUNT", pod)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    assert load_cluster().context == "in-cluster"
+    assert load_cluster().user == "service account of the pod"
     assert load_cluster(context="main").namespace == "home"
     monkeypatch.setenv("KUBECONFIG", str(write("environment", context={"namespace": "environment"})))
     assert load_cluster().namespace == "environment"
@@ -93,7 +93,7 @@ def test_several_files_are_one_and_the_first_to_name_something_counts(
     missing = tmp_path / "missing"
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, ["", missing, first, second])))
     cluster = load_cluster()
-    assert (cluster.context, cluster.server) == ("second", "https://elsewhere")
+    assert cluster.server == "https://elsewhere"
     assert credential_of(cluster) == Credential("Bearer first")
     assert load_cluster(context="main").server == "https://10.0.0.1:6443"
 
@@ -142,36 +142,36 @@ def test_kubeconfig_is_not_written_and_need_not_be_writable(write: Write, tmp_pa
 # -- users -----------------------------------------------------------------------------------------------
 
 
-def test_client_certificate_as_data_or_as_files(write: Write, ca: Ca, tmp_path: Path) -> None:
+def test_client_certificate_as_data_or_as_files(load: Load, ca: Ca, tmp_path: Path) -> None:
     pair = KeyPair(ca.certificate, ca.key)
     data = {"client-certificate-data": b64(ca.certificate), "client-key-data": b64(ca.key)}
-    assert credential_of(load_cluster(kubeconfig=str(write(user=data)))) == Credential("", pair)
+    assert credential_of(load(user=data)) == Credential("", pair)
     (tmp_path / "crt").write_bytes(ca.certificate)
     (tmp_path / "key").write_bytes(ca.key)
     files: dict[str, object] = {"client-certificate": "crt", "client-key": "key", "token": "t"}
-    assert credential_of(load_cluster(kubeconfig=str(write(user=files)))) == Credential("Bearer t", pair)
+    assert credential_of(load(user=files)) == Credential("Bearer t", pair)
 
 
-def test_data_beats_the_file_beside_it(write: Write, ca: Ca) -> None:
+def test_data_beats_the_file_beside_it(load: Load, ca: Ca) -> None:
     cluster = {"certificate-authority-data": b64(ca.pem), "certificate-authority": "/does/not/exist"}
-    assert load_cluster(kubeconfig=str(write(cluster=cluster))).trust.ca == ca.pem
+    assert load(cluster=cluster).trust.ca == ca.pem
 
 
-def test_username_and_password_are_basic_authentication(write: Write) -> None:
-    cluster = load_cluster(kubeconfig=str(write(user={"username": "joe", "password": "p:ä"})))
+def test_username_and_password_are_basic_authentication(load: Load) -> None:
+    cluster = load(user={"username": "joe", "password": "p:ä"})
     assert credential_of(cluster).authorization == "Basic " + b64("joe:p:ä".encode())
 
 
-def test_user_without_anything_is_anonymous(write: Write) -> None:
-    assert credential_of(load_cluster(kubeconfig=str(write(user={})))) == Credential()
+def test_user_without_anything_is_anonymous(load: Load) -> None:
+    assert credential_of(load(user={})) == Credential()
 
 
-def test_nothing_secret_goes_over_plain_http(write: Write) -> None:
-    cluster = load_cluster(kubeconfig=str(write(cluster={"server": "http://127.0.0.1:8001"})))
+def test_nothing_secret_goes_over_plain_http(load: Load) -> None:
+    cluster = load(cluster={"server": "http://127.0.0.1:8001"})
     assert credential_of(cluster) == Credential()
 
 
-def test_impersonation_becomes_headers(write: Write) -> None:
+def test_impersonation_becomes_headers(load: Load) -> None:
     user = {
         "token": "t",
         "as": "jane",
@@ -179,7 +179,7 @@ def test_impersonation_becomes_headers(write: Write) -> None:
         "as-groups": ["dev", "ops"],
         "as-user-extra": {"acme.com/Reason": ["audit", "test"]},
     }
-    cluster = load_cluster(kubeconfig=str(write(user=user)))
+    cluster = load(user=user)
     assert cluster.impersonation == (
         ("Impersonate-User", "jane"),
         ("Impersonate-Uid", "u-1"),
@@ -207,9 +207,9 @@ def test_impersonation_becomes_headers(write: Write) -> None:
     ],
 )
 def test_server_url_is_taken_apart(
-    write: Write, server: str, host: str, port: int, base_path: str, authority: str
+    load: Load, server: str, host: str, port: int, base_path: str, authority: str
 ) -> None:
-    endpoint = load_cluster(kubeconfig=str(write(cluster={"server": server}))).endpoint
+    endpoint = load(cluster={"server": server}).endpoint
     assert (endpoint.host, endpoint.port, endpoint.base_path, endpoint.authority) == (
         host,
         port,
@@ -218,18 +218,20 @@ def test_server_url_is_taken_apart(
     )
 
 
-def test_insecure_and_server_name_are_kept(write: Write) -> None:
-    trust = load_cluster(kubeconfig=str(write(cluster={"insecure-skip-tls-verify": True}))).trust
+def test_insecure_and_server_name_are_kept(load: Load) -> None:
+    trust = load(cluster={"insecure-skip-tls-verify": True}).trust
     assert trust.is_insecure
-    trust = load_cluster(kubeconfig=str(write(cluster={"tls-server-name": "kubernetes"}))).trust
+    trust = load(cluster={"tls-server-name": "kubernetes"}).trust
     assert (trust.server_name, trust.is_insecure) == ("kubernetes", False)
 
 
-def test_proxy_url_beats_the_environment_and_no_proxy(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_url_beats_the_environment_and_no_proxy(
+    write: Write, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://environment:3128")
-    assert load_cluster(kubeconfig=str(write())).proxy == Proxy("environment", 3128)
+    assert load().proxy == Proxy("environment", 3128)
     monkeypatch.setenv("NO_PROXY", "10.0.0.0/8")
-    assert load_cluster(kubeconfig=str(write())).proxy is None
+    assert load().proxy is None
     explicit = write(cluster={"proxy-url": "http://explicit:8080"})
     assert load_cluster(kubeconfig=str(explicit)).proxy == Proxy("explicit", 8080)
 
@@ -256,7 +258,7 @@ def test_pod_uses_its_service_account(tmp_path: Path, ca: Ca, host: str, server:
     assert not is_in_cluster({}, directory)
     assert not is_in_cluster(environ, tmp_path)
     cluster = in_cluster(environ, directory, clock=ManualClock())
-    assert (cluster.server, cluster.namespace, cluster.context) == (server, "ringleader-system", "in-cluster")
+    assert (cluster.server, cluster.namespace) == (server, "ringleader-system")
     assert cluster.trust.ca == ca.pem
     assert credential_of(cluster) == Credential("Bearer pod-token")
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -124,14 +125,11 @@ class Stage:
 
 def alone(server: LeaseServer, identity: str = "me", **options: float) -> Scope:
     """A scope for a test that leads by itself."""
-    return leadership(
-        server.seen_by(identity).leases,
-        name=NAME,
-        identity=identity,
-        clock=LoopClock(),
-        rng=rng(),
-        **options,  # type: ignore[arg-type]  # floats only
-    )
+    return through(server.seen_by(identity), identity, **options)
+
+
+def through(link: ConnectedLeases, identity: str = "me", **options: Any) -> Scope:
+    return leadership(link.leases, name=NAME, identity=identity, clock=LoopClock(), rng=rng(), **options)
 
 
 @pytest.mark.looptime
@@ -347,25 +345,15 @@ async def test_lease_deleted_or_taken_by_another_ends_the_body_at_the_next_renew
 
 
 @pytest.mark.looptime
-async def test_name_of_an_earlier_life_is_waited_for_like_anybodys() -> None:
+@pytest.mark.parametrize(("holder", "duration_s"), [("me", 15), ("other", 40)])
+async def test_a_holder_is_waited_for_as_long_as_its_lease_says_even_one_of_ones_own_name(
+    holder: str, duration_s: int
+) -> None:
     server = LeaseServer()
-    spec = LeaseSpec(
-        holder_identity="me", lease_duration_seconds=15, renew_time="2026-01-01T00:00:00.000000Z"
-    )
-    server.create(Lease(Meta(name=NAME), spec), "earlier life")
+    spec = LeaseSpec(holder, duration_s, renew_time="2020-01-01T00:00:00.000000Z")
+    server.create(Lease(Meta(name=NAME), spec), holder)
     async with alone(server):
-        assert 15 <= asyncio.get_running_loop().time() <= 17.5
-
-
-@pytest.mark.looptime
-async def test_longer_duration_of_the_holder_is_respected() -> None:
-    server = LeaseServer()
-    spec = LeaseSpec(
-        holder_identity="other", lease_duration_seconds=40, renew_time="2020-01-01T00:00:00.000000Z"
-    )
-    server.create(Lease(Meta(name=NAME), spec), "other")
-    async with alone(server):
-        assert 40 <= asyncio.get_running_loop().time() <= 42.5
+        assert duration_s <= asyncio.get_running_loop().time() <= duration_s + 2.5
 
 
 @pytest.mark.looptime
@@ -441,9 +429,8 @@ async def test_lease_is_renewed_until_the_body_has_cleaned_up_and_released_only_
 
 @pytest.mark.looptime
 async def test_release_does_not_wait_for_ever_for_a_dead_server() -> None:
-    server = LeaseServer()
-    link = server.seen_by("me")
-    async with leadership(link.leases, name=NAME, identity="me", clock=LoopClock(), rng=rng()):
+    link = LeaseServer().seen_by("me")
+    async with through(link):
         link.is_cut = True
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began <= 5.1
@@ -451,39 +438,33 @@ async def test_release_does_not_wait_for_ever_for_a_dead_server() -> None:
 
 @pytest.mark.looptime
 async def test_first_attempt_that_cannot_succeed_is_told_and_a_passing_failure_is_not() -> None:
-    server = LeaseServer()
-    link = server.seen_by("me")
+    link = LeaseServer().seen_by("me")
     link.fail_with = Forbidden("create", status=403)
     with pytest.raises(Forbidden):
-        async with leadership(link.leases, name=NAME, identity="me", clock=LoopClock(), rng=rng()):
+        async with through(link):
             pass
     link.fail_with = ServerFailure("get", status=500)
     asyncio.get_running_loop().call_later(30, setattr, link, "fail_with", None)
-    async with leadership(link.leases, name=NAME, identity="me", clock=LoopClock(), rng=rng()):
+    async with through(link):
         assert 30 <= asyncio.get_running_loop().time() <= 33
 
 
 @pytest.mark.looptime
 async def test_gauge_tells_dashboards_who_leads() -> None:
-    server = LeaseServer()
     registry = CollectorRegistry()
-    gauge = leader_gauge(registry)
 
     def value() -> float | None:
         return registry.get_sample_value("leader_election_master_status", {"name": NAME})
 
-    link = server.seen_by("me")
-    async with leadership(link.leases, name=NAME, identity="me", clock=LoopClock(), rng=rng(), status=gauge):
+    async with through(LeaseServer().seen_by("me"), status=leader_gauge(registry)):
         assert value() == 1
     assert value() == 0
 
 
-@pytest.mark.parametrize("times", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
-async def test_times_that_do_not_fit_together_are_refused(times: tuple[float, float, float]) -> None:
-    duration, deadline, period = times
-    scope = alone(LeaseServer(), lease_duration_s=duration, renew_deadline_s=deadline, retry_period_s=period)
-    with pytest.raises(InputError, match="duration > deadline"):
-        await scope.__aenter__()
+@pytest.mark.parametrize("duration_s", [0, -15])
+async def test_a_lease_without_duration_is_refused(duration_s: float) -> None:
+    with pytest.raises(InputError, match="too short"):
+        await alone(LeaseServer(), lease_duration_s=duration_s).__aenter__()
 
 
 FAULT = st.sampled_from(["cut", "heal", "slow", "lose", "kill", "edit", "wait", "wait", "wait"])

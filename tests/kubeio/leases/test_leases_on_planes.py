@@ -83,8 +83,6 @@ async def test_standby_takes_over_at_once_from_a_leader_that_ends_and_writes_wha
             name="leader",
             identity=identity,
             lease_duration_s=3,
-            renew_deadline_s=2,
-            retry_period_s=0.3,
             clock=SystemClock(),
             rng=random.Random(identity),
         ):

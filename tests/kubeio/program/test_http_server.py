@@ -42,13 +42,14 @@ async def serving(
     *,
     context: ssl.SSLContext | None = None,
     limits: Limits | None = None,
+    is_plain: bool = False,
 ) -> AsyncIterator[HttpServer]:
     async with HttpServer(
         "127.0.0.1",
         0,
         handler,
         flag="--webhook-bind",
-        tls=context or tls(),
+        tls=None if is_plain else context or tls(),
         methods=("POST",),
         limits=limits or LIMITS,
     ) as server:
@@ -85,8 +86,11 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(server: HttpServer, context: ssl.SSLContext | None = None) -> AsyncIterator[Caller]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context or trusting())
+async def calling(
+    server: HttpServer, context: ssl.SSLContext | None = None, *, is_plain: bool = False
+) -> AsyncIterator[Caller]:
+    trust = None if is_plain else context or trusting()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trust)
     try:
         yield Caller(reader, writer)
     finally:
@@ -137,12 +141,20 @@ async def test_a_request_that_is_refused_waits_for_the_answers_before_it() -> No
         assert await caller.is_hung_up()
 
 
-async def test_an_answer_that_is_never_fetched_is_cut_even_if_it_is_the_last() -> None:
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("head", ["", "Connection: close\r\n"])
+async def test_an_answer_that_is_never_fetched_is_cut_even_if_it_is_the_last(
+    head: str, is_plain: bool
+) -> None:
     async def big(request: HttpRequest) -> Reply:
         return Reply(200, b"x" * 20_000_000)
 
-    async with serving(big, limits=replace(LIMITS, patience_s=0.2)) as server, calling(server) as caller:
-        await caller.ask(b"", head="Connection: close\r\n")
+    limits = replace(LIMITS, patience_s=0.2)
+    async with (
+        serving(big, limits=limits, is_plain=is_plain) as server,
+        calling(server, is_plain=is_plain) as caller,
+    ):
+        await caller.ask(b"", head=head)
         async with asyncio.timeout(5):
             await asyncio.sleep(0.05)
             assert server.connections
@@ -236,9 +248,14 @@ async def test_more_connections_than_allowed_are_turned_away() -> None:
 
 
 async def test_a_caller_that_does_not_finish_is_cut_off() -> None:
-    async with serving(limits=replace(LIMITS, patience_s=0.1)) as server, calling(server) as caller:
-        caller.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab")
+    async with serving(limits=replace(LIMITS, patience_s=0.2)) as server, calling(server) as caller:
+        began = asyncio.get_running_loop().time()
+        caller.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n")
+        for byte in (b"a", b"b"):  # a byte now and then buys no time
+            caller.writer.write(byte)
+            await asyncio.sleep(0.05)
         assert await caller.is_hung_up()
+        assert asyncio.get_running_loop().time() - began < 2
         assert server.held_bytes == 0
 
 
@@ -331,6 +348,6 @@ async def test_without_a_certificate_handshakes_fail_and_the_server_lives() -> N
 
 async def test_an_address_that_is_taken_is_named_with_its_flag() -> None:
     async with serving() as server:
-        with pytest.raises(InputError, match=r"--webhook-bind: .* cannot be listened on"):
+        with pytest.raises(InputError, match=r"--webhook-bind: .* cannot be listened on.*choose a free port"):
             async with HttpServer("127.0.0.1", server.port, echo, tls=tls(), flag="--webhook-bind"):
                 pass

@@ -61,7 +61,7 @@ class Ticker:
 async def site(ticker: Ticker | None = None, *, patience_s: float = 15.0) -> AsyncIterator[HttpServer]:
     ticker = ticker or Ticker()
     door = AccessGate(Reviews(), path="/page", clock=ManualClock())
-    pages = GuardedPages(door=door, home=HOME, computed={"echo": echo}, streams={"events": ticker.open})
+    pages = GuardedPages(gate=door, home=HOME, computed={"echo": echo}, streams={"events": ticker.open})
     limits = Limits(patience_s=patience_s)
     async with HttpServer("127.0.0.1", 0, pages.answer, flag="--page-bind", limits=limits) as server:
         yield server

@@ -187,10 +187,10 @@ def test_unknown_log_options_are_refused(option: str, value: str) -> None:
     ],
 )
 def test_addresses_of_probes(bind: str, address: tuple[str, int]) -> None:
-    assert parse_bind("--probes-bind", bind) == address
+    assert parse_bind("--health-probe-bind-address", bind) == address
 
 
 @pytest.mark.parametrize("bind", ["", "8081", "localhost", "::1:80", "a:b", "a:70000", "a:-1"])
 def test_what_is_no_address_is_refused(bind: str) -> None:
-    with pytest.raises(InputError, match="--probes-bind"):
-        parse_bind("--probes-bind", bind)
+    with pytest.raises(InputError, match="--health-probe-bind-address"):
+        parse_bind("--health-probe-bind-address", bind)

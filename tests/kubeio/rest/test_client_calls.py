@@ -6,6 +6,7 @@ import asyncio
 import email.utils
 import json
 import time
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -19,28 +20,21 @@ from kubeio.patch import ApplyPatch, JsonPatch, MergePatch
 from kubeio.resource import LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.metrics import ClientMetrics
-from tests.kubeio.rest.wire_server import (
+from tests.kubeio.http.wire_server import (
     CHUNKED_HEAD,
     Conversation,
     Request,
-    Script,
     WireServer,
+    answering,
     chunked,
+    chunked_answer,
     failure_status,
+    sending,
     zipped,
 )
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
-
-
-def answering(body: object, *, status: int = 200, headers: str = "") -> Script:
-    async def script(conversation: Conversation) -> None:
-        while True:
-            await conversation.request()
-            await conversation.answer(body, status=status, headers=headers)
-
-    return script
 
 
 def query_of(request: Request) -> dict[str, str]:
@@ -311,45 +305,33 @@ async def test_failure_that_is_no_status_shows_its_beginning(server: WireServer)
 
 async def test_failure_in_chunks_is_read_whole(server: WireServer) -> None:
     body = json.dumps(failure_status(404, "NotFound", "no such thing")).encode()
-
-    async def script(conversation: Conversation) -> None:
-        await conversation.request()
-        await conversation.send(CHUNKED_HEAD.replace(b"200 OK", b"404 No") + chunked(body[:10], body[10:]))
-
-    server.script = script
+    server.script = sending(chunked_answer(body[:10], body[10:], status="404 No"))
     async with server.client() as client:
         with pytest.raises(errors.NotFound, match="no such thing"):
             await client.request("GET", "/a")
 
 
 @pytest.mark.parametrize(
-    ("headers", "details", "expected"),
+    ("header", "details", "expected"),
     [
-        ("Retry-After: 7\r\n", {}, 7.0),
+        ("7", {}, 7.0),
         ("", {"retryAfterSeconds": 3}, 3.0),
-        ("Retry-After: 7\r\n", {"retryAfterSeconds": 3}, 7.0),
-        ("Retry-After: soon\r\n", {}, None),
+        ("7", {"retryAfterSeconds": 3}, 7.0),
+        ("soon", {}, None),
         ("", {}, None),
+        ("a date", {}, 30.0),
     ],
 )
-async def test_retry_after_is_kept(
-    server: WireServer, headers: str, details: dict[str, int], expected: float | None
+async def test_retry_after_is_kept_as_seconds(
+    server: WireServer, header: str, details: dict[str, Any], expected: float | None
 ) -> None:
-    status = failure_status(429, "TooManyRequests", "slow down", **details)
-    server.script = answering(status, status=429, headers=headers)
+    value = email.utils.formatdate(time.time() + 30, usegmt=True) if header == "a date" else header
+    headers = f"Retry-After: {value}\r\n" if value else ""
+    server.script = answering(failure_status(429, "TooManyRequests", **details), status=429, headers=headers)
     async with server.client() as client:
         with pytest.raises(errors.TooManyRequests) as caught:
             await client.request("GET", "/a")
-    assert caught.value.retry_after_s == expected
-
-
-async def test_retry_after_as_a_date_is_kept_as_seconds(server: WireServer) -> None:
-    date = email.utils.formatdate(time.time() + 30, usegmt=True)
-    server.script = answering(failure_status(503, "x"), status=503, headers=f"Retry-After: {date}\r\n")
-    async with server.client() as client:
-        with pytest.raises(errors.ServerFailure) as caught:
-            await client.request("GET", "/a")
-    assert caught.value.retry_after_s == pytest.approx(30, abs=3)
+    assert caught.value.retry_after_s == (expected and pytest.approx(expected, abs=3 * (header == "a date")))
 
 
 @pytest.mark.parametrize(
@@ -413,21 +395,18 @@ async def test_401_is_repeated_once_with_renewed_credentials(server: WireServer,
     assert credentials.refused == [Credential("Bearer stale")]
 
 
-async def test_401_is_final_when_renewed_credentials_are_refused_too(server: WireServer) -> None:
+@pytest.mark.parametrize(
+    ("credentials", "requests"), [(Rotating("stale", "bad", "good"), 2), (None, 1)], ids=["renewed", "fixed"]
+)
+async def test_401_is_final_when_there_are_no_better_credentials(
+    server: WireServer, credentials: Rotating | None, requests: int
+) -> None:
+    """As when the renewed ones are refused too."""
     server.script = only_good
-    cluster = server.cluster(credentials=Rotating("stale", "bad", "good"))
-    async with server.client(cluster=cluster) as client:
+    async with server.client(cluster=server.cluster(credentials=credentials)) as client:
         with pytest.raises(errors.Unauthorized):
             await client.request("GET", "/a")
-    assert len(server.requests) == 2
-
-
-async def test_401_is_final_at_once_when_there_are_no_other_credentials(server: WireServer) -> None:
-    server.script = only_good
-    async with server.client() as client:
-        with pytest.raises(errors.Unauthorized):
-            await client.request("GET", "/a")
-    assert len(server.requests) == 1
+    assert len(server.requests) == requests
 
 
 async def test_401_on_a_stream_is_repeated_too(server: WireServer) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from kubeio.errors import Forbidden, InputError, ServerFailure
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.discovery import Discovery
-from tests.kubeio.rest.wire_server import Conversation, WireServer, failure_status
+from tests.kubeio.http.wire_server import Conversation, WireServer, answering, failure_status
 
 DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 
+HPA = ("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", True, ["hpa"])
 CORE = [
     ("configmaps", "configmap", "ConfigMap", True, ["cm"]),
     ("events", "event", "Event", True, ["ev"]),
@@ -22,14 +21,7 @@ CORE = [
 GROUPS: dict[str, dict[str, list[tuple[str, str, str, bool, list[str]]]]] = {
     "apps": {"v1": [("deployments", "deployment", "Deployment", True, ["deploy"])]},
     "events.k8s.io": {"v1": [("events", "event", "Event", True, ["ev"])]},
-    "autoscaling": {
-        "v2": [
-            ("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", True, ["hpa"])
-        ],
-        "v1": [
-            ("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", True, ["hpa"])
-        ],
-    },
+    "autoscaling": {"v2": [HPA], "v1": [HPA]},
     "coordination.k8s.io": {"v1": [("leases", "lease", "Lease", True, [])]},
     "example.com": {"v1": [("websites", "website", "Website", True, ["web"])]},
     "other.example.org": {
@@ -166,16 +158,10 @@ async def test_catalog_is_asked_for_once_and_again_when_a_name_is_unknown(server
 
 
 async def test_forbidden_discovery_is_told_as_such(server: WireServer) -> None:
-    async def script(conversation: Conversation) -> None:
-        while True:
-            await conversation.request()
-            await conversation.answer(failure_status(403, "Forbidden"), status=403)
-
-    server.script = script
+    server.script = answering(failure_status(403, "Forbidden"), status=403)
     async with server.client() as client:
         with pytest.raises(Forbidden):
             await Discovery(client).resolve("deploy")
-    await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(
@@ -188,12 +174,7 @@ async def test_forbidden_discovery_is_told_as_such(server: WireServer) -> None:
     ],
 )
 async def test_discovery_that_is_nonsense_is_a_failure_of_the_server(server: WireServer, body: bytes) -> None:
-    async def script(conversation: Conversation) -> None:
-        while True:
-            await conversation.request()
-            await conversation.answer(body)
-
-    server.script = script
+    server.script = answering(body)
     async with server.client() as client:
         with pytest.raises(ServerFailure, match=r"GET /api.*aggregated discovery"):
             await Discovery(client).resolve("deploy")

@@ -9,12 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 import yaml
 
 from kubeio.access.cluster import load_cluster
 from kubeio.rest.client import Client
-from tests.kubeio.rest.wire_server import (
+from tests.kubeio.http.wire_server import (
     CHUNKED_HEAD,
     Conversation,
     Tls,
@@ -22,8 +21,6 @@ from tests.kubeio.rest.wire_server import (
     chunked,
     failure_status,
 )
-
-pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])  # seconds each: one loop is enough
 
 V1 = "client.authentication.k8s.io/v1"
 LIFE_S = 5

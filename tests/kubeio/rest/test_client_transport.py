@@ -47,7 +47,7 @@ class Memory:
 
 def client_over(transport: Memory) -> Client:
     endpoint = parse_server(SERVER, field_="server")
-    cluster = Cluster(SERVER, "default", "c", "ada", endpoint, Trust(), None)
+    cluster = Cluster(SERVER, "default", "ada", endpoint, Trust(), None)
     return Client(cluster, transport=transport)
 
 

@@ -1,6 +1,6 @@
 """An API server in memory that behaves: versions, pages, history, watches; and that misbehaves on request.
 
-It stands in for `kubeio.rest.client.Client` under `ListWatch`, on virtual time. The same promises are tested over
+It stands in for `kubeio.rest.client.Client` under `Reflector`, on virtual time. The same promises are tested over
 real sockets against the embedded control plane.
 """
 
@@ -104,7 +104,7 @@ class FakeServer:
         self._awaited = (verb, asyncio.Event())
         await self._awaited[1].wait()
 
-    # -- what ListWatch calls
+    # -- what Reflector calls
 
     async def list_page(
         self,

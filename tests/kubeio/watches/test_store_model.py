@@ -115,6 +115,7 @@ class StoreMachine(RuleBasedStateMachine):
     def looks_like_the_model(self) -> None:
         assert {key.name for key in self.store} == set(self.known)
         for name, version in self.known.items():
+            assert ObjectKey("default", name) in self.store
             assert json.loads(self.store.raw(ObjectKey("default", name)) or b"null") == self._kept(
                 name, version
             )

@@ -13,10 +13,10 @@ from kubeio.errors import Expired, KubeError, ServerFailure, TooManyRequests
 from kubeio.models import Meta, ObjectKey
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
+from kubeio.watches.reflector import Reflector
 from kubeio.watches.storage import PLAIN, StoredForm
 from kubeio.watches.store import Change, Store
 from kubeio.watches.versions import number
-from kubeio.watches.watch import ListWatch
 from tests.kubeio.virtual import LoopClock, rng, run_virtually
 from tests.kubeio.watches.fake_server import WEBSITES, FakeServer
 
@@ -108,7 +108,7 @@ async def live_through(steps: list[tuple[str, str]], *, has_watch_list: bool, fo
 
     def follow() -> asyncio.Task[None]:
         """A session of its own, on what is known already."""
-        source = ListWatch(
+        source = Reflector(
             ListerWatcher(server.client, WEBSITES),
             page_size=2,
             clock=LoopClock(),

@@ -20,8 +20,8 @@ from kubeio.resource import NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.watches.informer import Informer
 from kubeio.watches.lister_watcher import ListerWatcher
+from kubeio.watches.reflector import Reflector
 from kubeio.watches.store import Change
-from kubeio.watches.watch import ListWatch
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -32,7 +32,7 @@ WATCHER = "watcher"
 class Watched:
     """An informer of the ConfigMaps of one namespace, and the administrator who changes them."""
 
-    def __init__(self, admin: Client, source: ListWatch, namespace: str) -> None:
+    def __init__(self, admin: Client, source: Reflector, namespace: str) -> None:
         self.admin = admin
         self.source = source
         self.namespace = namespace
@@ -78,7 +78,7 @@ class Watched:
 async def watching(
     admin: Client, namespace: str, *, client: Client | None = None, metadata_only: bool = False
 ) -> AsyncIterator[Watched]:
-    source = ListWatch(
+    source = Reflector(
         ListerWatcher(
             client or admin,
             CONFIG_MAPS,

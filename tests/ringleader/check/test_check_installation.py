@@ -25,7 +25,7 @@ async def test_an_old_definition_is_told_with_the_fields_that_it_lacks(ward: War
     assert first.level is Level.ERROR
     assert first.summary.startswith(f"crd/{CRD} is older than this version: it lacks spec.drainPolicy, ")
     assert any("spec.resources[].controlledResources" in line for line in first.evidence)
-    assert "ringleader crds --apply" in first.remedy
+    assert "ringleader crds | kubectl apply --server-side -f -" in first.remedy
 
 
 async def test_a_missing_definition_is_told_and_nothing_else_crashes(ward: Ward) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.measuring.list_server import Crowd, ListServer
 from kubeio.resource import ApiResource
-from loadtest.sharder_bench.list_server import Crowd, ListServer
 from tests.ringleader.check.ward import KEYS, ONE, TWO, Ward
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
@@ -50,7 +50,7 @@ async def doctor(ward: Ward, folder: Path, *, objects: int) -> tuple[dict[str, A
             stderr=asyncio.subprocess.PIPE,
         )
         out, err = await asyncio.wait_for(process.communicate(), 120)
-        assert server.writes == 0
+        assert not server.writes
     assert process.returncode == 0, out.decode() + err.decode()
     return json.loads(out), int(err.split()[-1]) / 1024
 

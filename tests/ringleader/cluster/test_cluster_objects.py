@@ -9,8 +9,8 @@ from kubeio.models import ObjectKey
 from kubeio.rest.discovery import Discovery
 from ringleader.cluster.snapshot import ClusterReader
 from ringleader.describe.object import Found, read_placed
-from tests.sharder.io.ground import CONFIGMAPS, WEBSITES, Ground
-from tests.sharder.io.test_sharder_placing import SECRETS, TREE, make
+from tests.sharder.io.ground import CONFIGMAPS, SECRETS, WEBSITES, Ground
+from tests.sharder.io.test_sharder_placing import TREE
 
 
 async def asked(ground: Ground, kind: str) -> Found:
@@ -20,9 +20,9 @@ async def asked(ground: Ground, kind: str) -> Found:
 
 async def tree(ground: Ground) -> None:
     """A site of a tenant, its page, and the page's secret; all called `one`."""
-    site = await make(ground, WEBSITES, "one", labels={"tenant": "acme"})
-    page = await make(ground, CONFIGMAPS, "one", above=(WEBSITES, site))
-    await make(ground, SECRETS, "one", above=(CONFIGMAPS, page))
+    site = await ground.make(WEBSITES, "one", labels={"tenant": "acme"})
+    page = await ground.make(CONFIGMAPS, "one", above=(WEBSITES, site))
+    await ground.make(SECRETS, "one", above=(CONFIGMAPS, page))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ async def test_the_key_is_the_sharder_s(
 
 async def test_an_object_that_nobody_of_the_ring_controls_is_told(ground: Ground) -> None:
     await ground.ring(key="Owner", resources=[TREE])
-    page = await make(ground, CONFIGMAPS, "one")
-    await make(ground, SECRETS, "one", above=(CONFIGMAPS, page))
+    page = await ground.make(CONFIGMAPS, "one")
+    await ground.make(SECRETS, "one", above=(CONFIGMAPS, page))
     with pytest.raises(InputError, match="has no controller"):
         await asked(ground, "secret")

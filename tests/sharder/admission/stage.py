@@ -33,7 +33,17 @@ from sharder.admission.webhook import Webhook
 from sharder.admission.webhook_configuration import CONFIGURATIONS, configuration_name
 from sharder.metrics import SharderMetrics
 from sharder.rings.manager import RingManager
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, sharder_context, wait_until
+from tests.sharder.admission.reviews import website
+from tests.sharder.io.ground import (
+    CONFIGMAPS,
+    KEYS,
+    RING,
+    WEBSITES,
+    Ground,
+    running,
+    sharder_context,
+    wait_until,
+)
 
 NAME = configuration_name(RING)
 HOST = "127.0.0.1"
@@ -76,6 +86,15 @@ class Stage(Ground):
         super().__init__(cast(EmbeddedPlane, plane), client)
 
     @asynccontextmanager
+    async def asked(self, identity: str = "sharder-1", **spec: object) -> AsyncIterator[Server]:
+        """The ring with two shards, and a leading sharder whose webhook the API server asks."""
+        await self.ring(assignAtAdmission=True, maxLeaseDurationSeconds=10, **spec)
+        await self.join(["web-a", "web-b"], duration_s=5)
+        async with self.serving(identity) as server:
+            await self.wait_asked(server)
+            yield server
+
+    @asynccontextmanager
     async def serving(self, identity: str = "sharder-1", *, leads: bool = True) -> AsyncIterator[Server]:
         """The rooms of a sharder, and its webhook at an address of its own."""
         user = await self.plane.kubeconfig_for(identity)
@@ -97,20 +116,8 @@ class Stage(Ground):
             if leads:
                 rings.lead()
                 webhook.lead()
-            running = [asyncio.create_task(rings.run()), asyncio.create_task(webhook.run())]
-            try:
+            async with running(rings.run()), running(webhook.run()):
                 yield Server(webhook, registry, port)
-            finally:
-                for task in running:
-                    task.cancel()
-                ends = await asyncio.gather(*running, return_exceptions=True)
-                assert all(isinstance(end, asyncio.CancelledError) for end in ends), ends
-
-    async def ask_at_admission(self, **spec: object) -> None:
-        """The ring, and two shards that hold their Leases."""
-        await self.ring(assignAtAdmission=True, maxLeaseDurationSeconds=10, **spec)
-        for member in ("web-a", "web-b"):
-            await self.shard(member, duration_s=5)
 
     async def wait_asked(self, server: Server) -> None:
         """Return when the API server asks, and the sharder has somebody to name."""
@@ -126,12 +133,7 @@ class Stage(Ground):
 
     async def dry_run(self, name: str) -> Meta:
         """A Website as it would be created."""
-        body = {
-            "apiVersion": "example.com/v1",
-            "kind": "Website",
-            "metadata": {"name": name},
-            "spec": {"html": "x"},
-        }
+        body = {**website(name), "metadata": {"name": name}}
         found = await self.client.request(
             "POST",
             WEBSITES.path(namespace="default"),
@@ -160,11 +162,11 @@ class Stage(Ground):
             return await self.client.get(CONFIGURATIONS, NAME, type=dict[str, Any])
         return None
 
-    async def edit_configuration(self, client_config: dict[str, Any]) -> None:
+    async def edit_configuration(self, **client_config: str) -> None:
         """What a person might do to it; the next repetition of the leader puts it right."""
         found = await self.configuration()
         assert found is not None
-        found["webhooks"][0]["clientConfig"] = client_config
+        found["webhooks"][0]["clientConfig"] |= client_config
         patch = MergePatch({"webhooks": found["webhooks"]})
         await self.client.patch(CONFIGURATIONS, NAME, patch, type=bytes)
         await asyncio.sleep(0.5)  # until the API server's own watch shows it

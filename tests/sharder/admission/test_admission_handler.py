@@ -5,7 +5,7 @@ a Lease that is read after the request came.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -14,8 +14,7 @@ import pytest
 
 from kubeio.errors import NotFound, Unreachable
 from kubeio.leases.shared_reads import SharedLeaseReads
-from kubeio.models import GroupResource, Lease, LeaseSpec, Meta
-from kubeio.resource import ApiResource
+from kubeio.models import Lease, LeaseSpec, Meta
 from sharder.admission.handler import AdmissionHandler
 from sharder.admission.review import (
     MAX_MANAGED,
@@ -30,20 +29,20 @@ from sharder.membership.view import AssignmentHold, View, WaitReason
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen, Terms
 from sharder.planning.state import RingStates
-from sharder.ringspec.spec import KeyKind, LeaseRef, RingResource
+from sharder.ringspec.spec import KeyKind, LeaseRef
 from sharder.unowned.namespaces import Namespaces
 from tests.sharder.admission.reviews import Doc, child, managed, review, website
+from tests.sharder.pure.contexts import PAGES, SITES, SPEC
 from tests.sharder.pure.story import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, make_view, name_for
 
 pytestmark = pytest.mark.looptime
 
-SPEC = make_spec(
-    resources=(RingResource(GroupResource("example.com", "websites"), (GroupResource("", "configmaps"),)),),
-    assign_at_admission=True,
-)
 BOTH = {"a-1": ShardState.READY, "b-1": ShardState.READY}
 PLACES = {"a": "a-1", "b": "b-1"}
+OF_A, OF_B = (name_for(make_view(BOTH, PLACES), member) for member in "ab")
+HOLDS = (WaitReason.NOT_SYNCED, WaitReason.MIN_MEMBERS, WaitReason.START_DELAY)
+NOT_HELD = (ShardState.RELEASED, ShardState.CONTESTED, ShardState.DEAD)
 
 
 @dataclass
@@ -83,13 +82,9 @@ class World:
     @asynccontextmanager
     async def handler(self) -> AsyncIterator[AdmissionHandler]:
         spec = make_spec(resources=SPEC.resources, assign_at_admission=True, **self.terms)
-        resolved: Mapping[GroupResource, ApiResource] = {
-            GroupResource("example.com", "websites"): WEBSITES,
-            GroupResource("", "configmaps"): CONFIGMAPS,
-        }
         yield AdmissionHandler(
             spec=spec,
-            kinds=RingKinds(spec, resolved),
+            kinds=RingKinds(spec, {SITES: WEBSITES, PAGES: CONFIGMAPS}),
             states=RingStates(
                 self,
                 Terms(paused=spec.paused, releasing=self.releasing),
@@ -109,29 +104,26 @@ class World:
     async def created(self, obj: Doc, **request: Any) -> object:
         return await self.asked(read_review(review(obj, **request)))
 
-    async def created_child(self, parent: str) -> object:
-        return await self.created(child(parent), resource="configmaps", group="")
+
+@pytest.mark.parametrize("request_", [{}, {"dryRun": True}], ids=["create", "dry-run"])
+@pytest.mark.parametrize("terms", [{}, {"paused": True}], ids=["at-work", "paused"])
+async def test_a_root_gets_the_owner_that_the_ring_gives_it(
+    terms: dict[str, Any], request_: dict[str, Any]
+) -> None:
+    world = World(terms=terms)
+    assert await world.created(website(OF_A), **request_) == Labelled("a-1")
+    assert await world.created(website(OF_B), **request_) == Labelled("b-1")
 
 
-async def test_a_root_gets_the_owner_that_the_ring_gives_it() -> None:
-    world = World()
-    for member, shard in PLACES.items():
-        assert await world.created(website(name_for(world.view, member))) == Labelled(shard)
-
-
-async def test_a_dry_run_is_told_the_same() -> None:
-    world = World()
-    name = name_for(world.view, "a")
-    assert await world.created(website(name), dryRun=True) == Labelled("a-1")
-
-
-async def test_a_generated_name_is_not_known_yet_so_there_is_no_key() -> None:
-    assert await World().created(website("", generateName="blog-")) is Skipped.GENERATED_NAME
-
-
-async def test_a_label_that_is_there_is_left_as_it_is() -> None:
-    obj = website("blog", labels={KEYS.shard: "b-1"})
-    assert await World().created(obj) is Skipped.ALREADY_LABELLED
+@pytest.mark.parametrize(
+    ("obj", "left"),
+    [
+        pytest.param(website("", generateName="blog-"), Skipped.GENERATED_NAME, id="no-name-no-key"),
+        pytest.param(website("blog", labels={KEYS.shard: "b-1"}), Skipped.ALREADY_LABELLED, id="labelled"),
+    ],
+)
+async def test_an_object_without_a_key_or_with_an_owner_is_left(obj: Doc, left: Skipped) -> None:
+    assert await World().created(obj) is left
 
 
 def naming(kind: str, key: str) -> Doc:
@@ -159,7 +151,7 @@ async def test_what_may_have_come_with_keys_of_the_ring_is_left_to_the_watch(met
 
 async def test_managed_fields_tell_however_deep_the_object_is_nested() -> None:
     world = World()
-    obj = website(name_for(world.view, "a"))
+    obj = website(OF_A)
     body = review(obj).replace(b'"html": "x"', b'"html": ' + b"[" * 5_000 + b"]" * 5_000)
     assert await world.asked(read_review(body)) == Labelled("a-1")
 
@@ -192,38 +184,28 @@ async def test_a_ring_that_is_being_deleted_takes_nothing_in() -> None:
     assert await World(releasing=True).created(website("blog")) is Skipped.NOT_OURS
 
 
-@pytest.mark.parametrize("reason", [WaitReason.NOT_SYNCED, WaitReason.MIN_MEMBERS, WaitReason.START_DELAY])
-async def test_what_would_have_to_wait_is_left(reason: WaitReason) -> None:
-    world = World(view=make_view(BOTH, PLACES, hold=AssignmentHold(reason)))
-    assert await world.created(website("blog")) is Skipped.WAITS
+WAITING = {
+    **{str(reason): make_view(BOTH, PLACES, hold=AssignmentHold(reason)) for reason in HOLDS},
+    **{str(state): make_view({**BOTH, "a-1": state}, PLACES) for state in NOT_HELD},
+    "a-place-that-waits-for-its-next-life": make_view(BOTH, {"a": None, "b": "b-1"}),
+}
 
 
-async def test_a_paused_ring_still_takes_new_objects_in() -> None:
-    world = World(terms={"paused": True})
-    assert await world.created(website(name_for(world.view, "b"))) == Labelled("b-1")
-
-
-@pytest.mark.parametrize("state", [ShardState.RELEASED, ShardState.CONTESTED, ShardState.DEAD])
-async def test_a_shard_that_does_not_hold_its_lease_is_given_nothing(state: ShardState) -> None:
-    world = World(view=make_view({**BOTH, "a-1": state}, PLACES))
-    assert await world.created(website(name_for(world.view, "a"))) is Skipped.WAITS
-
-
-async def test_a_place_that_waits_for_its_next_life_is_given_nothing() -> None:
-    world = World(view=make_view(BOTH, {"a": None, "b": "b-1"}))
-    assert await world.created(website(name_for(world.view, "a"))) is Skipped.WAITS
+@pytest.mark.parametrize("view", WAITING.values(), ids=WAITING)
+async def test_what_would_have_to_wait_is_left(view: View) -> None:
+    assert await World(view=view).created(website(OF_A)) is Skipped.WAITS
 
 
 @pytest.mark.parametrize("holder", ["", "sharder:x", "b-1"])
 async def test_a_name_whose_lease_is_not_shown_held_is_not_written(holder: str) -> None:
     """The view may be old: what counts is the Lease, read after the request came."""
     world = World(leases=Leases({"a-1": holder}))
-    assert await world.created(website(name_for(world.view, "a"))) is Skipped.NO_EVIDENCE
+    assert await world.created(website(OF_A)) is Skipped.NO_EVIDENCE
 
 
 async def test_a_lease_that_is_gone_or_of_another_ring_is_no_evidence() -> None:
     world = World(leases=Leases({}))
-    name = name_for(world.view, "a")
+    name = OF_A
     assert await world.created(website(name)) is Skipped.NO_EVIDENCE
     world.leases = Leases({"a-1": "a-1"}, ring="another")
     assert await world.created(website(name)) is Skipped.NO_EVIDENCE
@@ -232,7 +214,7 @@ async def test_a_lease_that_is_gone_or_of_another_ring_is_no_evidence() -> None:
 async def test_before_activation_nothing_is_labelled_whatever_the_sharder_believes() -> None:
     former = LeaseRef("shop", "shop-controller")
     world = World(terms={"activation": former})
-    name = name_for(world.view, "a")
+    name = OF_A
     for holder in ("", "shop-controller-7", "ringleader:another"):
         world.former = Leases({"shop-controller": holder})
         assert await world.created(website(name)) is Skipped.NO_EVIDENCE
@@ -263,27 +245,20 @@ async def test_under_key_label_the_label_that_it_is_born_with_decides() -> None:
 # -- controlled objects
 
 
-async def test_a_controlled_object_goes_where_its_controller_belongs() -> None:
-    world = World()
-    parent = name_for(world.view, "b")
-    world.controllers[parent] = ControllerSeen("b-1")
-    assert await world.created_child(parent) == Labelled("b-1")
-
-
-async def test_a_controlled_object_goes_to_its_controllers_owner_while_that_one_is_elsewhere() -> None:
-    world = World()
-    parent = name_for(world.view, "b")
-    world.controllers[parent] = ControllerSeen("a-1")
-    assert await world.created_child(parent) == Labelled("a-1")
-
-
-async def test_a_controlled_object_whose_controller_cannot_be_read_is_left() -> None:
-    assert await World().created_child("blog") is Skipped.NO_EVIDENCE
-
-
-async def test_a_controlled_object_of_an_unknown_owner_is_left() -> None:
-    world = World(controllers={"blog": ControllerSeen("nobody-1")})
-    assert await world.created_child("blog") is Skipped.WAITS
+@pytest.mark.parametrize(
+    ("controller", "verdict"),
+    [
+        pytest.param(ControllerSeen("b-1"), Labelled("b-1"), id="where-its-controller-belongs"),
+        pytest.param(ControllerSeen("a-1"), Labelled("a-1"), id="where-its-controller-is"),
+        pytest.param(ControllerSeen("nobody-1"), Skipped.WAITS, id="unknown-owner"),
+        pytest.param(None, Skipped.NO_EVIDENCE, id="unreadable-controller"),
+    ],
+)
+async def test_a_controlled_object_goes_with_its_controller(
+    controller: ControllerSeen | None, verdict: object
+) -> None:
+    world = World(controllers={OF_B: controller} if controller else {})
+    assert await world.created(child(OF_B), resource="configmaps", group="") == verdict
 
 
 async def test_an_object_of_a_controlled_kind_that_nobody_of_the_ring_controls_is_left() -> None:

@@ -23,7 +23,7 @@ from sharder.admission.certificate_manager import load_pair, server_context
 from sharder.admission.certificates import make_authority, make_serving
 from tests.sharder.admission.reviews import answered, review, website
 from tests.sharder.admission.stage import HOST, Stage, free_port
-from tests.sharder.io.ground import KEYS, RING, WEBSITES, wait_until
+from tests.sharder.io.ground import KEYS, RING, WEBSITES, eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 SHARDS = {"web-a-00000001", "web-b-00000001"}
@@ -53,9 +53,7 @@ async def stage(plane: RealPlane, client: Client) -> AsyncIterator[Stage]:
 
 
 async def test_an_object_is_created_with_its_owner_and_no_write_follows(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked():
         born = await stage.born(20)
         assert set(born.values()) == SHARDS
         for name in born:
@@ -66,23 +64,19 @@ async def test_an_object_is_created_with_its_owner_and_no_write_follows(stage: S
 
 
 async def test_what_is_born_is_where_the_sharder_would_have_put_it(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked():
         born = await stage.born(20)
     for number in range(20):
         await stage.client.delete(WEBSITES, f"site-{number}", namespace="default")
     async with stage.sharder():
         await stage.sites(20)
-        await wait_until(lambda: _all_owned(stage))
+        await eventually(stage.owners, are_all_owned)
         owners = await stage.owners()
         assert {name: owners[name] for name in born} == born
 
 
 async def test_a_controlled_object_is_born_with_its_controllers_owner(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked():
         await stage.born(10)
         pages = {name: await stage.page(await stage.read(name)) for name in await stage.owners()}
         labelled = {
@@ -94,22 +88,18 @@ async def test_a_controlled_object_is_born_with_its_controllers_owner(stage: Sta
 
 
 async def test_a_generated_name_is_assigned_the_ordinary_way(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked() as server:
         obj = website("", generateName="site-")
         del obj["metadata"]["namespace"]
         await stage.client.create(WEBSITES, obj, namespace="default", type=bytes)
-        await wait_until(lambda: _all_owned(stage))
+        await eventually(stage.owners, are_all_owned)
         assert server.count("generated_name") == 1
 
 
 async def test_namespaces_that_the_ring_does_not_select_are_not_asked_about(stage: Stage) -> None:
     await stage.namespace("outside", {"tier": "other"})
     await stage.label_namespace("default", {"tier": "web"})
-    await stage.ask_at_admission(namespaceSelector={"matchLabels": {"tier": "web"}})
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked(namespaceSelector={"matchLabels": {"tier": "web"}}) as server:
         assert await stage.born(10)
         before = server.count("not_selected")  # asked before the sharder had listed the namespaces
         assert KEYS.shard not in (await stage.site("outside", namespace="outside")).labels
@@ -117,9 +107,7 @@ async def test_namespaces_that_the_ring_does_not_select_are_not_asked_about(stag
 
 
 async def test_a_standby_answers_as_the_leader_does(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as leader, stage.serving("sharder-2", leads=False) as standby:
-        await stage.wait_asked(leader)
+    async with stage.serving("sharder-2", leads=False) as standby, stage.asked():
         bundle = await standby.webhook.certificates.wait_bundle(b"")
         born = await stage.born(10)
         for name, owner in born.items():
@@ -132,36 +120,25 @@ async def test_a_standby_answers_as_the_leader_does(stage: Stage) -> None:
 
 
 async def test_a_webhook_that_is_away_delays_nothing_and_the_ordinary_way_assigns(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
-        found = await stage.configuration()
-        assert found is not None
-        config = found["webhooks"][0]["clientConfig"]
-        await stage.edit_configuration({**config, "url": f"https://{HOST}:{free_port()}/assign/{RING}"})
+    async with stage.asked():
+        await stage.edit_configuration(url=f"https://{HOST}:{free_port()}/assign/{RING}")
         meta, took_s = await stage.timed_site("site")
         assert KEYS.shard not in meta.labels
         assert took_s < 1.0
-        await wait_until(lambda: _all_owned(stage))
+        await eventually(stage.owners, are_all_owned)
 
 
 async def test_a_webhook_that_hangs_costs_a_second_and_the_ordinary_way_assigns(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked():
         async with hanging() as port:
-            found = await stage.configuration()
-            assert found is not None
-            config = found["webhooks"][0]["clientConfig"]
-            await stage.edit_configuration({**config, "url": f"https://{HOST}:{port}/assign/{RING}"})
+            await stage.edit_configuration(url=f"https://{HOST}:{port}/assign/{RING}")
             meta, took_s = await stage.timed_site("site")
         assert KEYS.shard not in meta.labels
         assert 0.9 < took_s < 10
-        await wait_until(lambda: _all_owned(stage))
+        await eventually(stage.owners, are_all_owned)
 
 
 async def test_a_certificate_that_has_expired_stops_nothing(stage: Stage) -> None:
-    await stage.ask_at_admission()
     past = datetime.now(UTC) - timedelta(days=2)
     authority = make_authority(now=past, lifetime=timedelta(days=9))
     expired = make_serving(authority, names=(HOST,), now=past, lifetime=timedelta(days=1))
@@ -172,72 +149,59 @@ async def test_a_certificate_that_has_expired_stops_nothing(stage: Stage) -> Non
         raise AssertionError("nobody trusts this certificate")
 
     refusing = HttpServer(HOST, 0, never, tls=context, methods=("POST",), flag="--webhook-bind")
-    async with stage.serving() as server, refusing as old:
-        await stage.wait_asked(server)
+    async with stage.asked(), refusing as old:
         bundle = base64.b64encode(authority.certificate).decode()
-        await stage.edit_configuration({"url": f"https://{HOST}:{old.port}/x", "caBundle": bundle})
+        await stage.edit_configuration(url=f"https://{HOST}:{old.port}/x", caBundle=bundle)
         meta, _ = await stage.timed_site("site")
         assert KEYS.shard not in meta.labels
-        await wait_until(lambda: _all_owned(stage))
+        await eventually(stage.owners, are_all_owned)
 
 
 async def test_a_bundle_that_does_not_fit_stops_nothing(stage: Stage) -> None:
-    await stage.ask_at_admission()
     other = make_authority(now=datetime.now(UTC), lifetime=timedelta(days=9))
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
-        found = await stage.configuration()
-        assert found is not None
-        config = found["webhooks"][0]["clientConfig"]
-        await stage.edit_configuration({**config, "caBundle": base64.b64encode(other.certificate).decode()})
+    async with stage.asked() as server:
+        await stage.edit_configuration(caBundle=base64.b64encode(other.certificate).decode())
         asked = server.count("labelled")
         meta, _ = await stage.timed_site("site")
         assert KEYS.shard not in meta.labels
         assert server.count("labelled") == asked
-        await wait_until(lambda: _all_owned(stage))
+        await eventually(stage.owners, are_all_owned)
 
 
 async def test_a_name_that_dies_between_the_answer_and_the_birth_is_taken_over(stage: Stage) -> None:
     """A label with a dead name, however late it is stored: the unowned watch shows it."""
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked():
         dead = stage.shards[0]
         await dead.release()
-        await wait_until(lambda: _is_taken(stage))
+        await eventually(dead.holder, lambda holder: holder.startswith("sharder:"))
         await stage.site("late", labels={KEYS.shard: dead.name})
-        await wait_until(lambda: _owner_is(stage, "late", stage.shards[1].name))
+        await eventually(stage.owners, lambda owners: owners["late"] == stage.shards[1].name)
 
 
 # -- when it is not wanted any more
 
 
 async def test_the_configuration_goes_with_the_flag(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked():
         await stage.ring(assignAtAdmission=False, maxLeaseDurationSeconds=10)
-        await wait_until(lambda: _is_unconfigured(stage))
+        await eventually(stage.configuration, None)
         assert KEYS.shard not in (await stage.site("site")).labels
-        await wait_until(lambda: _all_owned(stage))
+        await eventually(stage.owners, are_all_owned)
 
 
 async def test_the_configuration_goes_when_the_sharder_that_leads_serves_no_webhook(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked():
+        pass
     async with stage.sharder():
-        await wait_until(lambda: _is_unconfigured(stage))
+        await eventually(stage.configuration, None)
 
 
 async def test_a_ring_that_is_deleted_is_not_asked_about_from_then_on_and_stays_until_all_has_landed(
     stage: Stage,
 ) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
+    async with stage.asked():
         await stage.client.delete(CONTROLLER_RINGS, RING)
-        await wait_until(lambda: _is_unconfigured(stage))
+        await eventually(stage.configuration, None)
         assert KEYS.shard not in (await stage.site("site")).labels
         for shard in stage.shards:
             await shard.release()
@@ -246,33 +210,17 @@ async def test_a_ring_that_is_deleted_is_not_asked_about_from_then_on_and_stays_
 
 
 async def test_a_ring_that_is_gone_takes_its_configuration_along_even_without_a_sharder(stage: Stage) -> None:
-    await stage.ask_at_admission()
-    async with stage.serving() as server:
-        await stage.wait_asked(server)
-    found = await stage.configuration()
-    assert found is not None
+    async with stage.asked():
+        assert await stage.configuration() is not None
     await stage.remove_ring()
-    await wait_until(lambda: _is_unconfigured(stage), within_s=40)
+    await eventually(stage.configuration, None, within_s=40)
 
 
 # -- in words
 
 
-async def _all_owned(stage: Stage) -> bool:
-    owners = await stage.owners()
+def are_all_owned(owners: dict[str, str]) -> bool:
     return bool(owners) and set(owners.values()) <= SHARDS
-
-
-async def _owner_is(stage: Stage, name: str, shard: str) -> bool:
-    return (await stage.owners()).get(name) == shard
-
-
-async def _is_unconfigured(stage: Stage) -> bool:
-    return await stage.configuration() is None
-
-
-async def _is_taken(stage: Stage) -> bool:
-    return (await stage.shards[0].holder()).startswith("sharder:")
 
 
 def answered_patch(response: dict[str, object]) -> bytes:

@@ -18,7 +18,7 @@ from sharder.admission.certificate_set import (
     Step,
     carry_out,
     plan_rotation,
-    read_keyring,
+    read_certificate_set,
 )
 from sharder.admission.certificates import (
     Pair,
@@ -118,7 +118,7 @@ def test_an_authority_that_has_ended_is_followed_by_new_keys() -> None:
 
 def test_a_keyring_survives_its_secret() -> None:
     certificate_set = done(Step.ADD_AUTHORITY, fresh(), NOW)
-    assert read_keyring(certificate_set.data()) == certificate_set
+    assert read_certificate_set(certificate_set.data()) == certificate_set
 
 
 @pytest.mark.parametrize("key", [BUNDLE, AUTHORITY_KEY, SERVING, SERVING_KEY])
@@ -129,11 +129,11 @@ def test_a_secret_that_was_edited_by_hand_holds_no_keys(key: str, value: bytes |
         del data[key]
     else:
         data[key] = fresh().data()[key] if isinstance(value, str) else value
-    assert read_keyring(data) is None
+    assert read_certificate_set(data) is None
 
 
 def test_an_empty_secret_holds_no_keys() -> None:
-    assert read_keyring({}) is None
+    assert read_certificate_set({}) is None
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -131,10 +131,7 @@ class World:
             clock=ManualClock(),
         )
         async with asyncio.TaskGroup() as tasks:
-            running = [
-                tasks.create_task(webhook_controller.run()),
-                tasks.create_task(self.states.run()),
-            ]
+            running = [tasks.create_task(webhook_controller.run()), tasks.create_task(self.states.run())]
             yield webhook_controller
             for task in running:
                 task.cancel()

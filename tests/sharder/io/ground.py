@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -23,6 +24,8 @@ from kubeio.protocol import CONTROLLER_RINGS, RingKeys
 from kubeio.resource import CRDS, EVENTS, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
+from ring import HashRing
+from ring.key import object_key
 from sharder.admission.webhook import Webhook
 from sharder.metrics import SharderMetrics
 from sharder.page.stage import Stage
@@ -36,7 +39,12 @@ RING = "websites"
 KEYS = RingKeys(RING)
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+SECRETS = ApiResource("", "v1", "secrets", "Secret")
+SITES: dict[str, Any] = {"group": "example.com", "resource": "websites"}
+ONLY_SECRETS: list[dict[str, Any]] = [{"group": "", "resource": "secrets"}]
+SITES_WITH_PAGES = {**SITES, "controlledResources": [{"group": "", "resource": "configmaps"}]}
 Labels = dict[str, dict[str, str]]
+T = TypeVar("T")
 
 
 class HandMadeShard:
@@ -134,13 +142,7 @@ class Ground:
         """Create the ring, or change its spec."""
         full = {
             "leaseNamespace": "default",
-            "resources": [
-                {
-                    "group": "example.com",
-                    "resource": "websites",
-                    "controlledResources": [{"group": "", "resource": "configmaps"}],
-                }
-            ],
+            "resources": [SITES_WITH_PAGES],
             "settleSeconds": 0.3,
             "maxLeaseDurationSeconds": 2,
             **spec,
@@ -187,6 +189,15 @@ class Ground:
         self.shards.append(shard)
         return await shard.join(protocol=protocol, fills=fills, works=works)
 
+    async def join(self, members: Sequence[str], *, duration_s: int = 1) -> list[HandMadeShard]:
+        """One life of each of *members*."""
+        return [await self.shard(member, duration_s=duration_s) for member in members]
+
+    async def sites_of(self, shard: HandMadeShard, names: Iterable[str]) -> None:
+        """Websites that are *shard*'s already."""
+        for name in names:
+            await self.site(name, labels={KEYS.shard: shard.name})
+
     async def sites(self, count: int, *, labels: dict[str, str] | None = None, first: int = 0) -> None:
         for number in range(first, first + count):
             await self.site(f"site-{number}", labels=labels)
@@ -194,31 +205,42 @@ class Ground:
     async def site(
         self, name: str, *, labels: dict[str, str] | None = None, namespace: str = "default"
     ) -> Meta:
-        document = {
-            "apiVersion": "example.com/v1",
-            "kind": "Website",
-            "metadata": {"name": name, "labels": labels or {}},
-            "spec": {"html": name},
-        }
-        created = await self.client.create(WEBSITES, document, namespace=namespace, type=HasMeta)
-        return created.metadata
+        return await self.make(WEBSITES, name, labels=labels, namespace=namespace)
 
     async def page(self, site: Meta, *, labels: dict[str, str] | None = None) -> Meta:
         """A ConfigMap that *site* controls."""
-        owner = {
-            "apiVersion": "example.com/v1",
-            "kind": "Website",
-            "name": site.name,
-            "uid": site.uid,
-            "controller": True,
-        }
-        document = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": site.name, "labels": labels or {}, "ownerReferences": [owner]},
-        }
-        created = await self.client.create(CONFIGMAPS, document, namespace="default", type=HasMeta)
-        return created.metadata
+        return await self.make(CONFIGMAPS, site.name, labels=labels, above=(WEBSITES, site))
+
+    async def make(
+        self,
+        resource: ApiResource,
+        name: str,
+        *,
+        namespace: str = "default",
+        labels: dict[str, str] | None = None,
+        above: tuple[ApiResource, Meta] | None = None,
+    ) -> Meta:
+        """An object of *resource*, controlled by the object *above* if that is given."""
+        meta: dict[str, object] = {"name": name, "labels": labels or {}}
+        if above is not None:
+            kind, parent = above
+            reference = {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "name": parent.name,
+                "uid": parent.uid,
+            }
+            meta["ownerReferences"] = [{**reference, "controller": True}]
+        document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
+        if resource == WEBSITES:
+            document["spec"] = {"html": name}
+        return (await self.client.create(resource, document, namespace=namespace, type=HasMeta)).metadata
+
+    async def patch(
+        self, resource: ApiResource, name: str, change: dict[str, Any], namespace: str = "default"
+    ) -> None:
+        """Merge *change* into an object, as a person would."""
+        await self.client.patch(resource, name, MergePatch(change), namespace=namespace, type=bytes)
 
     async def labels(self, resource: ApiResource = WEBSITES) -> Labels:
         return {
@@ -230,8 +252,8 @@ class Ground:
     async def owners(self, resource: ApiResource = WEBSITES) -> dict[str, str]:
         return {name: labels.get(KEYS.shard, "") for name, labels in (await self.labels(resource)).items()}
 
-    async def drains(self) -> dict[str, str]:
-        found = await self.labels()
+    async def drains(self, resource: ApiResource = WEBSITES) -> dict[str, str]:
+        found = await self.labels(resource)
         return {name: labels[KEYS.drain] for name, labels in found.items() if KEYS.drain in labels}
 
     async def acknowledge(self, name: str, *, resource: ApiResource = WEBSITES) -> None:
@@ -242,6 +264,10 @@ class Ground:
         target = meta.labels[KEYS.drain]
         patch = patch.replace(shard, target) if target else patch.remove(shard)
         await self.client.patch(resource, name, patch.remove(drain), namespace="default", type=bytes)
+
+    async def acknowledge_all(self, resource: ApiResource = WEBSITES) -> None:
+        for name in await self.drains(resource):
+            await self.acknowledge(name, resource=resource)
 
     async def namespace(self, name: str, labels: dict[str, str]) -> None:
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -255,13 +281,8 @@ class Ground:
             rings = RingManager(sharder_context(client, identity=identity), names=())
             if leads:
                 rings.lead()
-            running = asyncio.create_task(rings.run(), name=identity)
-            try:
+            async with running(rings.run()):
                 yield rings
-            finally:
-                running.cancel()
-                with suppress(asyncio.CancelledError):
-                    await running
 
     async def event_notes(self, reason: str) -> list[str]:
         """Notes of the Events with *reason*."""
@@ -278,6 +299,22 @@ class Ground:
         except NotFound:
             return False
         return True
+
+    async def until_condition(
+        self, kind: str, *, says: str = "", within_s: float = 10.0, **fields: str
+    ) -> None:
+        """Return when the ring's condition *kind* has these *fields* and *says* stands in its message."""
+
+        def holds(found: dict[str, object]) -> bool:
+            return fields.items() <= found.items() and says in str(found.get("message"))
+
+        await eventually(lambda: self.condition(kind), holds, within_s=within_s)
+
+    async def until_ring_is_gone(self, *, within_s: float = 10.0) -> None:
+        await eventually(lambda: self.exists(CONTROLLER_RINGS, RING), False, within_s=within_s)
+
+    async def until_balanced(self, *, within_s: float = 10.0) -> None:
+        await wait_until(lambda: is_balanced(self), within_s=within_s)
 
     async def close(self) -> None:
         for shard in self.shards:
@@ -323,6 +360,51 @@ async def wait_until(holds: Callable[[], object], *, within_s: float = 10.0) -> 
                 await asyncio.sleep(0.03)
     except TimeoutError:
         pytest.fail(f"did not come true within {within_s} s; last answer: {answer!r}")
+
+
+async def eventually(
+    observe: Callable[[], Awaitable[T]], expected: T | Callable[[T], object], *, within_s: float = 10.0
+) -> None:
+    """Return when what *observe* sees equals *expected*, or *expected* holds for it."""
+
+    async def holds() -> bool:
+        seen = await observe()
+        return bool(expected(seen)) if callable(expected) else seen == expected
+
+    await wait_until(holds, within_s=within_s)
+
+
+@asynccontextmanager
+async def running(work: Coroutine[object, object, object]) -> AsyncIterator[None]:
+    """*work* runs until the block ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def places(members: Sequence[str], names: Iterable[str]) -> dict[str, str]:
+    """The first life of the member at whose place each Website of `default` is, by the Website's name."""
+    ring = HashRing(members)
+    return {name: f"{ring.owner(object_key('example.com', 'default', name))}-00000001" for name in names}
+
+
+def belonging_to(member: str, members: Sequence[str], count: int) -> list[str]:
+    """The first *count* names of Websites whose place among *members* is *member*'s."""
+    owners = places(members, [f"site-{number}" for number in range(1000)])
+    return [name for name, owner in owners.items() if owner == f"{member}-00000001"][:count]
+
+
+async def worked(ground: Ground) -> list[str]:
+    """The resources that the ring's status remembers, mains and controlled ones."""
+    entries = (await ground.status()).get("worked", [])
+    assert isinstance(entries, list)
+    return sorted(
+        kind["resource"] for entry in entries for kind in [entry, *entry.get("controlledResources", [])]
+    )
 
 
 async def is_balanced(ground: Ground) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from kubeio.clock import SystemClock
 from kubeio.errors import Conflict, Invalid, KubeError, NotFound
@@ -14,8 +14,8 @@ from kubeio.models import Meta
 from kubeio.patch import JsonPatch
 from kubeio.protocol import is_shard_name
 from kubeio.watches.lister_watcher import ListerWatcher
-from kubeio.watches.watch import Changed, Listed, ListWatch
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground
+from kubeio.watches.reflector import Changed, Listed, Reflector
+from tests.sharder.io.ground import KEYS, WEBSITES, Ground, running
 
 SHARD = json_pointer("metadata", "labels", KEYS.shard)
 DRAIN = json_pointer("metadata", "labels", KEYS.drain)
@@ -30,7 +30,7 @@ class Owners:
         self._slots = asyncio.Semaphore(16)
 
     async def run(self) -> None:
-        drains = ListWatch(
+        drains = Reflector(
             ListerWatcher(self._ground.client, WEBSITES, label_selector=KEYS.drain, metadata_only=True),
             clock=SystemClock(),
             rng=random.Random(3),
@@ -83,10 +83,5 @@ class Owners:
 @asynccontextmanager
 async def owners_that_pass_on(ground: Ground) -> AsyncIterator[None]:
     """All owners answer all drain labels until the block ends."""
-    owners = asyncio.create_task(Owners(ground).run(), name="owners")
-    try:
+    async with running(Owners(ground).run()):
         yield
-    finally:
-        owners.cancel()
-        with suppress(asyncio.CancelledError):
-            await owners

@@ -12,7 +12,7 @@ from kubeio.leases.election import leadership
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import CONTROLLER_RINGS
 from sharder.membership.activation import FORMER_DURATION, HELD_S
-from tests.sharder.io.ground import RING, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import RING, Ground, eventually, wait_until
 
 FORMER = {"lease": {"namespace": "default", "name": "website-leader"}}
 
@@ -45,11 +45,7 @@ async def test_nothing_is_assigned_while_the_former_controller_leads(ground: Gro
         assert (await ground.owners())["one"] == ""
         assert await holder(ground) == "old-controller"
         renewing.cancel()
-
-        async def assigned() -> bool:
-            return (await ground.owners())["one"] == "a-00000001"
-
-        await wait_until(assigned)
+        await eventually(ground.owners, lambda owners: owners["one"] == "a-00000001")
         assert await holder(ground) == f"ringleader:{RING}"
 
 
@@ -59,15 +55,11 @@ async def test_a_released_lease_is_taken_at_once_and_kept_over_a_fail_over(groun
     await ground.shard("a")
     await ground.site("one")
     async with ground.sharder("sharder-1"):
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
     assert await holder(ground) == f"ringleader:{RING}"
     async with ground.sharder("sharder-2"):
         await ground.site("two")
-
-        async def assigned() -> bool:
-            return (await ground.owners())["two"] == "a-00000001"
-
-        await wait_until(assigned, within_s=5)
+        await eventually(ground.owners, lambda owners: owners["two"] == "a-00000001", within_s=5)
 
 
 async def test_the_lease_is_given_back_only_when_every_object_was_given_up(ground: Ground) -> None:
@@ -76,22 +68,13 @@ async def test_the_lease_is_given_back_only_when_every_object_was_given_up(groun
     a = await ground.shard("a")
     await ground.sites(3)
     async with ground.sharder():
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         await ground.client.delete(CONTROLLER_RINGS, RING)
-
-        async def asked() -> bool:
-            return list((await ground.drains()).values()) == [""] * 3
-
-        await wait_until(asked)
+        await eventually(ground.drains, lambda drains: list(drains.values()) == [""] * 3)
         assert await holder(ground) == f"ringleader:{RING}"
-        for name in await ground.drains():
-            await ground.acknowledge(name)
+        await ground.acknowledge_all()
         await a.release()
-
-        async def gone() -> bool:
-            return not await ground.exists(CONTROLLER_RINGS, RING)
-
-        await wait_until(gone)
+        await ground.until_ring_is_gone()
         lease = await ground.leases.get("website-leader")
         assert (lease.spec.holder_identity, lease.spec.lease_duration_seconds) == ("", 2), "as it was before"
         assert lease.metadata.annotations == {}
@@ -104,8 +87,6 @@ async def stand_for_election(ground: Ground, led: asyncio.Event) -> None:
         name="website-leader",
         identity="old-candidate",
         lease_duration_s=2.0,
-        renew_deadline_s=1.2,
-        retry_period_s=0.3,
         clock=SystemClock(),
         rng=random.Random(1),
     ):
@@ -120,7 +101,7 @@ async def test_an_outage_of_all_sharders_gives_the_former_controller_nothing(gro
     await ground.site("one")
     led = asyncio.Event()
     async with ground.sharder():
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         candidate = asyncio.create_task(stand_for_election(ground, led))
         await asyncio.sleep(0.5)
     lease = await ground.leases.get("website-leader")
@@ -138,17 +119,12 @@ async def test_a_former_lease_that_another_one_holds_releases_every_object(groun
     await ground.shard("a")
     await ground.sites(3)
     async with ground.sharder():
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         lease = await ground.leases.get("website-leader")
         spec = msgspec.structs.replace(lease.spec, holder_identity="old-candidate", lease_duration_seconds=60)
         await ground.leases.swap(msgspec.structs.replace(lease, spec=spec))
-
-        async def asked() -> bool:
-            return list((await ground.drains()).values()) == [""] * 3
-
-        await wait_until(asked)
-        for name in await ground.drains():
-            await ground.acknowledge(name)
+        await eventually(ground.drains, lambda drains: list(drains.values()) == [""] * 3)
+        await ground.acknowledge_all()
         await wait_until(lambda: is_told(ground))
         assert set((await ground.owners()).values()) == {""}
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -20,11 +20,9 @@ from devcluster.embedded.faults import Fault
 from devcluster.plane import Write
 from kubeio.clock import SystemClock
 from kubeio.errors import NotFound
-from ring import HashRing
-from ring.key import object_key
 from ringleader.testing.commands import FleetSpec, sharder_command
 from ringleader.testing.process import Process, start_process
-from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, eventually, places, wait_until
 from tests.sharder.io.owners import owners_that_pass_on
 
 pytestmark = pytest.mark.timeout(300)
@@ -143,11 +141,6 @@ def changes_owner(write: Write) -> bool:
     return write.labels_after.get(KEYS.shard) != before
 
 
-def desired(members: Sequence[str], *, names: Sequence[str]) -> dict[str, str]:
-    ring = HashRing(members)
-    return {name: f"{ring.owner(object_key('example.com', 'default', name))}-00000001" for name in names}
-
-
 async def create_sites(ground: Ground, count: int) -> list[str]:
     slots = asyncio.Semaphore(32)
 
@@ -177,35 +170,31 @@ async def test_whoever_leads_may_die_or_freeze_in_mid_rebalance_and_no_object_mo
             await judge.reached(point)
             await sharders.kill_leader()
             judge.assert_unfinished(OBJECTS)
-        await wait_until(lambda: at_their_places(ground, ["a", "b", "c"], names), within_s=120)
+        await eventually(ground.owners, places("abc", names), within_s=120)
         assert len(judge.end_phase()) == OBJECTS
 
         # One joins: the leader is suspended while objects are handed over, and wakes when all is done.
         shards["d"] = await ground.shard("d", duration_s=6)
-        moving = sum(owner == "d-00000001" for owner in desired("abcd", names=names).values())
+        moving = sum(owner == "d-00000001" for owner in places("abcd", names).values())
         await judge.reached(rng.randrange(moving // 10, moving * 9 // 10))
         asleep = await sharders.suspend_leader()
         judge.assert_unfinished(moving)
-        await wait_until(lambda: at_their_places(ground, ["a", "b", "c", "d"], names), within_s=120)
+        await eventually(ground.owners, places("abcd", names), within_s=120)
         await sharders.leader()  # another one: it woke too late
         asleep.wake()
         await wait_until(lambda: asleep.ended_at is not None, within_s=20)
         assert asleep.exit_code != 0, "it lost its leadership and says so"
         await asyncio.sleep(2)
-        assert await at_their_places(ground, ["a", "b", "c", "d"], names)
+        assert await ground.owners() == places("abcd", names)
         assert len(judge.end_phase()) == moving
 
         # One dies: the leader dies while its objects are taken over.
-        lost = sum(owner == "b-00000001" for owner in desired("abcd", names=names).values())
+        lost = sum(owner == "b-00000001" for owner in places("abcd", names).values())
         await shards["b"].fall_silent()
         await judge.reached(rng.randrange(lost // 10, lost * 9 // 10))
         await sharders.kill_leader()
         judge.assert_unfinished(lost)
-        await wait_until(lambda: at_their_places(ground, ["a", "c", "d"], names), within_s=120)
-        await wait_until(lambda: is_balanced(ground), within_s=30)
+        await eventually(ground.owners, places("acd", names), within_s=120)
+        await ground.until_balanced(within_s=30)
         changes = judge.end_phase()
         assert len(changes) >= lost
-
-
-async def at_their_places(ground: Ground, members: Sequence[str], names: Sequence[str]) -> bool:
-    return await ground.owners() == desired(members, names=names)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import TooManyRequests
 from kubeio.protocol import RingKeys
 from kubeio.rest.client import Client
 from sharder.rings.manager import RingManager
-from tests.sharder.io.ground import RING, Ground, sharder_context, wait_until
+from tests.sharder.io.ground import RING, Ground, running, sharder_context, wait_until
 
 KEYS = RingKeys(RING)
 
@@ -25,8 +22,7 @@ async def test_a_lease_is_taken_while_every_patch_has_to_pause(ground: Ground) -
         context = sharder_context(client, lease_client=leases)
         rings = RingManager(context, names=())
         rings.lead()
-        running = asyncio.create_task(rings.run(), name="sharder")
-        try:
+        async with running(rings.run()):
             await ground.ring()
             dying = await ground.shard("a")
             await ground.site("before")
@@ -36,10 +32,6 @@ async def test_a_lease_is_taken_while_every_patch_has_to_pause(ground: Ground) -
             await dying.fall_silent()
             await wait_until(lambda: _taken(ground, dying.name))
             assert await _owner(ground, "meanwhile") == ""
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
     writers = {
         (write.resource.partition(".")[0], write.user)
         for write in ground.plane.writes()

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 
 from kubeio.clock import SystemClock, micro_time
-from kubeio.models import HasMeta, Lease, LeaseSpec, Meta
-from kubeio.patch import MergePatch
+from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import CONTROLLER_RINGS, RingKeys
 from kubeio.resource import NAMESPACES, ApiResource
 from ring import HashRing
-from ring.key import object_key
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import (
+    CONFIGMAPS,
+    KEYS,
+    RING,
+    SECRETS,
+    SITES,
+    WEBSITES,
+    Ground,
+    belonging_to,
+    eventually,
+    places,
+)
 
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
-SITES = {"group": "example.com", "resource": "websites"}
 TREE = {**SITES, "controlledResources": [{"resource": "configmaps"}, {"resource": "secrets"}]}
 AB = HashRing(["a", "b"])
 
@@ -23,169 +30,86 @@ def shard_of(key: str) -> str:
     return f"{AB.owner(key)}-00000001"
 
 
-def site_of(member: str, *, count: int = 1) -> list[str]:
-    """Names of sites in `default` whose own places are *member*'s."""
-    names = (f"site-{n}" for n in range(10_000))
-    found = (name for name in names if AB.owner(object_key("example.com", "default", name)) == member)
-    return [next(found) for _ in range(count)]
-
-
-async def make(
-    ground: Ground,
-    resource: ApiResource,
-    name: str,
-    *,
-    namespace: str = "default",
-    labels: dict[str, str] | None = None,
-    above: tuple[ApiResource, Meta] | None = None,
-) -> Meta:
-    meta: dict[str, object] = {"name": name, "labels": labels or {}}
-    if above is not None:
-        kind, parent = above
-        reference = {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "name": parent.name,
-            "uid": parent.uid,
-            "controller": True,
-        }
-        meta["ownerReferences"] = [reference]
-    document: dict[str, object] = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": meta,
-    }
-    if resource == WEBSITES:
-        document["spec"] = {"html": name}
-    return (await ground.client.create(resource, document, namespace=namespace, type=HasMeta)).metadata
-
-
-async def two_shards(ground: Ground) -> None:
-    await ground.shard("a")
-    await ground.shard("b")
-
-
-async def until_owners(ground: Ground, expected: dict[str, str], resource: ApiResource = WEBSITES) -> None:
-    async def are_there() -> bool:
-        return await ground.owners(resource) == expected
-
-    await wait_until(are_there)
-
-
-async def drains(ground: Ground, resource: ApiResource = WEBSITES) -> dict[str, str]:
-    found = await ground.labels(resource)
-    return {name: labels[KEYS.drain] for name, labels in found.items() if KEYS.drain in labels}
+async def until_owners(ground: Ground, expected: dict[str, str], *resources: ApiResource) -> None:
+    for resource in resources or (WEBSITES,):
+        await eventually(lambda r=resource: ground.owners(r), expected)  # type: ignore[misc] # a default binds the loop's value
 
 
 # ---- Namespace ----------------------------------------------------------------------------------------------------
 
 
-async def test_under_namespace_all_objects_of_a_namespace_are_together(ground: Ground) -> None:
-    await ground.ring(key="Namespace", resources=[{**SITES, "controlledResources": [{"resource": "configmaps"}]},
-                                                  {"resource": "secrets"}])  # fmt: skip
-    await two_shards(ground)
-    sites, secrets, pages = {}, {}, {}
-    for number in range(6):
-        space = f"team-{number}"
-        await ground.namespace(space, {})
-        for suffix in ("x", "y"):
-            name = f"{space}-{suffix}"
-            site = await make(ground, WEBSITES, name, namespace=space)
-            await make(ground, CONFIGMAPS, name, namespace=space, above=(WEBSITES, site))
-            await make(ground, SECRETS, name, namespace=space)
-            sites[name] = secrets[name] = pages[name] = shard_of(f"_{space}_")
-    assert len(set(sites.values())) == 2
-    async with ground.sharder():
-        await until_owners(ground, sites)
-        await until_owners(ground, secrets, SECRETS)
-        await until_owners(ground, pages, CONFIGMAPS)
-        await wait_until(lambda: is_balanced(ground))
-
-
 async def test_an_edit_of_the_key_moves_what_has_another_place_by_drains(ground: Ground) -> None:
     await ground.ring()
-    await two_shards(ground)
+    await ground.join("ab")
     together = shard_of("_default_")
     stays, moves = ("a", "b") if together.startswith("a") else ("b", "a")
-    names = [*site_of(stays), *site_of(moves, count=2)]
+    names = [*belonging_to(stays, "ab", 1), *belonging_to(moves, "ab", 2)]
     for name in names:
         await ground.site(name)
     async with ground.sharder():
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         await ground.ring(key="Namespace")
-
-        async def asked() -> bool:
-            return await drains(ground) == dict.fromkeys(names[1:], together)
-
-        await wait_until(asked)
+        await eventually(ground.drains, dict.fromkeys(names[1:], together))
 
 
 # ---- Label --------------------------------------------------------------------------------------------------------
 
 
 async def test_under_label_objects_of_one_value_are_together_and_others_alone(ground: Ground) -> None:
-    resources = [{**SITES, "controlledResources": [{"resource": "configmaps"}]}]
-    await ground.ring(key="Label", keyLabel="tenant", resources=resources)
-    await two_shards(ground)
+    await ground.ring(key="Label", keyLabel="tenant")
+    await ground.join("ab")
     expected = {}
     for number in range(4):
         for name in (f"of-{number}-x", f"of-{number}-y"):
-            site = await make(ground, WEBSITES, name, labels={"tenant": f"t{number}"})
-            await make(ground, CONFIGMAPS, name, labels={"tenant": "other"}, above=(WEBSITES, site))
+            site = await ground.make(WEBSITES, name, labels={"tenant": f"t{number}"})
+            await ground.make(CONFIGMAPS, name, labels={"tenant": "other"}, above=(WEBSITES, site))
             expected[name] = shard_of(f"=t{number}")
     pages = dict(expected)
-    for name in [*site_of("a"), *site_of("b")]:
-        await ground.site(name)
-        expected[name] = shard_of(object_key("example.com", "default", name))
+    await ground.sites(4)
+    expected |= places("ab", [f"site-{n}" for n in range(4)])
     async with ground.sharder():
         await until_owners(ground, expected)
         await until_owners(ground, pages, CONFIGMAPS)
-        await wait_until(lambda: is_balanced(ground))
-        assert await drains(ground, CONFIGMAPS) == {}
+        await ground.until_balanced()
+        assert await ground.drains(CONFIGMAPS) == {}
 
 
 async def test_under_label_an_object_whose_label_changes_is_asked_for(ground: Ground) -> None:
     await ground.ring(key="Label", keyLabel="tenant", auditIntervalSeconds=1)
-    await two_shards(ground)
+    await ground.join("ab")
     values = (f"t{n}" for n in range(100))
     of_a = next(value for value in values if AB.owner(f"={value}") == "a")
     of_b = next(value for value in values if AB.owner(f"={value}") == "b")
-    await make(ground, WEBSITES, "one", labels={"tenant": of_a})
+    await ground.make(WEBSITES, "one", labels={"tenant": of_a})
     async with ground.sharder():
         await until_owners(ground, {"one": "a-00000001"})
-        await wait_until(lambda: is_balanced(ground))
-        change = MergePatch({"metadata": {"labels": {"tenant": of_b}}})
-        await ground.client.patch(WEBSITES, "one", change, namespace="default", type=bytes)
-
-        async def asked() -> bool:
-            return await drains(ground) == {"one": "b-00000001"}
-
-        await wait_until(asked)
+        await ground.until_balanced()
+        await ground.patch(WEBSITES, "one", {"metadata": {"labels": {"tenant": of_b}}})
+        await eventually(ground.drains, {"one": "b-00000001"})
 
 
 # ---- Owner --------------------------------------------------------------------------------------------------------
 
 
-async def tree(ground: Ground, name: str, *, shard: str = "") -> tuple[Meta, Meta, Meta]:
+async def tree(ground: Ground, name: str, *, shard: str = "") -> None:
     """A site, its page, and the page's secret."""
     labels = {KEYS.shard: shard} if shard else {}
-    site = await make(ground, WEBSITES, name, labels=labels)
-    page = await make(ground, CONFIGMAPS, name, labels=labels, above=(WEBSITES, site))
-    return site, page, await make(ground, SECRETS, name, labels=labels, above=(CONFIGMAPS, page))
+    site = await ground.make(WEBSITES, name, labels=labels)
+    page = await ground.make(CONFIGMAPS, name, labels=labels, above=(WEBSITES, site))
+    await ground.make(SECRETS, name, labels=labels, above=(CONFIGMAPS, page))
 
 
 async def test_under_owner_a_whole_tree_goes_to_its_roots_owner(ground: Ground) -> None:
     await ground.ring(key="Owner", resources=[TREE])
-    await two_shards(ground)
-    names = [*site_of("a", count=3), *site_of("b", count=3)]
-    for name in names:
+    await ground.join("ab")
+    expected = places("ab", [f"site-{n}" for n in range(6)])
+    assert len(set(expected.values())) == 2
+    for name in expected:
         await tree(ground, name)
-    expected = {name: shard_of(object_key("example.com", "default", name)) for name in names}
     async with ground.sharder():
-        for resource in (WEBSITES, CONFIGMAPS, SECRETS):
-            await until_owners(ground, expected, resource)
-        await wait_until(lambda: is_balanced(ground))
-        await make(ground, SECRETS, "stranger")
+        await until_owners(ground, expected, WEBSITES, CONFIGMAPS, SECRETS)
+        await ground.until_balanced()
+        await ground.make(SECRETS, "stranger")
         await asyncio.sleep(1.0)
         assert (await ground.owners(SECRETS))["stranger"] == "", "nobody of the ring controls it"
 
@@ -197,8 +121,7 @@ async def test_under_owner_a_dead_shards_tree_goes_from_its_leaves_to_its_root(g
     await ground.shard("b")
     async with ground.sharder():
         await a.release()
-        for resource in (WEBSITES, CONFIGMAPS, SECRETS):
-            await until_owners(ground, {"one": "b-00000001"}, resource)
+        await until_owners(ground, {"one": "b-00000001"}, WEBSITES, CONFIGMAPS, SECRETS)
     order = [
         write.resource.partition(".")[0]
         for write in ground.plane.writes()
@@ -209,83 +132,31 @@ async def test_under_owner_a_dead_shards_tree_goes_from_its_leaves_to_its_root(g
 
 async def test_under_owner_a_grandchild_left_behind_is_sent_after_its_root(ground: Ground) -> None:
     await ground.ring(key="Owner", resources=[TREE])
-    await two_shards(ground)
-    name = site_of("b")[0]
-    site, page, _ = await tree(ground, name, shard="a-00000001")
-    for resource, meta in ((WEBSITES, site), (CONFIGMAPS, page)):
-        moved = MergePatch({"metadata": {"labels": {KEYS.shard: "b-00000001"}}})
-        await ground.client.patch(resource, meta.name, moved, namespace="default", type=bytes)
+    await ground.join("ab")
+    (name,) = belonging_to("b", "ab", 1)
+    await tree(ground, name, shard="a-00000001")
+    for resource in (WEBSITES, CONFIGMAPS):
+        await ground.patch(resource, name, {"metadata": {"labels": {KEYS.shard: "b-00000001"}}})
     async with ground.sharder():
-
-        async def asked() -> bool:
-            return await drains(ground, SECRETS) == {name: "b-00000001"}
-
-        await wait_until(asked)
-        assert await drains(ground, CONFIGMAPS) == {}
+        await eventually(lambda: ground.drains(SECRETS), {name: "b-00000001"})
+        assert await ground.drains(CONFIGMAPS) == {}
         await ground.acknowledge(name, resource=SECRETS)
-        await wait_until(lambda: is_balanced(ground))
-
-
-async def test_a_kind_that_is_distributed_and_controlled_has_a_place_of_its_own_only_without_controller(
-    ground: Ground,
-) -> None:
-    resources = [
-        {**SITES, "controlledResources": [{"resource": "configmaps"}]},
-        {"resource": "configmaps", "controlledResources": [{"resource": "secrets"}]},
-    ]
-    await ground.ring(key="Owner", resources=resources)
-    await two_shards(ground)
-    names = [*site_of("a"), *site_of("b")]
-    expected = {name: shard_of(object_key("example.com", "default", name)) for name in names}
-    for name in names:
-        await tree(ground, name)
-    alone = [f"alone-{n}" for n in range(4)]
-    for name in alone:
-        await make(ground, CONFIGMAPS, name)
-    own = {name: shard_of(object_key("", "default", name)) for name in alone}
-    async with ground.sharder():
-        await until_owners(ground, expected)
-        await until_owners(ground, expected, SECRETS)
-        await until_owners(ground, {**expected, **own}, CONFIGMAPS)
+        await ground.until_balanced()
 
 
 # ---- scopes and names ---------------------------------------------------------------------------------------------
 
 
 async def test_a_cluster_scoped_core_resource_is_distributed(ground: Ground) -> None:
-    await ground.ring(
-        resources=[{"resource": "namespaces"}], namespaceSelector={"matchLabels": {"no": "match"}}
-    )
-    await two_shards(ground)
+    no_namespace = {"matchLabels": {"no": "match"}}
+    await ground.ring(resources=[{"resource": "namespaces"}], namespaceSelector=no_namespace)
+    await ground.join("ab")
     await ground.namespace("one", {})
     async with ground.sharder():
-
-        async def all_have_owners() -> bool:
-            owners = await ground.owners(NAMESPACES)
-            return owners == {name: shard_of(f"__{name}") for name in owners}
-
-        await wait_until(all_have_owners)
-
-
-async def test_objects_with_generated_names_are_assigned(ground: Ground) -> None:
-    await ground.ring()
-    await two_shards(ground)
-    document = {
-        "apiVersion": "example.com/v1",
-        "kind": "Website",
-        "metadata": {"generateName": "made-"},
-        "spec": {"html": "x"},
-    }
-    async with ground.sharder():
-        for _ in range(5):
-            await ground.client.create(WEBSITES, document, namespace="default", type=bytes)
-
-        async def all_have_owners() -> bool:
-            owners = await ground.owners()
-            expected = {name: shard_of(object_key("example.com", "default", name)) for name in owners}
-            return len(owners) == 5 and owners == expected
-
-        await wait_until(all_have_owners)
+        await eventually(
+            lambda: ground.owners(NAMESPACES),
+            lambda owners: owners == {name: shard_of(f"__{name}") for name in owners},
+        )
 
 
 async def test_a_namespace_that_is_selected_anew_keeps_what_was_not_given_up_yet(ground: Ground) -> None:
@@ -296,24 +167,16 @@ async def test_a_namespace_that_is_selected_anew_keeps_what_was_not_given_up_yet
         await ground.site(name, namespace="team")
     async with ground.sharder():
         await until_owners(ground, {"x": "a-00000001", "y": "a-00000001"})
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         await ground.label_namespace("team", {"ring": "no"})
-
-        async def given_up() -> bool:
-            return await drains(ground) == {"x": "", "y": ""}
-
-        await wait_until(given_up)
-        gone = MergePatch({"metadata": {"labels": {KEYS.shard: None, KEYS.drain: None}}})
-        await ground.client.patch(WEBSITES, "x", gone, namespace="team", type=bytes)
+        await eventually(ground.drains, {"x": "", "y": ""})
+        gone = {"metadata": {"labels": {KEYS.shard: None, KEYS.drain: None}}}
+        await ground.patch(WEBSITES, "x", gone, namespace="team")
         await asyncio.sleep(0.5)
         assert (await ground.owners())["x"] == "", "it is not the ring's any more"
         await ground.label_namespace("team", {"ring": "yes"})
-
-        async def back() -> bool:
-            kept = await drains(ground) == {"y": "a-00000001"}
-            return kept and await ground.owners() == {"x": "a-00000001", "y": "a-00000001"}
-
-        await wait_until(back)
+        await until_owners(ground, {"x": "a-00000001", "y": "a-00000001"})
+        await eventually(ground.drains, {"y": "a-00000001"})
 
 
 # ---- several rings ------------------------------------------------------------------------------------------------
@@ -348,40 +211,25 @@ async def test_an_object_in_two_rings_has_an_owner_in_each_and_rings_come_and_go
     async with ground.sharder():
         await until_owners(ground, {f"site-{n}": "a-00000001" for n in range(3)})
         await other_ring(ground, [SITES, {"resource": "secrets"}])
-        await make(ground, SECRETS, "one")
-
-        async def both() -> bool:
-            labels = await ground.labels()
-            return all(
+        await ground.make(SECRETS, "one")
+        await eventually(
+            ground.labels,
+            lambda labels: all(
                 found.get(KEYS.shard) == "a-00000001" and found.get(OTHER.shard) == "z-00000001"
                 for found in labels.values()
-            )
-
-        await wait_until(both)
-
-        async def the_secret_too() -> bool:
-            return (await ground.labels(SECRETS))["one"].get(OTHER.shard) == "z-00000001"
-
-        await wait_until(the_secret_too)
+            ),
+        )
+        await eventually(
+            lambda: ground.labels(SECRETS), lambda labels: labels["one"].get(OTHER.shard) == "z-00000001"
+        )
         await ground.client.delete(CONTROLLER_RINGS, RING)
-
-        async def given_up() -> bool:
-            return set((await drains(ground)).values()) == {""}
-
-        await wait_until(given_up)
-        for name in await drains(ground):
-            await ground.acknowledge(name)
+        await eventually(ground.drains, lambda drains: set(drains.values()) == {""})
+        await ground.acknowledge_all()
         await ground.shards[0].release()
-
-        async def gone() -> bool:
-            return not await ground.exists(CONTROLLER_RINGS, RING)
-
-        await wait_until(gone)
+        await ground.until_ring_is_gone()
         await ground.site("late")
-
-        async def in_the_other() -> bool:
-            labels = await ground.labels()
-            return all(found.get(OTHER.shard) == "z-00000001" for found in labels.values())
-
-        await wait_until(in_the_other)
+        await eventually(
+            ground.labels,
+            lambda labels: all(found.get(OTHER.shard) == "z-00000001" for found in labels.values()),
+        )
         assert all(OTHER.drain not in found for found in (await ground.labels()).values())

@@ -7,11 +7,8 @@ import asyncio
 from structlog.testing import capture_logs
 
 from devcluster.embedded.faults import Fault
-from ring import HashRing
-from ring.key import object_key
-from tests.sharder.io.ground import KEYS, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import Ground, belonging_to, eventually, is_balanced, places, wait_until
 from tests.sharder.io.owners import owners_that_pass_on
-from tests.sharder.io.test_sharder_moving import belonging_to
 
 OBJECTS = 200
 
@@ -20,14 +17,10 @@ async def test_the_log_of_a_rebalance_fits_on_a_page(ground: Ground) -> None:
     await ground.ring()
     await ground.shard("a")
     await ground.sites(OBJECTS)
-    ring = HashRing(["a", "b"])
-    expected = {
-        f"site-{n}": f"{ring.owner(object_key('example.com', 'default', f'site-{n}'))}-00000001"
-        for n in range(OBJECTS)
-    }
+    expected = places("ab", [f"site-{n}" for n in range(OBJECTS)])
     with capture_logs() as lines:
         async with ground.sharder(), owners_that_pass_on(ground):
-            await wait_until(lambda: is_balanced(ground))
+            await ground.until_balanced()
             await ground.shard("b")
 
             async def moved() -> bool:
@@ -43,25 +36,15 @@ async def test_the_log_of_a_rebalance_fits_on_a_page(ground: Ground) -> None:
 async def test_an_owner_that_is_late_with_many_handoffs_is_named_once(ground: Ground) -> None:
     await ground.ring(drainTimeoutSeconds=1, maxInFlight=3)
     stuck = await ground.shard("a")
-    names = belonging_to("b", ["a", "b"], 12)
-    for name in names:
-        await ground.site(name, labels={KEYS.shard: stuck.name})
+    names = belonging_to("b", "ab", 12)
+    await ground.sites_of(stuck, names)
     await ground.shard("b")
     with capture_logs() as lines:
         async with ground.sharder():
-
-            async def all_asked() -> bool:
-                return set(await ground.drains()) == set(names)
-
-            await wait_until(all_asked, within_s=20)
-
-            async def all_late() -> bool:
-                return f"{stuck.name} (12)" in str((await ground.condition("DrainStuck"))["message"])
-
-            await wait_until(all_late)
-            for name in names:
-                await ground.acknowledge(name)
-            await wait_until(lambda: is_balanced(ground), within_s=20)
+            await eventually(ground.drains, lambda drains: set(drains) == set(names), within_s=20)
+            await ground.until_condition("DrainStuck", says=f"{stuck.name} (12)")
+            await ground.acknowledge_all()
+            await ground.until_balanced(within_s=20)
             assert (await ground.condition("DrainStuck"))["status"] == "False"
     late = [line for line in lines if line["event"] == "handoffs overdue"]
     assert [line["shard"] for line in late] == [stuck.name]
@@ -72,25 +55,19 @@ async def test_a_handoff_that_ended_while_no_watch_showed_it_is_not_late_for_eve
     """Asked for and answered behind a dead watch, and then the server forgot what happened."""
     await ground.ring(drainTimeoutSeconds=2)
     a = await ground.shard("a")
-    names = belonging_to("b", ["a", "b"], 3)
-    for name in names:
-        await ground.site(name, labels={KEYS.shard: a.name})
+    names = belonging_to("b", "ab", 3)
+    await ground.sites_of(a, names)
     async with ground.sharder():
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         await ground.plane.faults.add(
             Fault(what="mute_watches", resource="websites.example.com", user="sharder-1")
         )
         await ground.shard("b")
-
-        async def asked() -> bool:
-            return set(await ground.drains()) == set(names)
-
-        await wait_until(asked)
-        for name in names:
-            await ground.acknowledge(name)
+        await eventually(ground.drains, lambda drains: set(drains) == set(names))
+        await ground.acknowledge_all()
         await ground.plane.faults.clear()
         await ground.plane.restart()
         await asyncio.sleep(4.0)
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         assert (await ground.condition("DrainStuck"))["status"] == "False"
         assert (await ground.status())["inFlight"] == 0

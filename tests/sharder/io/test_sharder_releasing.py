@@ -5,48 +5,34 @@ from __future__ import annotations
 import asyncio
 
 from devcluster.embedded.faults import Fault
-from kubeio.models import HasMeta, Meta
-from kubeio.patch import MergePatch
+from kubeio.models import Meta
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, ApiResource
 from tests.sharder.io.ground import (
     CONFIGMAPS,
     KEYS,
+    ONLY_SECRETS,
     RING,
+    SECRETS,
+    SITES,
+    SITES_WITH_PAGES,
     WEBSITES,
     Ground,
+    belonging_to,
+    eventually,
     is_balanced,
     wait_until,
+    worked,
 )
-from tests.sharder.io.test_sharder_moving import belonging_to
 
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
-SITES_WITH_PAGES = {
-    "group": "example.com",
-    "resource": "websites",
-    "controlledResources": [{"group": "", "resource": "configmaps"}],
-}
-SITES = {"group": "example.com", "resource": "websites"}
-ONLY_SECRETS = [{"group": "", "resource": "secrets"}]
+BOTH = [SITES, *ONLY_SECRETS]
 
 
-async def secret(ground: Ground, name: str) -> None:
-    document = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
-    await ground.client.create(SECRETS, document, namespace="default", type=HasMeta)
-
-
-async def drains(ground: Ground, resource: ApiResource = WEBSITES) -> dict[str, str]:
-    found = await ground.labels(resource)
-    return {name: labels[KEYS.drain] for name, labels in found.items() if KEYS.drain in labels}
-
-
-async def worked(ground: Ground) -> list[str]:
-    """The resources that the ring's status remembers, mains and controlled ones."""
-    entries = (await ground.status()).get("worked", [])
-    assert isinstance(entries, list)
-    return sorted(
-        kind["resource"] for entry in entries for kind in [entry, *entry.get("controlledResources", [])]
-    )
+async def remove_sites(ground: Ground, count: int) -> None:
+    """Take websites out of a ring of websites and secrets that has converged: all of them are asked for."""
+    await ground.until_balanced()
+    await ground.ring(resources=ONLY_SECRETS)
+    await eventually(ground.drains, {f"site-{number}": "" for number in range(count)})
 
 
 async def unlabelled(ground: Ground, resource: ApiResource = WEBSITES) -> bool:
@@ -57,113 +43,55 @@ async def unlabelled(ground: Ground, resource: ApiResource = WEBSITES) -> bool:
     )
 
 
-async def acknowledge_all(ground: Ground, resource: ApiResource = WEBSITES) -> None:
-    for name in await drains(ground, resource):
-        await ground.acknowledge(name, resource=resource)
-
-
-async def balanced(ground: Ground) -> None:
-    await wait_until(lambda: is_balanced(ground))
-
-
 async def test_a_removed_resource_is_given_up_and_the_others_stay(ground: Ground) -> None:
-    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.ring(resources=BOTH)
     await ground.shard("a")
     await ground.sites(3)
-    await secret(ground, "one")
+    await ground.make(SECRETS, "one")
     async with ground.sharder():
-        await balanced(ground)
+        await ground.until_balanced()
         assert await worked(ground) == ["secrets", "websites"]
         await ground.ring(resources=ONLY_SECRETS)
-
-        async def asked() -> bool:
-            return list((await drains(ground)).values()) == [""] * 3
-
-        await wait_until(asked)
+        await eventually(ground.drains, lambda drains: list(drains.values()) == [""] * 3)
         assert set((await ground.owners()).values()) == {"a-00000001"}, "only its owner gives an object up"
-
-        async def told() -> bool:
-            condition = await ground.condition("Releasing")
-            return condition.get("message") == "3 objects still carry labels: websites.example.com"
-
-        await wait_until(told)
+        await ground.until_condition("Releasing", says="3 objects still carry labels: websites.example.com")
         assert await worked(ground) == ["secrets", "websites"], "remembered until no label is left"
-        await acknowledge_all(ground)
-
-        async def forgotten() -> bool:
-            return await worked(ground) == ["secrets"]
-
-        await wait_until(forgotten)
-
-        async def no_longer_told() -> bool:
-            return await ground.condition("Releasing") == {}
-
-        await wait_until(no_longer_told)
+        await ground.acknowledge_all()
+        await eventually(lambda: worked(ground), ["secrets"])
+        await eventually(lambda: ground.condition("Releasing"), {})
         await ground.site("new")
-        await balanced(ground)
+        await ground.until_balanced()
         assert await unlabelled(ground)
         assert await ground.owners(SECRETS) == {"one": "a-00000001"}
 
 
 async def test_a_resource_that_was_removed_while_no_sharder_ran_is_given_up_too(ground: Ground) -> None:
-    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.ring(resources=BOTH)
     await ground.shard("a")
     await ground.sites(2)
     async with ground.sharder():
-        await balanced(ground)
+        await ground.until_balanced()
     await ground.ring(resources=ONLY_SECRETS)
     async with ground.sharder("sharder-2"):
-
-        async def asked() -> bool:
-            return list((await drains(ground)).values()) == [""] * 2
-
-        await wait_until(asked)
+        await eventually(ground.drains, lambda drains: list(drains.values()) == [""] * 2)
     await ground.acknowledge("site-0")
     async with ground.sharder("sharder-3"):
         await asyncio.sleep(1.0)
         assert await worked(ground) == ["secrets", "websites"], "one object still has its labels"
-        await acknowledge_all(ground)
-
-        async def forgotten() -> bool:
-            return await worked(ground) == ["secrets"]
-
-        await wait_until(forgotten)
+        await ground.acknowledge_all()
+        await eventually(lambda: worked(ground), ["secrets"])
     assert await unlabelled(ground)
 
 
 async def test_labels_that_name_dead_shards_go_from_a_removed_resource(ground: Ground) -> None:
-    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.ring(resources=BOTH)
     a = await ground.shard("a")
     await ground.sites(2)
     async with ground.sharder():
-        await balanced(ground)
-        await ground.ring(resources=ONLY_SECRETS)
-
-        async def asked() -> bool:
-            return list((await drains(ground)).values()) == [""] * 2
-
-        await wait_until(asked)
+        await remove_sites(ground, 2)
         await a.release()
-
-        async def free() -> bool:
-            return await unlabelled(ground) and await worked(ground) == ["secrets"]
-
-        await wait_until(free)
-
-
-async def test_a_lone_drain_label_goes_from_a_removed_resource(ground: Ground) -> None:
-    await ground.ring(resources=[SITES, *ONLY_SECRETS])
-    await ground.shard("a")
-    async with ground.sharder():
-        await balanced(ground)
-    await ground.site("odd", labels={KEYS.drain: "a-00000001"})
-    await ground.ring(resources=ONLY_SECRETS)
-    async with ground.sharder("sharder-2"):
-
-        async def forgotten() -> bool:
-            return await unlabelled(ground) and await worked(ground) == ["secrets"]
-
-        await wait_until(forgotten)
+        await eventually(lambda: worked(ground), ["secrets"])
+        assert await unlabelled(ground)
 
 
 async def test_a_removed_controlled_resource_is_given_up_while_its_controllers_stay(ground: Ground) -> None:
@@ -172,24 +100,16 @@ async def test_a_removed_controlled_resource_is_given_up_while_its_controllers_s
     site = await ground.site("one")
     await ground.page(site, labels={KEYS.shard: a.name})
     async with ground.sharder():
-        await balanced(ground)
+        await ground.until_balanced()
         await ground.ring(resources=[SITES])
-
-        async def asked() -> bool:
-            return await drains(ground, CONFIGMAPS) == {"one": ""}
-
-        await wait_until(asked)
+        await eventually(lambda: ground.drains(CONFIGMAPS), {"one": ""})
         await asyncio.sleep(1.5)
         assert await worked(ground) == ["configmaps", "websites"], "its label is still there"
         await ground.acknowledge("one", resource=CONFIGMAPS)
-
-        async def forgotten() -> bool:
-            return await worked(ground) == ["websites"]
-
-        await wait_until(forgotten)
+        await eventually(lambda: worked(ground), ["websites"])
         assert await unlabelled(ground, CONFIGMAPS)
         assert await ground.owners() == {"one": "a-00000001"}
-        assert await drains(ground) == {}
+        assert await ground.drains() == {}
 
 
 async def test_a_removed_resource_is_remembered_while_an_object_waits_for_its_dead_owner(
@@ -199,149 +119,81 @@ async def test_a_removed_resource_is_remembered_while_an_object_waits_for_its_de
     await ground.ring(resources=[SITES_WITH_PAGES])
     await ground.shard("a")
     async with ground.sharder():
-        await balanced(ground)
+        await ground.until_balanced()
     await ground.ring(resources=[SITES])
     page = await ground.page(await ground.site("one"), labels={KEYS.shard: "gone-00000009"})
-    orphaned = MergePatch({"metadata": {"ownerReferences": None}})
-    await ground.client.patch(CONFIGMAPS, page.name, orphaned, namespace="default", type=bytes)
+    await ground.patch(CONFIGMAPS, page.name, {"metadata": {"ownerReferences": None}})
     async with ground.sharder("sharder-2"):
-
-        async def forgotten() -> bool:
-            return await worked(ground) == ["websites"]
-
-        await wait_until(forgotten)
+        await eventually(lambda: worked(ground), ["websites"])
         assert await unlabelled(ground, CONFIGMAPS)
 
 
 async def test_a_resource_that_is_listed_again_before_it_was_given_up_stays(ground: Ground) -> None:
-    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.ring(resources=BOTH)
     await ground.shard("a")
     await ground.sites(1)
     async with ground.sharder():
-        await balanced(ground)
-        await ground.ring(resources=ONLY_SECRETS)
-
-        async def asked() -> bool:
-            return await drains(ground) == {"site-0": ""}
-
-        await wait_until(asked)
-        await ground.ring(resources=[SITES, *ONLY_SECRETS])
-
-        async def withdrawn() -> bool:
-            return await drains(ground) == {"site-0": "a-00000001"}
-
-        await wait_until(withdrawn)
+        await remove_sites(ground, 1)
+        await ground.ring(resources=BOTH)
+        await eventually(ground.drains, {"site-0": "a-00000001"})
 
 
 async def test_a_ring_that_is_deleted_amid_a_release_goes_when_both_are_given_up(ground: Ground) -> None:
-    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.ring(resources=BOTH)
     a = await ground.shard("a")
     await ground.sites(2)
-    await secret(ground, "one")
+    await ground.make(SECRETS, "one")
     async with ground.sharder():
-        await balanced(ground)
-        await ground.ring(resources=ONLY_SECRETS)
-
-        async def asked() -> bool:
-            return list((await drains(ground)).values()) == [""] * 2
-
-        await wait_until(asked)
+        await remove_sites(ground, 2)
     await ground.client.delete(CONTROLLER_RINGS, RING)
     async with ground.sharder("sharder-2"):
-
-        async def asked_for_secrets() -> bool:
-            return await drains(ground, SECRETS) == {"one": ""}
-
-        await wait_until(asked_for_secrets)
-        await acknowledge_all(ground, SECRETS)
+        await eventually(lambda: ground.drains(SECRETS), {"one": ""})
+        await ground.acknowledge_all(SECRETS)
         await a.release()
-
-        async def gone() -> bool:
-            return not await ground.exists(CONTROLLER_RINGS, RING)
-
-        await wait_until(gone)
+        await ground.until_ring_is_gone()
     assert await unlabelled(ground)
     assert await unlabelled(ground, SECRETS)
 
 
 async def test_a_removed_resource_whose_definition_is_deleted_holds_nothing_up(ground: Ground) -> None:
-    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.ring(resources=BOTH)
     await ground.shard("a")
     await ground.sites(1)
-    await secret(ground, "one")
     async with ground.sharder():
-        await balanced(ground)
-        await ground.ring(resources=ONLY_SECRETS)
-
-        async def asked() -> bool:
-            return await drains(ground) == {"site-0": ""}
-
-        await wait_until(asked)
+        await remove_sites(ground, 1)
         await ground.client.delete(CRDS, "websites.example.com")
-    async with ground.sharder("sharder-2"):
-
-        async def forgotten() -> bool:
-            return await worked(ground) == ["secrets"]
-
-        await wait_until(forgotten)
-        await secret(ground, "two")
-
-        async def assigned() -> bool:
-            return await ground.owners(SECRETS) == {"one": "a-00000001", "two": "a-00000001"}
-
-        await wait_until(assigned)
+        await eventually(lambda: worked(ground), ["secrets"])
+        await ground.make(SECRETS, "one")
+        await eventually(lambda: ground.owners(SECRETS), {"one": "a-00000001"})
 
 
-async def test_a_removed_resource_whose_definition_goes_while_it_is_released_is_forgotten(
+async def test_a_removed_resource_whose_definition_went_while_no_sharder_ran_is_forgotten(
     ground: Ground,
 ) -> None:
-    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.ring(resources=BOTH)
     await ground.shard("a")
     await ground.sites(1)
     async with ground.sharder():
-        await balanced(ground)
-        await ground.ring(resources=ONLY_SECRETS)
-
-        async def asked() -> bool:
-            return await drains(ground) == {"site-0": ""}
-
-        await wait_until(asked)
-        await ground.client.delete(CRDS, "websites.example.com")
-
-        async def forgotten() -> bool:
-            return await worked(ground) == ["secrets"]
-
-        await wait_until(forgotten)
-        await secret(ground, "one")
-
-        async def assigned() -> bool:
-            return await ground.owners(SECRETS) == {"one": "a-00000001"}
-
-        await wait_until(assigned)
+        await remove_sites(ground, 1)
+    await ground.client.delete(CRDS, "websites.example.com")
+    async with ground.sharder("sharder-2"):
+        await eventually(lambda: worked(ground), ["secrets"])
 
 
 async def test_a_removed_resource_out_of_reach_is_told_and_stops_no_other(ground: Ground) -> None:
     """Rights that went together with the resource: nothing can be given up, and nothing is forgotten."""
-    await ground.ring(resources=[SITES, *ONLY_SECRETS])
+    await ground.ring(resources=BOTH)
     await ground.shard("a")
     await ground.sites(1)
     async with ground.sharder():
-        await balanced(ground)
+        await ground.until_balanced()
         await ground.plane.faults.add(
             Fault(what="error", resource="websites.example.com", user="sharder-1", code=403)
         )
         await ground.ring(resources=ONLY_SECRETS)
-
-        async def told() -> bool:
-            return (await ground.condition("Releasing")).get("reason") == "Unseen"
-
-        await wait_until(told)
-        await secret(ground, "one")
-
-        async def assigned() -> bool:
-            return await ground.owners(SECRETS) == {"one": "a-00000001"}
-
-        await wait_until(assigned)
+        await ground.until_condition("Releasing", reason="Unseen")
+        await ground.make(SECRETS, "one")
+        await eventually(lambda: ground.owners(SECRETS), {"one": "a-00000001"})
         assert await worked(ground) == ["secrets", "websites"]
 
 
@@ -361,9 +213,9 @@ async def told_released(ground: Ground, count: int, being: int) -> bool:
 async def test_a_ring_that_is_deleted_tells_how_many_objects_were_given_up(ground: Ground) -> None:
     """Answered, deleted instead of answered, taken off a dead shard: each is one; what follows an object is none."""
     await ground.ring()
-    a, b = await ground.shard("a"), await ground.shard("b")
+    a, b = await ground.join("ab")
     async with ground.sharder():
-        await balanced(ground)
+        await ground.until_balanced()
         assert await released(ground) is None
         await b.release()
         await wait_until(b.holder)
@@ -382,9 +234,9 @@ async def test_a_ring_that_is_deleted_tells_how_many_objects_were_given_up(groun
         assert (await ground.status())["unassigned"] == 0
     async with ground.sharder("sharder-3"):
         await wait_until(lambda: told_released(ground, 0, 2))
-        await acknowledge_all(ground)
+        await ground.acknowledge_all()
         await wait_until(lambda: told_released(ground, 2, 1))  # the page was left behind
-        await acknowledge_all(ground, CONFIGMAPS)
+        await ground.acknowledge_all(CONFIGMAPS)
         await wait_until(lambda: told_released(ground, 2, 0))
 
 
@@ -394,8 +246,8 @@ async def test_a_ring_that_is_deleted_tells_how_many_objects_were_given_up(groun
 async def left_behind(ground: Ground) -> Meta:
     """A site that is at its place with b, and a page of it that a still has."""
     await ground.ring()
-    a, b = await ground.shard("a"), await ground.shard("b")
-    name = belonging_to("b", ["a", "b"], 1)[0]
+    a, b = await ground.join("ab")
+    name = belonging_to("b", "ab", 1)[0]
     site = await ground.site(name, labels={KEYS.shard: b.name})
     await ground.page(site, labels={KEYS.shard: a.name})
     return site
@@ -404,14 +256,10 @@ async def left_behind(ground: Ground) -> Meta:
 async def test_a_controlled_object_left_behind_is_sent_after_its_controller(ground: Ground) -> None:
     site = await left_behind(ground)
     async with ground.sharder():
-
-        async def asked() -> bool:
-            return await drains(ground, CONFIGMAPS) == {site.name: "b-00000001"}
-
-        await wait_until(asked)
+        await eventually(lambda: ground.drains(CONFIGMAPS), {site.name: "b-00000001"})
         assert not await is_balanced(ground)
         await ground.acknowledge(site.name, resource=CONFIGMAPS)
-        await balanced(ground)
+        await ground.until_balanced()
     assert await ground.owners(CONFIGMAPS) == {site.name: "b-00000001"}
 
 
@@ -420,19 +268,15 @@ async def test_controlled_objects_whose_controller_is_on_its_way_are_left_to_its
 ) -> None:
     await ground.ring()
     a = await ground.shard("a")
-    names = belonging_to("b", ["a", "b"], 5)
+    names = belonging_to("b", "ab", 5)
     for name in names:
         await ground.page(await ground.site(name, labels={KEYS.shard: a.name}), labels={KEYS.shard: a.name})
     async with ground.sharder():
-        await balanced(ground)
+        await ground.until_balanced()
         await ground.shard("b")
-
-        async def asked() -> bool:
-            return set(await drains(ground)) == set(names)
-
-        await wait_until(asked)
+        await eventually(ground.drains, lambda drains: set(drains) == set(names))
         await asyncio.sleep(3.0)
-        assert await drains(ground, CONFIGMAPS) == {}
+        assert await ground.drains(CONFIGMAPS) == {}
 
 
 async def test_a_controlled_object_left_behind_does_not_keep_a_deleted_ring(ground: Ground) -> None:
@@ -441,38 +285,21 @@ async def test_a_controlled_object_left_behind_does_not_keep_a_deleted_ring(grou
     site = await ground.site("one")
     await ground.page(site, labels={KEYS.shard: a.name})
     async with ground.sharder():
-        await balanced(ground)
+        await ground.until_balanced()
         await ground.client.delete(CONTROLLER_RINGS, RING)
-
-        async def asked() -> bool:
-            return await drains(ground) == {"one": ""}
-
-        await wait_until(asked)
-        assert await drains(ground, CONFIGMAPS) == {}, "its owner gives it up with its controller"
+        await eventually(ground.drains, {"one": ""})
+        assert await ground.drains(CONFIGMAPS) == {}, "its owner gives it up with its controller"
         await ground.acknowledge("one")
-
-        async def asked_for_the_page() -> bool:
-            return await drains(ground, CONFIGMAPS) == {"one": ""}
-
-        await wait_until(asked_for_the_page)
+        await eventually(lambda: ground.drains(CONFIGMAPS), {"one": ""})
         await ground.acknowledge("one", resource=CONFIGMAPS)
         await a.release()
-
-        async def gone() -> bool:
-            return not await ground.exists(CONTROLLER_RINGS, RING)
-
-        await wait_until(gone)
+        await ground.until_ring_is_gone()
 
 
 async def test_a_controlled_object_that_lost_its_controller_reference_is_given_up(ground: Ground) -> None:
     await ground.ring()
     a = await ground.shard("a")
     page = await ground.page(await ground.site("one"), labels={KEYS.shard: a.name})
-    orphaned = MergePatch({"metadata": {"ownerReferences": None}})
-    await ground.client.patch(CONFIGMAPS, page.name, orphaned, namespace="default", type=bytes)
+    await ground.patch(CONFIGMAPS, page.name, {"metadata": {"ownerReferences": None}})
     async with ground.sharder():
-
-        async def asked() -> bool:
-            return await drains(ground, CONFIGMAPS) == {"one": ""}
-
-        await wait_until(asked)
+        await eventually(lambda: ground.drains(CONFIGMAPS), {"one": ""})

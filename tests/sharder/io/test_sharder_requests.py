@@ -10,7 +10,7 @@ import pytest
 from devcluster.embedded.faults import Fault
 from kubeio.resource import CRDS, LEASES
 from tests.requests import requests_per_minute
-from tests.sharder.io.ground import KEYS, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import KEYS, Ground
 
 USER = "sharder-1"
 SITES = "websites.example.com"
@@ -83,11 +83,10 @@ EVERYDAY = ("rest", "leases-500", "everything-503")
 async def test_nothing_that_is_wrong_makes_a_sharder_loop(ground: Ground, wrong: str) -> None:
     do_it, at_most = WRONG[wrong]
     await ground.ring()
-    for member in ("a", "b", "c"):
-        await ground.shard(member)
+    await ground.join("abc")
     await ground.sites(20)
     async with ground.sharder(USER):
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         await asyncio.sleep(1)
         await do_it(ground)
         assert await requests_per_minute(ground.plane, USER) <= at_most

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry
 from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
 from kubeio.errors import InputError, NotFound
-from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, EVENTS
 from kubeio.rest.client import Client
@@ -23,7 +22,16 @@ from sharder.metrics import SharderMetrics
 from sharder.rings.ring_file import FileRing, RingFile
 from sharder.rings.store import RECORD, record_name
 from sharder.ringspec.scope import Scope
-from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, sharder_context, wait_until
+from tests.sharder.io.ground import (
+    KEYS,
+    RING,
+    WEBSITES,
+    Ground,
+    eventually,
+    running,
+    sharder_context,
+    wait_until,
+)
 
 SPEC = {
     "leaseNamespace": "default",
@@ -66,13 +74,8 @@ class Place:
             context = sharder_context(client, identity=identity, metrics=self.metrics)
             work = FileRing(context, RingFile(self.path, scope=Scope(namespaces)), release=release)
             work.lead()
-            running = asyncio.create_task(work.run(), name=identity)
-            try:
+            async with running(work.run()):
                 yield work
-            finally:
-                running.cancel()
-                with suppress(asyncio.CancelledError):
-                    await running
 
     async def record(self) -> Mapping[str, object]:
         """What the sharder remembers of the ring; nothing before it wrote something down."""
@@ -112,10 +115,27 @@ async def place(ground: Ground, tmp_path: Path) -> Place:
 
 
 async def owned(place: Place, name: str, owner: str = "a-00000001") -> None:
-    async def is_so() -> bool:
-        return (await place.owners())[name] == owner
+    await eventually(place.owners, lambda owners: owners[name] == owner)
 
-    await wait_until(is_so)
+
+async def refused_for(place: Place, words: str) -> None:
+    await eventually(
+        lambda: place.condition("Ready"),
+        lambda ready: ready.get("reason") == "InvalidSpec" and words in str(ready["message"]),
+    )
+
+
+async def asked_to_give_up(place: Place, namespace: str) -> None:
+    await eventually(
+        lambda: place.ground.client.list_page(WEBSITES, namespace=namespace),
+        lambda found: found.objects[0].meta.labels.get(KEYS.drain) == "",
+    )
+
+
+async def until_places(place: Place, *states: str) -> None:
+    await eventually(
+        place.record, lambda record: tuple(m["place"] for m in cast(Any, record.get("members", []))) == states
+    )
 
 
 async def test_objects_of_the_named_namespaces_are_assigned_and_no_others(place: Place) -> None:
@@ -127,11 +147,9 @@ async def test_objects_of_the_named_namespaces_are_assigned_and_no_others(place:
         await owned(place, "team-b/one")
         await place.ground.site("late", namespace="team-b")
         await owned(place, "team-b/late")
-
-        async def balanced() -> bool:
-            return (await place.condition("Balanced")).get("status") == "True"
-
-        await wait_until(balanced)
+        await eventually(
+            lambda: place.condition("Balanced"), lambda condition: condition.get("status") == "True"
+        )
         assert (await place.owners())["default/one"] == ""
 
 
@@ -143,11 +161,7 @@ async def test_a_dead_shard_s_objects_move_in_every_namespace(place: Place) -> N
             await place.ground.site(f"site-{number}", namespace=namespace, labels={KEYS.shard: a.name})
     async with place.sharder("team-a", "team-b"):
         await a.release()
-
-        async def moved() -> bool:
-            return set((await place.owners()).values()) == {"b-00000001"}
-
-        await wait_until(moved)
+        await eventually(place.owners, lambda owners: set(owners.values()) == {"b-00000001"})
 
 
 async def test_an_edit_of_the_file_is_worked_at_once(place: Place) -> None:
@@ -155,47 +169,33 @@ async def test_an_edit_of_the_file_is_worked_at_once(place: Place) -> None:
     await place.ground.shard("b")
     async with place.sharder("team-a"):
         await place.ground.site("one", namespace="team-a")
-
-        async def two_members() -> bool:
-            members = (await place.record()).get("members")
-            return isinstance(members, list) and [m["place"] for m in members] == ["filled", "filled"]
-
-        await wait_until(two_members)
+        await until_places(place, "filled", "filled")
         place.path.write_text(ring(members={"a": {"cordoned": True}}))
-
-        async def cordoned() -> bool:
-            members = (await place.record())["members"]
-            assert isinstance(members, list)
-            return [m["place"] for m in members] == ["none", "filled"]
-
-        await wait_until(cordoned)
+        await until_places(place, "none", "filled")
         assert (await place.record())["observedGeneration"] == 2
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "spec: [",
-        ring(name="other"),
-        ring(leaseNamespace="team-b"),
-        ring(labelDomain="other.example.com"),
-        ring(eps=7),
-        ring(namespaceSelector={"matchLabels": {"a": "b"}}),
-        "",
-    ],
-    ids=["yaml", "name", "lease namespace", "domain", "value", "selector", "empty"],
-)
-async def test_a_broken_edit_is_told_and_the_last_good_version_goes_on(place: Place, broken: str) -> None:
+BROKEN = {
+    "yaml": "spec: [",
+    "name": ring(name="other"),
+    "lease-namespace": ring(leaseNamespace="team-b"),
+    "domain": ring(labelDomain="other.example.com"),
+    "value": ring(eps=7),
+    "selector": ring(namespaceSelector={"matchLabels": {"a": "b"}}),
+    "empty": "",
+}
+
+
+async def test_a_broken_edit_is_told_and_the_last_good_version_goes_on(place: Place) -> None:
     await place.ground.shard("a")
     async with place.sharder("team-a"):
-        await place.ground.site("one", namespace="team-a")
-        await owned(place, "team-a/one")
-        place.path.write_text(broken)
-        await wait_until(lambda: place.measured("ringleader_ring_file_refused"))
-        await place.ground.site("two", namespace="team-a")
-        await owned(place, "team-a/two")
-        place.path.write_text(ring(settleSeconds=0.4))
-        await wait_until(lambda: place.measured("ringleader_ring_file_refused") == 0)
+        for number, (what, broken) in enumerate(BROKEN.items()):
+            place.path.write_text(ring(settleSeconds=0.3 + number / 10))
+            await wait_until(lambda: place.measured("ringleader_ring_file_refused") == 0)
+            place.path.write_text(broken)
+            await wait_until(lambda: place.measured("ringleader_ring_file_refused"))
+            await place.ground.site(what, namespace="team-a")
+            await owned(place, f"team-a/{what}")
 
 
 async def test_a_file_that_goes_away_changes_nothing(place: Place) -> None:
@@ -216,12 +216,7 @@ async def test_what_is_immutable_is_remembered_over_restarts(place: Place) -> No
         await owned(place, "team-a/one")
     place.path.write_text(ring(labelDomain="other.example.com"))
     async with place.sharder("team-a", identity="sharder-2"):
-
-        async def says_so() -> bool:
-            ready = await place.condition("Ready")
-            return ready.get("reason") == "InvalidSpec" and "spec.labelDomain" in str(ready["message"])
-
-        await wait_until(says_so)
+        await refused_for(place, "spec.labelDomain")
 
 
 async def test_objects_of_a_namespace_that_is_no_longer_named_are_given_up(place: Place) -> None:
@@ -231,20 +226,10 @@ async def test_objects_of_a_namespace_that_is_no_longer_named_are_given_up(place
     async with place.sharder("team-a", "team-b"):
         await owned(place, "team-b/one")
     async with place.sharder("team-a", identity="sharder-2"):
-
-        async def asked() -> bool:
-            found = await place.ground.client.list_page(WEBSITES, namespace="team-b")
-            return found.objects[0].meta.labels.get(KEYS.drain) == ""
-
-        await wait_until(asked)
-        gone: dict[str, object] = {KEYS.shard: None, KEYS.drain: None}
-        answer = MergePatch({"metadata": {"labels": gone}})
-        await place.ground.client.patch(WEBSITES, "one", answer, namespace="team-b", type=bytes)
-
-        async def forgotten() -> bool:
-            return (await place.record())["namespaces"] == ["team-a"]
-
-        await wait_until(forgotten)
+        await asked_to_give_up(place, "team-b")
+        gone = {"metadata": {"labels": {KEYS.shard: None, KEYS.drain: None}}}
+        await place.ground.patch(WEBSITES, "one", gone, namespace="team-b")
+        await eventually(place.record, lambda record: record["namespaces"] == ["team-a"])
         assert await place.owners() == {"team-a/one": a.name, "team-b/one": ""}
 
 
@@ -254,12 +239,7 @@ async def test_release_gives_every_object_up_and_ends(place: Place) -> None:
     async with place.sharder("team-a"):
         await owned(place, "team-a/one")
     async with place.sharder("team-a", identity="sharder-2", release=True) as work:
-
-        async def asked() -> bool:
-            found = await place.ground.client.list_page(WEBSITES, namespace="team-a")
-            return found.objects[0].meta.labels.get(KEYS.drain) == ""
-
-        await wait_until(asked)
+        await asked_to_give_up(place, "team-a")
         assert not work.ended.is_set()
         await a.release()
         await wait_until(work.ended.is_set, within_s=20)
@@ -302,9 +282,4 @@ def test_a_file_that_cannot_be_worked_is_bad_input(tmp_path: Path, content: str 
 async def test_a_cluster_scoped_resource_needs_cluster_rights_and_says_so(place: Place) -> None:
     place.path.write_text(ring(resources=[{"group": "", "resource": "namespaces"}]))
     async with place.sharder("team-a"):
-
-        async def says_so() -> bool:
-            ready = await place.condition("Ready")
-            return ready.get("reason") == "InvalidSpec" and "cluster-scoped" in str(ready["message"])
-
-        await wait_until(says_so)
+        await refused_for(place, "cluster-scoped")

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.samples import Sample
 
 from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
-from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from sharder.metrics import SharderMetrics
 from sharder.rings.manager import RingManager
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, Ground, is_balanced, sharder_context, wait_until
+from tests.sharder.io.ground import (
+    CONFIGMAPS,
+    KEYS,
+    RING,
+    Ground,
+    eventually,
+    is_balanced,
+    running,
+    sharder_context,
+    wait_until,
+)
 from tests.sharder.io.owners import owners_that_pass_on
 
 
@@ -28,17 +37,16 @@ async def measured(ground: Ground) -> AsyncIterator[CollectorRegistry]:
         context = sharder_context(client, metrics=SharderMetrics(registry))
         rings = RingManager(context, names=())
         rings.lead()
-        running = asyncio.create_task(rings.run(), name="sharder-1")
-        try:
+        async with running(rings.run()):
             yield registry
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
 
 
 def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
     return registry.get_sample_value(f"ringleader_{name}", {"ring": RING, **labels}) or 0.0
+
+
+def samples(registry: CollectorRegistry) -> list[Sample]:
+    return [sample for metric in registry.collect() for sample in metric.samples]
 
 
 async def test_moves_are_counted_by_their_reason(ground: Ground) -> None:
@@ -50,8 +58,7 @@ async def test_moves_are_counted_by_their_reason(ground: Ground) -> None:
         await ground.shard("b")
 
         async def passed_on() -> bool:
-            for name in await ground.drains():
-                await ground.acknowledge(name)
+            await ground.acknowledge_all()
             return await is_balanced(ground) and len(set((await ground.owners()).values())) == 2
 
         await wait_until(passed_on)
@@ -75,11 +82,7 @@ async def test_the_last_convergence_and_its_length_stand_in_status_and_metrics(g
     await ground.sites(3)
     async with measured(ground) as registry:
         await wait_until(lambda: value(registry, "last_convergence_timestamp_seconds"))
-
-        async def told() -> object:
-            return (await ground.status()).get("lastConvergence")
-
-        await wait_until(told)
+        await eventually(ground.status, lambda status: status.get("lastConvergence"))
         last = (await ground.status())["lastConvergence"]
         assert isinstance(last, dict)
         assert 0 <= last["durationSeconds"] < 10
@@ -96,24 +99,19 @@ async def test_the_last_rebalance_tells_how_many_objects_moved_without_what_foll
 
     async def passed_on(shard: str) -> bool:
         for name in await ground.drains():
-            labels = {"metadata": {"labels": {KEYS.shard: shard}}}
-            await ground.client.patch(CONFIGMAPS, name, MergePatch(labels), namespace="default", type=bytes)
+            await ground.patch(CONFIGMAPS, name, {"metadata": {"labels": {KEYS.shard: shard}}})
             await ground.acknowledge(name)
         passed = list((await ground.owners()).values()).count(shard)
         return 0 < passed == await ground.last_moved()
 
     async with measured(ground):
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         b = await ground.shard("b")
         await wait_until(lambda: passed_on(b.name))
         given = await ground.last_moved()
         assert 0 < given < 7
         await a.release()
-
-        async def taken_over() -> bool:
-            return await ground.last_moved() == 7 - given
-
-        await wait_until(taken_over)
+        await eventually(ground.last_moved, 7 - given)
         assert set((await ground.owners(CONFIGMAPS)).values()) == {b.name}
 
 
@@ -124,17 +122,12 @@ async def test_the_pace_of_a_rebalance_is_that_of_its_moves_not_of_the_pause_and
     await ground.shard("a")
     await ground.sites(12)
     async with measured(ground), owners_that_pass_on(ground):
-
-        async def paused_with_b_on_the_ring() -> bool:
-            return (await ground.status()).get("availableShards") == 2
-
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         await ground.shard("b")
-        await wait_until(paused_with_b_on_the_ring)
-        slow = Fault(
-            what="latency", verb="list", resource="websites.example.com", user="sharder-1", delay_s=1.5
+        await eventually(ground.status, lambda status: status.get("availableShards") == 2)
+        await ground.plane.faults.add(
+            Fault(what="latency", verb="list", resource="websites.example.com", user="sharder-1", delay_s=1.5)
         )
-        await ground.plane.faults.add(slow)
         await ground.ring(paused=False)
         await wait_until(ground.last_moved, within_s=20)
     status = await ground.status()
@@ -142,7 +135,7 @@ async def test_the_pace_of_a_rebalance_is_that_of_its_moves_not_of_the_pause_and
     assert isinstance(converged, dict)
     assert isinstance(rebalanced, dict)
     assert converged["time"] == rebalanced["time"]
-    assert 0 < rebalanced["durationSeconds"] < converged["durationSeconds"] - 2 * slow.delay_s
+    assert 0 < rebalanced["durationSeconds"] < converged["durationSeconds"] - 2 * 1.5
 
 
 async def test_a_ring_that_is_gone_leaves_no_series_behind(ground: Ground) -> None:
@@ -152,16 +145,8 @@ async def test_a_ring_that_is_gone_leaves_no_series_behind(ground: Ground) -> No
         await wait_until(lambda: value(registry, "ring_version"))
         await a.release()
         await ground.client.delete(CONTROLLER_RINGS, RING)
-
-        async def gone() -> bool:
-            return not await ground.exists(CONTROLLER_RINGS, RING)
-
-        await wait_until(gone)
-
-        def series() -> list[str]:
-            return [s.name for m in registry.collect() for s in m.samples if s.labels.get("ring") == RING]
-
-        await wait_until(lambda: not series())
+        await ground.until_ring_is_gone()
+        await wait_until(lambda: not any(s.labels.get("ring") == RING for s in samples(registry)))
 
 
 async def test_an_overdue_shard_s_series_goes_when_it_has_answered(ground: Ground) -> None:
@@ -169,26 +154,14 @@ async def test_an_overdue_shard_s_series_goes_when_it_has_answered(ground: Groun
     a = await ground.shard("a")
     await ground.sites(6)
     async with measured(ground) as registry:
-        await wait_until(lambda: is_balanced(ground))
-        await ground.client.patch(
-            CONTROLLER_RINGS, RING, MergePatch({"spec": {"members": {"a": {"cordoned": True}}}}), type=bytes
-        )
+        await ground.until_balanced()
+        await ground.ring(drainTimeoutSeconds=1, members={"a": {"cordoned": True}})
         await ground.shard("b")
         await wait_until(lambda: value(registry, "handoffs_overdue", shard=a.name) == 6)
 
         async def answered() -> bool:
-            for name in await ground.drains():
-                await ground.acknowledge(name)
+            await ground.acknowledge_all()
             return not await ground.drains()
 
         await wait_until(answered)
-
-        def named() -> list[str]:
-            return [
-                s.labels["shard"]
-                for m in registry.collect()
-                for s in m.samples
-                if s.name == "ringleader_handoffs_overdue"
-            ]
-
-        await wait_until(lambda: not named())
+        await wait_until(lambda: not any(s.name == "ringleader_handoffs_overdue" for s in samples(registry)))

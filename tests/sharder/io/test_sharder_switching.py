@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from devcluster.embedded.faults import Fault
 from kubeio.access.cluster import load_cluster
@@ -17,7 +17,7 @@ from sharder.unowned.access import ObjectAccess
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions
 from sharder.unowned.reflectors import UnownedReflectors
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
+from tests.sharder.io.ground import KEYS, WEBSITES, Ground, running, wait_until
 
 
 def work(name: str) -> ObjectRef:
@@ -30,8 +30,11 @@ class Nobody:
     def enqueue_name(self, name: str) -> None:
         """An object is new or changed."""
 
-    def enqueue_all(self) -> None:
+    def controlled_listed(self) -> None:
         """Controlled objects are known."""
+
+    def enqueue_all(self) -> None:
+        """Every resource was listed."""
 
     def backlog(self) -> int:
         return 0
@@ -52,13 +55,8 @@ async def watching(ground: Ground) -> AsyncIterator[tuple[UnownedReflectors, Pen
             keys=KEYS,
             scope=EVERYWHERE,
         )
-        running = asyncio.create_task(unowned.run())
-        try:
+        async with running(unowned.run()):
             yield unowned, pending
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
 
 
 async def test_objects_made_while_the_watch_switches_are_seen_at_once(ground: Ground) -> None:

@@ -8,8 +8,7 @@ from kubeio.errors import Conflict
 from kubeio.models import HasMeta, Meta
 from sharder.planning.decisions import Assign
 from sharder.planning.patches import patch_of
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground, is_balanced, wait_until
-from tests.sharder.io.test_sharder_releasing import ONLY_SECRETS, SITES
+from tests.sharder.io.ground import KEYS, ONLY_SECRETS, SITES, WEBSITES, Ground, eventually, worked
 
 
 async def newest(ground: Ground, name: str, namespace: str) -> Meta:
@@ -17,11 +16,10 @@ async def newest(ground: Ground, name: str, namespace: str) -> Meta:
 
 
 async def until_touched(ground: Ground, before: Meta) -> None:
-    async def is_touched() -> bool:
-        found = await newest(ground, before.name, before.namespace)
-        return found.resource_version != before.resource_version and not found.labels
-
-    await wait_until(is_touched)
+    await eventually(
+        lambda: newest(ground, before.name, before.namespace),
+        lambda found: found.resource_version != before.resource_version and not found.labels,
+    )
 
 
 async def assign_late(ground: Ground, before: Meta) -> None:
@@ -43,11 +41,7 @@ async def test_an_assignment_under_way_does_not_land_in_a_namespace_that_was_des
     before = await ground.site("waits", namespace="tenant")  # nobody is there to own it
     elsewhere = await ground.site("never-ours")
     async with ground.sharder():
-
-        async def is_wanted() -> bool:
-            return (await ground.status()).get("unassigned") == 1
-
-        await wait_until(is_wanted)
+        await eventually(ground.status, lambda status: status.get("unassigned") == 1)
         await ground.label_namespace("tenant", {"team": "theirs"})
         await until_touched(ground, before)
         with pytest.raises(Conflict):
@@ -59,16 +53,12 @@ async def test_an_assignment_under_way_does_not_land_on_a_resource_that_was_remo
     await ground.ring(resources=[SITES, *ONLY_SECRETS])
     shard = await ground.shard("a")
     async with ground.sharder():
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
     await shard.release()
     before = await ground.site("waits")  # nobody is there to own it
     async with ground.sharder():
         await ground.ring(resources=ONLY_SECRETS)
-
-        async def forgotten() -> bool:
-            return len(list((await ground.status()).get("worked", []))) == 1  # type: ignore[call-overload] # JSON
-
-        await wait_until(forgotten)
+        await eventually(lambda: worked(ground), ["secrets"])
         await until_touched(ground, before)
         with pytest.raises(Conflict):
             await assign_late(ground, before)

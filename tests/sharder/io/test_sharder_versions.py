@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sharder.io.ground import KEYS, ROOT, Ground, is_balanced, wait_until
+from tests.sharder.io.ground import KEYS, ROOT, Ground, eventually, is_balanced
 
 GOLDEN: dict[str, Any] = json.loads((ROOT / "tests" / "ring" / "golden" / "owners-v1.json").read_text())
 """What the first released sharder wrote; key number i is `example.com_ns-<i mod 97>_site-<i>`."""
@@ -60,7 +60,7 @@ async def test_a_sharder_that_takes_over_what_an_old_one_left_moves_nothing(
     assert await as_the_old_one_left_it(ground, ring) > 400
     await ground.ring(**spec_of(ring))
     async with ground.sharder("new"):
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         await asyncio.sleep(2.0)  # settle windows and an audit
         assert await is_balanced(ground)
         assert (await ground.status())["availableShards"] == len(ring["members"]), "nobody to move to"
@@ -74,13 +74,9 @@ async def test_two_versions_that_act_side_by_side_agree_about_every_object(groun
     await as_the_old_one_left_it(ground, ring)
     await ground.ring(**spec_of(ring))
     async with ground.sharder("new"), ground.sharder("old"):
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         await ground.sites(20)
-
-        async def owned() -> bool:
-            return all((await ground.owners()).values())
-
-        await wait_until(owned)
+        await eventually(ground.owners, lambda owners: all(owners.values()))
         await asyncio.sleep(2.0)
     touched = [told.split()[1] for told in written(ground, "new", "old")]
     assert len(touched) == len(set(touched)), "an object was written twice"

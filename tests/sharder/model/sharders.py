@@ -9,7 +9,7 @@ from functools import cache
 from kubeio.patch import JsonPatch
 from sharder.membership.shards import ShardState
 from sharder.membership.view import View
-from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, Touch, UpdateDrain, Write
+from sharder.planning.decisions import Assign, Drain, ObjectWrite, ReleaseDrain, Strip, Touch, UpdateDrain
 from sharder.planning.keys import Root
 from sharder.planning.patches import patch_of
 from sharder.planning.planner import Subject, Terms, plan
@@ -76,7 +76,7 @@ def _subject(names: tuple[str, ...], labels: tuple[str, str], given_up: str) -> 
     return Subject(meta, role, selected=given_up != "namespace")
 
 
-def _patch(decision: Write, subject: Subject) -> Patch:
+def _patch(decision: ObjectWrite, subject: Subject) -> Patch:
     encoded = patch_of(decision, subject.meta, keys=KEYS)
     if isinstance(encoded, JsonPatch):
         operations = json.loads(encoded.encode())

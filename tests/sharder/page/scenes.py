@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from kubeio.clock import SystemClock
 from kubeio.rest.reviews import User
@@ -23,6 +23,7 @@ from sharder.page.facts import (
 )
 from sharder.page.history import Move, RingHistory
 from sharder.page.service import LivePage
+from tests.sharder.io.ground import running
 
 
 class Nobody:
@@ -140,14 +141,9 @@ async def shown(**scenes: Scene) -> AsyncIterator[LivePage]:
     for name, scene in scenes.items():
         board.history(name).saw(scene.facts().members, at=board.at())
         board.show(name, scene)
-    async with LivePage(board, Nobody(), bind="127.0.0.1", port=0, flag="--page-bind", clock=clock) as page:
-        running = asyncio.create_task(page.run(), name="live page")
-        try:
-            yield page
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
+    served = LivePage(board, Nobody(), bind="127.0.0.1", port=0, flag="--page-bind", clock=clock)
+    async with served as page, running(page.run()):
+        yield page
 
 
 async def play(page: LivePage, name: str, scene: Scene, *, per_s: float) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +14,7 @@ from ring.ring import HashRing
 from sharder.page.facts import HandoffFacts
 from sharder.page.history import Move
 from sharder.page.service import LivePage
+from tests.sharder.io.ground import running
 from tests.sharder.page.conftest import Shoot
 from tests.sharder.page.scenes import Scene, play, shown
 
@@ -81,14 +81,15 @@ async def opened(browser: Browser, url: str, **kw: Any) -> AsyncIterator[Page]:
 
 
 @asynccontextmanager
-async def playing(page: LivePage, scene: Scene, *, per_s: float) -> AsyncIterator[None]:
-    task = asyncio.create_task(play(page, "websites", scene, per_s=per_s))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+async def showing(browser: Browser, scene: Scene, **kw: Any) -> AsyncIterator[tuple[LivePage, Page]]:
+    """The page with *scene*, all of whose members stand in its table."""
+    async with shown(websites=scene) as served, opened(browser, served.url, **kw) as page:
+        await page.locator("#members tr").nth(len(scene.members) - 1).wait_for()
+        yield served, page
+
+
+def playing(page: LivePage, scene: Scene, *, per_s: float) -> AbstractAsyncContextManager[None]:
+    return running(play(page, "websites", scene, per_s=per_s))
 
 
 def scene_of(count: int) -> Scene:
@@ -136,8 +137,7 @@ async def test_members_are_there_within_a_second(browser: Browser) -> None:
 
 async def test_a_death_is_seen_and_said(browser: Browser) -> None:
     scene = scene_of(3)
-    async with shown(websites=scene) as served, opened(browser, served.url) as page:
-        await page.locator("#members tr").nth(2).wait_for()
+    async with showing(browser, scene) as (served, page):
         scene.states["web-1"] = "dead"
         served.board.history("websites").saw(scene.facts().members, at=served.board.at())
         await page.locator("#members tr", has_text="✕ dead").wait_for(timeout=2000)
@@ -148,8 +148,7 @@ async def test_a_death_is_seen_and_said(browser: Browser) -> None:
 
 async def test_a_member_that_joins_and_one_that_leaves(browser: Browser) -> None:
     scene = scene_of(3)
-    async with shown(websites=scene) as served, opened(browser, served.url) as page:
-        await page.locator("#members tr").nth(2).wait_for()
+    async with showing(browser, scene) as (_, page):
         scene.change(["web-0", "web-2", "web-10"])
         await page.locator("#members tr", has_text="web-10").wait_for(timeout=2000)
         names = await page.locator("#members .who .name").all_inner_texts()
@@ -161,8 +160,7 @@ async def test_a_member_that_joins_and_one_that_leaves(browser: Browser) -> None
 
 async def test_what_is_in_flight_is_named(browser: Browser) -> None:
     scene = scene_of(3)
-    async with shown(websites=scene) as served, opened(browser, served.url) as page:
-        await page.locator("#members tr").nth(2).wait_for()
+    async with showing(browser, scene) as (_, page):
         scene.flights["websites.example.com default/blog"] = HandoffFacts(
             "websites.example.com default/blog", "web-0", "web-2", time.time() - 100, late=True
         )
@@ -174,8 +172,7 @@ async def test_what_is_in_flight_is_named(browser: Browser) -> None:
 
 
 async def test_an_object_is_found_with_the_keyboard_alone(browser: Browser) -> None:
-    async with shown(websites=scene_of(3)) as served, opened(browser, served.url) as page:
-        await page.locator("#members tr").nth(2).wait_for()
+    async with showing(browser, scene_of(3)) as (_, page):
         await _tab_to(page, "where-name")
         await page.keyboard.type("default/blog")
         await page.keyboard.press("Enter")
@@ -210,8 +207,7 @@ async def test_the_slider_answers_the_keyboard_and_writes_nothing(browser: Brows
 
 
 async def test_a_member_is_lit_with_the_keyboard(browser: Browser) -> None:
-    async with shown(websites=scene_of(3)) as served, opened(browser, served.url) as page:
-        await page.locator("#members tr").nth(2).wait_for()
+    async with showing(browser, scene_of(3)) as (_, page):
         await page.locator(".who").nth(1).focus()
         await page.keyboard.press("Enter")
         assert await page.locator(".who").nth(1).get_attribute("aria-pressed") == "true"
@@ -264,8 +260,7 @@ async def test_what_is_known_stays_when_the_server_goes_and_is_renewed_when_it_i
     browser: Browser,
 ) -> None:
     scene = scene_of(3)
-    async with shown(websites=scene) as served, opened(browser, served.url) as page:
-        await page.locator("#members tr").nth(2).wait_for()
+    async with showing(browser, scene) as (served, page):
         await page.context.set_offline(True)
         for connection in list(served._live._viewers):
             connection.abort()
@@ -361,8 +356,7 @@ async def _p95_ms(page: Page, seconds: float) -> float:
 
 async def test_the_circle_of_a_main_resource_is_chosen(browser: Browser) -> None:
     scene = scene_of(3)
-    async with shown(websites=scene) as served, opened(browser, served.url) as page:
-        await page.locator("#members tr").nth(2).wait_for()
+    async with showing(browser, scene) as (_, page):
         assert await page.locator("#circle-label").is_hidden()
         bases = HashRing(["base-0", "base-1"])
         scene.others = {"databases.example.com": bases}

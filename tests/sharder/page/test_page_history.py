@@ -17,10 +17,7 @@ def test_moves_are_counted_by_kind_in_half_minutes() -> None:
     for kind in ("assigned", "assigned", "takenOver", "handedOver", "asked"):
         moved(history, 1000 * BUCKET_S + 1, kind)
     moved(history, 1001 * BUCKET_S, "handedOver")
-    assert history.timeline(at=1001 * BUCKET_S) == [
-        [1000 * BUCKET_S, 2, 1, 1],
-        [1001 * BUCKET_S, 0, 0, 1],
-    ]
+    assert history.timeline(at=1001 * BUCKET_S) == [[1000 * BUCKET_S, 2, 1, 1], [1001 * BUCKET_S, 0, 0, 1]]
 
 
 def test_what_is_older_than_an_hour_is_not_shown() -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
-
-import pytest
 
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock
@@ -21,10 +18,21 @@ from sharder.page.board import Board
 from sharder.page.service import LivePage
 from sharder.page.stage import Stage
 from sharder.rings.manager import RingManager
-from tests.sharder.io.ground import KEYS, RING, Ground, is_balanced, sharder_context, wait_until
+from tests.sharder.io.ground import (
+    CONFIGMAPS,
+    KEYS,
+    ONLY_SECRETS,
+    RING,
+    SITES,
+    Ground,
+    eventually,
+    running,
+    sharder_context,
+    wait_until,
+)
 from tests.sharder.page.streams import Events, ask, listening
 
-MAINS = [{"group": "example.com", "resource": "websites"}, {"group": "", "resource": "secrets"}]
+MAINS = [SITES, *ONLY_SECRETS]
 
 
 @asynccontextmanager
@@ -40,14 +48,8 @@ async def served(ground: Ground, *, leads: bool = True) -> AsyncIterator[LivePag
         rings = RingManager(context, names=())
         if leads:
             rings.lead()
-        running = [asyncio.create_task(rings.run()), asyncio.create_task(page.run())]
-        try:
+        async with running(rings.run()), running(page.run()):
             yield page
-        finally:
-            for task in running:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
 
 
 async def until(events: Events, is_there: Any) -> dict[str, Any]:
@@ -73,7 +75,7 @@ async def test_assignments_are_shown_as_they_are_written(ground: Ground) -> None
     await ground.ring()
     await ground.shard("a")
     async with served(ground) as page:
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         async with listening(page) as events:
             _, picture, _ = await events.next()
             ring = picture["rings"][RING]
@@ -101,7 +103,7 @@ async def test_a_death_is_shown_and_what_follows_from_it(ground: Ground) -> None
     dying = await ground.shard("b")
     await ground.sites(12)
     async with served(ground) as page:
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         async with listening(page) as events:
             await events.next()
             await dying.fall_silent()
@@ -120,7 +122,7 @@ async def test_a_handoff_is_shown_from_the_request_to_its_end(ground: Ground) ->
     await ground.shard("a")
     await ground.sites(6)
     async with served(ground) as page:
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         async with listening(page) as events:
             await events.next()
             await ground.shard("b")
@@ -131,7 +133,7 @@ async def test_a_handoff_is_shown_from_the_request_to_its_end(ground: Ground) ->
             assert row["source"] == "a"
             assert abs(row["since"] - time.time()) < 5
             name = row["object"].rpartition("/")[2]
-            await wait_until(lambda: _has_target(ground, name))
+            await eventually(ground.drains, lambda drains: name in drains)
             await ground.acknowledge(name)
             change = await until(
                 events, lambda change: [each for each in moves(change) if each["kind"] == "handedOver"]
@@ -140,18 +142,14 @@ async def test_a_handoff_is_shown_from_the_request_to_its_end(ground: Ground) ->
             assert (ended["source"], ended["target"]) == ("a", "b")
 
 
-async def _has_target(ground: Ground, name: str) -> bool:
-    return name in await ground.drains()
-
-
 async def test_an_object_is_found_with_its_place_and_its_story(ground: Ground) -> None:
     await ground.ring()
     await ground.shard("a")
     site = await ground.site("blog")
     await ground.page(site)
     async with served(ground) as page:
-        await wait_until(lambda: is_balanced(ground))
-        await wait_until(lambda: _is_owned(ground, "blog"))
+        await ground.until_balanced()
+        await eventually(ground.owners, {"blog": "a-00000001"})
         status, found = await ask(page, f"/where/{RING}/websites.example.com/default/blog")
         assert status == 200
         assert (found["ownerMember"], found["desiredMember"], found["isPlaced"]) == ("a", "a", True)
@@ -161,32 +159,25 @@ async def test_an_object_is_found_with_its_place_and_its_story(ground: Ground) -
         assert (status, child["key"]) == (200, found["key"])
 
 
-async def _is_owned(ground: Ground, name: str) -> bool:
-    return bool((await ground.owners()).get(name))
+NOT_FOUND = [
+    ("websites.example.com/default/none", 404, "no websites.example.com none in namespace default"),
+    ("secrets/default/token", 404, "does not distribute secrets"),
+    ("websites.example.com/_/blog", 404, "write NAMESPACE/NAME"),
+    ("websites.example.com/default/..%2F..%2Fsecrets", 400, "name"),
+    ("configmaps/default/alone", 404, "has no controller"),
+]
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "problem"),
-    [
-        ("websites.example.com/default/none", 404, "no websites.example.com none in namespace default"),
-        ("secrets/default/token", 404, "does not distribute secrets"),
-        ("websites.example.com/_/blog", 404, "write NAMESPACE/NAME"),
-        ("websites.example.com/default/..%2F..%2Fsecrets", 400, "name"),
-        ("configmaps/default/alone", 404, "has no controller"),
-    ],
-)
-async def test_what_cannot_be_found_is_told(ground: Ground, path: str, status: int, problem: str) -> None:
+async def test_what_cannot_be_found_is_told(ground: Ground) -> None:
     await ground.ring()
     await ground.shard("a")
-    alone = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "alone"}}
-    await ground.client.request(
-        "POST", "/api/v1/namespaces/default/configmaps", body=json.dumps(alone).encode()
-    )
+    await ground.make(CONFIGMAPS, "alone")
     async with served(ground) as page:
         await wait_until(lambda: page.board.subject(RING) is not None)
-        found, document = await ask(page, f"/where/{RING}/{path}")
-        assert found == status
-        assert problem in document["problem"]
+        for path, status, problem in NOT_FOUND:
+            found, document = await ask(page, f"/where/{RING}/{path}")
+            assert (path, found) == (path, status)
+            assert problem in document["problem"]
 
 
 async def test_a_standby_shows_members_and_says_what_it_is(ground: Ground) -> None:
@@ -210,7 +201,7 @@ async def test_the_hour_outlives_a_change_of_the_spec(ground: Ground) -> None:
     await ground.ring()
     await ground.shard("a")
     async with served(ground) as page:
-        await wait_until(lambda: is_balanced(ground))
+        await ground.until_balanced()
         await ground.sites(3)
         await wait_until(lambda: assigned(page) == 3)
         await ground.ring(paused=True)

@@ -11,6 +11,7 @@ import pytest
 
 from sharder.page import live
 from sharder.page.service import home, policy
+from tests.sharder.io.ground import running
 from tests.sharder.page.scenes import Scene, play, shown
 from tests.sharder.page.streams import ask, get, listening
 
@@ -49,13 +50,15 @@ async def test_a_quiet_page_hears_that_somebody_is_there() -> None:
 
 async def test_frames_are_few_and_small_with_a_hundred_members_and_fifty_events_a_second() -> None:
     scene = Scene([f"web-{number}" for number in range(100)])
-    async with shown(websites=scene) as page, listening(page) as events:
-        playing = asyncio.create_task(play(page, "websites", scene, per_s=50))
+    async with (
+        shown(websites=scene) as page,
+        listening(page) as events,
+        running(play(page, "websites", scene, per_s=50)),
+    ):
         await events.next()
         sizes, until = [], time.monotonic() + 2
         while time.monotonic() < until:
             sizes.append((await events.next())[2])
-        playing.cancel()
     assert 10 <= len(sizes) <= 22
     assert max(sizes) < 16_000
 

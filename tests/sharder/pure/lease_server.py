@@ -83,7 +83,7 @@ class LeaseServer:
             )
         return stored
 
-    # ---- what `Leases`, `ListWatch` and `Scope` call -------------------------------------------------------------
+    # ---- what `Leases`, `Reflector` and `Scope` call -------------------------------------------------------------
 
     async def create(self, resource: ApiResource, lease: Lease, **_: object) -> Lease:
         await self._asked("create")

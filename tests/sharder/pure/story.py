@@ -7,7 +7,9 @@ and, while `acting`, carries out what it decides. Everything decided is remember
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -181,7 +183,7 @@ class Story:
             )
 
     def decide(self) -> list[Intent]:
-        return self.machine.decide(at=self.at)
+        return self.machine.turn(at=self.at, acting=True)[0]
 
     def wishes(self) -> list[Intent]:
         """What the sharder wants, labels for people left out."""
@@ -270,3 +272,22 @@ class Story:
     def _stamp(self) -> str:
         self._ticks += 1
         return f"2026-01-01T00:00:00.{self._ticks:06d}Z"
+
+
+Step = Callable[[Story], object]
+"""One thing that happens in a story."""
+
+
+def step(method: str, *arguments: Any, **options: Any) -> Step:
+    return methodcaller(method, *arguments, **options)
+
+
+def run(seconds: float) -> Step:
+    return step("run", seconds)
+
+
+def tell(story: Story, steps: Iterable[Step]) -> None:
+    """Let *steps* happen one after the other; the sharder reads at the end."""
+    for each in steps:
+        each(story)
+    story.read()

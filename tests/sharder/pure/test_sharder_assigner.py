@@ -27,11 +27,17 @@ from sharder.planning.keys import ControllerName
 from sharder.planning.planner import CHILDREN_FIRST_S, ControllerSeen
 from sharder.ringspec.spec import Pace
 from sharder.unowned.pending import AssignmentPriority, PendingObjects
-from sharder.unowned.reflectors import UnownedReflectors
-from sharder.writing.assigner import FIRST_RETRY_S, LONGEST_RETRY_S, SOME, SPARE, Assigner
+from sharder.writing.assigner import Assigner
+from sharder.writing.assignment_queue import (
+    FIRST_RETRY_S,
+    LONGEST_RETRY_S,
+    SOME,
+    SPARE,
+    AssignmentQueue,
+)
 from sharder.writing.evidence_reads import APART_S, FEW_WRITES, NEXT_S, VALID_S
 from sharder.writing.limiter import WriteLimiter
-from sharder.writing.objects import WriteOutcome
+from sharder.writing.object_writer import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
@@ -102,7 +108,7 @@ class Objects:
         self.objects[meta.name] = meta
         return meta
 
-    async def write_in_turn(self, resource: ApiResource, meta: Meta, decision: object) -> WriteOutcome:
+    async def write_with_slot(self, resource: ApiResource, meta: Meta, decision: object) -> WriteOutcome:
         assert isinstance(decision, Assign)
         now = asyncio.get_running_loop().time()
         self.sent.append(Sent(now, meta.name, meta.resource_version, decision.to))
@@ -125,6 +131,17 @@ class Objects:
         return ControllerSeen(found.labels.get(KEYS.shard)) if found else ControllerSeen(exists=False)
 
 
+class Lists:
+    """The lists of the unowned watches, as an assigner sees them."""
+
+    def __init__(self) -> None:
+        self.knows_controlled = True
+        self.looked = 0
+
+    def resume_lists(self) -> None:
+        self.looked += 1
+
+
 class Ring(SitesContext):
     """What a mover knows of its ring: the part of `sharder.writing.ring_context.Duty` that it reads."""
 
@@ -135,14 +152,15 @@ class Ring(SitesContext):
         self.objects = Objects()
         self.pending = PendingObjects()
         self.limiter = WriteLimiter(clock=self.clock, rng=self.rng)
-        self.assigner = Assigner(cast(RingContext, self), self.pending, self.limiter)
+        self.queue, self.lists = AssignmentQueue(cast(RingContext, self), self.pending), Lists()
+        self.assigner = Assigner(cast(RingContext, self), self.pending, self.queue, self.lists, self.limiter)
 
     def shows(self, meta: Meta, resource: ApiResource = WEBSITES) -> None:
         """The unowned watch shows *meta*."""
         work = ObjectRef(resource.group_resource, ObjectKey(meta.namespace, meta.name))
         priority = AssignmentPriority.ORPHANED if KEYS.shard in meta.labels else AssignmentPriority.NEW
         self.pending.put(work, meta, at=self.clock.now(), priority=priority)
-        self.assigner.enqueue(work)
+        self.queue.enqueue(work)
 
     def owner(self, name: str) -> str | None:
         return self.objects.objects[name].labels.get(KEYS.shard)
@@ -329,10 +347,10 @@ async def test_an_object_made_anew_while_its_first_assignment_is_written_has_one
         old = ring.objects.put(make_meta(OF_A))
         named = ObjectRef(WEBSITES.group_resource, old.key)
         ring.pending.put(named, old, at=ring.clock.now(), priority=AssignmentPriority.BACKLOG)
-        ring.assigner.enqueue(named)
+        ring.queue.enqueue(named)
         await asyncio.sleep(0.5)
         anew = ring.objects.put(msgspec.structs.replace(old, uid="anew", resource_version="9"))
-        ring.pending.drop(named)
+        ring.pending.drop(ring.pending.name(named))
         ring.shows(anew)
         await asyncio.sleep(5)
         first, second = ring.objects.sent
@@ -368,7 +386,7 @@ async def test_a_new_object_goes_before_a_backlog() -> None:
             meta = ring.objects.put(make_meta(f"site-{number}"))
             work = ObjectRef(WEBSITES.group_resource, meta.key)
             ring.pending.put(work, meta, at=ring.clock.now(), priority=AssignmentPriority.BACKLOG)
-            ring.assigner.enqueue(work)
+            ring.queue.enqueue(work)
         await asyncio.sleep(0.5)
         asked_at = ring.clock.now()
         ring.shows(ring.objects.put(make_meta("new")))
@@ -396,7 +414,7 @@ async def test_objects_without_a_worker_are_urgent_a_backlog_is_polite_unless_th
             meta = ring.objects.put(make_meta(f"site-{number}"))
             work = ObjectRef(WEBSITES.group_resource, meta.key)
             ring.pending.put(work, meta, at=ring.clock.now(), priority=priority)
-            ring.assigner.enqueue(work)
+            ring.queue.enqueue(work)
         await asyncio.sleep(0.1)
         assert ring.limiter.in_flight == ring.limiter.allowed(pace)
     assert ring.limiter.allowed(Pace.URGENT) > ring.limiter.allowed(Pace.NORMAL)
@@ -429,8 +447,8 @@ async def test_an_object_that_may_not_be_written_stays_until_it_is_asked_for_aga
         assert len(ring.objects.sent) == 1
         assert len(ring.pending) == 1
         del ring.objects.answers["one"]
-        ring.assigner.enqueue_some(WEBSITES.group_resource, "elsewhere")
-        ring.assigner.enqueue_some(WEBSITES.group_resource, "ns")
+        ring.queue.enqueue_some(WEBSITES.group_resource, "elsewhere")
+        ring.queue.enqueue_some(WEBSITES.group_resource, "ns")
         await asyncio.sleep(1)
         assert [sent.name for sent in ring.objects.sent] == ["one", "one"]
         assert len(ring.pending) == 0
@@ -446,7 +464,7 @@ async def test_a_closed_resource_is_tried_with_other_objects_each_time() -> None
         await asyncio.sleep(10)
         ring.objects.sent.clear()
         for _ in range(20):
-            ring.assigner.enqueue_some(WEBSITES.group_resource, "ns")
+            ring.queue.enqueue_some(WEBSITES.group_resource, "ns")
             await asyncio.sleep(1)
         assert len(ring.objects.sent) == 20 * SOME
         assert {sent.name for sent in ring.objects.sent} == set(names)
@@ -525,22 +543,13 @@ async def test_an_object_made_anew_while_its_name_was_read_is_not_forgotten() ->
 
 
 async def test_when_all_that_was_to_be_done_has_gone_the_next_page_is_asked_for() -> None:
-    class Lists:
-        knows_controlled = True
-        looked = 0
-
-        def resume_lists(self) -> None:
-            self.looked += 1
-
     async with moving(Roster(TWO, "a-1", "b-1")) as ring:
-        lists = Lists()
-        ring.assigner.unowned = cast(UnownedReflectors, lists)
         meta = make_meta(OF_A)
         ring.shows(meta)
-        ring.pending.drop(ObjectRef(WEBSITES.group_resource, meta.key))
+        ring.pending.drop(ring.pending.name(ObjectRef(WEBSITES.group_resource, meta.key)))
         await asyncio.sleep(5)
-        assert lists.looked > 0
-        assert ring.assigner.to_do() == 0
+        assert ring.lists.looked > 0
+        assert ring.queue.to_do() == 0
 
 
 async def test_an_object_that_somebody_owns_by_now_is_left_to_it() -> None:
@@ -570,7 +579,7 @@ async def test_a_dead_shards_parent_goes_once_its_children_went() -> None:
         await asyncio.sleep(0.5)
         assert ring.objects.sent == [], "its child still carries the dead name"
         ring.shows(child, CONFIGMAPS)
-        ring.assigner.enqueue(ObjectRef(CONFIGMAPS.group_resource, ObjectKey("ns", child.name)))
+        ring.queue.enqueue(ObjectRef(CONFIGMAPS.group_resource, ObjectKey("ns", child.name)))
         await asyncio.sleep(1)
         assert [sent.name for sent in ring.objects.sent] == [child.name, parent.name]
 
@@ -591,7 +600,7 @@ def at_version(version: int, meta: Meta) -> Meta:
 
 def heard_of_at(version: int) -> View:
     """The dead shard's last renewal was *version*."""
-    dead = replace(TWO.shards["c-dead"], heard=version)
+    dead = replace(TWO.shards["c-dead"], renewal_before=version)
     return replace(TWO, at=0.0, shards={**TWO.shards, "c-dead": dead})
 
 
@@ -630,14 +639,8 @@ async def test_what_changes_after_a_wait_of_ten_seconds_goes_first_and_its_child
 
 
 async def test_what_is_controlled_goes_first_if_its_wanted_controller_went_before_it_was_known() -> None:
-    class Lists:
-        knows_controlled = False
-
-        def resume_lists(self) -> None:
-            pass
-
     async with moving(Roster(heard_of_at(50), "a-1", "b-1")) as ring:
-        ring.assigner.unowned = cast(UnownedReflectors, Lists())
+        ring.lists.knows_controlled = False
         ring.shows(ring.objects.put(at_version(60, make_meta(OF_A, shard="c-dead"))))
         await asyncio.sleep(CHILDREN_FIRST_S + 2)
         assert [sent.name for sent in ring.objects.sent] == [OF_A]
@@ -675,7 +678,7 @@ async def test_objects_of_a_dead_owner_hold_no_list_back() -> None:
     async with moving(Roster(TWO)) as ring:  # nobody is held: nothing is written
         for number in range(3):
             ring.shows(ring.objects.put(make_meta(f"orphan-{number}", shard="c-dead")))
-        assert (ring.assigner.to_do(), ring.assigner.backlog()) == (3, 0)
+        assert (ring.queue.to_do(), ring.queue.backlog()) == (3, 0)
         never_owned = make_meta("never-owned")
         ring.pending.put(
             ObjectRef(WEBSITES.group_resource, ObjectKey("ns", never_owned.name)),
@@ -683,8 +686,8 @@ async def test_objects_of_a_dead_owner_hold_no_list_back() -> None:
             at=0.0,
             priority=AssignmentPriority.BACKLOG,
         )
-        ring.assigner.enqueue(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", never_owned.name)))
-        assert (ring.assigner.to_do(), ring.assigner.backlog()) == (4, 1)
+        ring.queue.enqueue(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", never_owned.name)))
+        assert (ring.queue.to_do(), ring.queue.backlog()) == (4, 1)
 
 
 async def test_forged_names_cost_neither_evidence_nor_turns() -> None:
@@ -697,8 +700,8 @@ async def test_forged_names_cost_neither_evidence_nor_turns() -> None:
         for version in range(100):
             ring.shows(msgspec.structs.replace(forged[0], resource_version=str(100 + version)))
             await asyncio.sleep(0.005)
-        ring.assigner.enqueue_all()
-        assert ring.assigner.to_do() == 0
+        ring.queue.enqueue_all()
+        assert ring.queue.to_do() == 0
         await asyncio.sleep(5)
         assert membership.reads == []
         assert {f"nobody-{number}" for number in range(1000)} == set(membership.unknown)

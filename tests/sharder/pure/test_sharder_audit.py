@@ -20,9 +20,11 @@ from kubeio.rest.answers import Page
 from sharder.membership.shards import ShardState
 from sharder.metrics import SharderMetrics
 from sharder.moving.audit import PAGE, Audit, AuditPace
+from sharder.moving.handoffs import Handoffs
 from sharder.moving.scan import Scan
 from sharder.planning.keys import ControllerName, RingKinds
 from sharder.planning.planner import ControllerSeen
+from sharder.writing.assignment_queue import AssignmentQueue
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.story import make_spec
@@ -76,7 +78,7 @@ class Server:
 
 
 class Passes:
-    """The part of `sharder.moving.scan.Rebalance` that an audit needs."""
+    """The part of scan and queue that an audit needs."""
 
     def __init__(self) -> None:
         self.is_converged = True
@@ -107,7 +109,12 @@ class Ring(SitesContext):
         self.registry = CollectorRegistry()
         self.metrics = SharderMetrics(self.registry)
         self.passes = Passes()
-        self.audit = Audit(cast(RingContext, self), cast(Scan, self.passes))
+        self.audit = Audit(
+            cast(RingContext, self),
+            cast(Scan, self.passes),
+            cast(Handoffs, frozenset()),
+            cast(AssignmentQueue, self.passes),
+        )
 
     def found(self, what: str) -> float:
         return (
@@ -215,7 +222,7 @@ async def test_a_list_that_is_refused_is_tried_again_in_the_next_pass() -> None:
 
 def test_a_410_carries_the_token_that_goes_on() -> None:
     from kubeio.http.messages import Answer
-    from kubeio.rest.answers import failure
+    from kubeio.rest.answers import error_of
 
     body = {
         "kind": "Status",
@@ -225,6 +232,6 @@ def test_a_410_carries_the_token_that_goes_on() -> None:
         "metadata": {"continue": "t"},
     }
     answer = Answer(410, [], msgspec.json.encode(body))
-    error = failure("LIST", answer, now=datetime(2026, 1, 1, tzinfo=UTC))
+    error = error_of("LIST", answer, now=datetime(2026, 1, 1, tzinfo=UTC))
     assert isinstance(error, Expired)
     assert error.continue_ == "t"

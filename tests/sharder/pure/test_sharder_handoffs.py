@@ -12,8 +12,9 @@ import pytest
 
 from kubeio.models import Meta, Object, ObjectKey, ObjectRef
 from kubeio.resource import ApiResource
-from kubeio.watches.watch import Changed, ListDone, ListStarted, Removed
+from kubeio.watches.reflector import Changed, ListDone, ListStarted, Removed
 from sharder.moving.handoffs import Handoffs
+from sharder.moving.missent import MissentObjects
 from sharder.ringspec.spec import DrainPolicy
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.story import make_spec
@@ -29,21 +30,20 @@ def asked(name: str, *, owner: str, to: str) -> Meta:
 
 async def test_a_forged_request_that_ended_before_it_was_looked_at_is_told() -> None:
     ring = Ring(Roster(TWO, "a-1", "b-1"))
-    handoffs = Handoffs(cast(RingContext, ring))
-    told: list[str] = []
-    handoffs.on_missent = lambda work: told.append(work.key.name)
+    missent = MissentObjects()
+    handoffs = Handoffs(cast(RingContext, ring), missent)
     for name in (OF_A, OF_B):  # the second one is asked for rightly
         seen = Object(asked(name, owner="a-1", to="b-1"), b"{}")
         handoffs.take(WEBSITES, "", Changed(seen, is_new=True))
         handoffs.take(WEBSITES, "", Removed(seen))
-    assert told == [OF_A]
+    assert [ref.key.name for ref in await missent.get_all()] == [OF_A]
 
 
 # ---- how many were given up -----------------------------------------------------------------------------------
 
 
 def given_up(ring: Ring) -> Handoffs:
-    return Handoffs(cast(RingContext, ring))
+    return Handoffs(cast(RingContext, ring), MissentObjects())
 
 
 def ends(handoffs: Handoffs, meta: Meta, resource: ApiResource = WEBSITES) -> None:
@@ -108,7 +108,7 @@ class Forcing(Roster):
 async def reporting(membership: Forcing) -> AsyncIterator[Handoffs]:
     ring = Ring(membership)
     ring.spec = make_spec(drain_policy=DrainPolicy.FORCE, drain_timeout_s=60.0)
-    handoffs = Handoffs(cast(RingContext, ring))
+    handoffs = Handoffs(cast(RingContext, ring), MissentObjects())
     running = asyncio.create_task(handoffs.report())
     yield handoffs
     running.cancel()

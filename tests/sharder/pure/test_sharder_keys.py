@@ -26,17 +26,6 @@ def named(resource: ApiResource) -> GroupResource:
     return GroupResource(resource.group, resource.plural)
 
 
-RING = RingKinds(
-    make_spec(
-        resources=(
-            RingResource(named(WEBSITES), (named(CONFIGMAPS),)),
-            RingResource(named(CLUSTERS), (named(CONFIGMAPS),)),
-            RingResource(named(SECRETS)),
-        )
-    ),
-    {named(kind): kind for kind in KINDS},
-)
-
 MIXED = RingKinds(
     make_spec(
         resources=(RingResource(named(WEBSITES), (named(CLUSTERS),)), RingResource(named(CLUSTERS))),
@@ -51,18 +40,49 @@ def child(api_version: str, kind: str, *, controller: bool = True) -> Meta:
     return Meta(name="c", namespace="ns", owner_references=[reference])
 
 
-def test_an_object_s_key_is_group_namespace_and_name() -> None:
-    assert RING.role(WEBSITES, Meta(name="shop", namespace="ns")) == Root(
-        "example.com_ns_shop", main="websites.example.com"
-    )
+ENTRIES = (
+    RingResource(named(WEBSITES), (named(CONFIGMAPS),)),
+    RingResource(named(CLUSTERS), (named(CONFIGMAPS),)),
+    RingResource(named(SECRETS)),
+)
 
 
-def test_the_core_group_is_empty_in_a_key() -> None:
-    assert RING.role(SECRETS, Meta(name="s", namespace="ns")) == Root("_ns_s", main="secrets")
+def kinds(key: KeyKind, *entries: RingResource, label: str = "") -> RingKinds:
+    spec = make_spec(resources=entries or ENTRIES, key=key, key_label=label)
+    return RingKinds(spec, {named(kind): kind for kind in KINDS})
 
 
-def test_a_cluster_scoped_object_s_namespace_is_empty_in_its_key() -> None:
-    assert RING.role(CLUSTERS, Meta(name="eu")) == Root("example.com__eu", main="clusters.example.com")
+RING = kinds(KeyKind.OBJECT)
+
+
+def tenant(meta: Meta, value: str) -> Meta:
+    return msgspec.structs.replace(meta, labels={"tenant": value})
+
+
+SHOP, EU, CORE = Meta(name="shop", namespace="ns"), Meta(name="eu"), Meta(name="s", namespace="ns")
+
+
+@pytest.mark.parametrize(
+    ("key", "resource", "meta", "expected"),
+    [
+        pytest.param("object", WEBSITES, SHOP, "example.com_ns_shop", id="group-namespace-name"),
+        pytest.param("object", SECRETS, CORE, "_ns_s", id="core-group-is-empty"),
+        pytest.param("object", CLUSTERS, EU, "example.com__eu", id="cluster-scoped-namespace-is-empty"),
+        pytest.param("namespace", WEBSITES, SHOP, "_ns_", id="all-of-a-namespace-together"),
+        pytest.param("namespace", SECRETS, CORE, "_ns_", id="of-any-kind"),
+        pytest.param("namespace", CLUSTERS, EU, "example.com__eu", id="but-for-cluster-scoped"),
+        pytest.param("label", WEBSITES, tenant(SHOP, "acme"), "=acme", id="all-of-a-value-together"),
+        pytest.param("label", SECRETS, tenant(CORE, "acme"), "=acme", id="of-any-kind-and-namespace"),
+        pytest.param("label", SECRETS, CORE, "_ns_s", id="without-the-label-its-own"),
+        pytest.param("label", SECRETS, tenant(CORE, ""), "_ns_s", id="with-an-empty-value-its-own"),
+    ],
+)
+def test_the_key_of_an_object_that_nobody_controls(
+    key: str, resource: ApiResource, meta: Meta, expected: str
+) -> None:
+    kind = {"object": KeyKind.OBJECT, "namespace": KeyKind.NAMESPACE, "label": KeyKind.LABEL}[key]
+    ring = kinds(kind, label="tenant" if key == "label" else "")
+    assert ring.role(resource, meta) == Root(expected, main=resource.group_resource)
 
 
 def test_a_controlled_object_has_its_controller_s_key_whatever_version_the_reference_names() -> None:
@@ -97,51 +117,17 @@ def test_a_ring_s_resources_are_its_mains_and_then_each_controlled_kind_once() -
 
 # ---- other keys ---------------------------------------------------------------------------------------------------
 
-ENTRIES = (
-    RingResource(named(WEBSITES), (named(CONFIGMAPS),)),
-    RingResource(named(CLUSTERS), (named(CONFIGMAPS),)),
-    RingResource(named(SECRETS)),
-)
 
-
-def kinds(key: KeyKind, *entries: RingResource, label: str = "") -> RingKinds:
-    spec = make_spec(resources=entries or ENTRIES, key=key, key_label=label)
-    return RingKinds(spec, {named(kind): kind for kind in KINDS})
-
-
-def test_under_namespace_everything_in_a_namespace_has_one_key_that_no_object_has() -> None:
-    ring = kinds(KeyKind.NAMESPACE)
-    key = "_ns_"
-    assert ring.role(WEBSITES, Meta(name="shop", namespace="ns")) == Root(key, main="websites.example.com")
-    assert ring.role(SECRETS, Meta(name="s", namespace="ns")) == Root(key, main="secrets")
-    role = ring.role(CONFIGMAPS, child("example.com/v1", "Website"))
+def test_under_namespace_a_controlled_object_has_the_key_of_its_namespace() -> None:
+    role = kinds(KeyKind.NAMESPACE).role(CONFIGMAPS, child("example.com/v1", "Website"))
     assert isinstance(role, Controlled)
-    assert role.key == key
+    assert role.key == "_ns_"
 
 
-def test_under_namespace_cluster_scoped_objects_and_what_they_control_have_their_own_keys() -> None:
-    ring = kinds(KeyKind.NAMESPACE)
-    assert ring.role(CLUSTERS, Meta(name="eu")) == Root("example.com__eu", main="clusters.example.com")
-    role = ring.role(CONFIGMAPS, child("example.com/v1", "Cluster"))
+def test_under_namespace_what_a_cluster_scoped_object_controls_has_its_key() -> None:
+    role = kinds(KeyKind.NAMESPACE).role(CONFIGMAPS, child("example.com/v1", "Cluster"))
     assert isinstance(role, Controlled)
     assert role.key == "example.com__shop"
-
-
-def test_under_label_the_value_is_the_key_across_kinds_and_namespaces() -> None:
-    ring = kinds(KeyKind.LABEL, label="tenant")
-    acme = {"tenant": "acme"}
-    assert ring.role(WEBSITES, Meta(name="shop", namespace="ns", labels=acme)) == Root(
-        "=acme", main="websites.example.com"
-    )
-    assert ring.role(SECRETS, Meta(name="s", namespace="other", labels=acme)) == Root("=acme", main="secrets")
-
-
-def test_under_label_an_object_without_a_value_has_its_own_key() -> None:
-    ring = kinds(KeyKind.LABEL, label="tenant")
-    for labels in ({}, {"tenant": ""}, {"owner": "acme"}):
-        assert ring.role(SECRETS, Meta(name="s", namespace="ns", labels=labels)) == Root(
-            "_ns_s", main="secrets"
-        )
 
 
 def test_under_label_only_the_controller_can_tell_the_key_of_what_it_controls() -> None:

@@ -330,7 +330,7 @@ async def test_a_roster_whose_reads_stand_still_is_not_alive(server: LeaseServer
 @pytest.fixture
 def made_later(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], threading.Event]]:
     """A ring of so many members is made once the event is set, on another thread."""
-    monkeypatch.setattr("sharder.membership.membership.BUILT_AT_ONCE", 100)
+    monkeypatch.setattr("sharder.membership.hash_rings.BUILT_AT_ONCE", 100)
     gates: dict[int, threading.Event] = {}
     make = RingInputs.make
     threads: list[bool] = []

@@ -12,11 +12,11 @@ import pytest
 
 from kubeio.models import Meta
 from kubeio.patch import JsonPatch, MergePatch, Patch
-from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
+from sharder.planning.decisions import Assign, Drain, ObjectWrite, ReleaseDrain, Strip, UpdateDrain
 from sharder.planning.patches import patch_of
 from tests.sharder.pure.views import KEYS, make_meta
 
-ALL: list[Write] = [
+ALL: list[ObjectWrite] = [
     Assign("b-1", was="a-1"),
     Strip(),
     Drain("a-1", "b-1"),
@@ -65,7 +65,7 @@ def applied(patch: Patch, to: dict[str, Any]) -> dict[str, str] | None:
     ],
 )
 def test_a_decision_writes_the_two_labels_and_nothing_else(
-    decision: Write, shard: str | None, drain: str | None, after: tuple[str | None, str | None]
+    decision: ObjectWrite, shard: str | None, drain: str | None, after: tuple[str | None, str | None]
 ) -> None:
     meta = make_meta("x", shard=shard, drain=drain)
     labels = applied(patch_of(decision, meta, keys=KEYS), document(meta))
@@ -84,7 +84,7 @@ def test_a_decision_writes_the_two_labels_and_nothing_else(
     ],
 )
 def test_who_gets_an_object_gets_the_version_that_was_tested_as_its_turn(
-    decision: Write, turn: dict[str, str | None] | None
+    decision: ObjectWrite, turn: dict[str, str | None] | None
 ) -> None:
     meta = make_meta("x", shard="a-1", drain="c-1")
     patch = patch_of(decision, meta, keys=KEYS)
@@ -93,7 +93,7 @@ def test_who_gets_an_object_gets_the_version_that_was_tested_as_its_turn(
 
 
 @pytest.mark.parametrize("decision", ALL, ids=lambda decision: type(decision).__name__)
-def test_no_patch_reaches_an_object_created_again_under_the_same_name(decision: Write) -> None:
+def test_no_patch_reaches_an_object_created_again_under_the_same_name(decision: ObjectWrite) -> None:
     meta = make_meta("x", shard="a-1", drain="c-1")
     again = document(meta)
     again["metadata"]["uid"] = "another"
@@ -101,7 +101,7 @@ def test_no_patch_reaches_an_object_created_again_under_the_same_name(decision: 
 
 
 @pytest.mark.parametrize("decision", ALL[:2], ids=lambda decision: type(decision).__name__)
-def test_what_takes_an_owner_away_applies_to_the_judged_version_only(decision: Write) -> None:
+def test_what_takes_an_owner_away_applies_to_the_judged_version_only(decision: ObjectWrite) -> None:
     meta = make_meta("x", shard="a-1", drain="c-1")
     later = document(meta)
     later["metadata"]["resourceVersion"] = "8"
@@ -109,7 +109,7 @@ def test_what_takes_an_owner_away_applies_to_the_judged_version_only(decision: W
 
 
 @pytest.mark.parametrize("decision", ALL[2:], ids=lambda decision: type(decision).__name__)
-def test_a_request_reaches_the_owner_it_was_meant_for_at_any_later_version(decision: Write) -> None:
+def test_a_request_reaches_the_owner_it_was_meant_for_at_any_later_version(decision: ObjectWrite) -> None:
     meta = make_meta("x", shard="a-1", drain="c-1")
     later = document(meta)
     later["metadata"]["resourceVersion"] = "8"

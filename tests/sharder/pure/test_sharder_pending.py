@@ -128,9 +128,9 @@ def test_a_namesake_begins_anew_and_inherits_no_controller() -> None:
 def test_a_newer_version_survives_the_removal_of_an_older_one() -> None:
     pending = PendingObjects()
     pending.put(ref("a"), meta("a", 9), at=0)
-    pending.drop_up_to(ref("a"), 8)
+    pending.drop_up_to(pending.name(ref("a")), 8)
     assert pending.get(ref("a")) is not None
-    pending.drop_up_to(ref("a"), 9)
+    pending.drop_up_to(pending.name(ref("a")), 9)
     assert pending.get(ref("a")) is None
 
 
@@ -180,7 +180,7 @@ def test_the_list_of_one_namespace_says_nothing_about_another() -> None:
     pending.put(ref("a"), meta("a", 5), at=0)
     area = pending.area(WEBSITES.group_resource, "ns")
     pending.begin_list(area)
-    pending.drop_up_to(ref("m"), 5)
+    pending.drop_up_to(pending.name(ref("m")), 5)
     assert not pending.put_listed(area, pending.name(ref("m")), meta("m", 5), at=0, priority=BACKLOG)
     pending.end_list(area, version=20)
     assert [found.ref for found in pending] == [elsewhere]
@@ -200,7 +200,7 @@ def test_what_was_settled_while_a_list_is_read_is_not_decided_again_at_the_same_
     pending = PendingObjects()
     pending.put(ref("m"), meta("m", 5), at=0)
     pending.begin_list(AREA)
-    pending.drop_up_to(ref("m"), 5)  # the old session's object was assigned
+    pending.drop_up_to(pending.name(ref("m")), 5)  # the old session's object was assigned
     assert listed(pending, "a", "m", version=5) == [True, False]
     assert waits(pending) == ["a"]
 
@@ -208,7 +208,7 @@ def test_what_was_settled_while_a_list_is_read_is_not_decided_again_at_the_same_
 def test_what_was_settled_is_news_again_at_a_later_version() -> None:
     pending = PendingObjects()
     pending.begin_list(AREA)
-    pending.drop_up_to(ref("m"), 5)
+    pending.drop_up_to(pending.name(ref("m")), 5)
     assert listed(pending, "m", version=6) == [True]
 
 
@@ -219,7 +219,7 @@ def test_a_second_watch_that_lags_shows_nothing_twice() -> None:
     listed(pending, "z")
     name = pending.name(ref("new"))
     assert pending.put_seen(name, meta("new", 9), at=0, priority=AssignmentPriority.NEW)
-    pending.drop_up_to(ref("new"), 9)
+    pending.drop_up_to(pending.name(ref("new")), 9)
     assert not pending.put_seen(name, meta("new", 9), at=0, priority=AssignmentPriority.NEW)
     pending.overlap(AREA, False)
     assert pending.remembered == 0, "behind the list's place, and one watch left"
@@ -231,9 +231,9 @@ def test_what_the_list_brought_itself_is_not_remembered() -> None:
     pending.begin_list(AREA)
     for number in range(1000):
         listed(pending, f"o-{number:04}")
-        pending.drop_up_to(ref(f"o-{number:04}"), 7)
+        pending.drop_up_to(pending.name(ref(f"o-{number:04}")), 7)
     assert pending.remembered == 0
-    pending.drop_up_to(ref("zz"), 7)
+    pending.drop_up_to(pending.name(ref("zz")), 7)
     assert pending.remembered == 1
     pending.end_list(AREA, version=7)
     assert pending.remembered == 0
@@ -268,10 +268,10 @@ def test_it_holds_what_a_plain_dict_would_hold(steps: list[tuple[str, int, int, 
                     model[name] = seen
                     known_after[name] = reads
             case "drop":
-                pending.drop(ref(name))
+                pending.drop(pending.name(ref(name)))
                 model.pop(name, None)
             case "drop_up_to":
-                pending.drop_up_to(ref(name), version)
+                pending.drop_up_to(pending.name(ref(name)), version)
                 if known is not None and int(known.resource_version) <= version:
                     del model[name]
             case "raise":
@@ -299,12 +299,7 @@ def test_an_object_that_waits_takes_at_most_300_bytes() -> None:
     before, _ = tracemalloc.get_traced_memory()
     for number, uid in enumerate(uids):
         name = pending.name(ObjectRef("websites.example.com", ObjectKey("default", f"website-{number:06}")))
-        pending.put_named(
-            name,
-            Meta(uid=uid, resource_version=str(10**7 + number)),
-            at=1.0,
-            priority=BACKLOG,
-        )
+        pending.put_named(name, Meta(uid=uid, resource_version=str(10**7 + number)), at=1.0, priority=BACKLOG)
         queue.add(name, priority=BACKLOG)
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -321,8 +316,8 @@ def test_many_resources_are_told_apart_from_their_namespaces() -> None:
         area = pending.area(of.resource, "ns")
         pending.begin_list(area)
         assert pending.put_listed(area, pending.name(of), meta("a"), at=0, priority=BACKLOG)
-        pending.drop_up_to(of, 7)
+        pending.drop_up_to(pending.name(of), 7)
         pending.begin_list(area)
-        pending.drop_up_to(of, 9)
+        pending.drop_up_to(pending.name(of), 9)
         shown = meta("a", 8)
         assert not pending.put_seen(pending.name(of), shown, at=0, priority=AssignmentPriority.NEW), number

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sharder.ringspec.spec import MemberSpec
-from tests.sharder.pure.story import Story, make_spec
+from tests.sharder.pure.story import Step, Story, make_spec, run, step, tell
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "membership.md"
 FIRST, NEXT = "a-00000001", "a-00000002"
 MEMBERS = ("a", "b", "c", "d")
 DURATION_S, SETTLE_S, HOLD_S = 15, 2, 10
-Happening = Callable[[Story], None]
-HAPPENINGS: dict[str, Happening] = {}
 
 
 def read_rows() -> list[tuple[str, str, str]]:
@@ -24,16 +21,6 @@ def read_rows() -> list[tuple[str, str, str]]:
     lines = [line for line in section.splitlines() if line.startswith("| ")][1:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [(what, filled, ring) for what, filled, ring in cells]
-
-
-def happening(what: str) -> Callable[[Happening], Happening]:
-    """The function brings *what* about in a fleet of four that has settled."""
-
-    def register(function: Happening) -> Happening:
-        HAPPENINGS[what] = function
-        return function
-
-    return register
 
 
 def settled() -> Story:
@@ -44,245 +31,6 @@ def settled() -> Story:
     return story
 
 
-@happening("its next life joins while the first one lives")
-def _(story: Story) -> None:
-    story.join(NEXT, member="a")
-    story.run(SETTLE_S - 0.5)
-
-
-@happening("its next life joined settleSeconds ago, and the first one still lives")
-def _(story: Story) -> None:
-    story.join(NEXT, member="a")
-    story.run(SETTLE_S + 0.5)
-
-
-@happening("its next life proves that the first one's process ended")
-def _(story: Story) -> None:
-    succeed(story, FIRST, NEXT)
-    story.run(0.5)
-
-
-@happening("two of its lives were created in the same second")
-def _(story: Story) -> None:
-    created = story.leases[FIRST].metadata.creation_timestamp
-    for name in (NEXT, "a-00000003", "a-00000000"):
-        story.join(name, member="a")
-        story.edit_meta(name, creation_timestamp=created)
-    story.run(SETTLE_S + 0.5)
-
-
-@happening("its process is gone for less than two durations")
-def _(story: Story) -> None:
-    story.renew(FIRST)
-    story.kill(FIRST)
-    story.run(2 * DURATION_S - 1)
-
-
-@happening("its silent life is taken")
-def _(story: Story) -> None:
-    take(story)
-
-
-@happening("its silent life was taken settleSeconds ago")
-def _(story: Story) -> None:
-    take(story)
-    story.run(SETTLE_S + 0.5)
-
-
-@happening("its next life joins within settleSeconds of the take")
-def _(story: Story) -> None:
-    take(story)
-    story.run(SETTLE_S - 1)
-    story.join(NEXT, member="a")
-    story.run(10)
-
-
-@happening("its life releases its Lease")
-def _(story: Story) -> None:
-    story.release(FIRST)
-    story.run(0.5)
-
-
-@happening("its life releases its Lease while its next life is there")
-def _(story: Story) -> None:
-    story.join(NEXT, member="a")
-    story.run(0.5)
-    story.release(FIRST)
-    story.run(0.5)
-
-
-@happening("its life releases its Lease, and holdSeconds have not passed")
-def _(story: Story) -> None:
-    want_hold(story, FIRST)
-    story.release(FIRST)
-    story.run(HOLD_S - 1)
-
-
-@happening("its life releases its Lease, and holdSeconds passed")
-def _(story: Story) -> None:
-    want_hold(story, FIRST)
-    story.release(FIRST)
-    story.run(HOLD_S + SETTLE_S + 1)
-
-
-@happening("its Lease is deleted by hand")
-def _(story: Story) -> None:
-    story.delete(FIRST)
-    story.run(SETTLE_S - 1)
-
-
-@happening("its owner is forced")
-def _(story: Story) -> None:
-    story.machine.force(FIRST)
-    story.run(SETTLE_S - 1)
-
-
-@happening("it was cordoned settleSeconds ago")
-def _(story: Story) -> None:
-    configure(story, MemberSpec(cordoned=True))
-    story.run(SETTLE_S + 0.5)
-
-
-@happening("it was given twice the weight settleSeconds ago")
-def _(story: Story) -> None:
-    configure(story, MemberSpec(weight=2))
-    story.run(SETTLE_S + 0.5)
-
-
-@happening("its next life joins and never fills its caches")
-def _(story: Story) -> None:
-    story.join(NEXT, member="a", fills=False)
-    story.run(60)
-
-
-@happening("its next life proves that the first one's process ended, and does not fill its caches")
-def _(story: Story) -> None:
-    succeed(story, FIRST, NEXT, fills=False)
-    story.run(SETTLE_S + 0.5)
-
-
-@happening(
-    "its next life proves that the first one's process ended, and fills its caches within settleSeconds"
-)
-def _(story: Story) -> None:
-    succeed(story, FIRST, NEXT, fills=False)
-    story.run(SETTLE_S - 0.5)
-    assert_unmoved(story)
-    story.fill(NEXT)
-    story.run(0.5)
-
-
-@happening("a Lease of a next life is restored from a backup")
-def _(story: Story) -> None:
-    story.join(NEXT, member="a", fills=False)
-    annotations = {**story.leases[NEXT].metadata.annotations, story.keys.synced: "true"}
-    story.delete(NEXT)
-    story.machine.gone(NEXT, at=story.at)
-    story.kill(NEXT)
-    story.run(120)
-    restored(story, NEXT, annotations)
-    for _ in range(20):
-        story.run(1)
-        assert story.view().shard_at("a") == FIRST
-
-
-@happening("its first life crashes 3 s after it began, and the next one proves it")
-def _(story: Story) -> None:
-    story.release(FIRST)
-    story.run(10)
-    story.join("a-0000000e", member="a")
-    story.run(3)
-    succeed(story, "a-0000000e", NEXT)
-    story.run(3)
-
-
-@happening("its process crashes every 3 s, and each next life proves it")
-def _(story: Story) -> None:
-    crash_often(story)
-
-
-@happening("it has crashed every 3 s, and its last life has lived for 5 minutes")
-def _(story: Story) -> None:
-    crash_often(story)
-    story.run(300)
-    assert story.view().shard_at("a") == NEXT_OF_ALL
-    story.run(60)
-    succeed(story, NEXT_OF_ALL, NEXT)
-    story.run(0.5)
-
-
-@happening("its process crashes every 3 s, and nothing can be proven")
-def _(story: Story) -> None:
-    before = FIRST
-    for number in range(2, 22):
-        name = f"a-{number:08x}" if number < 21 else NEXT_OF_ALL
-        story.kill(before)
-        story.join(name, member="a")
-        story.run(3)
-        assert_unmoved(story)
-        before = name
-
-
-@happening("its process is stopped and back every 3 s, and its place is held")
-def _(story: Story) -> None:
-    want_hold(story, FIRST)
-    before = FIRST
-    for number in range(2, 12):
-        name = f"a-{number:08x}" if number < 11 else NEXT_OF_ALL
-        story.release(before)
-        story.run(3)
-        story.join(name, member="a", hold=True)
-        story.run(3)
-        before = name
-    story.run(HOLD_S)
-
-
-@happening("its renewals stop for more than a duration and come again, time after time")
-def _(story: Story) -> None:
-    for _ in range(10):
-        story.cut(FIRST)
-        story.run(DURATION_S + 3)
-        assert_unmoved(story)
-        story.renew(FIRST)
-        story.run(3)
-        assert_unmoved(story)
-
-
-@happening("its wall clock is an hour ahead")
-def _(story: Story) -> None:
-    for minute in range(20):
-        story.edit(FIRST, renew_time=f"2026-01-01T01:{minute:02}:00.000000Z")
-        story.cut(FIRST)
-        story.run(5)
-        assert_unmoved(story)
-
-
-@happening("its Lease has no renewTime any more")
-def _(story: Story) -> None:
-    story.cut(FIRST)
-    story.edit(FIRST, renew_time=None)
-    story.run(2 * DURATION_S - 1)
-
-
-@happening("its Lease says that its duration is negative")
-def _(story: Story) -> None:
-    story.edit(FIRST, lease_duration_seconds=-5)
-    story.run(SETTLE_S + 1)
-
-
-@happening("its Lease says that its duration is longer than maxLeaseDurationSeconds")
-def _(story: Story) -> None:
-    story.edit(FIRST, lease_duration_seconds=61)
-    story.run(SETTLE_S + 1)
-
-
-@happening("its Lease loses its holder")
-def _(story: Story) -> None:
-    story.kill(FIRST)
-    story.edit(FIRST, holder_identity=None)
-    story.run(0.5)
-
-
 NEXT_OF_ALL = NEXT + "f"
 """The last one of many lives."""
 
@@ -291,7 +39,7 @@ def crash_often(story: Story) -> None:
     before = FIRST
     for number in range(2, 22):
         name = f"a-{number:08x}" if number < 21 else NEXT_OF_ALL
-        succeed(story, before, name)
+        succeed(before, name)(story)
         story.run(3)
         before = name
 
@@ -303,11 +51,15 @@ def restored(story: Story, name: str, annotations: dict[str, str]) -> None:
     story.kill(name)
 
 
-def succeed(story: Story, before: str, name: str, *, fills: bool = True) -> None:
+def succeed(before: str, name: str, *, fills: bool = True) -> Step:
     """A next life releases the Lease of the one before, whose process it proved to be gone."""
-    story.kill(before)
-    story.join(name, member="a", fills=fills)
-    story.edit(before, holder_identity="")
+
+    def happens(story: Story) -> None:
+        story.kill(before)
+        story.join(name, member="a", fills=fills)
+        story.edit(before, holder_identity="")
+
+    return happens
 
 
 def take(story: Story) -> None:
@@ -317,13 +69,12 @@ def take(story: Story) -> None:
         story.run(0.5)
 
 
-def want_hold(story: Story, name: str) -> None:
-    annotations = {**story.leases[name].metadata.annotations, story.keys.hold: "true"}
-    story.edit_meta(name, annotations=annotations)
+def want_hold(story: Story) -> None:
+    story.edit_meta(FIRST, annotations=story.leases[FIRST].metadata.annotations | {story.keys.hold: "true"})
 
 
-def configure(story: Story, member: MemberSpec) -> None:
-    story.machine.configure(make_spec(settle_s=SETTLE_S, members={"a": member}))
+def configure(member: MemberSpec) -> Step:
+    return lambda story: story.machine.configure(make_spec(settle_s=SETTLE_S, members={"a": member}))
 
 
 def assert_unmoved(story: Story) -> None:
@@ -352,6 +103,145 @@ def filler_in_words(story: Story) -> str:
     return words.get(place.shard, place.shard if place.shard in story.alive else "one that ended")
 
 
+def namesakes(story: Story) -> None:
+    created = story.leases[FIRST].metadata.creation_timestamp
+    for name in (NEXT, "a-00000003", "a-00000000"):
+        story.join(name, member="a")
+        story.edit_meta(name, creation_timestamp=created)
+    story.run(SETTLE_S + 0.5)
+
+
+def backup(story: Story) -> None:
+    story.join(NEXT, member="a", fills=False)
+    annotations = {**story.leases[NEXT].metadata.annotations, story.keys.synced: "true"}
+    story.delete(NEXT)
+    story.machine.gone(NEXT, at=story.at)
+    story.kill(NEXT)
+    story.run(120)
+    restored(story, NEXT, annotations)
+    for _ in range(20):
+        story.run(1)
+        assert story.view().shard_at("a") == FIRST
+
+
+def a_long_life(story: Story) -> None:
+    crash_often(story)
+    story.run(300)
+    assert story.view().shard_at("a") == NEXT_OF_ALL
+    story.run(60)
+    succeed(NEXT_OF_ALL, NEXT)(story)
+    story.run(0.5)
+
+
+def crash_unproven(story: Story) -> None:
+    before = FIRST
+    for number in range(2, 22):
+        name = f"a-{number:08x}" if number < 21 else NEXT_OF_ALL
+        story.kill(before)
+        story.join(name, member="a")
+        story.run(3)
+        assert_unmoved(story)
+        before = name
+
+
+def stop_often(story: Story) -> None:
+    want_hold(story)
+    before = FIRST
+    for number in range(2, 12):
+        name = f"a-{number:08x}" if number < 11 else NEXT_OF_ALL
+        story.release(before)
+        story.run(3)
+        story.join(name, member="a", hold=True)
+        story.run(3)
+        before = name
+    story.run(HOLD_S)
+
+
+def falter(story: Story) -> None:
+    for _ in range(10):
+        story.cut(FIRST)
+        story.run(DURATION_S + 3)
+        assert_unmoved(story)
+        story.renew(FIRST)
+        story.run(3)
+        assert_unmoved(story)
+
+
+def run_ahead(story: Story) -> None:
+    for minute in range(20):
+        story.edit(FIRST, renew_time=f"2026-01-01T01:{minute:02}:00.000000Z")
+        story.cut(FIRST)
+        story.run(5)
+        assert_unmoved(story)
+
+
+JOIN, RELEASE = step("join", NEXT, member="a"), step("release", FIRST)
+HAPPENINGS: dict[str, list[Step]] = {
+    "its next life joins while the first one lives": [JOIN, run(SETTLE_S - 0.5)],
+    "its next life joined settleSeconds ago, and the first one still lives": [JOIN, run(SETTLE_S + 0.5)],
+    "its next life proves that the first one's process ended": [succeed(FIRST, NEXT), run(0.5)],
+    "two of its lives were created in the same second": [namesakes],
+    "its process is gone for less than two durations": [
+        step("renew", FIRST),
+        step("kill", FIRST),
+        run(2 * DURATION_S - 1),
+    ],
+    "its silent life is taken": [take],
+    "its silent life was taken settleSeconds ago": [take, run(SETTLE_S + 0.5)],
+    "its next life joins within settleSeconds of the take": [take, run(SETTLE_S - 1), JOIN, run(10)],
+    "its life releases its Lease": [RELEASE, run(0.5)],
+    "its life releases its Lease while its next life is there": [JOIN, run(0.5), RELEASE, run(0.5)],
+    "its life releases its Lease, and holdSeconds have not passed": [want_hold, RELEASE, run(HOLD_S - 1)],
+    "its life releases its Lease, and holdSeconds passed": [want_hold, RELEASE, run(HOLD_S + SETTLE_S + 1)],
+    "its Lease is deleted by hand": [step("delete", FIRST), run(SETTLE_S - 1)],
+    "its owner is forced": [lambda story: story.machine.force(FIRST), run(SETTLE_S - 1)],
+    "it was cordoned settleSeconds ago": [configure(MemberSpec(cordoned=True)), run(SETTLE_S + 0.5)],
+    "it was given twice the weight settleSeconds ago": [configure(MemberSpec(weight=2)), run(SETTLE_S + 0.5)],
+    "its next life joins and never fills its caches": [step("join", NEXT, member="a", fills=False), run(60)],
+    "its next life proves that the first one's process ended, and does not fill its caches": [
+        succeed(FIRST, NEXT, fills=False),
+        run(SETTLE_S + 0.5),
+    ],
+    "its next life proves that the first one's process ended, and fills its caches within settleSeconds": [
+        succeed(FIRST, NEXT, fills=False),
+        run(SETTLE_S - 0.5),
+        assert_unmoved,
+        step("fill", NEXT),
+        run(0.5),
+    ],
+    "a Lease of a next life is restored from a backup": [backup],
+    "its first life crashes 3 s after it began, and the next one proves it": [
+        RELEASE,
+        run(10),
+        step("join", "a-0000000e", member="a"),
+        run(3),
+        succeed("a-0000000e", NEXT),
+        run(3),
+    ],
+    "its process crashes every 3 s, and each next life proves it": [crash_often],
+    "it has crashed every 3 s, and its last life has lived for 5 minutes": [a_long_life],
+    "its process crashes every 3 s, and nothing can be proven": [crash_unproven],
+    "its process is stopped and back every 3 s, and its place is held": [stop_often],
+    "its renewals stop for more than a duration and come again, time after time": [falter],
+    "its wall clock is an hour ahead": [run_ahead],
+    "its Lease has no renewTime any more": [
+        step("cut", FIRST),
+        step("edit", FIRST, renew_time=None),
+        run(2 * DURATION_S - 1),
+    ],
+    "its Lease says that its duration is negative": [
+        step("edit", FIRST, lease_duration_seconds=-5),
+        run(SETTLE_S + 1),
+    ],
+    "its Lease says that its duration is longer than maxLeaseDurationSeconds": [
+        step("edit", FIRST, lease_duration_seconds=61),
+        run(SETTLE_S + 1),
+    ],
+    "its Lease loses its holder": [step("kill", FIRST), step("edit", FIRST, holder_identity=None), run(0.5)],
+}
+"""What the rows of the table tell, in a fleet of four that has settled."""
+
+
 def test_the_table_and_the_happenings_name_the_same_things() -> None:
     assert [what for what, _, _ in read_rows()] == list(HAPPENINGS)
 
@@ -361,5 +251,5 @@ def test_the_table_and_the_happenings_name_the_same_things() -> None:
 )
 def test_what_befalls_a_member_changes_place_and_ring_as_written(what: str, filled: str, ring: str) -> None:
     story = settled()
-    HAPPENINGS[what](story)
+    tell(story, HAPPENINGS[what])
     assert (filler_in_words(story), ring_in_words(story)) == (filled, ring)

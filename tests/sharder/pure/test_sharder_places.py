@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sharder.membership.actions import Take
 from sharder.membership.places import Candidate, Places, PlacesWanted, plan_filler
 from sharder.membership.shards import ShardState
 from sharder.ringspec.spec import MemberSpec
@@ -110,14 +109,6 @@ def test_a_death_just_before_a_window_closes_still_waits_a_window_of_its_own() -
     assert turn(places, {"b": "b1"}, 23.9) == {"b": "b1"}
 
 
-def test_a_newer_life_replaces_a_live_one_only_after_the_window() -> None:
-    places = Places(settle_s=2)
-    turn(places, {"a": "a1"}, 10)
-    turn(places, {"a": "a1"}, 12)
-    assert turn(places, {"a": "a2"}, 20) == {"a": "a1"}
-    assert turn(places, {"a": "a2"}, 22) == {"a": "a2"}
-
-
 def test_a_change_taken_back_within_the_window_leaves_no_trace() -> None:
     places = Places(settle_s=2)
     turn(places, {"a": "a1"}, 10)
@@ -135,13 +126,6 @@ def test_a_member_that_left_before_it_settled_never_was() -> None:
     assert turn(places, {}, 30) == {}
 
 
-def test_turning_twice_changes_nothing() -> None:
-    places = Places(settle_s=2)
-    turn(places, {"a": "a1"}, 10)
-    first = turn(places, {"a": "a1"}, 12)
-    assert turn(places, {"a": "a1"}, 12) == first
-
-
 # ---- with the real membership -------------------------------------------------------------------------------------
 
 
@@ -151,103 +135,6 @@ def settled(*members: str, **spec: object) -> Story:
         story.join(f"{member}-00000001", member=member)
     story.run(5)
     return story
-
-
-def test_a_process_that_comes_back_as_a_new_life_before_the_old_one_is_dead_keeps_the_ring() -> None:
-    story = settled("a", "b", "c", "d")
-    ring = story.view().ring
-    story.kill("b-00000001")
-    story.run(10)
-    story.join("b-00000002", member="b")
-    story.run(60)
-    assert story.view().ring == ring
-    assert story.view().shard_at("b") == "b-00000002"
-    assert story.view().dead("b-00000001")
-
-
-def test_a_proven_end_lets_the_next_life_have_the_place_at_once() -> None:
-    story = settled("a", "b", "c")
-    ring = story.view().ring
-    story.kill("b-00000001")
-    story.run(3)
-    story.join("b-00000002", member="b")
-    story.edit("b-00000001", holder_identity="")
-    story.read()
-    story.act()
-    assert story.view().dead("b-00000001")
-    assert story.view().shard_at("b") == "b-00000002"
-    assert story.view().ring == ring
-
-
-def test_a_released_life_with_a_hold_is_taken_at_once_when_its_next_life_is_there() -> None:
-    story = Story(hold_s=300)
-    story.join("a-00000001", member="a", hold=True)
-    story.run(5)
-    story.release("a-00000001")
-    story.run(5)
-    assert not story.takes_of("a-00000001")
-    story.join("a-00000002", member="a", hold=True)
-    story.run(0.5)
-    assert story.state("a-00000001") is ShardState.DEAD
-    assert story.view().shard_at("a") == "a-00000002"
-
-
-def test_two_living_processes_of_one_member_have_one_place() -> None:
-    story = settled("a", "b")
-    story.join("a-00000002", member="a")
-    story.run(5)
-    view = story.view()
-    assert sorted(view.ring_members) == ["a", "b"]
-    assert view.shard_at("a") == "a-00000002"
-    assert {"a-00000001", "a-00000002"} <= view.live
-
-
-def test_a_member_that_dies_leaves_the_ring_one_window_after_its_lease_was_taken() -> None:
-    story = settled("a", "b", "c", "d")
-    story.kill("a-00000001")
-    story.run(60)
-    ((taken_at, _),) = story.takes_of("a-00000001")
-    again = settled("a", "b", "c", "d")
-    again.kill("a-00000001")
-    again.run(taken_at - again.at + 1.5)
-    assert again.view().shard_at("a") is None
-    assert "a" in again.view().ring_members
-    again.run(1)
-    assert "a" not in again.view().ring_members
-
-
-def test_a_contested_life_fills_no_place() -> None:
-    story = settled("a", "b", "c")
-    story.delete("a-00000001")
-    story.run(5)
-    assert sorted(story.view().ring_members) == ["b", "c"]
-
-
-def test_a_rolling_update_of_stable_members_that_take_their_leases_over_moves_nothing() -> None:
-    story = Story(hold_s=60)
-    for member in ("a", "b", "c"):
-        story.join(f"{member}-00000001", member=member, hold=True)
-    story.run(5)
-    before = story.view()
-    for member in ("a", "b", "c"):
-        name = f"{member}-00000001"
-        story.release(name)
-        story.run(20)
-        story.edit(name, holder_identity=name, lease_transitions=1)
-        story.alive.add(name)
-    story.run(5)
-    assert story.view().ring_version == before.ring_version
-    assert not [intent for _, intent in story.decided if isinstance(intent, Take)]
-
-
-def test_weights_and_cordons_take_effect_after_the_window() -> None:
-    story = settled("a", "b")
-    members = {"a": MemberSpec(weight=3), "b": MemberSpec(cordoned=True)}
-    story.machine.configure(make_spec(members=members))
-    story.run(1)
-    assert story.view().ring_members == {"a": 1.0, "b": 1.0}
-    story.run(1.5)
-    assert story.view().ring_members == {"a": 3.0}
 
 
 def test_an_uncordoned_member_comes_back() -> None:

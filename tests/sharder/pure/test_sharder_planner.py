@@ -124,7 +124,7 @@ def test_while_another_one_holds_the_former_lease_whoever_has_an_object_gives_it
         {"a-1": ShardState.READY, "b-1": ShardState.READY, "dead-1": ShardState.DEAD},
         {"a": "a-1", "b": "b-1"},
     )
-    assert planned(subject, view, activated=False, yields=True) == decision
+    assert planned(subject, view, activated=False, former_controller_works=True) == decision
 
 
 @pytest.mark.parametrize("shard", [None, "c-dead"])

@@ -105,6 +105,9 @@ class Watched:
     def enqueue_name(self, name: str) -> None:
         self.news.append(name[1:])
 
+    def controlled_listed(self) -> None:
+        self.enqueue_all()
+
     def enqueue_all(self) -> None:
         self.listed.append(asyncio.get_running_loop().time())
 
@@ -123,7 +126,7 @@ class Watched:
         """The mover assigned it: it leaves the selection."""
         found = self.pending.by_name(self.pending.prefix(WEBSITES.group_resource) + f"default/{name}")
         assert found is not None
-        self.pending.drop_up_to(found.ref, int(found.meta.resource_version))
+        self.pending.drop_up_to(self.pending.name(found.ref), int(found.meta.resource_version))
         self.server.remove(name)
 
 

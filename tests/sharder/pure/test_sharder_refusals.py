@@ -15,13 +15,13 @@ from kubeio.models import GroupResource, HasMeta, Meta
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from sharder.metrics import SharderMetrics
-from sharder.planning.decisions import Assign, Drain, ReleaseDrain, Strip, UpdateDrain, Write
+from sharder.planning.decisions import Assign, Drain, ObjectWrite, ReleaseDrain, Strip, UpdateDrain
 from sharder.planning.keys import RingKinds
 from sharder.ringspec.spec import Pace
 from sharder.unowned.access import ObjectAccess
 from sharder.unowned.permissions import TRY_AGAIN_S, MissingPermissions
 from sharder.writing.limiter import WriteLimiter
-from sharder.writing.objects import ObjectWriter, WriteOutcome
+from sharder.writing.object_writer import ObjectWriter, WriteOutcome
 from sharder.writing.refusals import LONGEST_RETRY_S, MESSAGES, MOST, Refusals
 from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.story import make_spec
@@ -67,15 +67,13 @@ class Writing:
             spec,
             kinds=RingKinds(spec, {GroupResource("example.com", "websites"): WEBSITES}),
             refusals=Refusals(
-                now=clock.now,
-                rng=rng,
-                on_refused=lambda resource, meta, words: self.told.append(words),
+                now=clock.now, rng=rng, on_refused=lambda resource, meta, words: self.told.append(words)
             ),
             metrics=SharderMetrics(CollectorRegistry()),
             limiter=WriteLimiter(clock=clock, rng=rng),
         )
 
-    async def write(self, decision: Write, resource: ApiResource = WEBSITES) -> WriteOutcome:
+    async def write(self, decision: ObjectWrite, resource: ApiResource = WEBSITES) -> WriteOutcome:
         return await self.writer.write(resource, self.meta, decision)
 
 
@@ -90,7 +88,7 @@ class Writing:
     ],
 )
 async def test_a_422_is_a_refusal_if_what_the_patch_tests_holds(
-    labels: dict[str, str], decision: Write
+    labels: dict[str, str], decision: ObjectWrite
 ) -> None:
     writing = Writing(make_meta("x", **labels))
     assert await writing.write(decision) is WriteOutcome.REFUSED
@@ -106,7 +104,7 @@ async def test_a_422_is_a_refusal_if_what_the_patch_tests_holds(
     ],
 )
 async def test_a_422_of_an_object_that_changed_is_decided_anew(
-    decision: Write, changes: dict[str, Any]
+    decision: ObjectWrite, changes: dict[str, Any]
 ) -> None:
     writing = Writing(make_meta("x", shard="a-1"))
     writing.server.meta = msgspec.structs.replace(writing.meta, **changes)

@@ -17,18 +17,18 @@ from kubeio.resource import ApiResource
 from kubeio.rest.answers import Page
 from sharder.membership.shards import ShardState
 from sharder.membership.view import ShardView, View
-from sharder.moving import scan
+from sharder.moving import scan_pass
 from sharder.moving.budget import DrainBudget
 from sharder.moving.handoffs import Handoffs
+from sharder.moving.missent import MissentObjects
 from sharder.moving.scan import YIELDS_S, Scan
 from sharder.planning.decisions import Drain
 from sharder.planning.keys import ControllerName
 from sharder.planning.planner import ControllerSeen, Terms
 from sharder.unowned.pending import PendingObjects
 from sharder.unowned.permissions import MissingPermissions
-from sharder.writing.assigner import Assigner
-from sharder.writing.limiter import WriteLimiter
-from sharder.writing.objects import WriteOutcome
+from sharder.writing.assignment_queue import AssignmentQueue
+from sharder.writing.object_writer import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
@@ -152,10 +152,9 @@ class Ring(SitesContext):
         context, pending = cast(RingContext, self), PendingObjects()
         self.pending = pending
         self.to_do = 0
-        limiter = WriteLimiter(clock=self.clock, rng=self.rng)
-        assigner = Assigner(context, pending, limiter)
-        assigner.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
-        self.scan = Scan(context, cast(Handoffs, self.handoffs), pending, assigner)
+        self.queue, self.missent = AssignmentQueue(context, pending), MissentObjects()
+        self.queue.to_do = lambda: self.to_do  # type: ignore[method-assign] # as if so many objects had no owner
+        self.scan = Scan(context, cast(Handoffs, self.handoffs), self.missent, self.queue)
 
     def has_converged(self) -> bool:
         return self.scan.is_converged
@@ -275,7 +274,7 @@ async def test_what_is_read_anew_under_a_dead_name_gets_an_owner_at_once() -> No
     async with passing(ring):
         await asyncio.sleep(5)
         work = left_behind(ring)
-        ring.scan.enqueue(work)
+        ring.missent.add(work)
         await asyncio.sleep(0.2)
         assert ring.pending.get(work) is not None
 
@@ -296,7 +295,7 @@ async def test_a_forged_name_keeps_a_ring_neither_from_converging_nor_from_movin
         ring.acknowledge(OF_B)
         await asyncio.sleep(60)
         assert ring.has_converged()
-        assert ring.scan.knows(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A))), "the mover's"
+        assert ring.queue.knows(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A))), "the mover's"
 
 
 async def test_a_name_that_lost_its_lease_keeps_a_ring_from_converging() -> None:
@@ -437,7 +436,7 @@ async def test_a_controlled_object_of_a_controller_that_is_gone_is_left_to_the_g
 async def test_with_too_many_objects_under_way_controlled_ones_wait_for_a_later_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scan, "MAX_DISPLACED", 0)
+    monkeypatch.setattr(scan_pass, "MAX_DISPLACED", 0)
     ring = Ring(TWO)
     ring.server.own(OF_A, "b-1")
     ring.server.own(OF_B, "b-1")
@@ -461,7 +460,7 @@ async def test_an_object_that_was_missent_is_corrected_by_itself_without_a_pass(
         assert ring.server.circles == 1
         for _ in range(100):
             ring.server.own(OF_A, "b-1")
-            ring.scan.enqueue(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A)))
+            ring.missent.add(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A)))
             await asyncio.sleep(0.1)
             if ring.server.objects[OF_A].labels.get(KEYS.drain):
                 ring.acknowledge(OF_A)

@@ -6,50 +6,28 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import cast
 from urllib.parse import quote_plus
 
 import pytest
 
 from sharder.membership.shards import ShardState
-from sharder.membership.view import AssignmentHold, View, WaitReason
+from sharder.membership.view import AssignmentHold, WaitReason
 from sharder.planning.planner import Terms
 from sharder.planning.state import RingStates
 from sharder.unowned.reflectors import UnownedReflectors
-from sharder.unowned.selection import follow_states
 from sharder.unowned.selector import LONGEST_BYTES, plan_selection, selectors_of
+from sharder.unowned.selector_switch import follow_states
+from tests.kubeio.virtual import LoopClock
 from tests.sharder.pure.contexts import running
-from tests.sharder.pure.views import KEYS, make_view
+from tests.sharder.pure.views import KEYS, Published, make_view
 
 SETTLE_S = 2.0
 
 
-class LoopClock:
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def wall(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class Published:
-    """A roster that shows what the test says: views with growing versions."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self._changed = asyncio.Condition()
-
-    async def show(self, *not_dead: str, dead: tuple[str, ...] = ()) -> None:
-        states = dict.fromkeys(not_dead, ShardState.READY) | dict.fromkeys(dead, ShardState.DEAD)
-        async with self._changed:
-            self.view = replace(make_view(states, {}), version=self.view.version + 1)
-            self._changed.notify_all()
-
-    async def wait_newer(self, version: int) -> View:
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.view.version > version)
-            return self.view
+async def show(membership: Published, *not_dead: str, dead: tuple[str, ...] = ()) -> None:
+    states = dict.fromkeys(not_dead, ShardState.READY) | dict.fromkeys(dead, ShardState.DEAD)
+    await membership.publish(replace(make_view(states, {}), version=membership.view.version + 1))
 
 
 class Selected:
@@ -101,7 +79,7 @@ async def followed(
     async with following(RingStates(membership, Terms()), unowned):
         for at, live, dead in happenings:
             await asyncio.sleep(began + at - asyncio.get_running_loop().time())
-            await membership.show(*live, dead=dead)
+            await show(membership, *live, dead=dead)
         await asyncio.sleep(60)
     return unowned.switches
 
@@ -143,7 +121,7 @@ async def test_nothing_is_watched_before_the_leases_were_read() -> None:
     async with following(RingStates(membership, Terms()), unowned):
         await asyncio.sleep(5)
         assert unowned.switches == []
-        await membership.show("a")
+        await show(membership, "a")
         await asyncio.sleep(0)
         await asyncio.sleep(0.001)
         assert unowned.switches == [(5, {"a"})]
@@ -160,7 +138,7 @@ async def test_other_namespaces_or_terms_list_everything_again_and_a_granted_per
         states.set_terms(Terms(paused=True))
         await asyncio.sleep(1)
         states.revise()
-        await membership.show("a")
+        await show(membership, "a")
         await asyncio.sleep(1)
     assert unowned.listed_again == [1, 2]
     assert unowned.switches == [(0, {"a"})]

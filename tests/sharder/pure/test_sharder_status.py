@@ -9,6 +9,7 @@ import msgspec
 from kubeio.errors import Forbidden
 from sharder.membership.shards import ShardState
 from sharder.membership.view import AssignmentHold, View, WaitReason
+from sharder.rings.counts import ObjectCounts
 from sharder.rings.status import (
     Condition,
     Convergence,
@@ -31,7 +32,7 @@ def condition(kind: str, view: View, progress: RingProgress = IDLE) -> Condition
 
 
 def test_objects_whose_labels_name_nobody_are_told_and_leave_the_ring_balanced() -> None:
-    forged = replace(IDLE, unassigned=16_000, strangers=16_000)
+    forged = replace(IDLE, unassigned=16_000, unknown_named=16_000)
     balanced = condition("Balanced", TWO, forged)
     assert (balanced.status, balanced.reason) == (True, "Converged")
     assert "16,000 objects wait since their labels name no shard" in balanced.message
@@ -149,6 +150,24 @@ def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> Non
     assert not condition("MembersUncertain", TWO).status
 
 
+def test_counts_and_pace_are_there_if_they_are_known() -> None:
+    unknown = plan_status(TWO, IDLE, generation=1, conditions=[])
+    assert (unknown["objects"], unknown["misplaced"], unknown["progress"]) == (None, None, None)
+    counted = replace(
+        IDLE,
+        unassigned=5,
+        counts=ObjectCounts({"a-1": 60, "b-1": 40}, misplaced=10),
+        per_s=3.14159,
+        left_s=4.7,
+    )
+    status = plan_status(TWO, counted, generation=1, conditions=[])
+    assert (status["objects"], status["misplaced"]) == (105, 10)
+    assert status["progress"] == {"objectsPerSecond": 3.14, "secondsLeft": 5}
+    assert [row["objects"] for row in status["members"]] == [60, 40]  # type: ignore[attr-defined]
+    stuck = plan_status(TWO, replace(counted, per_s=0.0, left_s=None), generation=1, conditions=[])
+    assert stuck["progress"] == {"objectsPerSecond": 0.0}
+
+
 def test_the_last_convergence_is_told_once_there_was_one() -> None:
     assert "lastConvergence" not in plan_status(TWO, IDLE, generation=1, conditions=[])
     last = Convergence(at="2026-11-21T10:00:00Z", took_s=1.23456, objects=7)
@@ -225,7 +244,7 @@ class Clerk:
             f'secrets is forbidden: User "ada" cannot {right.verb} resource "{right.resource}" in API group ""'
             f' in the namespace "{right.namespace}"'
         )
-        self.permissions.denied(right, Forbidden("PATCH x", status=403, reason="Forbidden", message=message))
+        self.permissions.failed(right, Forbidden("PATCH x", status=403, reason="Forbidden", message=message))
 
 
 def test_a_right_that_is_missing_is_tried_once_in_a_while_and_no_more() -> None:

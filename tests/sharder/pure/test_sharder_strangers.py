@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from sharder.membership.actions import CreateTombstone
-from sharder.membership.membership import MOST_STRANGERS, MOST_TOMBSTONES, Membership
+from sharder.membership.membership import Membership
 from sharder.membership.shards import ShardState
+from sharder.membership.unknown_names import MAX_TOMBSTONES, MAX_UNKNOWN_NAMES
 from sharder.membership.view import OwnerState
 from tests.sharder.pure.story import Story
 
@@ -39,36 +40,36 @@ def undead(story: Story) -> int:
 def test_sixteen_thousand_forged_names_have_a_hundred_tombstones_at_most() -> None:
     story = ring()
     report(story, 16_000)
-    assert sum(isinstance(intent, CreateTombstone) for intent in story.decide()) == MOST_STRANGERS
-    assert len(story.view().not_dead) == MOST_STRANGERS + 2
+    assert sum(isinstance(intent, CreateTombstone) for intent in story.decide()) == MAX_UNKNOWN_NAMES
+    assert len(story.view().not_dead) == MAX_UNKNOWN_NAMES + 2
     assert story.machine.deferred == 1000
 
 
 def test_a_name_that_waited_is_cared_for_once_others_are_dead() -> None:
     story = ring(max_lease_duration_s=20)
-    report(story, MOST_STRANGERS + 1)
+    report(story, MAX_UNKNOWN_NAMES + 1)
     story.run(10)
-    report(story, 1, first=MOST_STRANGERS)
-    assert story.view().owner_state(f"forged-{MOST_STRANGERS}") is OwnerState.UNKNOWN
+    report(story, 1, first=MAX_UNKNOWN_NAMES)
+    assert story.view().owner_state(f"forged-{MAX_UNKNOWN_NAMES}") is OwnerState.UNKNOWN
     story.run(15)
-    report(story, 1, first=MOST_STRANGERS)
+    report(story, 1, first=MAX_UNKNOWN_NAMES)
     story.run(0.5)
-    assert story.state(f"forged-{MOST_STRANGERS}") is ShardState.CONTESTED
+    assert story.state(f"forged-{MAX_UNKNOWN_NAMES}") is ShardState.CONTESTED
     assert story.machine.deferred == 0
 
 
 def test_names_that_stay_dead_because_objects_keep_them_are_bounded_too() -> None:
     story = ring(max_lease_duration_s=2)
     for _ in range(15):
-        report(story, 2 * MOST_TOMBSTONES)
+        report(story, 2 * MAX_TOMBSTONES)
         story.labelled.update(story.view().shards)
         story.run(3)
-    assert sum(1 for shard in story.view().shards.values() if not shard.had_lease) == MOST_TOMBSTONES
+    assert sum(1 for shard in story.view().shards.values() if not shard.had_lease) == MAX_TOMBSTONES
 
 
 def test_a_name_that_waits_is_not_counted_for_longer_than_a_minute() -> None:
     story = ring()
-    report(story, MOST_STRANGERS + 5)
+    report(story, MAX_UNKNOWN_NAMES + 5)
     assert story.machine.deferred == 5
     story.run(61)
     assert story.machine.deferred == 0

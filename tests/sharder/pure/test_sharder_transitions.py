@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +19,7 @@ from sharder.membership.actions import (
 )
 from sharder.membership.view import OwnerState
 from sharder.ringspec.spec import MemberSpec
-from tests.sharder.pure.story import Story, make_spec
+from tests.sharder.pure.story import Step, Story, make_spec, run, step, tell
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "membership.md"
 S = "a-00000001"
@@ -41,18 +41,123 @@ def read_rows() -> list[Row]:
     ]
 
 
-Happening = Callable[[Story], None]
-HAPPENINGS: dict[tuple[str, str], Happening] = {}
+def machine(method: str, *arguments: Any, **options: Any) -> Step:
+    """Call *method* of the leader's membership."""
+    return lambda story: getattr(story.machine, method)(*arguments, **options)
 
 
-def happening(before: str, event: str) -> Callable[[Happening], Happening]:
-    """The function brings about *event*, beginning with a story in which S is in state *before*."""
+def want_hold(story: Story) -> None:
+    story.edit_meta(S, annotations=story.leases[S].metadata.annotations | {story.keys.hold: "true"})
 
-    def register(function: Happening) -> Happening:
-        HAPPENINGS[before, event] = function
-        return function
 
-    return register
+def seen(story: Story) -> None:
+    story.machine.observe_one(story.leases[S], at=story.at)
+
+
+def unknown(name: str) -> Step:
+    """An object carries *name*."""
+    return lambda story: story.machine.unknown_name_seen(name, at=story.at)
+
+
+def unreachable(seconds: float) -> Step:
+    def outage(story: Story) -> None:
+        story.reachable = False
+        story.run(seconds)
+        story.reachable = True
+
+    return outage
+
+
+def label_for(ring: str) -> Step:
+    return lambda story: story.edit_meta(S, labels={story.keys.ring_label: ring} if ring else {})
+
+
+JOIN, KILL, DELETE, READ, ACT = (
+    step("join", S, member="a"),
+    step("kill", S),
+    step("delete", S),
+    step("read"),
+    step("act"),
+)
+READY = [JOIN, run(20)]
+EXPIRED = [*READY, KILL, run(20)]
+UNCERTAIN = [*EXPIRED, run(15)]
+MISSING = [*READY, KILL, DELETE, READ]
+SCENES: dict[str, list[Step]] = {
+    "-": [],
+    "ready": READY,
+    "expired": EXPIRED,
+    "uncertain": UNCERTAIN,
+    "released": [step("join", S, member="a", hold=True), run(20), step("release", S), READ],
+    "missing": MISSING,
+    "contested": [*MISSING, ACT],
+    "dead": [*UNCERTAIN, ACT],
+}
+CORDONED = make_spec(hold_s=30, members={"a": MemberSpec(cordoned=True)})
+HAPPENINGS: dict[tuple[str, str], list[Step]] = {
+    ("-", "a Lease appears that is held by its own name"): [JOIN],
+    ("-", "a Lease appears whose holder is empty"): [JOIN, step("edit", S, holder_identity=None)],
+    ("-", "a Lease appears that another name holds"): [JOIN, step("edit", S, holder_identity="sharder:x")],
+    ("-", "an object carries a name without a Lease"): [unknown(S)],
+    ("-", "an object carries a value that no Lease can be named"): [unknown("Not_A_Name")],
+    ("ready", "it is renewed"): [step("renew", S)],
+    ("ready", "it stands still for 1x d"): [KILL, run(15)],
+    ("ready", "its shard releases it"): [step("release", S)],
+    ("ready", "its shard releases it and wants its place held"): [want_hold, step("release", S)],
+    ("ready", "it is deleted"): [KILL, DELETE],
+    ("ready", "its ring label is removed"): [label_for(""), seen],
+    ("ready", "its owner is to be forced"): [machine("force", S)],
+    ("expired", "it is renewed"): [step("renew", S)],
+    ("expired", "it stands still for 2x d"): [run(15)],
+    ("expired", "our reads had a gap"): [unreachable(16)],
+    ("uncertain", "it is renewed before the take"): [step("renew", S)],
+    ("uncertain", "the take succeeds"): [ACT],
+    ("uncertain", "more than a third of the members are uncertain"): [
+        step("renew", S),
+        run(0.5),
+        step("kill", "b-00000001"),
+        run(35),
+    ],
+    ("released", "the take succeeds"): [run(30), ACT],
+    ("released", "its member's next life takes it over"): [
+        step("edit", S, holder_identity=S, lease_transitions=1)
+    ],
+    ("released", "holdSeconds passed"): [run(30)],
+    ("released", "its member's next life has a Lease of its own"): [step("join", "a-00000002", member="a")],
+    ("released", "its member is cordoned"): [machine("configure", CORDONED)],
+    ("missing", "the tombstone is created"): [ACT],
+    ("missing", "the name turns out to be another ring's Lease"): [
+        step("join", S),
+        label_for("another"),
+        seen,
+    ],
+    ("missing", "the name is that of an unrelated Lease"): [
+        step("join", S),
+        label_for(""),
+        step("edit", S, holder_identity="node-7_0f3c"),
+        seen,
+    ],
+    ("missing", "the name turns out to be a shard's Lease that our list lacks"): [JOIN, seen],
+    ("missing", "the API server refuses its tombstone"): [machine("tombstone_refused", S, why="a policy")],
+    ("contested", "less than maxLeaseDurationSeconds passed"): [run(59)],
+    ("contested", "maxLeaseDurationSeconds passed since we saw it contested"): [run(60)],
+    ("contested", "the annotation is removed"): [step("edit_meta", S, annotations={})],
+    ("contested", "it is deleted"): [KILL, DELETE],
+    ("dead", "less than 60 s passed"): [run(59)],
+    ("dead", "60 s passed"): [run(60)],
+    ("dead", "60 s passed and a consistent list finds an object"): [
+        run(60),
+        lambda story: story.machine.orphan_refuted(S, at=story.at),
+    ],
+    ("dead", "60 s passed and a consistent list finds no object"): [
+        run(60),
+        lambda story: story.machine.orphan_confirmed(S, begun_at=story.at),
+    ],
+    ("dead", "it is deleted"): [KILL, DELETE],
+    ("dead", "a shard that reuses its name holds it again"): [
+        step("edit", S, holder_identity=S, renew_time="2026-02-02T00:00:00.000000Z")
+    ],
+}
 
 
 def set_scene(before: str) -> Story:
@@ -63,251 +168,8 @@ def set_scene(before: str) -> Story:
     story.read()
     story.run(5)
     story.acting = False
-    SCENES[before](story)
-    story.read()
+    tell(story, SCENES[before])
     return story
-
-
-def no_lease(story: Story) -> None:
-    assert S not in story.leases
-
-
-def ready(story: Story) -> None:
-    story.join(S, member="a")
-    story.run(20)
-
-
-def expired(story: Story) -> None:
-    ready(story)
-    story.kill(S)
-    story.run(20)
-
-
-def uncertain(story: Story) -> None:
-    expired(story)
-    story.run(15)
-
-
-def released(story: Story) -> None:
-    story.join(S, member="a", hold=True)
-    story.run(20)
-    story.release(S)
-    story.read()
-
-
-def missing(story: Story) -> None:
-    ready(story)
-    story.kill(S)
-    story.delete(S)
-    story.read()
-
-
-def contested(story: Story) -> None:
-    missing(story)
-    story.act()
-
-
-def dead(story: Story) -> None:
-    uncertain(story)
-    story.act()
-
-
-SCENES: dict[str, Happening] = {
-    "-": no_lease,
-    "ready": ready,
-    "expired": expired,
-    "uncertain": uncertain,
-    "released": released,
-    "missing": missing,
-    "contested": contested,
-    "dead": dead,
-}
-
-
-@happening("-", "a Lease appears that is held by its own name")
-def _(story: Story) -> None:
-    story.join(S, member="a")
-
-
-@happening("-", "a Lease appears whose holder is empty")
-def _(story: Story) -> None:
-    story.join(S, member="a")
-    story.edit(S, holder_identity=None)
-
-
-@happening("-", "a Lease appears that somebody else holds")
-def _(story: Story) -> None:
-    story.join(S, member="a")
-    story.edit(S, holder_identity="sharder:another")
-
-
-@happening("-", "an object carries a name without a Lease")
-def _(story: Story) -> None:
-    story.machine.unknown_name_seen(S, at=story.at)
-
-
-@happening("-", "an object carries a value that no Lease can be named")
-def _(story: Story) -> None:
-    story.machine.unknown_name_seen("Not_A_Name", at=story.at)
-
-
-@happening("ready", "it is renewed")
-@happening("expired", "it is renewed")
-def _(story: Story) -> None:
-    story.renew(S)
-
-
-@happening("ready", "it stands still for 1x d")
-def _(story: Story) -> None:
-    story.kill(S)
-    story.run(15)
-
-
-@happening("ready", "its shard releases it")
-def _(story: Story) -> None:
-    story.release(S)
-
-
-@happening("ready", "its shard releases it and wants its place held")
-def _(story: Story) -> None:
-    story.edit_meta(S, annotations={**story.leases[S].metadata.annotations, story.keys.hold: "true"})
-    story.release(S)
-
-
-@happening("ready", "it is deleted")
-@happening("contested", "it is deleted")
-@happening("dead", "it is deleted")
-def _(story: Story) -> None:
-    story.kill(S)
-    story.delete(S)
-
-
-@happening("ready", "its ring label is removed")
-def _(story: Story) -> None:
-    story.edit_meta(S, labels={})
-    story.machine.observe_one(story.leases[S], at=story.at)
-
-
-@happening("ready", "its owner is to be forced")
-def _(story: Story) -> None:
-    story.machine.force(S)
-
-
-@happening("expired", "it stands still for 2x d")
-def _(story: Story) -> None:
-    story.run(15)
-
-
-@happening("expired", "our reads had a gap")
-def _(story: Story) -> None:
-    story.reachable = False
-    story.run(16)
-    story.reachable = True
-
-
-@happening("uncertain", "it is renewed before the take")
-def _(story: Story) -> None:
-    story.renew(S)
-
-
-@happening("uncertain", "the take succeeds")
-@happening("missing", "the tombstone is created")
-def _(story: Story) -> None:
-    story.act()
-
-
-@happening("released", "the take succeeds")
-def _(story: Story) -> None:
-    story.run(30)
-    story.act()
-
-
-@happening("uncertain", "more than a third of the members are uncertain")
-def _(story: Story) -> None:
-    story.renew(S)
-    story.run(0.5)
-    story.kill("b-00000001")
-    story.run(35)
-
-
-@happening("released", "its member's next life takes it over")
-def _(story: Story) -> None:
-    story.edit(S, holder_identity=S, lease_transitions=1)
-
-
-@happening("released", "holdSeconds passed")
-def _(story: Story) -> None:
-    story.run(30)
-
-
-@happening("released", "its member's next life has a Lease of its own")
-def _(story: Story) -> None:
-    story.join("a-00000002", member="a")
-
-
-@happening("released", "its member is cordoned")
-def _(story: Story) -> None:
-    story.machine.configure(make_spec(hold_s=30, members={"a": MemberSpec(cordoned=True)}))
-
-
-@happening("missing", "the name turns out to be another ring's Lease")
-def _(story: Story) -> None:
-    story.join(S)
-    story.edit_meta(S, labels={story.keys.ring_label: "another"})
-    story.machine.observe_one(story.leases[S], at=story.at)
-
-
-@happening("missing", "the name turns out to be somebody's unrelated Lease")
-def _(story: Story) -> None:
-    story.join(S)
-    story.edit_meta(S, labels={})
-    story.edit(S, holder_identity="node-7_0f3c")
-    story.machine.observe_one(story.leases[S], at=story.at)
-
-
-@happening("missing", "the name turns out to be a shard's Lease that our list lacks")
-def _(story: Story) -> None:
-    story.join(S, member="a")
-    story.machine.observe_one(story.leases[S], at=story.at)
-
-
-@happening("missing", "the API server refuses its tombstone")
-def _(story: Story) -> None:
-    story.machine.tombstone_refused(S, why="denied by a policy")
-
-
-@happening("contested", "less than maxLeaseDurationSeconds passed")
-@happening("dead", "less than 60 s passed")
-def _(story: Story) -> None:
-    story.run(59)
-
-
-@happening("contested", "maxLeaseDurationSeconds passed since we saw it contested")
-@happening("dead", "60 s passed")
-def _(story: Story) -> None:
-    story.run(60)
-
-
-@happening("contested", "the annotation is removed")
-def _(story: Story) -> None:
-    story.edit_meta(S, annotations={})
-
-
-@happening("dead", "60 s passed and a consistent list finds an object")
-def _(story: Story) -> None:
-    story.run(60)
-    story.machine.orphan_refuted(S, at=story.at)
-
-
-@happening("dead", "60 s passed and a consistent list finds no object")
-def _(story: Story) -> None:
-    story.run(60)
-    story.machine.orphan_confirmed(S, begun_at=story.at)
-
-
-@happening("dead", "a shard that reuses its name holds it again")
-def _(story: Story) -> None:
-    story.edit(S, holder_identity=S, renew_time="2026-02-02T00:00:00.000000Z")
 
 
 def written(intents: list[Intent]) -> str:
@@ -345,7 +207,6 @@ def test_the_table_and_the_happenings_name_the_same_transitions() -> None:
 def test_a_transition_of_the_document_happens_as_written(row: Row) -> None:
     story = set_scene(row.before)
     assert state_of(story, S) == row.before
-    HAPPENINGS[row.before, row.event](story)
-    story.read()
+    tell(story, HAPPENINGS[row.before, row.event])
     name = "Not_A_Name" if "no Lease can be named" in row.event else S
     assert (state_of(story, name), written(story.wishes())) == (row.after, row.writes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -84,6 +85,24 @@ def child_of(
     meta = make_meta(f"{parent}-html", shard=shard, drain=drain, owner_references=[reference])
     role = Controlled(f"example.com_ns_{parent}", ControllerName(WEBSITES, "ns", parent, f"uid-of-{parent}"))
     return Subject(meta, role, controller=controller, **more)
+
+
+class Published:
+    """A membership that shows the views that the test publishes."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._changed = asyncio.Condition()
+
+    async def publish(self, view: View) -> None:
+        async with self._changed:
+            self.view = view
+            self._changed.notify_all()
+
+    async def wait_newer(self, version: int) -> View:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.view.version > version)
+            return self.view
 
 
 def planned(subject: Subject, view: View, **terms: bool) -> object:

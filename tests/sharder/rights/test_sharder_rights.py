@@ -26,37 +26,23 @@ from kubeio.errors import NotFound
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS, RingKeys
-from kubeio.resource import CRDS, LEASES, NAMESPACES, ApiResource
+from kubeio.resource import CRDS, EVENTS, LEASES, NAMESPACES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import ring_crd, website_controller, website_crd
 from ringleader.testing.held import held
 from ringleader.testing.process import Process, start_process
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, ROOT, SECRETS, SITES_WITH_PAGES, WEBSITES
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
 
-ROOT = Path(__file__).parents[3]
-WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
-CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
-SECRETS = ApiResource("", "v1", "secrets", "Secret")
-CLUSTER_ROLES = ApiResource(
-    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
-)
-CLUSTER_BINDINGS = ApiResource(
-    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
-)
-EVENTS = ApiResource("events.k8s.io", "v1", "events", "Event")
-ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "roles", "Role")
-BINDINGS = ApiResource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-KEYS = RingKeys("websites")
+RBAC = "rbac.authorization.k8s.io"
+CLUSTER_ROLES = ApiResource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_BINDINGS = ApiResource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+ROLES = ApiResource(RBAC, "v1", "roles", "Role")
+BINDINGS = ApiResource(RBAC, "v1", "rolebindings", "RoleBinding")
 RING_SPEC: dict[str, Any] = {
     "leaseNamespace": "team",
-    "resources": [
-        {
-            "group": "example.com",
-            "resource": "websites",
-            "controlledResources": [{"group": "", "resource": "configmaps"}],
-        }
-    ],
+    "resources": [SITES_WITH_PAGES],
     "settleSeconds": 0.5,
     "maxLeaseDurationSeconds": 6,
 }
@@ -99,8 +85,8 @@ class Site:
 
     async def bind(self, user: str, role: str, *, namespace: str = "", kind: str = "ClusterRole") -> None:
         """Bind *role* to *user*, in one namespace or in all."""
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
-        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+        reference = {"apiGroup": RBAC, "kind": kind, "name": role}
+        subject = {"apiGroup": RBAC, "kind": "User", "name": user}
         body = {"metadata": {"name": f"{user}-{role}"}, "roleRef": reference, "subjects": [subject]}
         await self.make(BINDINGS if namespace else CLUSTER_BINDINGS, body, namespace=namespace)
 
@@ -138,10 +124,7 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RealP
 
 @asynccontextmanager
 async def open_site(plane: RealPlane, folder: Path) -> AsyncIterator[Site]:
-    async with (
-        Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client,
-        AsyncExitStack() as stack,
-    ):
+    async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client, AsyncExitStack() as stack:
         yield Site(plane, client, folder, stack)
 
 
@@ -153,11 +136,8 @@ async def site(plane: RealPlane, tmp_path: Path) -> AsyncIterator[Site]:
             await site.client.create(CRDS, yaml.safe_load(website_crd().read_text()), type=bytes)
             for name in ("team", "second", "other"):
                 await site.make(NAMESPACES, {"metadata": {"name": name}})
-            rule = {
-                "apiGroups": [WEBSITES.group],
-                "resources": ["websites", "websites/status"],
-                "verbs": ["*"],
-            }
+            resources = ["websites", "websites/status"]
+            rule = {"apiGroups": [WEBSITES.group], "resources": resources, "verbs": ["*"]}
             labels = {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}
             await site.make(
                 CLUSTER_ROLES, {"metadata": {"name": "websites-admin", "labels": labels}, "rules": [rule]}
@@ -166,9 +146,9 @@ async def site(plane: RealPlane, tmp_path: Path) -> AsyncIterator[Site]:
         yield site
 
 
-async def _exists(client: Client, resource: ApiResource, name: str) -> bool:
+async def _exists(client: Client, resource: ApiResource, name: str, namespace: str = "") -> bool:
     try:
-        await client.get(resource, name, type=bytes)
+        await client.get(resource, name, namespace=namespace, type=bytes)
     except NotFound:
         return False
     return True
@@ -184,24 +164,14 @@ async def _is_served(client: Client, resource: ApiResource) -> bool:
 
 async def may(site: Site, user: str, verb: str, resource: ApiResource, namespace: str = "") -> bool:
     """What the authorizer says itself."""
+    attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user,
-            "resourceAttributes": {
-                "verb": verb,
-                "group": resource.group,
-                "resource": resource.plural,
-                "namespace": namespace,
-            },
-        },
+        "spec": {"user": user, "resourceAttributes": attributes},
     }
-    answer = await site.client.request(
-        "POST",
-        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-        body=msgspec.json.encode(review),
-    )
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    answer = await site.client.request("POST", path, body=msgspec.json.encode(review))
     return bool(msgspec.json.decode(answer.body)["status"]["allowed"])
 
 
@@ -226,20 +196,21 @@ async def test_the_roles_of_the_documents_are_enough(site: Site) -> None:
     await runs_a_ring(site, "second", sharder="sharon", replicas="rita")
 
 
+def ring_file(site: Site, namespace: str) -> Path:
+    ring = site.folder / "ring.yaml"
+    spec = {**RING_SPEC, "leaseNamespace": namespace}
+    head = {"apiVersion": "ringleader.dev/v1alpha1", "kind": "ControllerRing"}
+    ring.write_text(yaml.safe_dump({**head, "metadata": {"name": "websites"}, "spec": spec}))
+    return ring
+
+
 async def runs_a_ring(site: Site, namespace: str, *, sharder: str, replicas: str) -> None:
     """From a ring in a file to its release, with all that lies between, and not one request too many."""
-    ring = site.folder / "ring.yaml"
-    document = {
-        "apiVersion": "ringleader.dev/v1alpha1",
-        "kind": "ControllerRing",
-        "metadata": {"name": "websites"},
-        "spec": {**RING_SPEC, "leaseNamespace": namespace},
-    }
-    ring.write_text(yaml.safe_dump(document))
+    ring = ring_file(site, namespace)
     for number in range(12):
         await site.site(f"site-{number}", namespace=namespace)
     await site.site(f"not-in-{namespace}", namespace="other")
-    file = ("--ring-file", str(ring), "--namespaces", namespace, "--lease-duration-s", "3")
+    file = ("--ring-file", str(ring), "--namespaces", namespace, "--lease-duration", "3")
     await site.start("sharder", "ringleader", "sharder", *file, user=sharder)
     target = f"{website_controller()}:websites"
     for member in ("one", "two"):
@@ -271,9 +242,7 @@ async def runs_a_ring(site: Site, namespace: str, *, sharder: str, replicas: str
     for name in ("sharder", "one", "two", "release"):
         log = site.log(name).read_text().lower()
         refused = [line for line in log.splitlines() if "forbidden" in line]
-        if not await may(
-            site, sharder, "create", EVENTS, namespace
-        ):  # the built-in `admin` before Kubernetes 1.35
+        if not await may(site, sharder, "create", EVENTS, namespace):  # `admin` before Kubernetes 1.35
             untold = [line for line in refused if "events cannot be written" not in line]
             assert len(refused) - len(untold) <= 1, "it is told once, and nothing depends on it"
             refused = untold
@@ -286,10 +255,7 @@ async def _ended(site: Site, *names: str) -> bool:
 
 
 async def test_an_account_without_a_right_on_leases_is_told_the_rule_and_ends(site: Site) -> None:
-    ring = site.folder / "ring.yaml"
-    spec = {**RING_SPEC, "leaseNamespace": "second"}
-    head = {"apiVersion": "ringleader.dev/v1alpha1", "kind": "ControllerRing"}
-    ring.write_text(yaml.safe_dump({**head, "metadata": {"name": "websites"}, "spec": spec}))
+    ring = ring_file(site, "second")
     file = ("--ring-file", str(ring), "--namespaces", "second", "--log-format", "console")
     ended = await site.start("sharder", "sharder", *file, user="nobody")
     await site.wait_for(lambda: _ended(site, "sharder"), "the sharder to end")
@@ -335,7 +301,7 @@ async def test_a_right_missing_for_one_of_three_resources_stops_only_that_one(
     name = f"sharder-{missing}"
     await site.start(
         name,
-        *("sharder", "--lease-namespace", "other", "--lease-duration-s", "3", "--ring", "three"),
+        *("sharder", "--lease-namespace", "other", "--lease-duration", "3", "--ring", "three"),
         user="sam",
     )
     shard = RingKeys("three").shard
@@ -405,7 +371,7 @@ async def _hold_a_lease(site: Site) -> None:
         },
         "spec": {"holderIdentity": "member-0000000a", "leaseDurationSeconds": 6},
     }
-    if not await _lease_exists(site):
+    if not await _exists(site.client, LEASES, "member-0000000a", "other"):
         await site.make(LEASES, body, namespace="other")
 
     async def renew() -> None:
@@ -423,11 +389,3 @@ async def _hold_a_lease(site: Site) -> None:
         await asyncio.gather(renewing, return_exceptions=True)
 
     site.stack.push_async_callback(stop)
-
-
-async def _lease_exists(site: Site) -> bool:
-    try:
-        await site.client.get(LEASES, "member-0000000a", namespace="other", type=bytes)
-    except NotFound:
-        return False
-    return True

@@ -1,1 +1,0 @@
-"""`ringleader report`: one HTML file to attach to a ticket."""

@@ -1,0 +1,97 @@
+"""Objects that may have been passed on to where they do not belong: no watch shows them there."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from kubeio.errors import KubeError
+from kubeio.models import Meta, ObjectRef
+from sharder.moving.scan_pass import Pass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sharder.moving.drain_requests import DrainRequests
+    from sharder.moving.page_check import PageCheck
+    from sharder.writing.ring_context import RingContext
+
+log = structlog.get_logger("sharder")
+
+MAX_MISSENT: Final = 1_000
+"""Objects remembered that were passed on to where they do not belong; with more, a pass finds the rest."""
+CORRECT_EVERY_S: Final = 0.5
+"""Such an object is read this often at most: drain labels can be forged hundreds of times a second."""
+PASS_EVERY_S: Final = 30.0
+"""A pass is requested this often at most."""
+
+
+class MissentObjects:
+    """Queue of missent objects: the handoffs fill it, `MissentCheck` empties it."""
+
+    def __init__(self) -> None:
+        self._refs: set[ObjectRef] = set()
+        self._added = asyncio.Event()
+
+    def add(self, ref: ObjectRef) -> None:
+        """Have one object read and planned. A pass would cost far more."""
+        if len(self._refs) < MAX_MISSENT:
+            self._refs.add(ref)
+        self._added.set()
+
+    async def get_all(self) -> set[ObjectRef]:
+        """All objects, as soon as there are some."""
+        await self._added.wait()
+        self._added.clear()
+        refs, self._refs = self._refs, set()
+        return refs
+
+
+class MissentCheck:
+    """Reads and plans the objects of *missent*, a batch at a time; if there are too many, *request_pass* is called."""
+
+    def __init__(
+        self,
+        context: RingContext,
+        missent: MissentObjects,
+        page_check: PageCheck,
+        requests: DrainRequests,
+        *,
+        request_pass: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._missent = missent
+        self._page_check = page_check
+        self._requests = requests
+        self._request_pass = request_pass
+
+    async def run(self) -> None:
+        requested_at = -math.inf
+        while True:
+            refs = await self._missent.get_all()
+            async with asyncio.TaskGroup() as tasks:
+                pass_ = Pass(self._context.states.current.scan_version)
+                for ref in refs:
+                    await self._check(ref, pass_)
+                self._requests.send_allowed(pass_, tasks)
+            is_left = len(refs) >= MAX_MISSENT or len(self._requests) > 0
+            if is_left and self._context.clock.now() - requested_at >= PASS_EVERY_S:
+                requested_at = self._context.clock.now()
+                self._request_pass()
+            await asyncio.sleep(CORRECT_EVERY_S)
+
+    async def _check(self, ref: ObjectRef, pass_: Pass) -> None:
+        resource = self._context.resource(ref)
+        named = Meta(name=ref.key.name, namespace=ref.key.namespace)
+        try:
+            meta = await self._context.objects.read(resource, named)
+        except KubeError as error:
+            log.warning("object could not be read", object=str(ref), error=str(error))
+            self._missent.add(ref)
+            return
+        if meta is not None:
+            pass_.suspected[ref] = meta.resource_version  # a read is not stale
+            await self._page_check.check(resource, [meta], pass_)
