@@ -167,6 +167,7 @@ def list_(
     )
 
 
+@with_connection
 def top(
     *,
     where: ConnectionOptions,
