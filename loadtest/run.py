@@ -29,8 +29,8 @@ from loadtest.observing.sampler import Sampler, read_api_metrics
 from loadtest.plan import LoadPlan
 from loadtest.progress import Console
 from loadtest.targets.target import ActionFailed, Target, Testimony
-from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.rings import Ring
+from ringleader.cluster.ring import Ring, named_ring
+from ringleader.cluster.snapshot import read_rings, read_shards
 
 _POLL_S: Final = 0.2
 _OWNERS_POLL_S: Final = 1.0
@@ -285,7 +285,7 @@ class Run:
             elif self._clock.now() - moved_at > _STALLED_S:
                 raise LoadFailed(
                     f"{total - now_done} of {total} objects are not done, and nothing changed for"
-                    f" {_STALLED_S:.0f} s: does a sharder lead, do replicas run? (ringleader doctor)"
+                    f" {_STALLED_S:.0f} s: does a sharder lead, do replicas run? (ringleader check)"
                 )
             await asyncio.sleep(_POLL_S)
         tick(total - reached)
@@ -416,7 +416,7 @@ class Run:
 
     async def _count_unowned(self) -> int:
         ring = await self._read_ring()
-        held = {life.shard for life in await read_lives(self._client, ring) if life.is_held}
+        held = {shard.name for shard in await read_shards(self._client, ring) if shard.is_held}
         return sum(count for owner, count in self.observer.owners().items() if owner not in held)
 
 

@@ -15,7 +15,7 @@ import typer
 
 from ringleader.devcluster_command import app as devcluster
 from ringleader.inspect.flags import change, look, page, simulate
-from ringleader.inspect.flags.doctor import doctor
+from ringleader.inspect.flags.check import check
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
     ConnectionOptions,
@@ -41,7 +41,7 @@ app.add_typer(devcluster)
 app.add_typer(migrate)
 app.command()(simulate.simulate)
 app.add_typer(simulate.plot)
-app.command()(doctor)
+app.command()(check)
 
 
 def _print_version(wanted: bool) -> None:
@@ -146,10 +146,8 @@ def loadtest(context: typer.Context) -> int:
 
 
 app.command()(look.status)
-app.command()(look.where)
-app.command()(look.explain)
-app.command()(look.drains)
-app.command()(look.events)
+app.command()(look.describe)
+app.command("list")(look.list_)
 app.command()(look.top)
 app.command()(change.cordon)
 app.command()(change.uncordon)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
 
 PURPOSES: Final = {
-    "Look into rings": ("status", "where", "explain", "drains", "events", "top", "doctor"),
+    "Look into rings": ("status", "describe", "list", "check", "top"),
     "Show them": ("dashboard", "plot", "bundle"),
     "Plan and change": ("simulate", "cordon", "uncordon", "weight", "pause", "resume", "delete"),
     "Begin": (
@@ -34,7 +34,7 @@ PURPOSES: Final = {
 _FIRST: Final = [
     ("ringleader demo", "see a fleet at work; needs no cluster"),
     ("ringleader status", "the rings of the current context and their members"),
-    ("ringleader doctor", "is anything wrong?"),
+    ("ringleader check", "is anything wrong?"),
     ("ringleader -h", "every command in a line"),
 ]
 _IS_BARE: Final = "ringleader.is_bare"

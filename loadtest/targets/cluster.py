@@ -24,10 +24,11 @@ from kubeio.rest.discovery import Discovery
 from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
 from loadtest.targets.target import ActionFailed, LoadRefused, Testimony, Usage, Way
-from ringleader.inspect.cluster.owner_page import PODS, PORT, in_pod
-from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.rings import Life, Pod, Ring
-from ringleader.inspect.cluster.sharders import read_sharders
+from ringleader.cluster.causes import why_nobody_leads
+from ringleader.cluster.debug_endpoint import PODS, PORT, in_pod
+from ringleader.cluster.ring import Ring, named_ring
+from ringleader.cluster.shards import Pod, Shard
+from ringleader.cluster.snapshot import ClusterReader, read_rings, read_shards
 
 _TIMEOUT_S: Final = 30.0
 _SCRAPE_S: Final = 5.0
@@ -98,7 +99,7 @@ class DeployedFleet:
                 f"give the template of one of {', '.join(ring.mains)}, or name another --ring",
             )
         await self._check_rights(client, resource)
-        await read_lives(client, ring)  # the audit at the end needs the right
+        await read_shards(client, ring)  # the audit at the end needs the right
         return resource
 
     async def _check_rights(self, client: Client, resource: ApiResource) -> None:
@@ -164,7 +165,7 @@ class DeployedFleet:
                 raise ActionFailed(f"{other} cannot be done through the API")
 
     async def _choose(self, action: Action) -> Pod:
-        members = {life.member: life.pod for life in await self._members()}
+        members = {shard.member: shard.pod for shard in await self._members()}
         if action.replica in members:
             return members[action.replica]
         if action.replica or not members:
@@ -197,19 +198,20 @@ class DeployedFleet:
         return f"{resource.kind} {name} rolls"
 
     async def _fail_over(self) -> str:
-        found = await read_sharders(self._client, now=self._clock.wall(), timeout_s=_TIMEOUT_S)
-        if found.newest is None or not found.newest.leads:
-            raise ActionFailed(f"failover: {found.warning or 'the account may not list Leases'}")
-        holder = found.newest.holder
-        await self._delete_pod(Pod(found.newest.lease.partition("/")[0], holder))
+        leadership = await ClusterReader(self._client, timeout_s=_TIMEOUT_S).leadership()
+        nobody, newest = why_nobody_leads(leadership), leadership.newest
+        if nobody is not None or newest is None:
+            raise ActionFailed(f"failover: {nobody.text if nobody else 'the account may not list Leases'}")
+        holder = newest.holder
+        await self._delete_pod(Pod(newest.lease.metadata.namespace, holder))
         return f"pod {holder} of the leading sharder was deleted without grace"
 
     async def _lose_node(self) -> str:
         """Delete every replica of the node that has most of them; where they come back is the scheduler's."""
         by_node: dict[str, list[Pod]] = {}
-        for life in await self._members():
-            pod = await self._get(PODS, *life.pod)
-            by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(life.pod)
+        for shard in await self._members():
+            pod = await self._get(PODS, *shard.pod)
+            by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(shard.pod)
         if not by_node:
             raise ActionFailed("node-loss: no replica is a member of the ring now")
         node, lost = max(by_node.items(), key=lambda item: len(item[1]))
@@ -240,9 +242,9 @@ class DeployedFleet:
     async def _ring(self) -> Ring:
         return named_ring(await read_rings(self._client, timeout_s=_TIMEOUT_S), self.ring)
 
-    async def _members(self) -> list[Life]:
-        lives = await read_lives(self._client, await self._ring())
-        return [life for life in lives if life.fills_place]
+    async def _members(self) -> list[Shard]:
+        shards = await read_shards(self._client, await self._ring())
+        return [shard for shard in shards if shard.is_active]
 
     # -- measuring ------------------------------------------------------------------------------------------
 
@@ -251,13 +253,13 @@ class DeployedFleet:
             members = await self._members()
         except KubeError:
             return {}
-        pages = await asyncio.gather(*(self._page(life.pod) for life in members))
-        return {life.member: page for life, page in zip(members, pages, strict=True) if page}
+        pages = await asyncio.gather(*(self._page(shard.pod) for shard in members))
+        return {shard.member: page for shard, page in zip(members, pages, strict=True) if page}
 
     async def _page(self, pod: Pod) -> str:
-        door = in_pod(self._client, pod, port=self._port, timeout_s=_SCRAPE_S)
+        endpoint = in_pod(self._client, pod, port=self._port, timeout_s=_SCRAPE_S)
         try:
-            return (await door.read("/metrics")).decode()
+            return (await endpoint.read("/metrics")).decode()
         except KubeError:
             return ""
 

@@ -25,7 +25,7 @@ from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
 from loadtest.machine import cpu_s
 from loadtest.targets.target import ActionFailed, Testimony, Usage, Way
-from ringleader.inspect.cluster.owner_page import at_url
+from ringleader.cluster.debug_endpoint import at_url
 from ringleader.testing.commands import SHARD_MODULE, WEBSITES, FleetSpec, Mode
 from ringleader.testing.declared import spec_of
 from ringleader.testing.fleet import Fleet, open_fleet
@@ -243,8 +243,8 @@ class OwnFleet:
         """A page of a replica; empty while it has none."""
         try:
             port = (self.fleet.directory / f"{name}.port").read_text().strip()
-            async with at_url(f"http://127.0.0.1:{port}", timeout_s=_SCRAPE_S) as door:
-                return (await door.read(path)).decode()
+            async with at_url(f"http://127.0.0.1:{port}", timeout_s=_SCRAPE_S) as endpoint:
+                return (await endpoint.read(path)).decode()
         except (OSError, KubeError):
             return ""  # it starts or ends
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kubeio.rest.client import Client
 
 WITHIN_S: Final = 2.0
+RING_KINDS: Final = ("ring", "controllerring")
 _MOST: Final = 200
 Ask = Callable[["Client", "Cluster"], Awaitable[list[str]]]
 
@@ -29,11 +30,11 @@ def complete_member(context: typer.Context, incomplete: str) -> list[str]:
     wanted = context.params.get("ring")
 
     async def members(client: Client, _: Cluster) -> list[str]:
-        from ringleader.inspect.cluster.reading import read_lives, read_rings
+        from ringleader.cluster.snapshot import read_rings, read_shards
 
         rings = await read_rings(client, timeout_s=WITHIN_S)
         chosen = [ring for ring in rings if wanted in (None, ring.name)]
-        return [life.member for ring in chosen for life in await read_lives(client, ring)]
+        return [shard.member for ring in chosen for shard in await read_shards(client, ring)]
 
     return _suggested(context, members, incomplete)
 
@@ -41,16 +42,18 @@ def complete_member(context: typer.Context, incomplete: str) -> list[str]:
 def complete_object(context: typer.Context, incomplete: str) -> list[str]:
     """`website/blog`: kinds that rings distribute, and names of the only one that is left, in the namespace meant."""
     kind, slash, _ = incomplete.partition("/")
+    if slash and kind in RING_KINDS:
+        return [f"{kind}/{name}" for name in complete_ring(context, incomplete.partition("/")[2])]
 
     async def objects(client: Client, cluster: Cluster) -> list[str]:
         from kubeio.rest.discovery import Discovery
-        from ringleader.inspect.cluster.reading import read_rings
-        from ringleader.inspect.where.one import resolve_kind
+        from ringleader.cluster.objects import resolve_kind
+        from ringleader.cluster.snapshot import read_rings
 
         rings = await read_rings(client, timeout_s=WITHIN_S)
         begun = kind
         if not slash:
-            names = {each.kind.name for ring in rings for each in ring.spec.resources}
+            names = {main for ring in rings for main in ring.mains}
             fitting = [name for name in names if name.startswith(incomplete)]
             if len(fitting) != 1:
                 return [f"{name}/" for name in fitting]
@@ -65,8 +68,19 @@ def complete_object(context: typer.Context, incomplete: str) -> list[str]:
     return _suggested(context, objects, incomplete)
 
 
+def complete_kind(context: typer.Context, incomplete: str) -> list[str]:
+    """Kinds that rings distribute."""
+
+    async def kinds(client: Client, _: Cluster) -> list[str]:
+        from ringleader.cluster.snapshot import read_rings
+
+        return [str(kind) for ring in await read_rings(client, timeout_s=WITHIN_S) for kind in ring.kinds]
+
+    return _suggested(context, kinds, incomplete)
+
+
 async def _rings(client: Client, _: Cluster) -> list[str]:
-    from ringleader.inspect.cluster.reading import read_rings
+    from ringleader.cluster.snapshot import read_rings
 
     return [ring.name for ring in await read_rings(client, timeout_s=WITHIN_S)]
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubeio.clock import SystemClock
 from kubeio.errors import ApiError, KubeError, Unreachable
-from ringleader.inspect.cluster.owner_page import Door, at_url, in_pod
-from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.scrape import Load, Scrape, load, read_metrics
+from ringleader.cluster.causes import ring_notes
+from ringleader.cluster.debug_endpoint import DebugEndpoint, at_url, in_pod
+from ringleader.cluster.scrape import Load, Scrape, load, read_metrics
+from ringleader.cluster.snapshot import ClusterReader
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 
@@ -38,15 +39,16 @@ class Asked(NamedTuple):
 class _Replica(NamedTuple):
     name: str
     shard: str
-    door: Door
+    endpoint: DebugEndpoint
 
 
 def run_top(where: ConnectionOptions, asked: Asked, *, form: Form | None) -> int:
     """The command; 1 if no replica could be asked."""
+    notes: list[str] = []
     if asked.endpoints:
         loads = asyncio.run(_by_url(asked, timeout_s=min(where.timeout_s, _PATIENCE_S)))
     else:
-        loads = connected(where, lambda client, _: _in_pods(client, asked, timeout_s=where.timeout_s))
+        loads, notes = connected(where, lambda client, _: _in_pods(client, asked, timeout_s=where.timeout_s))
     match form:
         case Form.JSON | Form.YAML:
             print_document({"replicas": loads}, form=form)
@@ -55,34 +57,41 @@ def run_top(where: ConnectionOptions, asked: Asked, *, form: Form | None) -> int
                 print_line(each.shard or each.name)
         case _:
             _print(loads, form)
+            for note in filter(None, notes):
+                print_line(note)
     return 0 if not loads or any(not each.problem for each in loads) else 1
 
 
 async def _by_url(asked: Asked, *, timeout_s: float) -> list[Load]:
     async with AsyncExitStack() as stack:
-        doors = [await stack.enter_async_context(at_url(url, timeout_s=timeout_s)) for url in asked.endpoints]
-        return await measure([_Replica(door.name, "", door) for door in doors], asked.interval_s)
+        endpoints = [
+            await stack.enter_async_context(at_url(url, timeout_s=timeout_s)) for url in asked.endpoints
+        ]
+        return await measure(
+            [_Replica(endpoint.name, "", endpoint) for endpoint in endpoints], asked.interval_s
+        )
 
 
-async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> list[Load]:
-    rings = await read_rings(client, timeout_s=timeout_s)
-    chosen = rings if asked.ring is None else [named_ring(rings, asked.ring)]
+async def _in_pods(client: Client, asked: Asked, *, timeout_s: float) -> tuple[list[Load], list[str]]:
+    """The load of each active replica, and why rings without one have none."""
+    reader = ClusterReader(client, timeout_s=timeout_s)
+    snapshot = (await reader.snapshot(asked.ring, reads_namespaces=False)).require("rings", "leases")
     replicas = [
         _Replica(
-            life.member,
-            life.shard,
+            shard.member,
+            shard.name,
             in_pod(
                 client,
-                life.pod,
+                shard.pod,
                 port=asked.port,
                 timeout_s=min(timeout_s, _PATIENCE_S),
             ),
         )
-        for ring in chosen
-        for life in await read_lives(client, ring)
-        if life.fills_place
+        for ring in snapshot.rings
+        for shard in ring.active.values()
     ]
-    return await measure(replicas, asked.interval_s)
+    notes = [ring_notes(snapshot, ring) for ring in snapshot.rings if not ring.active]
+    return await measure(replicas, asked.interval_s), notes
 
 
 async def measure(replicas: Sequence[_Replica], interval_s: float) -> list[Load]:
@@ -92,11 +101,11 @@ async def measure(replicas: Sequence[_Replica], interval_s: float) -> list[Load]
     async def one(replica: _Replica) -> Load:
         try:
             async with slots:
-                before = await _scrape(replica.door)
+                before = await _scrape(replica.endpoint)
             await asyncio.sleep(interval_s)
             async with slots:
-                now = await _scrape(replica.door)
-                shard = replica.shard or await replica.door.shard()
+                now = await _scrape(replica.endpoint)
+                shard = replica.shard or await replica.endpoint.shard()
         except (KubeError, ValueError) as error:
             return Load(replica.name, replica.shard, problem=_why(error))
         return load(replica.name, shard, before, now)
@@ -104,8 +113,8 @@ async def measure(replicas: Sequence[_Replica], interval_s: float) -> list[Load]
     return list(await asyncio.gather(*map(one, replicas)))
 
 
-async def _scrape(door: Door) -> Scrape:
-    body = await door.read("/metrics")
+async def _scrape(endpoint: DebugEndpoint) -> Scrape:
+    body = await endpoint.read("/metrics")
     return read_metrics(body.decode(), at=SystemClock().now())
 
 
@@ -121,7 +130,7 @@ def _why(error: Exception) -> str:
 
 def _print(loads: Sequence[Load], form: Form | None) -> None:
     if not loads:
-        print_line("no replica fills a place")
+        print_line("no replica is active")
         return
     rows = [_row(each) for each in loads if not each.problem]
     columns = (

@@ -6,6 +6,7 @@ than the sharder and because some rules span fields. Fields that are not worked 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kubeio.labels import MAX_NAME, is_dns_label, is_dns_subdomain, is_label_key
@@ -29,11 +30,12 @@ from sharder.ringspec.spec import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 API_VERSION: Final = "ringleader.dev/v1alpha1"
 KIND: Final = "ControllerRing"
 MAX_VIRTUAL_NODES: Final = 10_000
+DEFAULT_EPS: Final = 0.05
 MAX_TOKENS: Final = 2_000_000
 """Members named in the spec times virtual nodes: about 100 MB of ring, and seconds to build it."""
 _DAY_S: Final = 86_400.0
@@ -51,29 +53,39 @@ def parse_ring(document: Mapping[str, object]) -> RingSpec:
 
     Raises: RingRefused with every problem found, not only the first.
     """
+    ring, problems = read_ring(document)
+    return _accepted(ring, problems)
+
+
+def read_ring(document: Mapping[str, object]) -> tuple[RingSpec, Sequence[FieldProblem]]:
+    """The ring that *document* describes as far as it can be used, with defaults for the rest; and every problem."""
     problems = Problems()
     top = Fields(document, "", problems)
     _check_kind(top)
-    return _parse(top.mapping("metadata").text("name"), top.raw("spec"), problems)
+    ring = _read(top.mapping("metadata").text("name"), top.raw("spec"), problems)
+    return ring, problems.found
 
 
 def parse_spec(name: str, spec: object) -> RingSpec:
     """Ring *name* with this *spec*. Raises: RingRefused as `parse_ring` does."""
-    return _parse(name, spec, Problems())
+    problems = Problems()
+    return _accepted(_read(name, spec, problems), problems.found)
 
 
-def _parse(name: str, written: object, problems: Problems) -> RingSpec:
+def _accepted(ring: RingSpec, problems: Sequence[FieldProblem]) -> RingSpec:
+    if problems:
+        raise RingRefused(ring.name, problems)
+    return ring
+
+
+def _read(name: str, written: object, problems: Problems) -> RingSpec:
     _check_name(name, problems)
     spec = Fields(written, "spec", problems)
     if written is None:
         problems.add("spec", None, "is missing", "name at least resources and leaseNamespace")
     ring = _ring(name, spec, problems)
     spec.refuse_unknown()
-    if not problems.found:
-        _check_ring(ring, problems)
-    if problems.found:
-        raise RingRefused(name, problems.found)
-    return ring
+    return _check_ring(ring, problems)
 
 
 def worked_as(spec: RingSpec) -> str:
@@ -126,7 +138,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         label_domain=_domain(spec),
         algorithm=spec.choice("algorithm", "v1", of={"v1": ""}),
         virtual_nodes=_virtual_nodes(spec, members),
-        eps=spec.number("eps", 0.05, least=0, above=True, most=1),
+        eps=spec.number("eps", DEFAULT_EPS, least=0, above=True, most=1),
         key=_key(spec),
         key_label=_key_label(spec),
         members=members,
@@ -147,15 +159,30 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
     )
 
 
-def _check_ring(ring: RingSpec, problems: Problems) -> None:
-    """Report fields that do not go together, and values that the ring refuses, such as too many decimal places."""
-    _check_key(ring, problems)
-    trials: list[Mapping[str, float]] = [{}, *({name: m.weight} for name, m in ring.members.items())]
-    for weights in trials:
-        try:
-            HashRing(weights, virtual_nodes=1, eps=ring.eps)
-        except InvalidRing as error:
-            problems.add(f"spec.{error.field}", error.value, error.problem, error.remedy)
+def _check_ring(ring: RingSpec, problems: Problems) -> RingSpec:
+    """Report fields that do not go together, and values that the ring refuses, such as too many decimal places.
+
+    Fields are compared only if each of them could be read. Gives the ring with defaults for the values that it refuses.
+    """
+    if not problems.found:
+        _check_key(ring, problems)
+    if not _is_taken({}, ring.eps, problems):
+        ring = replace(ring, eps=DEFAULT_EPS)
+    refused = [
+        name for name, m in ring.members.items() if not _is_taken({name: m.weight}, ring.eps, problems)
+    ]
+    usual = {name: replace(ring.members[name], weight=1.0) for name in refused}
+    return replace(ring, members={**ring.members, **usual}) if usual else ring
+
+
+def _is_taken(weights: Mapping[str, float], eps: float, problems: Problems) -> bool:
+    """Whether a ring can be made of these values; if not, that is reported."""
+    try:
+        HashRing(weights, virtual_nodes=1, eps=eps)
+    except InvalidRing as error:
+        problems.add(f"spec.{error.field}", error.value, error.problem, error.remedy)
+        return False
+    return True
 
 
 def _key(spec: Fields) -> KeyKind:

@@ -173,9 +173,9 @@ async def test_deep_objects_are_handed_over_and_listed_at_a_start(fleet: Fleet, 
 
 
 async def unfit(fleet: Fleet) -> set[str]:
-    """The objects that `ringleader doctor` names as unfit; a process of its own, with Python's own recursion limit."""
+    """The objects that `ringleader check` names as unfit; a process of its own, with Python's own recursion limit."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "ringleader", "doctor", "--look-again", "1s", "-o", "json"),
+        *(sys.executable, "-P", "-m", "ringleader", "check", "--recheck-after", "1s", "-o", "json"),
         *("--kubeconfig", str(fleet.plane.kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
     )

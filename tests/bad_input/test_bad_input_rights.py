@@ -36,10 +36,10 @@ async def account(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pat
     [
         (["ringleader", "status"], "list"),
         (["ringleader", "status", "-w"], "list"),
-        (["ringleader", "where", "--all", "-o", "csv"], "list"),
-        (["ringleader", "explain", "website/blog"], "list"),
+        (["ringleader", "list", "-A", "-o", "csv"], "list"),
+        (["ringleader", "describe", "website/blog"], "list"),
         (["ringleader", "cordon", "web-0"], "list"),
-        (["ringleader", "page"], "list"),
+        (["ringleader", "dashboard"], "list"),
         (["sharder", "--log-format", "console"], "watch"),
         (["shard_controller", "run", CONTROLLER, "--log-format", "console"], "get"),
     ],

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from kubeio.resource import ApiResource
-from ringleader.doctor.checks import Finding, Level
-from ringleader.doctor.command import Wanted, diagnose
+from ringleader.check.command import Wanted, examine
+from ringleader.check.findings import Finding, Level
 from tests.sharder.io.ground import CONFIGMAPS, RING, ROOT, WEBSITES, Ground, wait_until
 
 pytestmark = [pytest.mark.fleet]
@@ -60,7 +60,7 @@ async def make_objects(ground: Ground, prefix: str, count: int) -> set[str]:
 async def kinds(ground: Ground) -> list[Finding]:
     """What the doctor finds wrong about kinds."""
     wanted = Wanted(ring=RING, accounts={}, managers=frozenset(), again_s=1.0, timeout_s=20)
-    report = await diagnose(ground.client, wanted)
+    report = await examine(ground.client, wanted)
     return [each for each in report.findings if (each.check, each.level) == ("kinds", Level.ERROR)]
 
 

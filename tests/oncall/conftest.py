@@ -36,21 +36,46 @@ class Night:
     stack: AsyncExitStack
     processes: list[Process] = field(default_factory=list)
 
-    async def doctor(self, *flags: str) -> tuple[int, str]:
-        """Exit code and output of `ringleader doctor`."""
-        return await self._run("doctor", "--look-again", "3s", *flags)
+    async def check(self, *flags: str) -> tuple[int, str]:
+        """Exit code and output of `ringleader check`."""
+        return await self._run("check", "--recheck-after", "3s", *flags)
 
-    async def explain(self, name: str, *flags: str) -> str:
-        """What `ringleader explain` says first of the site *name*."""
-        code, out = await self._run("explain", f"website/{name}", "-n", "sites", *flags)
+    async def describe(self, name: str, *flags: str) -> str:
+        """The first line of `ringleader describe` about the site *name*."""
+        code, out = await self._run("describe", f"website/{name}", "-n", "sites", *flags)
         assert code in (0, 5), out
         return out.splitlines()[0]
 
-    async def explained(self, line: str) -> str:
-        """What `ringleader explain` says first of the site that the doctor's *line* names."""
+    async def described(self, line: str) -> str:
+        """The first line of `ringleader describe` about the site that *line* of `check` names."""
         named = re.search(r"website/(\S+)", line)
         assert named is not None, line
-        return await self.explain(named[1])
+        return await self.describe(named[1])
+
+    async def agree(self) -> None:
+        """`check`, `describe` and `status` name the same leader, the same silent shards and the same causes."""
+        findings = (await self.report())["findings"]
+        ring = json.loads((await self._run("describe", "ring", self.fleet.spec.ring, "-o", "json"))[1])
+        rings = json.loads((await self._run("status", self.fleet.spec.ring, "-o", "json"))[1])["rings"]
+        sharder = next(each for each in findings if each["check"] == "sharder")
+        waits = {cause["reason"]: cause["text"] for cause in ring["causes"] if cause["reason"] != "Silent"}
+        assert "; ".join(waits.values()) == rings[0]["warning"]
+        nobody = waits.get("NoSharder", "")
+        assert nobody in sharder["summary"]
+        assert bool(nobody) is (sharder["level"] == "error")
+        if not nobody:
+            assert sharder["summary"].removesuffix(" leads") in ring["sharder"]
+        silent = {row["shard"] for row in ring["shards"] if row["isSilent"]}
+        assert {each["summary"].split()[1] for each in findings if each["reason"] == "Silent"} == silent
+        contested = {row["shard"] for row in ring["shards"] if row["state"] == "contested"}
+        assert {row["shard"] for row in rings[0]["members"] if row["silent"]} <= silent | contested
+        for each in findings:
+            if each["reason"] and each["object"].startswith("website/"):
+                target, *flags = each["object"].split()
+                out = (await self._run("describe", target, *flags, "-o", "json"))[1]
+                cause = json.loads(out)["cause"]
+                assert (cause["reason"], cause["isWrong"]) == (each["reason"], True), (cause, each)
+                assert each["summary"].startswith(f"{each['object']} {cause['text']}"), (cause, each)
 
     async def _run(self, *arguments: str) -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
@@ -64,13 +89,13 @@ class Night:
         return process.returncode or 0, out.decode()
 
     async def first_line(self) -> str:
-        """What the doctor says first; something is wrong."""
-        code, out = await self.doctor()
+        """The first line of `check`; something is wrong."""
+        code, out = await self.check()
         assert code == 1, out
         return out.splitlines()[0]
 
     async def report(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((await self.doctor("-o", "json"))[1])
+        document: dict[str, Any] = json.loads((await self.check("-o", "json"))[1])
         return document
 
     async def start(self, name: str, *arguments: str) -> Process:

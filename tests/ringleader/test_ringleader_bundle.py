@@ -24,15 +24,15 @@ from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from ringleader.doctor.hooks import CONFIGURATIONS
-from ringleader.doctor.surroundings import DEPLOYMENTS
+from ringleader.check.environment import DEPLOYMENTS
+from ringleader.check.hooks import CONFIGURATIONS
+from ringleader.cluster.debug_endpoint import PODS
 from ringleader.inspect.bundle import collect
 from ringleader.inspect.bundle.collect import LAST_APPLIED, Collector, client_versions
 from ringleader.inspect.bundle.command import archive
 from ringleader.inspect.bundle.workloads import status_only
-from ringleader.inspect.cluster.owner_page import PODS
 from ringleader.testing.held import held
-from tests.ringleader.doctor.ward import RING, SITES, Ward, open_ward
+from tests.ringleader.check.ward import RING, SITES, Ward, open_ward
 from tests.warm_python import warm_python
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -154,9 +154,9 @@ async def test_it_has_a_file_for_each_thing_and_says_what_they_are(ward: Ward, t
     files = unpacked(path.read_bytes())
     assert list(files) == [
         "README.md",
+        "check.json",
         "controllerrings.ringleader.dev/websites.json",
         "customresourcedefinitions.apiextensions.k8s.io/controllerrings.ringleader.dev.json",
-        "doctor.json",
         "errors.txt",
         "events.json",
         "leases.coordination.k8s.io/rings/one-00000001.json",
@@ -177,7 +177,7 @@ async def test_it_has_a_file_for_each_thing_and_says_what_they_are(ward: Ward, t
         "one-00000001",
     )
     assert found["status.json"]["rings"][0]["objects"] == SITES
-    assert {"owners", "sharder", "crd"} <= {each["check"] for each in found["doctor.json"]["findings"]}
+    assert {"owners", "sharder", "crd"} <= {each["check"] for each in found["check.json"]["findings"]}
     assert (
         found["versions.json"]["server"]["url"] == load_cluster(kubeconfig=str(ward.plane.kubeconfig)).server
     )
@@ -213,7 +213,7 @@ async def test_a_part_that_cannot_be_read_is_an_error_beside_the_others(
     assert all("not today" in line for line in errors)
     assert err == "note: 4 parts could not be read, see errors.txt in the bundle\n"
     assert "events.json" not in files
-    assert {"controllerrings.ringleader.dev/websites.json", "doctor.json"} <= files.keys()
+    assert {"controllerrings.ringleader.dev/websites.json", "check.json"} <= files.keys()
 
 
 async def test_a_fault_of_ours_in_one_part_does_not_cost_the_others(
@@ -222,7 +222,7 @@ async def test_a_fault_of_ours_in_one_part_does_not_cost_the_others(
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(collect, "read_happenings", broken)
+    monkeypatch.setattr(collect, "read_events", broken)
     monkeypatch.setattr(collect, "RECHECK_AFTER_S", 0.1)
     parts: list[str] = []
     collector = Collector(ward.client, timeout_s=10, begin=parts.append)
@@ -231,7 +231,7 @@ async def test_a_fault_of_ours_in_one_part_does_not_cost_the_others(
     assert error.startswith("Events: Traceback")
     assert "RuntimeError: a fault of ours" in error
     assert collector.files["errors.txt"].decode() == f"{error}\n"
-    assert {"status.json", "doctor.json"} <= collector.files.keys()
+    assert {"status.json", "check.json"} <= collector.files.keys()
     assert parts[:2] == ["API server", "rings"]
 
 
@@ -358,4 +358,4 @@ async def test_who_may_do_nothing_gets_a_bundle_that_names_the_rules(real_ward: 
     errors = files["errors.txt"].decode().splitlines()
     assert {line.split(":")[0] for line in errors} >= {"rings", "election", "definition", "Events", "status"}
     assert '{apiGroups: ["ringleader.dev"], resources: ["controllerrings"], verbs: ["list"]}' in errors[0]
-    assert {"README.md", "errors.txt", "versions.json", "doctor.json"} == files.keys()
+    assert {"README.md", "errors.txt", "versions.json", "check.json"} == files.keys()

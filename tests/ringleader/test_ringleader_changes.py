@@ -16,8 +16,9 @@ from devcluster.faults import Fault
 from kubeio.errors import InputError
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
-from ringleader.inspect.cluster.reading import read_rings
-from ringleader.inspect.drains import read_handoffs
+from kubeio.rest.discovery import Discovery
+from ringleader.cluster.handoffs import HandoffRow, read_handoffs
+from ringleader.cluster.snapshot import ClusterReader
 from ringleader.inspect.edit.changes import (
     Edit,
     Order,
@@ -188,8 +189,14 @@ async def test_a_member_of_two_rings_needs_the_flag(ground: Ground) -> None:
     assert (await changed(ground, "x", cordoned, Order("o"))).ring == "o"
 
 
-async def test_the_sharder_empties_a_cordoned_member_and_drains_shows_it(ground: Ground) -> None:
-    """The command's one write is enough: the objects leave by handoffs, which `drains` shows with both ends."""
+async def handoffs(ground: Ground) -> list[HandoffRow]:
+    reader = ClusterReader(ground.client, timeout_s=10)
+    seen = await reader.snapshot(RING)
+    return await read_handoffs(reader, Discovery(ground.client), seen, seen.of(RING))
+
+
+async def test_the_sharder_empties_a_cordoned_member_and_status_shows_the_handoffs(ground: Ground) -> None:
+    """The command's one write is enough: the objects leave by handoffs, shown with both ends."""
     await ground.ring(maxLeaseDurationSeconds=10)
     await ground.shard("a", duration_s=5)
     await ground.shard("b", duration_s=5)
@@ -204,12 +211,9 @@ async def test_the_sharder_empties_a_cordoned_member_and_drains_shows_it(ground:
             return set((await ground.drains()).values()) == {"b-00000001"}
 
         await wait_until(drained)
-        (ring,) = await read_rings(ground.client, timeout_s=10)
-        from kubeio.rest.discovery import Discovery
-
-        found = await read_handoffs(ground.client, Discovery(ground.client), ring, timeout_s=10)
+        found = await handoffs(ground)
         assert {(each.owner, each.to, each.note) for each in found} == {("a-00000001", "b-00000001", "")}
-        shown = await run(ground, "drains", "--most", "1")
+        shown = await run(ground, "status", "--handoffs", "--limit", "1")
         assert "websites.example.com/default/site-" in shown.stdout
         assert f"{len(found)} in flight; owed by a-00000001 {len(found)}" in shown.stdout
         assert f"... and {len(found) - 1} more" in shown.stdout
@@ -220,23 +224,20 @@ async def test_a_handoff_to_the_dead_is_noted(ground: Ground) -> None:
     await ground.site("one", labels={KEYS.shard: "gone-00000001", KEYS.drain: "a-00000001"})
     await ground.site("two", labels={KEYS.shard: "a-00000001", KEYS.drain: "gone-00000001"})
     await ground.site("three", labels={KEYS.shard: "a-00000001", KEYS.drain: ""})
-    from kubeio.rest.discovery import Discovery
-
-    (ring,) = await read_rings(ground.client, timeout_s=10)
-    found = await read_handoffs(ground.client, Discovery(ground.client), ring, timeout_s=10)
+    found = await handoffs(ground)
     assert {(each.object.rpartition("/")[2], each.to, each.note) for each in found} == {
         ("one", "a-00000001", "owner is dead"),
         ("two", "gone-00000001", "target is dead"),
         ("three", "", ""),
     }
-    shown = (await run(ground, "drains", "websites")).stdout
+    shown = (await run(ground, "status", "--handoffs", "websites")).stdout
     assert "(release)" in shown
     assert "owed by a-00000001 2, gone-00000001 1" in shown
 
 
 async def test_nothing_in_flight_is_said(ground: Ground) -> None:
     await three(ground)
-    assert (await run(ground, "drains")).stdout == "nothing is in flight\n"
+    assert (await run(ground, "status", "--handoffs")).stdout == "no handoff is in flight\n"
 
 
 # -- release

@@ -72,11 +72,14 @@ def bash(line: str, kubeconfig: Path) -> dict[str, str]:
         ("ringleader status x", []),
         ("ringleader cordon web", ["web-0", "web-1"]),
         ("ringleader cordon --ring websites web-1", ["web-1"]),
-        ("ringleader explain w", ["websites.example.com/blog", "websites.example.com/shop"]),
-        ("ringleader explain website/b", ["website/blog"]),
-        ("ringleader where -n sites website/b", ["website/blog-of-sites"]),
-        ("ringleader where --ring w", ["websites"]),
-        ("ringleader explain nothing/b", []),
+        ("ringleader describe w", ["websites.example.com/blog", "websites.example.com/shop"]),
+        ("ringleader describe website/b", ["website/blog"]),
+        ("ringleader describe -n sites website/b", ["website/blog-of-sites"]),
+        ("ringleader list --ring w", ["websites"]),
+        ("ringleader list web", ["websites.example.com"]),
+        ("ringleader describe ring/w", ["ring/websites"]),
+        ("ringleader check w", ["websites"]),
+        ("ringleader describe nothing/b", []),
     ],
 )
 async def test_names_of_rings_members_and_objects_are_suggested(
@@ -87,7 +90,7 @@ async def test_names_of_rings_members_and_objects_are_suggested(
 
 
 @pytest.mark.parametrize(
-    "line", ["ringleader status we", "ringleader explain website/b", "ringleader cordon w"]
+    "line", ["ringleader status we", "ringleader describe website/b", "ringleader cordon w"]
 )
 async def test_a_cluster_that_does_not_answer_suggests_nothing_and_says_nothing(
     line: str, tmp_path: Path
@@ -118,7 +121,7 @@ async def test_kubectl_gets_its_suggestions_with_a_directive(ground: Ground) -> 
     words = ["-m", "ringleader.kubectl_complete"]
     code, found, err = await run([*words, "status", "we"], environment)
     assert (code, found, err) == (0, ["websites", ":4"], "")
-    _, found, _ = await run([*words, "explain", "-n", "sites", "website/"], environment)
+    _, found, _ = await run([*words, "describe", "-n", "sites", "website/"], environment)
     assert found == ["website/blog-of-sites", ":4"]
     _, found, _ = await run([*words, "unc"], environment)
     assert found == ["uncordon", ":4"]

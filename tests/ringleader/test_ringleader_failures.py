@@ -88,8 +88,7 @@ def test_bad_input_is_exit_code_2() -> None:
         (["demo", "--objects=3"], ["--objects", "'3'", "20"]),
         (["status", "-o", "xml"], ["'-o'", "'xml'", "json"]),
         (["status", "--request-timeout", "5y"], ["--request-timeout", "5y", "1m30s"]),
-        (["where", "blog"], ["KIND/NAME", "blog", "website/blog"]),
-        (["where"], ["KIND/NAME", "is missing", "give one of KIND/NAME, -f FILE and --all"]),
+        (["describe", "blog"], ["KIND/NAME", "blog", "website/blog"]),
         (["status", "--kubeconfig", "/nowhere/config"], ["--kubeconfig", "/nowhere/config"]),
     ],
 )
@@ -119,7 +118,7 @@ def test_a_server_that_is_not_there_is_exit_code_1(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("arguments", [["-h"], ["status", "-h"], ["where", "--help"], ["demo", "-h"]])
+@pytest.mark.parametrize("arguments", [["-h"], ["status", "-h"], ["describe", "--help"], ["demo", "-h"]])
 def test_help_is_everywhere(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     assert "Usage: ringleader" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""On a fleet of real processes: what `explain`, `top`, `events` and `release` say of it."""
+"""On a fleet of real processes: what `describe`, `status`, `top` and `release` say of it."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ async def owner_of(fleet: Fleet, name: str) -> str:
     return fleet.lives()[shard]
 
 
-async def explained(fleet: Fleet, *flags: str) -> tuple[int, dict[str, Any]]:
+async def described(fleet: Fleet, *flags: str) -> tuple[int, dict[str, Any]]:
     name = sorted(await fleet.owners())[0]
     code, out, err = await run(
-        fleet, "explain", f"website/{name}", "-n", fleet.spec.namespace, "-o", "json", *flags
+        fleet, "describe", f"website/{name}", "-n", fleet.spec.namespace, "-o", "json", *flags
     )
     assert out, err
     return code, json.loads(out)
@@ -73,9 +73,9 @@ async def explained(fleet: Fleet, *flags: str) -> tuple[int, dict[str, Any]]:
 async def test_a_healthy_object_is_told_so_by_its_owner_too(fleet: Fleet) -> None:
     name = sorted(await fleet.owners())[0]
     member = await owner_of(fleet, name)
-    code, told = await explained(fleet, "--endpoint", endpoint(fleet, member))
+    code, told = await described(fleet, "--endpoint", endpoint(fleet, member))
     assert code == 0, told
-    assert told["finding"]["isWrong"] is False
+    assert told["cause"]["isWrong"] is False
     assert "last outcome done" in told["working"]
     assert "leads (Lease ringleader-fleet/ringleader-sharder" in told["sharder"]
 
@@ -132,7 +132,7 @@ async def test_the_port_of_another_replica_is_noticed(fleet: Fleet) -> None:
     name = sorted(await fleet.owners())[0]
     member = await owner_of(fleet, name)
     other = next(each for each in fleet.lives().values() if each != member)
-    code, told = await explained(fleet, "--endpoint", endpoint(fleet, other))
+    code, told = await described(fleet, "--endpoint", endpoint(fleet, other))
     assert code == 0
     assert f"forward the port of pod {member}" in told["working"]
 
@@ -164,20 +164,16 @@ async def test_a_replica_that_is_silent_is_named_and_the_others_are_shown(fleet:
     assert code == 1
 
 
-async def test_events_are_those_of_the_programs_or_of_one_object(fleet: Fleet) -> None:
-    code, out, err = await run(fleet, "events", fleet.spec.ring, "-o", "json")
-    assert code == 0, err
-    told = json.loads(out)["events"]
-    assert "Converged" in {each["reason"] for each in told}
-    assert [each["lastSeen"] for each in told] == sorted(each["lastSeen"] for each in told)
-    code, out, _ = await run(
-        fleet, "events", "--types", "Warning", "--for", f"controllerring/{fleet.spec.ring}"
-    )
-    assert code == 0
-    assert "Converged" not in out
+async def test_a_ring_is_described_with_its_last_events(fleet: Fleet) -> None:
+    code, out, err = await run(fleet, "describe", "ring", fleet.spec.ring, "-o", "json")
+    assert code == 0, out + err
+    told = json.loads(out)
+    assert "Converged" in {each["reason"] for each in told["events"]}
+    assert {each["shard"] for each in told["shards"] if each["isActive"]} == set(fleet.lives())
+    assert sum(each["objects"] for each in told["shards"]) == 20
 
 
-async def test_an_object_of_a_killed_replica_is_explained_by_its_death(fleet: Fleet) -> None:
+async def test_an_object_of_a_killed_replica_is_described_by_its_death(fleet: Fleet) -> None:
     """While the sharder is stopped too, nothing happens to the object: the first line says both."""
     name = sorted(await fleet.owners())[0]
     member = await owner_of(fleet, name)
@@ -186,7 +182,7 @@ async def test_an_object_of_a_killed_replica_is_explained_by_its_death(fleet: Fl
     await fleet.kill(member)
     try:
         for _ in range(60):
-            code, out, _ = await run(fleet, "explain", f"website/{name}", "-n", fleet.spec.namespace)
+            code, out, _ = await run(fleet, "describe", f"website/{name}", "-n", fleet.spec.namespace)
             if "no sharder leads" in out:
                 break
             await asyncio.sleep(0.5)

@@ -21,7 +21,7 @@ import pytest
 from kubeio.errors import InputError
 from ring import HashRing
 from ringleader.__main__ import main
-from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
+from ringleader.cluster.picture import MemberPicture, RingPicture
 from ringleader.inspect.plot.command import checked_path
 from ringleader.inspect.plot.data import (
     LONGEST_NAME,

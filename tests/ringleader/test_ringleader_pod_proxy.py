@@ -20,8 +20,8 @@ from kubeio.models import ObjectKey
 from kubeio.patch import MergePatch
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
-from ringleader.inspect.cluster.owner_page import PODS, in_pod
-from ringleader.inspect.cluster.rings import Pod
+from ringleader.cluster.debug_endpoint import PODS, in_pod
+from ringleader.cluster.shards import Pod
 from ringleader.testing.held import held
 
 pytestmark = pytest.mark.real
@@ -108,9 +108,9 @@ async def test_metrics_come_through_and_the_debug_pages_see_no_token(client: Cli
 
     server = await asyncio.start_server(serve, "0.0.0.0", 0)
     await pod(client, own_address())
-    door = in_pod(client, Pod("default", "web-0"), port=server.sockets[0].getsockname()[1], timeout_s=10)
-    assert await door.read("/metrics") == b"workqueue_depth 1\n"
-    asked = await door.object_page(ObjectKey("default", "blog"))
+    endpoint = in_pod(client, Pod("default", "web-0"), port=server.sockets[0].getsockname()[1], timeout_s=10)
+    assert await endpoint.read("/metrics") == b"workqueue_depth 1\n"
+    asked = await endpoint.object_page(ObjectKey("default", "blog"))
     assert "401" in asked.problem
     assert "port-forward" in asked.problem
     assert [head.split()[1] for head in heads[:2]] == ["/metrics", "/debug/objects/default/blog"]

@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kubeio.models import Meta
-from ringleader.inspect.cluster.rings import Ring, RingFields
+from ringleader.cluster.ring import ring_of
 from ringleader.inspect.edit.course import Course
 from ringleader.inspect.edit.delete import Labelled, consequence
 from ringleader.inspect.edit.telling import Lines
@@ -103,7 +102,7 @@ def test_while_nothing_is_told_a_line_says_how_long_it_waits() -> None:
 
 
 def test_the_question_tells_objects_from_what_follows_them() -> None:
-    ring = Ring(metadata=Meta(name="websites"), spec=RingFields())
+    ring = ring_of({"metadata": {"name": "websites"}})
     labelled = Labelled(Counter({"a-1": 3000, "b-1": 500}), controlled=1500)
     assert consequence(ring, labelled).startswith(
         "2,000 objects of ring websites, and 1,500 that they control, are given up by 2 replicas"

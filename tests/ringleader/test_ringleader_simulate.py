@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeio.errors import InputError
-from kubeio.models import Meta
 from ring import HashRing, moved_keys
 from ringleader.__main__ import main
-from ringleader.inspect.cluster.rings import Ring, RingFields
+from ringleader.cluster.ring import Ring, ring_of
 from ringleader.inspect.simulate.change import apply_change, in_order, last_names, next_names, parse_members
 from ringleader.inspect.simulate.command import duration, parse_rate, simulated, summary
 from ringleader.inspect.simulate.premises import Ground as Premise
@@ -197,7 +196,7 @@ def test_durations_are_for_people() -> None:
 
 
 def ring(**status: object) -> Ring:
-    return Ring(metadata=Meta(name="websites"), spec=RingFields(), status=dict(status))
+    return ring_of({"metadata": {"name": "websites"}, "status": dict(status)})
 
 
 def test_the_measured_rate_is_that_of_the_last_rebalance() -> None:
@@ -222,7 +221,7 @@ def test_a_rate_that_moves_nothing_is_refused(text: str) -> None:
 
 
 def test_a_ring_must_be_named_among_several() -> None:
-    websites, shops = ring(), Ring(metadata=Meta(name="shops"), spec=RingFields())
+    websites, shops = ring(), ring_of({"metadata": {"name": "shops"}})
     assert chosen_ring([websites], None) is websites
     with pytest.raises(InputError, match="several; name one of shops, websites"):
         chosen_ring([shops, websites], None)

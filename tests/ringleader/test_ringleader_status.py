@@ -22,12 +22,12 @@ from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
 from ring import HashRing, object_key
-from ringleader.inspect.cluster.following import Following
-from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
+from ringleader.cluster.following import Following
+from ringleader.cluster.picture import MemberPicture, RingPicture
 from ringleader.inspect.status.command import look_with_pace
 from ringleader.inspect.status.layout import Screen, convergence, duration, shortened, status_lines
 from ringleader.inspect.status.pace import LOOKS, ProgressPace
-from tests.sharder.io.ground import KEYS, WEBSITES, Ground, wait_until
+from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, wait_until
 from tests.warm_python import warm_python
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -400,3 +400,17 @@ async def test_watching_into_a_pipe_is_a_line_of_json_for_each_picture(ground: G
     assert await process.wait() == 0
     assert [line["rings"][0]["name"] for line in lines] == ["websites", "websites"]
     assert lines[0]["problem"] == ""
+
+
+async def test_top_without_an_active_replica_says_why(ground: Ground) -> None:
+    await ground.ring()
+    process = await asyncio.create_subprocess_exec(
+        *(warm_python(), "-m", "ringleader", "top", RING),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "KUBECONFIG": str(ground.plane.kubeconfig)},
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert out.decode().splitlines() == [
+        "no replica is active",
+        "no sharder leads: there is no Lease ringleader-sharder in any namespace",
+    ]

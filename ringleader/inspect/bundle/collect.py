@@ -21,13 +21,13 @@ from kubeio.models import Lease
 from kubeio.program.failures import failure
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, LEASES, ApiResource
-from ringleader.doctor.command import Wanted, diagnose
-from ringleader.doctor.hooks import CONFIGURATIONS
+from ringleader.check.command import Wanted, examine
+from ringleader.check.hooks import CONFIGURATIONS
+from ringleader.cluster.events import is_ours, read_events
+from ringleader.cluster.ring import Ring, named_ring
+from ringleader.cluster.shards import Pod, shards_of
+from ringleader.cluster.snapshot import ELECTION_LEASE, read_rings
 from ringleader.inspect.bundle.workloads import Doc, read_workloads
-from ringleader.inspect.cluster.happenings import is_ours, read_happenings
-from ringleader.inspect.cluster.reading import named_ring, read_rings
-from ringleader.inspect.cluster.rings import Pod, Ring, lives
-from ringleader.inspect.cluster.sharders import ELECTION_LEASE
 from ringleader.inspect.status.command import look
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MOST_EVENTS: Final = 1000
 """Newest Events: some 300 KB. A server forgets them after an hour by default."""
 RECHECK_AFTER_S: Final = 6.0
-"""Between the doctor's two looks, as with `ringleader doctor` itself."""
+"""Between its two looks, as with `ringleader check` itself."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation with a copy of the whole object."""
 _README: Final = """# Ringleader bundle
@@ -48,7 +48,7 @@ _README: Final = """# Ringleader bundle
 | errors.txt | parts that could not be read, and why; empty: everything was read |
 | versions.json | API server, command, interpreter, packages |
 | status.json | members, objects, handoffs: `ringleader status -o json` |
-| doctor.json | findings: `ringleader doctor -o json` |
+| check.json | findings: `ringleader check -o json` |
 | events.json | Events of sharders and replicas, the newest first |
 | controllerrings.ringleader.dev/NAME.json | rings |
 | leases.coordination.k8s.io/NAMESPACE/NAME.json | Leases of replicas; ringleader-sharder is the sharders' election |
@@ -94,7 +94,7 @@ class Collector:
         for resource, document in await self._attempt("workloads", workloads) or ():
             self._add_object(resource, document)
         await self._attempt("status", self._status(ring))
-        await self._attempt("doctor", self._doctor(ring))
+        await self._attempt("check", self._check(ring))
         what = f"Ring {ring}" if ring else "Every ring"
         self.files["README.md"] = _README.format(what=what, at=at, server=server).encode()
         self.files["errors.txt"] = "".join(f"{error}\n" for error in self.errors).encode()
@@ -143,7 +143,7 @@ class Collector:
         found = await self._add_leases(
             namespace=ring.spec.lease_namespace, label_selector=f"{ring.keys.ring_label}={ring.name}"
         )
-        return {life.pod for life in lives(ring, found, now=at)}
+        return {shard.pod for shard in shards_of(ring, found, now=at)}
 
     async def _election(self) -> set[Pod]:
         """Add the election Leases; the pods of those that lead."""
@@ -166,20 +166,18 @@ class Collector:
         return [msgspec.json.decode(raw, type=Lease) for raw in found]
 
     async def _events(self) -> None:
-        found = await read_happenings(
-            self._client, wanted=is_ours, most=MOST_EVENTS, timeout_s=self._timeout_s
-        )
+        found = await read_events(self._client, is_ours, limit=MOST_EVENTS, timeout_s=self._timeout_s)
         self._add("events.json", {"events": found})
 
     async def _status(self, ring: str | None) -> None:
         looks = await look(self._client, ring, is_counting=False, timeout_s=self._timeout_s)
         self._add("status.json", {"rings": looks})
 
-    async def _doctor(self, ring: str | None) -> None:
+    async def _check(self, ring: str | None) -> None:
         wanted = Wanted(
             ring=ring, accounts={}, managers=frozenset(), again_s=RECHECK_AFTER_S, timeout_s=self._timeout_s
         )
-        self._add("doctor.json", await diagnose(self._client, wanted))
+        self._add("check.json", await examine(self._client, wanted))
 
 
 def client_versions() -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 
 from kubeio.errors import NotFound
-from ringleader.doctor.surroundings import DEPLOYMENTS, STATEFUL_SETS
-from ringleader.inspect.cluster.owner_page import PODS
-from ringleader.inspect.cluster.rings import Pod
+from ringleader.check.environment import DEPLOYMENTS, STATEFUL_SETS
+from ringleader.cluster.debug_endpoint import PODS
+from ringleader.cluster.shards import Pod
 
 if TYPE_CHECKING:
     from kubeio.resource import ApiResource

@@ -7,6 +7,7 @@ would leave a ring without a member, unless it is told to go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,10 +17,12 @@ from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.suggestions import nearest
 from ring import movement
-from ringleader.inspect.cluster.reading import named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.rings import Life, Member, Ring, Rings, ring_weights
+from ringleader.cluster.ring import Ring, named_ring
+from ringleader.cluster.shards import HashRings, Shard, ring_weights
+from ringleader.cluster.snapshot import read_rings, read_shards
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, print_document, print_line
+from sharder.ringspec.spec import MemberSpec
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
@@ -28,7 +31,7 @@ FIELD_MANAGER: Final = "ringleader-cli"
 LIGHTEST: Final = 0.001
 HEAVIEST: Final = 100.0
 _ATTEMPTS: Final = 5
-Edit = Callable[[Member], Member]
+Edit = Callable[[MemberSpec], MemberSpec]
 
 
 class Flow(msgspec.Struct, rename="camel"):
@@ -82,11 +85,9 @@ async def change_member(
     for _ in range(_ATTEMPTS):
         rings = await read_rings(client, timeout_s=timeout_s)
         ring, found = await _ring_of(client, rings, name, order)
-        before = ring.spec.members.get(name, Member())
+        before = ring.spec.member(name)
         after = edit(before)
-        changed = msgspec.structs.replace(
-            ring, spec=msgspec.structs.replace(ring.spec, members={**ring.spec.members, name: after})
-        )
+        changed = replace(ring, spec=replace(ring.spec, members={**ring.spec.members, name: after}))
         told = _member_change(ring, changed, found, name, before=before, after=after)
         if not told.is_changed:
             return told
@@ -109,7 +110,7 @@ async def change_member(
     raise InputError("RING", order.ring or name, "is edited all the time by others", "try again")
 
 
-def _fields(member: Member) -> Mapping[str, object] | None:
+def _fields(member: MemberSpec) -> Mapping[str, object] | None:
     """What stands in the spec; null, so that nothing does, if it is what holds without it."""
     fields: dict[str, object] = {
         "cordoned": True if member.cordoned else None,
@@ -120,14 +121,14 @@ def _fields(member: Member) -> Mapping[str, object] | None:
 
 async def _ring_of(
     client: Client, rings: Sequence[Ring], member: str, order: Order
-) -> tuple[Ring, Sequence[Life]]:
-    """The ring that *member* is of, and its lives. Raises InputError naming what there is."""
+) -> tuple[Ring, Sequence[Shard]]:
+    """The ring that *member* is of, and its shards. Raises InputError naming what there is."""
     chosen = [named_ring(list(rings), order.ring)] if order.ring is not None else list(rings)
     known: dict[str, None] = {}
-    fitting: list[tuple[Ring, Sequence[Life]]] = []
+    fitting: list[tuple[Ring, Sequence[Shard]]] = []
     for ring in chosen:
-        found = await read_lives(client, ring)
-        members = {life.member for life in found if life.state != "dead"} | set(ring.spec.members)
+        found = await read_shards(client, ring)
+        members = {shard.member for shard in found if shard.state != "dead"} | set(ring.spec.members)
         known |= dict.fromkeys(members)
         if member in members or (order.is_absent and len(chosen) == 1):
             fitting.append((ring, found))
@@ -147,7 +148,7 @@ async def _ring_of(
 
 
 def _member_change(
-    ring: Ring, changed: Ring, found: Sequence[Life], name: str, *, before: Member, after: Member
+    ring: Ring, changed: Ring, found: Sequence[Shard], name: str, *, before: MemberSpec, after: MemberSpec
 ) -> RingChange:
     parts = []
     if before.cordoned != after.cordoned:
@@ -162,7 +163,7 @@ def _member_change(
     )
 
 
-def _emptied(ring: Ring, changed: Ring, found: Sequence[Life]) -> list[str]:
+def _emptied(ring: Ring, changed: Ring, found: Sequence[Shard]) -> list[str]:
     """Main resources that some member with a place works now, and none after the change."""
     mains = ring.mains or [""]
     return [
@@ -170,10 +171,10 @@ def _emptied(ring: Ring, changed: Ring, found: Sequence[Life]) -> list[str]:
     ]
 
 
-def _flows(ring: Ring, changed: Ring, found: Sequence[Life]) -> list[Flow]:
+def _flows(ring: Ring, changed: Ring, found: Sequence[Shard]) -> list[Flow]:
     """What share of the keys goes where, as the mean over the main resources; nothing where a ring has no member."""
     mains = ring.mains or [""]
-    before, after = Rings(ring, found), Rings(changed, found)
+    before, after = HashRings(ring, found), HashRings(changed, found)
     shares: dict[tuple[str, str], float] = {}
     for old, new in ((before.of(main), after.of(main)) for main in mains):
         if len(old) and len(new):
@@ -182,12 +183,12 @@ def _flows(ring: Ring, changed: Ring, found: Sequence[Life]) -> list[Flow]:
     return [Flow(source, target, share) for (source, target), share in shares.items()]
 
 
-def cordoned(member: Member) -> Member:
-    return msgspec.structs.replace(member, cordoned=True)
+def cordoned(member: MemberSpec) -> MemberSpec:
+    return replace(member, cordoned=True)
 
 
-def uncordoned(member: Member) -> Member:
-    return msgspec.structs.replace(member, cordoned=False)
+def uncordoned(member: MemberSpec) -> MemberSpec:
+    return replace(member, cordoned=False)
 
 
 def weighted(text: str) -> Edit:
@@ -203,7 +204,7 @@ def weighted(text: str) -> Edit:
             "cannot be a member's weight",
             f"use {LIGHTEST:g} to {HEAVIEST:g} with at most three decimals; cordon takes it off the ring",
         )
-    return lambda member: msgspec.structs.replace(member, weight=weight)
+    return lambda member: replace(member, weight=weight)
 
 
 # ---- rings ----------------------------------------------------------------------------------------------------

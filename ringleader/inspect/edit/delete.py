@@ -16,9 +16,10 @@ from kubeio.clock import SystemClock
 from kubeio.errors import Forbidden, InputError, KubeError, NotFound, Unauthorized
 from kubeio.program.failures import FAILED, failure
 from kubeio.protocol import CONTROLLER_RINGS
-from ringleader.inspect.cluster.reading import named_ring, read_ahead, read_lives, read_rings
-from ringleader.inspect.cluster.rings import Ring
-from ringleader.inspect.cluster.sharders import read_sharders
+from ringleader.cluster.causes import why_nobody_leads
+from ringleader.cluster.objects import read_ahead
+from ringleader.cluster.ring import Ring, decode_ring, named_ring
+from ringleader.cluster.snapshot import ClusterReader, read_rings, read_shards
 from ringleader.inspect.edit.course import Course
 from ringleader.inspect.edit.telling import telling
 from ringleader.options import ConnectionOptions, connected
@@ -60,7 +61,7 @@ def run_delete(
             sys.stderr.write(f"warning: {warning}\n")
         if not is_sure:
             ask(f"{consequence(ring, labelled)} Go on?")
-        if ring.metadata.deletion_timestamp is None:
+        if not ring.is_deleted:
             await client.delete(CONTROLLER_RINGS, name, uid=ring.metadata.uid, timeout_s=where.timeout_s)
         if not waits:
             print_line(f"ring {name} is being given up; `ringleader status {name}` shows how far it is")
@@ -101,8 +102,8 @@ def consequence(ring: Ring, labelled: Labelled) -> str:
 
 
 async def _warning(client: Client, *, timeout_s: float) -> str:
-    found = (await read_sharders(client, now=SystemClock().wall(), timeout_s=timeout_s)).warning
-    return f"{found}; nothing happens until one does" if found else ""
+    nobody = why_nobody_leads(await ClusterReader(client, timeout_s=timeout_s).leadership())
+    return f"{nobody.text}; nothing happens until one does" if nobody else ""
 
 
 def ask(question: str) -> None:
@@ -115,7 +116,7 @@ def ask(question: str) -> None:
 async def count_labelled(client: Client, ring: Ring, *, timeout_s: float) -> Labelled:
     """Objects that carry the ring's label; says first that it counts, for that may take minutes. Raises KubeError."""
     from kubeio.rest.discovery import Discovery
-    from ringleader.inspect.cluster.keys import ring_kinds
+    from ringleader.cluster.objects import ring_kinds
     from sharder.planning.keys import Controlled
 
     if not sys.stderr.isatty():
@@ -165,16 +166,17 @@ async def _until_gone(client: Client, ring: Ring, total: int, *, timeout_s: floa
 async def _read(client: Client, ring: Ring, *, timeout_s: float) -> Ring | None:
     """*ring* as it is now; None if it is gone, though another one may have its name."""
     try:
-        found = await client.get(CONTROLLER_RINGS, ring.name, type=Ring, timeout_s=timeout_s)
+        raw = await client.get(CONTROLLER_RINGS, ring.name, type=bytes, timeout_s=timeout_s)
     except NotFound:
         return None
+    found = decode_ring(raw)
     return found if found.metadata.uid == ring.metadata.uid else None
 
 
 async def _not_gone(client: Client, ring: Ring, waited_s: float, *, timeout_s: float) -> int:
     """Say what the ring still waits for."""
     labelled = (await count_labelled(client, ring, timeout_s=timeout_s)).shards
-    held = sorted(life.shard for life in await read_lives(client, ring) if life.is_live)
+    held = sorted(shard.name for shard in await read_shards(client, ring) if shard.is_live)
     waits = [f"{count:,} objects of {shard}" for shard, count in labelled.most_common(3)]
     waits += [f"the Lease of {shard}" for shard in held[:3]] if not labelled else []
     told = ", ".join(waits) or "a sharder"

@@ -1,4 +1,4 @@
-"""Words and flags of the commands that look: status, where, explain, drains, events, top.
+"""Words and flags of the commands that look: status, describe, list, top.
 
 Each imports what it needs when it runs; registered by `ringleader.cli`.
 """
@@ -6,12 +6,13 @@ Each imports what it needs when it runs; registered by `ringleader.cli`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from kubeio.errors import InputError
 from kubeio.program.durations import parse_duration
-from ringleader.inspect.complete import complete_object, complete_ring
+from ringleader.inspect.complete import complete_kind, complete_object, complete_ring
 from ringleader.options import (
     AllNamespaces,
     ConnectionOptions,
@@ -54,11 +55,22 @@ def status(
     count: Annotated[
         bool, typer.Option("--count", help="List the objects, instead of what the replicas report.")
     ] = False,
+    handoffs: Annotated[
+        bool, typer.Option("--handoffs", help="List the handoffs in flight, the oldest first.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, metavar="N", help="With --handoffs: show at most so many.")
+    ] = 50,
     output: Output = None,
 ) -> int:
-    """Rings and members: life, state, share, what is in flight. With objects beside the ideal, and the time left."""
-    from ringleader.inspect.status.command import run_status
+    """Show rings and members. State, objects beside the ideal, handoffs in flight, time left."""
+    from ringleader.inspect.status.command import run_handoffs, run_status
 
+    if handoffs:
+        if watch or count:
+            flag = "-w" if watch else "--count"
+            raise InputError(flag, True, "does not go with --handoffs", "leave one of them out")
+        return run_handoffs(where, ring=ring, limit=limit, form=output)
     return run_status(
         where,
         ring=ring,
@@ -70,13 +82,20 @@ def status(
 
 
 @with_connection
-def explain(
+def describe(
     *,
     where: ConnectionOptions,
     target: Annotated[
         str,
-        typer.Argument(metavar="KIND/NAME", help="The object: website/blog.", autocompletion=complete_object),
+        typer.Argument(
+            metavar="KIND/NAME",
+            help="The object: website/blog. A ring: ring/NAME.",
+            autocompletion=complete_object,
+        ),
     ],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Its name, if KIND is written alone: ring NAME.")
+    ] = None,
     namespace: Namespace = None,
     ring: RingFlag = None,
     endpoint: Endpoint = None,
@@ -84,22 +103,25 @@ def explain(
     port: PodPort = 8081,
     output: Output = None,
 ) -> int:
-    """What is the matter with an object. The cause first, then the whole story. Exit code 5: something is off."""
-    from ringleader.inspect.explain.facts import Way
-    from ringleader.inspect.explain.story import run_explain
+    """Explain an object or a ring. The cause first, then owner, key, handoffs and Events. Exit code 5: something is
+    off.
+    """
+    from ringleader.describe.command import run_describe
+    from ringleader.describe.object import EndpointOptions
 
-    return run_explain(
+    return run_describe(
         where,
         target,
+        name,
         namespace=namespace,
         ring=ring,
-        way=Way(endpoint, port if pod_proxy else None),
+        endpoint=EndpointOptions(endpoint, port if pod_proxy else None),
         form=output,
     )
 
 
 class RowForm(StrEnum):
-    """Values of `where -o`: those of every command, and csv for many objects."""
+    """Values of `list -o`: those of every command, and csv."""
 
     JSON = "json"
     YAML = "yaml"
@@ -109,22 +131,19 @@ class RowForm(StrEnum):
 
 
 @with_connection
-def where(
+def list_(
     *,
     where: ConnectionOptions,
-    target: Annotated[
+    kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND/NAME", help="The object: website/blog.", autocompletion=complete_object),
-    ] = None,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "-f", "--filename", metavar="FILE", help="Objects of a file: lines, or manifests; - reads stdin."
+        typer.Argument(
+            metavar="[KIND]",
+            help="Objects of one kind; - reads KIND/NAME lines from standard input.",
+            autocompletion=complete_kind,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every object that rings distribute.")] = False,
-    controlled: Annotated[
-        bool, typer.Option("--controlled", help="With --all: what these objects control as well.")
+    with_dependents: Annotated[
+        bool, typer.Option("--with-dependents", help="Also the objects that these control.")
     ] = False,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
@@ -134,66 +153,17 @@ def where(
         typer.Option("-o", "--output", help="Form of the output; a table if absent.", show_choices=True),
     ] = None,
 ) -> int:
-    """Who owns an object now, who should, and why. With key, hash and token. --all and -f: a line for each object."""
-    from ringleader.inspect.where.command import Asked, run_where_command
+    """List distributed objects, a line for each. With owner, desired owner, key, hash and token."""
+    from ringleader.list.command import run_list
 
-    return run_where_command(
+    return run_list(
         where,
-        Asked(target, file, everything, controlled, namespace, all_namespaces, ring),
+        kind,
+        namespace=namespace,
+        all_namespaces=all_namespaces,
+        ring=ring,
+        with_dependents=with_dependents,
         form=output.value if output else "",
-    )
-
-
-MostShown = Annotated[int, typer.Option("--most", min=1, metavar="N", help="Show at most so many.")]
-
-
-@with_connection
-def drains(
-    *,
-    where: ConnectionOptions,
-    ring: Annotated[
-        str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
-    ] = None,
-    most: MostShown = 50,
-    output: Output = None,
-) -> int:
-    """Handoffs in flight: from whom to whom, since when. And who is late."""
-    from ringleader.inspect.drains import run_drains
-
-    return run_drains(where, ring=ring, most=most, form=output)
-
-
-@with_connection
-def events(
-    *,
-    where: ConnectionOptions,
-    ring: Annotated[
-        str | None, typer.Argument(help="Only of this ring itself.", autocompletion=complete_ring)
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--for", metavar="KIND/NAME", help="Only of this object.", autocompletion=complete_object
-        ),
-    ] = None,
-    types: Annotated[
-        Literal["Normal", "Warning"] | None, typer.Option("--types", help="Only of this type.")
-    ] = None,
-    watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Go on with what comes, until Ctrl-C.")
-    ] = False,
-    most: MostShown = 50,
-    namespace: Namespace = None,
-    output: Output = None,
-) -> int:
-    """What sharders and replicas told as Events, the newest last. In every namespace, unless -n names one."""
-    from ringleader.inspect.events import Choice, run_events
-
-    return run_events(
-        where,
-        Choice(ring, target, namespace, types, most),
-        is_watching=watch,
-        form=output,
     )
 
 

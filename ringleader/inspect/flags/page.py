@@ -42,7 +42,7 @@ def bundle(
         ),
     ] = None,
 ) -> int:
-    """Write one tar.gz to attach to an issue. With status, doctor, Leases, Events and versions; no secrets.
+    """Write one tar.gz to attach to an issue. With status, check, Leases, Events and versions; no secrets.
 
     Exit codes: 0 written (its path is printed; errors.txt in it names what could not be read), 1 the server did not
     answer, 2 bad input.

@@ -14,8 +14,9 @@ from kubeio.clock import SystemClock
 from kubeio.errors import KubeError
 from kubeio.program.failures import failure
 from kubeio.program.http_server import parse_bind
-from ringleader.inspect.cluster.following import Watches
-from ringleader.inspect.cluster.reading import named_ring, read_rings
+from ringleader.cluster.following import Watches
+from ringleader.cluster.ring import named_ring
+from ringleader.cluster.snapshot import read_rings
 from ringleader.inspect.page.shown import ShownRing
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import print_line

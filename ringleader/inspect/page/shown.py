@@ -10,24 +10,26 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kubeio.models import ObjectKey
+from kubeio.rest.discovery import Discovery
 from ring import HASH_SPACE, HashRing
-from ringleader.inspect.cluster.picture import ideal_shares, picture
-from ringleader.inspect.cluster.reading import read_lives
-from ringleader.inspect.cluster.rings import Life, Ring
-from ringleader.inspect.cluster.terms import read_selection
-from ringleader.inspect.where.one import find
+from ringleader.cluster.causes import cause_of
+from ringleader.cluster.picture import ideal_shares, picture
+from ringleader.cluster.ring import Ring
+from ringleader.cluster.shards import Shard
+from ringleader.cluster.snapshot import ClusterReader
+from ringleader.describe.object import read_placed, why_desired
 from sharder.membership.hash_rings import mean_shares
 from sharder.page.facts import ROWS, FoundObject, HandoffFacts, MemberFacts, RingCircles, RingFacts
 from sharder.page.history import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kubeio.rest.client import Client
-    from ringleader.inspect.cluster.following import Watches
-    from ringleader.inspect.cluster.inventory import Seen
-    from ringleader.inspect.cluster.picture import RingPicture
-    from ringleader.inspect.cluster.watched import WatchedRing
+    from ringleader.cluster.following import Watches
+    from ringleader.cluster.inventory import Seen
+    from ringleader.cluster.picture import RingPicture
+    from ringleader.cluster.watched import WatchedRing
     from sharder.page.history import RingHistory
 
 
@@ -50,7 +52,7 @@ class ShownRing:
         self._history = history
         self._now = now
         self._timeout_s = timeout_s
-        self._lives: list[Life] = []
+        self._shards: Sequence[Shard] = ()
         self._watched: WatchedRing | None = None
         self._picture: RingPicture | None = None
         self._read_at: float | None = None
@@ -66,15 +68,18 @@ class ShownRing:
 
     async def look(self) -> None:
         """Read the Leases, and count what the watches have seen. Raises KubeError."""
-        lives = await read_lives(self._client, self._ring)
-        selection = await read_selection(self._client, self._ring.name, timeout_s=self._timeout_s)
+        reader = ClusterReader(self._client, timeout_s=self._timeout_s)
+        snapshot = (await reader.snapshot(self._ring.name)).require("rings", "leases")
+        shards = snapshot.of(self._ring.name).shards
         watched = await self._watches.of(self._ring, heard=self._heard)
         if watched is not self._watched:
             self._handovers.clear()  # what is under way is told again
-        self._watched, self._lives = watched, lives
-        watched.objects.take(self._ring, lives)
+        self._watched, self._shards = watched, shards
+        watched.objects.take(self._ring, shards)
         if watched.is_synced:
-            self._picture = picture(self._ring, lives, watched.objects.count(selection))
+            self._picture = picture(
+                self._ring, shards, watched.objects.count(lambda name: snapshot.selects(self._ring, name))
+            )
         self._read_at = self._now()
         self._history.saw(self._members(), at=self._read_at)
         watched.check()
@@ -87,7 +92,7 @@ class ShownRing:
         status, shown = self._ring.status, self._picture
         return RingFacts(
             version=_number(status, "ringVersion") or 0,
-            converged=self._ring.condition("Balanced") == "True",
+            converged=self._ring.condition("Balanced").status == "True",
             note=_note(self._ring),
             problem=self.problem,
             read_at=self._read_at,
@@ -105,13 +110,13 @@ class ShownRing:
         )
 
     async def find(self, resource: str, namespace: str, name: str) -> FoundObject:
-        """As `ringleader where`. Raises InputError, KubeError."""
+        """As `ringleader describe`. Raises InputError, KubeError."""
         key = ObjectKey(namespace, name)
-        placement = await find(
-            self._client, resource, key, ring_name=self._ring.name, timeout_s=self._timeout_s
-        )
+        reader = ClusterReader(self._client, timeout_s=self._timeout_s)
+        found = await read_placed(reader, Discovery(self._client), resource, key, ring_name=self._ring.name)
+        placement, cause = found.state.row, cause_of(found.state)
         return FoundObject(
-            object=placement.object,
+            object=found.name,
             owner=placement.owner,
             owner_member=placement.owner_member,
             owner_state=placement.owner_state,
@@ -122,7 +127,7 @@ class ShownRing:
             hash=placement.hash,
             position=int(placement.hash, 16) / HASH_SPACE if placement.hash else None,
             is_placed=placement.is_placed,
-            story=placement.why,
+            story=[*why_desired(found.state), cause.text if cause else "is where it belongs"],
             main=placement.main,
         )
 
@@ -155,23 +160,23 @@ class ShownRing:
         by_main = self.by_main()
         weights = {name: weight for ring in by_main.values() for name, weight in ring.weights.items()}
         shares = mean_shares(by_main)
-        ideal = ideal_shares(self._ring, self._lives)
+        ideal = ideal_shares(self._ring, self._shards)
         objects = {each.shard: each.objects for each in self._picture.members} if self._picture else {}
         leaving = Counter(each.source for each in self._handovers.values())
         found: dict[str, MemberFacts] = {}
-        for life in self._lives:
-            has_place = life.fills_place and life.member in weights
-            if life.member in found or not (has_place or life.is_live):
+        for shard in self._shards:
+            has_place = shard.is_active and shard.member in weights
+            if shard.member in found or not (has_place or shard.is_live):
                 continue
-            found[life.member] = MemberFacts(
+            found[shard.member] = MemberFacts(
                 place="filled" if has_place else "none",
-                shard=life.shard,
-                state=life.state,
-                weight=float(weights.get(life.member, 0.0)),
-                share=round(float(shares.get(life.member, 0)), 6) if has_place else 0.0,
-                ideal=round(ideal.get(life.member, 0.0), 6) if has_place else 0.0,
-                objects=objects.get(life.shard, 0) if self._picture is not None else None,
-                in_flight=leaving[life.member],
+                shard=shard.name,
+                state=shard.state,
+                weight=float(weights.get(shard.member, 0.0)),
+                share=round(float(shares.get(shard.member, 0)), 6) if has_place else 0.0,
+                ideal=round(ideal.get(shard.member, 0.0), 6) if has_place else 0.0,
+                objects=objects.get(shard.name, 0) if self._picture is not None else None,
+                in_flight=leaving[shard.member],
             )
         return found
 
@@ -195,5 +200,4 @@ def _note(ring: Ring) -> str:
 
 
 def _resources(ring: Ring) -> list[str]:
-    controlled = [kind.name for each in ring.spec.resources for kind in each.controlled_resources]
-    return list(dict.fromkeys([*ring.mains, *controlled]))
+    return [str(kind) for kind in ring.kinds]

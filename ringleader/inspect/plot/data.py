@@ -14,7 +14,7 @@ import msgspec
 
 from kubeio.errors import InputError
 from ring import HashRing
-from ringleader.inspect.cluster.picture import RingPicture
+from ringleader.cluster.picture import RingPicture
 from ringleader.inspect.simulate.change import in_order
 from ringleader.inspect.status.layout import shortened
 

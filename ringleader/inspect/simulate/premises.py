@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kubeio.errors import InputError
 from ring import HashRing
-from ringleader.inspect.cluster.reading import named_main, named_ring, read_lives, read_rings
-from ringleader.inspect.cluster.rings import Life, Ring, RingFields, by_weights, ring_weights
+from ringleader.cluster.ring import Ring, named_main, named_ring
+from ringleader.cluster.shards import Shard, by_weights, ring_weights
+from ringleader.cluster.snapshot import read_rings, read_shards
 from ringleader.inspect.simulate.change import Weights, parse_members, ring_of
 from ringleader.inspect.simulate.simulation import Batch, Rate
 from ringleader.inspect.simulate.stock import invented, listed, parse_objects, read_stock, tell_on_stderr
 from ringleader.options import ConnectionOptions, connected
 from ringleader.progress import progress
+from sharder.ringspec.spec import RingSpec
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
 
 T = TypeVar("T")
+_DEFAULTS: Final = RingSpec(name="", lease_namespace="", resources=())
 Stock = AsyncGenerator[Batch, None]
 NOT_ASKED: Final = "not asked for"
 OF_OTHERS: Final = "other members work it: --resource chooses"
@@ -111,9 +114,7 @@ def on_ground(
         if premises.resource is not None:
             remedy = "name RING, or leave --resource out"
             raise InputError("--resource", premises.resource, "says nothing without a ring", remedy)
-        return asyncio.run(
-            work(_ground("", Members(weights), RingFields(), premises, None, stock or _nothing))
-        )
+        return asyncio.run(work(_ground("", Members(weights), _DEFAULTS, premises, None, stock or _nothing)))
     where = premises.connection()
 
     async def ask(client: Client, _: object) -> T:
@@ -125,8 +126,8 @@ def on_ground(
             others = {each: NOT_ASKED for each in ring.mains if main not in (None, each)}
             members = Members(weights, [main] if main else ring.mains, left_out=others)
         else:
-            lives = await read_lives(client, ring)
-            members = worked_members(ring, lives, main=main, is_single=is_single or stock is not None)
+            shards = await read_shards(client, ring)
+            members = worked_members(ring, shards, main=main, is_single=is_single or stock is not None)
 
         async def read() -> Stock:
             discovery = Discovery(client)
@@ -143,12 +144,12 @@ def on_ground(
     return connected(where, ask)
 
 
-def worked_members(ring: Ring, lives: Sequence[Life], *, main: str | None, is_single: bool) -> Members:
+def worked_members(ring: Ring, shards: Sequence[Shard], *, main: str | None, is_single: bool) -> Members:
     """The members of *ring* as its Leases show them; of the main resource *main* only, if one is given.
 
     *is_single*: of the first one that members work, unless the same members work all. Raises: InputError.
     """
-    by_main = {each: ring_weights(ring, lives, each) for each in ring.mains}
+    by_main = {each: ring_weights(ring, shards, each) for each in ring.mains}
     worked = [each for each, weights in by_main.items() if weights]
     if not worked:
         remedy = "start a replica (ringleader status shows their state), or give --members"
@@ -164,7 +165,7 @@ def worked_members(ring: Ring, lives: Sequence[Life], *, main: str | None, is_si
         left_out |= dict.fromkeys(worked[1:], OF_OTHERS)
         worked = worked[:1]
     weights = {name: weight for each in worked for name, weight in by_main[each].items()}
-    kinds = {life.member: life.resources for life in lives if life.fills_place}
+    kinds = {shard.member: shard.resources for shard in shards if shard.is_active}
     return Members(weights, worked, kinds, left_out)
 
 
@@ -194,7 +195,7 @@ def measured_rate(ring: Ring) -> Rate | None:
 def _ground(  # noqa: PLR0917 - what a Ground is made of
     name: str,
     members: Members,
-    fields: RingFields,
+    fields: RingSpec,
     premises: Premises,
     rate: Rate | None,
     stock: Callable[[], Stock],

@@ -11,21 +11,19 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kubeio.errors import InputError
-from ringleader.inspect.cluster.keys import ring_kinds
-from ringleader.inspect.cluster.terms import read_selection
+from ringleader.cluster.objects import Placer, key_of, main_of, ring_kinds
+from ringleader.cluster.snapshot import ClusterReader
 from ringleader.inspect.simulate.simulation import Batch
-from sharder.ringspec.spec import KeyKind
+from sharder.planning.keys import Root
 
 if TYPE_CHECKING:
-    from kubeio.models import Meta
-    from kubeio.resource import ApiResource
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
-    from ringleader.inspect.cluster.rings import Ring
-    from sharder.planning.keys import ControllerName, RingKinds
+    from ringleader.cluster.ring import Ring
+    from sharder.planning.keys import Role
 
 BATCH: Final = 20_000
 MOST_OBJECTS: Final = 100_000_000
@@ -134,17 +132,27 @@ async def read_stock(
     they still have its label, as in `ringleader status`.
     """
     kinds = await ring_kinds(discovery, ring)
-    selection = await read_selection(client, ring.name, timeout_s=timeout_s)
-    keys = _Keys(client, ring, kinds)
+    snapshot = await ClusterReader(client, timeout_s=timeout_s).snapshot(ring.name)
+    placer = Placer(client, snapshot.of(ring.name), kinds, most_remembered=MOST_REMEMBERED)
     for resource in kinds.labelled:
         is_other = kinds.is_main(resource) and resource.group_resource not in mains
         if is_other and not kinds.may_be_controlled(resource):
             continue
         async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
-            wanted = [obj.meta for obj in page.objects if selection.wants(obj.meta, ring.keys)]
-            for batch in await keys.batches(resource, wanted):
+            wanted = [obj.meta for obj in page.objects if snapshot.wants(ring, obj.meta)]
+            for batch in _batches(await placer.roles(resource, wanted)):
                 if not batch.main or batch.main in mains:
                     yield batch
+
+
+def _batches(roles: Iterable[Role]) -> list[Batch]:
+    """A batch for each main resource that objects of *roles* are or follow."""
+    found: defaultdict[str, _Found] = defaultdict(_Found)
+    for role in roles:
+        key = key_of(role)
+        if key is not None:
+            found[main_of(role)].add(key, is_root=isinstance(role, Root))
+    return [Batch(each.keys, each.roots, each.controlled, main) for main, each in found.items()]
 
 
 @dataclass(slots=True)
@@ -159,61 +167,3 @@ class _Found:
         self.keys.append(key)
         self.roots.append(int(is_root))
         self.controlled.append(int(not is_root))
-
-
-class _Place(NamedTuple):
-    """What an object is placed by: its key, and the main resource that it is or follows."""
-
-    key: str
-    main: str
-
-
-class _Keys:
-    """The keys of objects as they are listed; remembers those that only controllers can tell."""
-
-    def __init__(self, client: Client, ring: Ring, kinds: RingKinds) -> None:
-        self._client = client
-        self._ring = ring
-        self._kinds = kinds
-        self._of_controller: dict[str, _Place | None] = {}
-        self._remembers = ring.spec.key in (KeyKind.LABEL, KeyKind.OWNER)
-        """Under the other keys an object's own metadata tells its key."""
-
-    async def batches(self, resource: ApiResource, objects: Iterable[Meta]) -> list[Batch]:
-        """*objects* of *resource*, those of each main resource in a batch of their own."""
-        from sharder.planning.keys import Controlled, Root
-
-        found: defaultdict[str, _Found] = defaultdict(_Found)
-        for meta in objects:
-            match self._kinds.role(resource, meta):
-                case Root(key=key, main=main):
-                    self._remember(resource, meta, _Place(key, main))
-                    found[main].add(key, is_root=True)
-                case Controlled(key=key, controller=controller, main=main):
-                    place = _Place(key, main) if key is not None else await self._followed(controller, main)
-                    if place is not None:
-                        self._remember(resource, meta, place)
-                        found[place.main].add(place.key, is_root=False)
-                case _:
-                    pass
-        return [Batch(each.keys, each.roots, each.controlled, main) for main, each in found.items()]
-
-    def _remember(self, resource: ApiResource, meta: Meta, place: _Place | None) -> None:
-        if (
-            self._remembers
-            and self._kinds.may_control(resource)
-            and len(self._of_controller) < MOST_REMEMBERED
-        ):
-            self._of_controller[meta.uid] = place
-
-    async def _followed(self, controller: ControllerName, main: str) -> _Place | None:
-        """What *controller* gives to what it controls; None if that is not the ring's."""
-        from sharder.planning.controllers import read_controller
-
-        if controller.uid not in self._of_controller:
-            seen = await read_controller(self._client, controller, kinds=self._kinds, keys=self._ring.keys)
-            place = None if seen.is_outsider else _Place(seen.key or controller.key, seen.main or main)
-            if len(self._of_controller) >= MOST_REMEMBERED:
-                return place
-            self._of_controller[controller.uid] = place
-        return self._of_controller[controller.uid]

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kubeio.clock import SystemClock
-from ringleader.inspect.cluster.following import Following
-from ringleader.inspect.cluster.picture import RingPicture
-from ringleader.inspect.cluster.reading import named_ring, read_rings
-from ringleader.inspect.cluster.reported import NotReported, Reports
+from ringleader.cluster.following import Following
+from ringleader.cluster.handoffs import HandoffRow, handoff_lines, oldest_first, read_handoffs
+from ringleader.cluster.picture import RingPicture
+from ringleader.cluster.reported import NotReported, Reports
+from ringleader.cluster.ring import named_ring
+from ringleader.cluster.snapshot import ClusterReader, read_rings
 from ringleader.inspect.status.layout import Screen, member_table, ring_table, status_lines
 from ringleader.inspect.status.pace import Paces
 from ringleader.options import ConnectionOptions, connected
@@ -61,6 +63,32 @@ def run_status(
             for line in status_lines(
                 looks, Screen.of_stdout(), is_wide=form is Form.WIDE, now=SystemClock().wall()
             ):
+                print_line(line)
+    return 0
+
+
+def run_handoffs(where: ConnectionOptions, *, ring: str | None, limit: int, form: Form | None) -> int:
+    """`status --handoffs`: the handoffs in flight, the oldest first."""
+
+    async def read(client: Client, _: object) -> list[HandoffRow]:
+        from kubeio.rest.discovery import Discovery
+
+        reader, discovery = ClusterReader(client, timeout_s=where.timeout_s), Discovery(client)
+        snapshot = (await reader.snapshot(ring, reads_namespaces=False)).require("rings", "leases")
+        found = [
+            row for state in snapshot.rings for row in await read_handoffs(reader, discovery, snapshot, state)
+        ]
+        return oldest_first(found)
+
+    found = connected(where, read)
+    match form:
+        case Form.JSON | Form.YAML:
+            print_document({"handoffs": found}, form=form)
+        case Form.NAME:
+            for each in found:
+                print_line(each.object)
+        case _:
+            for line in handoff_lines(found, limit=limit, is_wide=form is Form.WIDE):
                 print_line(line)
     return 0
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Self
 
-from ringleader.inspect.cluster.dates import seconds_since
-from ringleader.inspect.cluster.picture import MemberPicture, RingPicture
+from ringleader.cluster.managed_fields import seconds_since
+from ringleader.cluster.picture import MemberPicture, RingPicture
 from ringleader.output import Table, age
 
 LATE_S: Final = 5.0
@@ -134,7 +134,7 @@ def duration(seconds: float) -> str:
 
 
 def member_table(shown: RingPicture, *, is_wide: bool) -> Table:
-    """One row per life; those that are over and own nothing are shown with `-o wide` only."""
+    """One row per shard; dead ones without objects are shown with `-o wide` only."""
     return Table(
         ("MEMBER", "SHARD", "STATE", "LEASE AGE", "OBJECTS", "SHARE", "IDEAL", "IN FLIGHT"),
         [

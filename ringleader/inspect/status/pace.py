@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ringleader.inspect.cluster.picture import RingPicture
+from ringleader.cluster.picture import RingPicture
 
 LOOKS: Final = 8
 """A pace is that of the last looks: at two seconds each a quarter of a minute."""

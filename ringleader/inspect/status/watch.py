@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kubeio.clock import Clock, SystemClock, micro_time
 from kubeio.errors import InputError, KubeError
 from kubeio.program.failures import failure
-from ringleader.inspect.cluster.following import Following
-from ringleader.inspect.cluster.picture import RingPicture
-from ringleader.inspect.cluster.reported import NotReported, Reports
+from ringleader.cluster.following import Following
+from ringleader.cluster.picture import RingPicture
+from ringleader.cluster.reported import NotReported, Reports
 from ringleader.inspect.status.layout import Screen, status_lines, wrapped
 from ringleader.inspect.status.pace import Paces
 from ringleader.options import ConnectionOptions, connected

@@ -1,0 +1,109 @@
+"""Checks of the sharders' leadership, and of what the sharder says about each ring. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ringleader.check.findings import Check, Finding, caused, counted, error, warning
+from ringleader.cluster.causes import START, why_nobody_leads
+from ringleader.cluster.snapshot import ELECTION_LEASE
+
+if TYPE_CHECKING:
+    from ringleader.check.evidence import Evidence
+
+_REMEDIES: Final = {
+    "FormerController": "scale the former controller to zero: it works beside the replicas",
+    "KindUnworked": START,
+}
+
+
+def judge_sharder(evidence: Evidence) -> Iterator[Finding]:
+    """A sharder leads."""
+    nobody = why_nobody_leads(evidence.snapshot.leadership)
+    if nobody is not None and evidence.rings:
+        names = [ring.name for ring in evidence.rings]
+        rings = ("ring " if len(names) == 1 else "rings ") + ", ".join(names)
+        cause = msgspec.structs.replace(
+            nobody,
+            text=f"wait: {nobody.text}" if len(names) > 1 else f"waits: {nobody.text}",
+            evidence=["new objects and those of dead replicas wait"],
+        )
+        yield caused(rings, cause, ring=names[0] if len(names) == 1 else "", about=f"lease/{ELECTION_LEASE}")
+
+
+def judge_rings(evidence: Evidence) -> Iterator[Finding]:
+    """Conditions of each ring, and whether the sharder has seen its last edit."""
+    is_led = why_nobody_leads(evidence.snapshot.leadership) is None
+    for found in evidence.rings:
+        ring, where = found.ring, f"controllerring/{found.name}"
+        ready = ring.condition("Ready")
+        if ring.refusal:
+            yield error(
+                f"{where} is refused: {ring.refusal}",
+                ring=found.name,
+                about=where,
+                remedy="correct that field of the ring",
+            )
+        elif ready.status == "False" and ready.reason != "Releasing":
+            yield error(
+                f"{where} is not Ready: {ready.reason}: {ready.message}",
+                ring=found.name,
+                about=where,
+                remedy=_REMEDIES.get(
+                    ready.reason, f"correct what the message names: kubectl edit controllerring {found.name}"
+                ),
+            )
+        uncertain = ring.condition("MembersUncertain")
+        if uncertain.status == "True":
+            yield warning(
+                f"{where}: {uncertain.message}",
+                ring=found.name,
+                about=where,
+                remedy="look at the replica that the message names",
+            )
+        observed = ring.status.get("observedGeneration")
+        if ready.status == "Unknown" and is_led:
+            yield error(
+                f"{where} has no status: no sharder works it",
+                ring=found.name,
+                about=where,
+                remedy="look at the sharder's flags (--ring) and its log",
+            )
+        elif isinstance(observed, int) and observed < ring.metadata.generation and is_led:
+            yield warning(
+                f"{where}: its last edit has not been taken up",
+                ring=found.name,
+                about=where,
+                evidence=[f"generation {ring.metadata.generation}, the sharder has seen {observed}"],
+                remedy="read the log of the sharder that leads",
+            )
+
+
+def _fine_sharder(evidence: Evidence) -> str:
+    leader = evidence.snapshot.leadership.leader
+    return f"{leader} leads" if evidence.rings and leader else "there is no ring to work"
+
+
+CHECKS = (
+    Check(
+        "sharder",
+        "a sharder that leads",
+        judge_sharder,
+        _fine_sharder,
+        needs=("rings", "election"),
+    ),
+    Check(
+        "rings",
+        "rings that are refused or wait",
+        judge_rings,
+        lambda evidence: (
+            f"{counted(len(evidence.rings), 'ring')} worked, none refused"
+            if evidence.rings
+            else "there is no ring"
+        ),
+        needs=("rings",),
+    ),
+)

@@ -1,0 +1,1 @@
+"""`ringleader describe`: one object or one ring, with its cause first."""

@@ -1,1 +1,0 @@
-"""`ringleader explain`: what is known of one object, the cause that explains it, and the story."""

@@ -1,1 +1,0 @@
-"""`ringleader where`: who owns an object, or each of many, and who should."""

@@ -1,0 +1,1 @@
+"""`ringleader list`: many objects, a line for each, as they come."""

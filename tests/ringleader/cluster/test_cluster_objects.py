@@ -1,0 +1,58 @@
+"""The key of an object is what the sharder hashes, whatever the ring's key is."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubeio.errors import InputError
+from kubeio.models import ObjectKey
+from kubeio.rest.discovery import Discovery
+from ringleader.cluster.snapshot import ClusterReader
+from ringleader.describe.object import Found, read_placed
+from tests.sharder.io.ground import CONFIGMAPS, SECRETS, WEBSITES, Ground
+from tests.sharder.io.test_sharder_placing import TREE
+
+
+async def asked(ground: Ground, kind: str) -> Found:
+    reader, key = ClusterReader(ground.client, timeout_s=10), ObjectKey("default", "one")
+    return await read_placed(reader, Discovery(ground.client), kind, key, ring_name=None)
+
+
+async def tree(ground: Ground) -> None:
+    """A site of a tenant, its page, and the page's secret; all called `one`."""
+    site = await ground.make(WEBSITES, "one", labels={"tenant": "acme"})
+    page = await ground.make(CONFIGMAPS, "one", above=(WEBSITES, site))
+    await ground.make(SECRETS, "one", above=(CONFIGMAPS, page))
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "key", "source"),
+    [
+        ({}, "website", "example.com_default_one", "of the object itself"),
+        ({}, "configmap", "example.com_default_one", "of its controller, Website one"),
+        ({"key": "Namespace"}, "website", "_default_", "its namespace"),
+        ({"key": "Namespace"}, "configmap", "_default_", "as its controller"),
+        ({"key": "Label", "keyLabel": "tenant"}, "website", "=acme", "label tenant"),
+        ({"key": "Label", "keyLabel": "tenant"}, "configmap", "=acme", "label tenant of its controller"),
+        ({"key": "Label", "keyLabel": "team"}, "website", "example.com_default_one", "it has no label team"),
+        ({"key": "Owner", "resources": [TREE]}, "secret", "example.com_default_one", "root owner"),
+    ],
+)
+async def test_the_key_is_the_sharder_s(
+    ground: Ground, spec: dict[str, object], kind: str, key: str, source: str
+) -> None:
+    await ground.ring(**spec)
+    await ground.shard("a")
+    await tree(ground)
+    found = await asked(ground, kind)
+    assert found.state.row.key == found.key.text == key
+    assert source in found.key.source
+    assert found.state.row.desired_shard == "a-00000001"
+
+
+async def test_an_object_that_nobody_of_the_ring_controls_is_told(ground: Ground) -> None:
+    await ground.ring(key="Owner", resources=[TREE])
+    page = await ground.make(CONFIGMAPS, "one")
+    await ground.make(SECRETS, "one", above=(CONFIGMAPS, page))
+    with pytest.raises(InputError, match="has no controller"):
+        await asked(ground, "secret")

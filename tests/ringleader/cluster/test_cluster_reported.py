@@ -1,0 +1,147 @@
+"""`status` from what the sharder and the replicas report: no object is listed, and the age of the counts is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kubeio.clock import micro_time
+from kubeio.models import Lease, LeaseSpec, Meta
+from ringleader.cluster.picture import RingPicture
+from ringleader.cluster.reported import NotReported, reported, surplus
+from ringleader.cluster.ring import Ring, ring_of
+from ringleader.cluster.shards import Pod, shards_of
+from ringleader.inspect.status.layout import Screen, status_lines
+from tests.sharder.io.ground import KEYS
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+A, B, C = "a-00000001", "b-00000001", "c-00000001"
+
+
+def ring(*, balanced: bool = True, deleted: bool = False, **status: Any) -> Ring:
+    document = {
+        "metadata": {"name": KEYS.ring} | ({"deletionTimestamp": "2026-11-21T11:00:00Z"} if deleted else {}),
+        "spec": {
+            "resources": [{"group": "example.com", "resource": "websites"}],
+            "leaseNamespace": "default",
+        },
+        "status": {
+            "conditions": [{"type": "Balanced", "status": "True" if balanced else "False"}],
+            "unassigned": 0,
+            "inFlight": 0,
+            "members": [row(A), row(B)],
+            **status,
+        },
+    }
+    return ring_of(document)
+
+
+def row(shard: str, *, share: float = 0.5, in_flight: int = 0) -> dict[str, Any]:
+    name = shard.rpartition("-")[0]
+    return {"name": name, "place": "filled", "shard": shard, "share": share, "inFlight": in_flight}
+
+
+def lease(
+    shard: str, objects: str | None, *, age_s: float = 2, holder: str | None = None, synced: bool = True
+) -> Lease:
+    marks = {KEYS.member: shard.rpartition("-")[0], KEYS.protocol: "v1"}
+    marks |= {KEYS.synced: "true"} if synced else {}
+    marks |= {KEYS.objects: objects} if objects is not None else {}
+    renewed = micro_time(NOW - timedelta(seconds=age_s))
+    spec = LeaseSpec(shard if holder is None else holder, 15, renewed, renewed, 0)
+    return Lease(Meta(name=shard, labels={KEYS.ring_label: KEYS.ring}, annotations=marks), spec)
+
+
+def shown(of: Ring, *leases: Lease) -> RingPicture:
+    return reported(of, shards_of(of, leases, now=NOW), now=NOW)
+
+
+def sites(number: int) -> str:
+    return f"configmaps=9,websites.example.com={number}"
+
+
+def test_counts_of_the_main_resources_come_from_the_leases_with_the_oldest_ones_age() -> None:
+    found = shown(ring(), lease(A, sites(60), age_s=1), lease(B, sites(40), age_s=4))
+    assert {each.shard: each.objects for each in found.members} == {A: 60, B: 40}
+    assert (found.objects, found.unowned, found.misplaced, found.to_do) == (100, 0, 0, 0)
+    assert found.reported_seconds_ago == 4.0
+    lines = status_lines([found], Screen(), is_wide=False, now=NOW)
+    assert "objects: as replicas counted them up to 4s ago (--count lists them)" in lines
+    assert "converged: every object is at its place" in lines
+
+
+def test_objects_of_a_dead_replica_are_those_that_wait_for_an_owner() -> None:
+    of = ring(balanced=False, unassigned=40, members=[row(A, share=1.0)])
+    found = shown(of, lease(A, sites(60)), lease(B, sites(40), holder="sharder:b"))
+    assert (found.objects, found.unowned, found.to_do) == (100, 40, 40)
+
+
+def test_what_a_member_has_above_its_share_has_to_move() -> None:
+    members = [row(A, share=1 / 3), row(B, share=1 / 3), row(C, share=1 / 3)]
+    of = ring(balanced=False, members=members)
+    found = shown(of, lease(A, sites(150)), lease(B, sites(150)), lease(C, sites(0)))
+    assert (found.misplaced, found.to_do) == (100, 100)
+    assert "to do: about 100 objects" in "".join(status_lines([found], Screen(), is_wide=False, now=NOW))
+
+
+def test_a_converged_ring_has_nothing_to_do_however_uneven_it_is() -> None:
+    assert shown(ring(), lease(A, sites(70)), lease(B, sites(30))).to_do == 0
+
+
+@pytest.mark.parametrize(
+    ("owned", "shares", "leaving", "away"),
+    [
+        ({A: 60, B: 40}, {A: 0.5, B: 0.5}, {}, {A: 10, B: 0}),
+        ({A: 60, B: 40}, {B: 1.0}, {}, {A: 60, B: 0}),
+        ({A: 50, B: 50}, {A: 0.5, B: 0.5}, {B: 7}, {A: 0, B: 7}),
+        ({A: 5, "": 90}, {A: 1.0}, {}, {A: 0}),
+        ({}, {}, {}, {}),
+    ],
+)
+def test_surplus_is_the_difference_to_the_share_or_what_is_being_handed_over(
+    owned: Mapping[str, int], shares: Mapping[str, float], leaving: Mapping[str, int], away: Mapping[str, int]
+) -> None:
+    assert surplus(owned, shares, leaving) == away
+
+
+def test_a_ring_that_is_given_up_shows_what_is_left_and_its_mean_rate() -> None:
+    """It was deleted an hour before."""
+    found = shown(ring(deleted=True, balanced=False, released=7200), lease(A, sites(350)))
+    assert (found.to_do, found.objects) == (350, 7550)
+    assert (found.rate_per_second, found.seconds_left) == (2.0, 175.0)
+
+
+def test_a_release_that_has_not_begun_has_no_rate() -> None:
+    found = shown(ring(deleted=True, balanced=False, released=0), lease(A, sites(350)))
+    assert (found.to_do, found.rate_per_second, found.seconds_left) == (350, None, None)
+
+
+@pytest.mark.parametrize("objects", [None, "many", ""])
+def test_a_replica_that_does_not_report_is_named(objects: str | None) -> None:
+    with pytest.raises(NotReported, match=f"{B} of ring websites does not report"):
+        shown(ring(), lease(A, sites(1)), lease(B, objects))
+
+
+def test_a_replica_whose_caches_are_not_full_has_nothing_yet() -> None:
+    found = shown(ring(), lease(A, sites(1)), lease(B, None, synced=False))
+    assert {each.shard: each.objects for each in found.members} == {A: 1, B: 0}
+
+
+@pytest.mark.parametrize(
+    ("said", "pod"),
+    [
+        ("shop/web-7d9-x2", Pod("shop", "web-7d9-x2")),
+        (None, Pod("leases", "a")),
+        ("shop", Pod("leases", "a")),
+        ("shop/web/extra", Pod("leases", "a")),
+    ],
+)
+def test_a_lease_names_the_pod_else_it_is_looked_for_beside_the_lease(said: str | None, pod: Pod) -> None:
+    beside = lease(A, None)
+    beside.metadata.namespace = "leases"
+    if said is not None:
+        beside.metadata.annotations[KEYS.pod] = said
+    assert [shard.pod for shard in shards_of(ring(), [beside], now=NOW)] == [pod]
