@@ -133,7 +133,10 @@ def command_of(container: Doc, environment: Mapping[str, str], *, address: str) 
     """The container's command line in this checkout. An address without a host is the pod's own."""
     words = container.get("command") or image_entrypoint()
     program, *rest = [expand(word, environment) for word in [*words, *container.get("args", [])]]
-    own = [re.sub(r"^(--(?:health-probe-bind-address|webhook-bind)=):", rf"\g<1>{address}:", word) for word in rest]
+    own = [
+        re.sub(r"^(--(?:health-probe-bind-address|webhook-bind)=):", rf"\g<1>{address}:", word)
+        for word in rest
+    ]
     return [*PROGRAMS[program], *own]
 
 
