@@ -50,7 +50,10 @@ class Seen:
 
     def succeeded(self, looks: Sequence[RingPicture]) -> None:
         self.at, self.problem = self.clock.now(), ""
-        self.looks = [self._paces.paced(shown, self.at) for shown in looks]
+        self.looks = [
+            self._paces.paced(shown, self.at) if shown.reported_seconds_ago is None else shown
+            for shown in looks
+        ]
 
     def failed(self, error: KubeError, server: str) -> None:
         self.problem = failure(error, server=server).message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from kubeio.clock import micro_time
 from kubeio.models import Lease, LeaseSpec, Meta
 from ringleader.cluster.picture import RingPicture
-from ringleader.cluster.reported import NotReported, reported, surplus
+from ringleader.cluster.reported import NotReported, reported
 from ringleader.cluster.ring import Ring, ring_of
 from ringleader.cluster.shards import Pod, shards_of
 from ringleader.inspect.status.layout import Screen, status_lines
@@ -30,7 +29,9 @@ def ring(*, balanced: bool = True, deleted: bool = False, **status: Any) -> Ring
         },
         "status": {
             "conditions": [{"type": "Balanced", "status": "True" if balanced else "False"}],
+            "objects": 100,
             "unassigned": 0,
+            "misplaced": 0,
             "inFlight": 0,
             "members": [row(A), row(B)],
             **status,
@@ -56,7 +57,7 @@ def lease(
 
 
 def shown(of: Ring, *leases: Lease) -> RingPicture:
-    return reported(of, shards_of(of, leases, now=NOW), now=NOW)
+    return reported(of, shards_of(of, leases, now=NOW))
 
 
 def sites(number: int) -> str:
@@ -74,49 +75,41 @@ def test_counts_of_the_main_resources_come_from_the_leases_with_the_oldest_ones_
 
 
 def test_objects_of_a_dead_replica_are_those_that_wait_for_an_owner() -> None:
-    of = ring(balanced=False, unassigned=40, members=[row(A, share=1.0)])
+    of = ring(balanced=False, unassigned=40, objects=100, members=[row(A, share=1.0)])
     found = shown(of, lease(A, sites(60)), lease(B, sites(40), holder="sharder:b"))
     assert (found.objects, found.unowned, found.to_do) == (100, 40, 40)
 
 
-def test_what_a_member_has_above_its_share_has_to_move() -> None:
-    members = [row(A, share=1 / 3), row(B, share=1 / 3), row(C, share=1 / 3)]
-    of = ring(balanced=False, members=members)
-    found = shown(of, lease(A, sites(150)), lease(B, sites(150)), lease(C, sites(0)))
-    assert (found.misplaced, found.to_do) == (100, 100)
-    assert "to do: about 100 objects" in "".join(status_lines([found], Screen(), is_wide=False, now=NOW))
+def test_misplaced_objects_and_the_pace_are_the_sharders() -> None:
+    of = ring(
+        balanced=False, objects=300, misplaced=100, progress={"objectsPerSecond": 20.0, "secondsLeft": 5}
+    )
+    found = shown(of, lease(A, sites(200)), lease(B, sites(100)))
+    assert (found.misplaced, found.to_do, found.rate_per_second, found.seconds_left) == (100, 100, 20.0, 5)
+    lines = "".join(status_lines([found], Screen(), is_wide=False, now=NOW))
+    assert "to do: about 100 objects" in lines
+    assert "20/s, about 5 s left" in lines
 
 
-def test_a_converged_ring_has_nothing_to_do_however_uneven_it_is() -> None:
-    assert shown(ring(), lease(A, sites(70)), lease(B, sites(30))).to_do == 0
+def test_a_replica_that_reports_before_the_sharder_adds_no_object() -> None:
+    """The sharder saw twenty objects without an owner; meanwhile they have one."""
+    found = shown(ring(balanced=False, objects=20, unassigned=20), lease(A, sites(12)), lease(B, sites(8)))
+    assert (found.objects, found.unowned, found.misplaced) == (20, 20, 0)
 
 
-@pytest.mark.parametrize(
-    ("owned", "shares", "leaving", "away"),
-    [
-        ({A: 60, B: 40}, {A: 0.5, B: 0.5}, {}, {A: 10, B: 0}),
-        ({A: 60, B: 40}, {B: 1.0}, {}, {A: 60, B: 0}),
-        ({A: 50, B: 50}, {A: 0.5, B: 0.5}, {B: 7}, {A: 0, B: 7}),
-        ({A: 5, "": 90}, {A: 1.0}, {}, {A: 0}),
-        ({}, {}, {}, {}),
-    ],
-)
-def test_surplus_is_the_difference_to_the_share_or_what_is_being_handed_over(
-    owned: Mapping[str, int], shares: Mapping[str, float], leaving: Mapping[str, int], away: Mapping[str, int]
-) -> None:
-    assert surplus(owned, shares, leaving) == away
-
-
-def test_a_ring_that_is_given_up_shows_what_is_left_and_its_mean_rate() -> None:
-    """It was deleted an hour before."""
-    found = shown(ring(deleted=True, balanced=False, released=7200), lease(A, sites(350)))
+def test_a_ring_that_is_given_up_shows_what_is_left_and_the_pace() -> None:
+    progress = {"objectsPerSecond": 2.0, "secondsLeft": 175}
+    found = shown(
+        ring(deleted=True, balanced=False, released=7200, objects=350, progress=progress),
+        lease(A, sites(350)),
+    )
     assert (found.to_do, found.objects) == (350, 7550)
-    assert (found.rate_per_second, found.seconds_left) == (2.0, 175.0)
+    assert (found.rate_per_second, found.seconds_left) == (2.0, 175)
 
 
-def test_a_release_that_has_not_begun_has_no_rate() -> None:
-    found = shown(ring(deleted=True, balanced=False, released=0), lease(A, sites(350)))
-    assert (found.to_do, found.rate_per_second, found.seconds_left) == (350, None, None)
+def test_a_ring_that_no_sharder_has_counted_is_not_reported() -> None:
+    with pytest.raises(NotReported, match="no sharder has counted the objects of ring websites yet"):
+        shown(ring(objects=None), lease(A, sites(1)))
 
 
 @pytest.mark.parametrize("objects", [None, "many", ""])
