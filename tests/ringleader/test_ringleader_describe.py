@@ -27,7 +27,7 @@ from ringleader.describe import ring as ring_description
 from ringleader.describe.object import EndpointOptions, ObjectDescription, describe, lines, read_found
 from ringleader.describe.work import well
 from tests.ringleader.cluster.snapshots import lease, site, snapshot
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard, backdate
 from tests.warm_python import warm_python
 
 SITE = "websites.example.com/default/blog"
@@ -282,6 +282,7 @@ async def test_what_the_owner_says_is_the_cause(
     ground: Ground, status: int, page: dict[str, Any], words: str, is_wrong: bool
 ) -> None:
     await owned(ground)
+    await backdate(ground.client, WEBSITES, "blog")
     pages = Pages(status, now_told(page))
     async with pages as url:
         found = await told(ground, url=url)

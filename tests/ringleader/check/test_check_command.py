@@ -10,7 +10,8 @@ import yaml
 
 from devcluster.embedded import EmbeddedPlane
 from devcluster.faults import Fault
-from tests.ringleader.check.ward import KEYS, Ward
+from tests.ringleader.check.ward import KEYS, WEBSITES, Ward
+from tests.sharder.io.ground import backdate
 from tests.warm_python import warm_python
 
 ACCOUNTS = ("--sharder-account", "system/sharder", "--shard-account", "sites/websites")
@@ -82,6 +83,7 @@ async def test_errors_come_before_warnings(ward: Ward) -> None:
 
 async def test_the_documents_say_the_same(ward: Ward) -> None:
     await ward.label("site-003", {KEYS.shard: "ghost-00000009"})
+    await backdate(ward.client, WEBSITES, "site-003", namespace="sites")
     as_json, as_yaml, names = [await doctor(ward, *ACCOUNTS, "-o", form) for form in ("json", "yaml", "name")]
     assert [ended.code for ended in (as_json, as_yaml, names)] == [1, 1, 1]
     report = json.loads(as_json.out)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from devcluster.embedded import EmbeddedPlane, Fault
 from ringleader.check.findings import Level
-from tests.ringleader.check.ward import CONFIGMAPS, KEYS, ONE, SITES, TWO, Ward, found, is_well, only
+from tests.ringleader.check.ward import (
+    CONFIGMAPS,
+    KEYS,
+    ONE,
+    SITES,
+    TWO,
+    WEBSITES,
+    Ward,
+    found,
+    is_well,
+    only,
+)
+from tests.sharder.io.ground import backdate
 
 
 async def test_an_object_without_owner_is_named_with_the_sharder_that_does_not_lead(ward: Ward) -> None:
@@ -44,6 +56,7 @@ async def test_the_shard_of_another_ring_is_told_as_that(ward: Ward) -> None:
 async def test_a_handoff_that_the_sharder_calls_late_is_told_with_object_and_owner(ward: Ward) -> None:
     await ward.label("site-000", {KEYS.drain: TWO})
     await ward.label("site-001", {KEYS.drain: ONE})
+    await backdate(ward.client, WEBSITES, "site-000", namespace="sites")
     await ward.tell_status(
         Ready=("True", "Working", ""),
         DrainStuck=("True", "DrainTimeout", f"handoffs past drainTimeoutSeconds: {ONE} (1)"),
