@@ -317,7 +317,7 @@ async def test_a_rolling_upgrade_leaves_every_object_with_its_member(
     deployment = await admin.get(DEPLOYMENTS, "ringleader-sharder", namespace=SYSTEM)
     stateful = await admin.get(STATEFULSETS, "websites", namespace=SYSTEM)
     assert "--workers=2" in stateful["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert "--lease-duration=4" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--lease-duration=4s" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     await pods.roll(deployment, ["ringleader-sharder-a", "ringleader-sharder-b"])
     await pods.roll(stateful, MEMBERS[::-1])
     for number in range(OBJECTS):
