@@ -10,7 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sharder.membership.shards import ShardState
-from sharder.rings.counts import ObjectCounts, SettlingPace, count_misplaced, count_objects
+from sharder.rings.counts import ObjectCounts, count_misplaced, count_objects
+from sharder.rings.settling_pace import SettlingPace
 from sharder.rings.status import (
     Convergence,
     Rebalanced,

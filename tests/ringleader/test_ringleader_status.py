@@ -26,7 +26,6 @@ from ringleader.cluster.following import Following
 from ringleader.cluster.picture import MemberPicture, RingPicture
 from ringleader.inspect.status.command import look_with_pace
 from ringleader.inspect.status.layout import Screen, convergence, duration, shortened, status_lines
-from ringleader.inspect.status.pace import LOOKS, ProgressPace
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, wait_until
 from tests.warm_python import warm_python
 
@@ -50,45 +49,7 @@ def seen(**changes: object) -> RingPicture:
     return RingPicture(**{**fields, **changes})  # type: ignore[arg-type] # by name
 
 
-# -- the pace
-
-
-def test_the_pace_is_what_was_done_between_the_looks_and_tells_the_time_left() -> None:
-    pace = ProgressPace()
-    pace.look(100.0, 1000)
-    assert (pace.per_s, pace.left_s) == (None, None)
-    pace.look(102.0, 800)
-    assert (pace.per_s, pace.left_s) == (100.0, 8.0)
-    pace.look(104.0, 700)
-    assert pace.per_s == 75.0
-    assert pace.left_s == pytest.approx(700 / 75)
-    pace.look(106.0, 0)
-    assert pace.left_s == 0.0
-
-
-def test_only_the_last_looks_count_and_none_before_a_new_change() -> None:
-    pace = ProgressPace()
-    for number in range(20):
-        pace.look(float(number), 1000 - number if number < 10 else 990 - 50 * (number - 10))
-    assert pace.per_s == 50.0
-    assert LOOKS < 10
-    pace.look(20.0, 5000)
-    assert pace.per_s is None
-
-
-def test_the_time_before_it_began_to_move_is_no_part_of_the_pace() -> None:
-    pace = ProgressPace()
-    for at in (0.0, 2.0, 4.0):
-        pace.look(at, 1000)
-    pace.look(6.0, 800)
-    assert (pace.per_s, pace.left_s) == (100.0, 8.0)
-
-
-def test_what_does_not_move_has_no_time_left() -> None:
-    pace = ProgressPace()
-    pace.look(0.0, 10)
-    pace.look(2.0, 10)
-    assert (pace.per_s, pace.left_s) == (0.0, None)
+# -- the words
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ringleader.inspect.status.layout import duration
-from ringleader.inspect.status.pace import ProgressPace
+from sharder.rings.settling_pace import SettlingPace
 
 LOOKS: Final = 60
 """A pace is that of the last minute: one look a second."""
@@ -25,7 +25,7 @@ class Course:
     counter: int | None
     began_at: float
     done: int = 0
-    _pace: ProgressPace = field(default_factory=lambda: ProgressPace(looks=LOOKS))
+    _pace: SettlingPace = field(default_factory=lambda: SettlingPace(looks=LOOKS))
 
     def look(self, at: float, counter: int | None) -> None:
         """At *at* the ring's status tells *counter*; a smaller one than before was begun anew by another sharder."""

@@ -1,4 +1,4 @@
-"""Objects by shard as the replicas count them, what of them is misplaced, and the pace at which that goes down."""
+"""Objects by shard as the replicas count them, and those that are misplaced."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from kubeio.models import Lease, Meta
 from kubeio.protocol import ring_keys
-from sharder.rings.counts import SettlingPace, count_misplaced, count_objects
+from sharder.rings.counts import count_misplaced, count_objects
 
 KEYS = ring_keys("websites", "ringleader.dev")
 MAINS = ["websites.example.com", "pages.example.com"]
@@ -41,14 +41,3 @@ def test_what_is_above_a_share_has_to_move_and_handoffs_count_at_least() -> None
     assert count_misplaced({"a": 80, "b": 0}, shares, {}, unassigned=20) == 30
     assert count_misplaced({"gone": 10, "b": 0}, {"b": 1.0}, {}, unassigned=0) == 10
     assert count_misplaced({"a": 80}, {}, {}, unassigned=0) == 0
-
-
-def test_a_pace_begins_anew_when_more_is_to_do_and_leaves_the_settle_window_out() -> None:
-    pace = SettlingPace()
-    for at, to_do in ((0, 100), (1, 100), (2, 100), (3, 90), (4, 80)):
-        pace.look(at, to_do)
-    assert (pace.per_s, pace.left_s) == (10.0, 8.0)
-    pace.look(5, 200)
-    assert (pace.per_s, pace.left_s) == (None, None)
-    pace.look(6, 200)
-    assert (pace.per_s, pace.left_s) == (0.0, None)
