@@ -9,7 +9,7 @@ VERSION ?= 1.36
 SCENARIO ?= steady
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-broken test test-long check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance model mutants fuzz wheel-test lock clean bench-guard bench-priority
+.PHONY: help setup demo demo-broken test test-long check test-real lint format bench bench-ring bench-client bench-embedded bench-sharder bench-runtime bench-store bench-members bench-neighbour bench-forged loadtest failover endurance chaos model mutants fuzz wheel-test lock clean bench-guard bench-priority
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,6 +87,9 @@ failover: setup ## the leading sharder dies and freezes in mid-rebalance of 20,0
 
 endurance: setup ## a replica sees 100,000 changes: its memory stays what it was (minutes)
 	@RINGLEADER_CHANGES=100000 $(BIN)/python -m pytest -q -s --timeout 900 tests/shard_controller/test_shard_memory.py
+
+chaos: setup ## random faults on a fleet on a real kube-apiserver, judged by both checks (ARGS="--minutes 60 --seed 1")
+	@$(BIN)/python -m tests.fleet.chaos $(ARGS)
 
 model: setup ## every order of events of the protocol's model, to the end (long; ARGS=--write for the docs)
 	@$(BIN)/python -m tests.sharder.model $(ARGS)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,6 +23,7 @@ import msgspec
 import uvloop
 import yaml
 
+from benchmarks.measuring.senders import spread
 from benchmarks.micro import make_runner, mean, print_table
 from kubeio.access.cluster import load_cluster
 from kubeio.http.dialer import Dialer
@@ -144,7 +145,7 @@ async def with_aiohttp(loops: int, directory: Path, connections: int, _: Any) ->
         return await cpu_s(send, loops, connections)
 
 
-CANDIDATES: Final[dict[str, tuple[Callable[[int, Path, int, Any], Awaitable[float]], Any]]] = {
+CANDIDATES: Final[dict[str, tuple[Callable[[int, Path, int, Any], Coroutine[Any, Any, float]], Any]]] = {
     "our connection alone": (with_connection, None),
     "kubeio.Client.patch, raw answer": (with_client, bytes),
     "kubeio.Client.patch, metadata decoded": (with_client, HasMeta),
@@ -158,23 +159,11 @@ def patch() -> JsonPatch:
 
 async def cpu_s(send: Send, requests: int, connections: int) -> float:
     """CPU seconds of *requests*, after connections are open and warm."""
-    await spread(send, connections * _WARM_UP, connections)
+    await spread(send, range(connections * _WARM_UP), at_once=connections)
     gc.collect()
     began = time.process_time()
-    await spread(send, requests, connections)
+    await spread(send, range(requests), at_once=connections)
     return time.process_time() - began
-
-
-async def spread(send: Send, requests: int, connections: int) -> None:
-    numbers = iter(range(requests))
-
-    async def worker() -> None:
-        for number in numbers:
-            await send(number)
-
-    async with asyncio.TaskGroup() as group:
-        for index in range(connections):
-            group.create_task(worker(), name=f"sender-{index}")
 
 
 def start_stub(directory: Path) -> subprocess.Popen[str]:
@@ -207,15 +196,15 @@ def main() -> None:
         handed_on=("directory",),
         min_time_s=0.5,
     )
-    asked = runner.parse_args()
-    if asked.worker:
-        measure(runner, Path(asked.directory), asked.connections)
+    options = runner.parse_args()
+    if options.worker:
+        measure(runner, Path(options.directory), options.connections)
         return
     with tempfile.TemporaryDirectory() as name:
-        asked.directory = name
+        options.directory = name
         stub = start_stub(Path(name))
         try:
-            found = measure(runner, Path(name), asked.connections)
+            found = measure(runner, Path(name), options.connections)
         finally:
             stub.terminate()
             stub.wait()
@@ -228,7 +217,8 @@ def measure(runner: Any, directory: Path, connections: int) -> dict[str, float]:
 
     def value(loops: int, name: str) -> float:
         run, kind = CANDIDATES[name]
-        return cast(float, uvloop.run(run(loops, directory, connections, kind)))  # type: ignore[arg-type]
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+            return loop.run(run(loops, directory, connections, kind))
 
     return {name: mean(runner.bench_time_func(name, value, name)) for name in CANDIDATES}
 

@@ -12,12 +12,14 @@ import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 import yaml
 
+from benchmarks.measuring.senders import spread
 from benchmarks.micro import BYTES, make_runner, mean, print_table
 from devcluster.embedded import embedded_plane
 from kubeio.access.cluster import load_cluster
@@ -71,18 +73,6 @@ def merged(objects: int) -> Send:
     return send
 
 
-async def spread(client: Client, send: Send, numbers: range) -> None:
-    left = iter(numbers)
-
-    async def worker() -> None:
-        for number in left:
-            await send(client, number)
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(CONNECTIONS):
-            tasks.create_task(worker(), name="sender")
-
-
 async def watch(client: Client, number: int) -> None:
     """Read a watch with a selector, and throw it away."""
     query = {"watch": "true", "resourceVersion": "0", "labelSelector": f"{LABEL}=shard-{number}"}
@@ -100,9 +90,10 @@ async def server_s(loops: int, kubeconfig: str, server: int, send: Send, watcher
     async with Client(cluster, max_connections=CONNECTIONS) as client, asyncio.TaskGroup() as tasks:
         watching = [tasks.create_task(watch(client, number), name="watcher") for number in range(watchers)]
         begin = next(_numbers)
-        await spread(client, send, range(begin, begin + CONNECTIONS))
+        await spread(partial(send, client), range(begin, begin + CONNECTIONS), at_once=CONNECTIONS)
         before_s = cpu_s([server])
-        await spread(client, send, range(begin + CONNECTIONS, begin + CONNECTIONS + loops))
+        counted = range(begin + CONNECTIONS, begin + CONNECTIONS + loops)
+        await spread(partial(send, client), counted, at_once=CONNECTIONS)
         used_s = cpu_s([server]) - before_s
         for task in watching:
             task.cancel()
@@ -119,9 +110,9 @@ def main() -> None:
         handed_on=("kubeconfig", "server"),
         min_time_s=1.0,
     )
-    asked = runner.parse_args()
-    if asked.worker:
-        measure(runner, asked)
+    options = runner.parse_args()
+    if options.worker:
+        measure(runner, options)
         return
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -129,8 +120,10 @@ def main() -> None:
     ):
         stack = AsyncExitStack()
         try:
-            asked.kubeconfig, asked.server, empty_mb = loop.run(start(stack, Path(directory), asked.objects))
-            found = measure(runner, asked)
+            options.kubeconfig, options.server, empty_mb = loop.run(
+                start(stack, Path(directory), options.objects)
+            )
+            found = measure(runner, options)
         finally:
             loop.run(stack.aclose())
     rows = {
@@ -141,7 +134,7 @@ def main() -> None:
     rows |= {
         name: [f"{found[name] / 1e6:,.0f} MB"] for name in ("memory, loaded", "memory, after the patches")
     }
-    print_table(f"{asked.objects:,} objects of 1 KB, {asked.watchers} watchers", ["figure"], rows)
+    print_table(f"{options.objects:,} objects of 1 KB, {options.watchers} watchers", ["figure"], rows)
 
 
 async def start(stack: AsyncExitStack, directory: Path, objects: int) -> tuple[str, str, float]:
@@ -150,26 +143,26 @@ async def start(stack: AsyncExitStack, directory: Path, objects: int) -> tuple[s
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig)), max_connections=CONNECTIONS) as client:
         await client.create(CRDS, yaml.safe_load(website_crd().read_text()), type=bytes)
         empty_mb = plane.rss_bytes() / 1e6
-        await spread(client, fill, range(objects))
+        await spread(partial(fill, client), range(objects), at_once=CONNECTIONS)
     return str(plane.kubeconfig), str(plane.pids[0]), empty_mb
 
 
-def measure(runner: Any, asked: Any) -> dict[str, float]:
+def measure(runner: Any, options: Any) -> dict[str, float]:
     """CPU seconds of a request by its kind, and bytes of memory in between."""
 
     def requests(loops: int, send: Send, watchers: int) -> float:
-        return uvloop.run(server_s(loops, asked.kubeconfig, int(asked.server), send, watchers))
+        return uvloop.run(server_s(loops, options.kubeconfig, int(options.server), send, watchers))
 
     def memory(loops: int) -> float:
-        return loops * memory_kb(int(asked.server), "VmRSS") * 1024
+        return loops * memory_kb(int(options.server), "VmRSS") * 1024
 
     jobs: dict[str, Callable[[str], Any]] = {
         "memory, loaded": lambda name: runner.bench_time_func(name, memory, metadata=BYTES),
         "fenced JSON patch": lambda name: runner.bench_time_func(
-            name, requests, fenced(asked.objects), asked.watchers
+            name, requests, fenced(options.objects), options.watchers
         ),
         "merge patch": lambda name: runner.bench_time_func(
-            name, requests, merged(asked.objects), asked.watchers
+            name, requests, merged(options.objects), options.watchers
         ),
         "memory, after the patches": lambda name: runner.bench_time_func(name, memory, metadata=BYTES),
         "create": lambda name: runner.bench_time_func(name, requests, create, 0),

@@ -1,6 +1,6 @@
 """`python -m benchmarks.guard`: the API server's CPU time of a write, without and with the chart's admission policies.
 
-A real kube-apiserver and etcd; three kinds of write in turns: the sharder's label patch, a replica's renewal of its
+A real kube-apiserver and etcd; three kinds of write, alternating: the sharder's label patch, a replica's renewal of its
 Lease under a token of its pod, an edit by a tenant. CPU time rather than rate: other work on the machine changes it
 little.
 """
@@ -20,9 +20,10 @@ from typing import Final
 import yaml
 
 from benchmarks.measuring.planes import make_account, open_plane
-from benchmarks.measuring.policies import install_guard, order_of_turns, switch_guard
+from benchmarks.measuring.policies import install_guard, order_of_round, switch_guard
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Asked, Run, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, count, make_parser, run_benchmark
+from benchmarks.measuring.senders import spread
 from devcluster.real import RealPlane
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import SystemClock, micro_time
@@ -55,7 +56,7 @@ GOALS: Final = {
 Send = Callable[[int], Awaitable[object]]
 
 
-class Flags(Asked):
+class Flags(Options):
     rounds: int
     requests: int
 
@@ -85,16 +86,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=count, default=6, help="pairs of measurements")
     parser.add_argument("--requests", type=count, default=2_000, help="writes of each kind in each")
     parser.set_defaults(objects=OBJECTS)
-    asked = parser.parse_args(namespace=Flags())
-    return run_benchmark("guard", GOALS, asked, partial(measure, asked))
+    options = parser.parse_args(namespace=Flags())
+    return run_benchmark("guard", GOALS, options, partial(measure, options))
 
 
-async def measure(asked: Flags, run: Run) -> None:
+async def measure(options: Flags, run: Run) -> None:
     """Raises: InputError, BinariesMissing."""
     async with AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(open_plane(run.directory / "plane", is_real=asked.is_real))
+        plane = await stack.enter_async_context(open_plane(run.directory / "plane", is_real=options.is_real))
         if not isinstance(plane, RealPlane):
-            raise InputError("--plane", asked.plane, "has no admission policies", "measure on a real one")
+            raise InputError("--plane", options.plane, "has no admission policies", "measure on a real one")
         admin = await stack.enter_async_context(Client(load_cluster(kubeconfig=str(plane.kubeconfig))))
         await run.read_versions(plane, admin)
         writes = await prepare(plane, admin, stack)
@@ -102,11 +103,11 @@ async def measure(asked: Flags, run: Run) -> None:
             admin, RING, namespace=NAMESPACE, templates=("labels", "leases", "mutating")
         )
         with run.row("guard"):
-            for number in range(asked.rounds):
-                for is_on in order_of_turns(number):
+            for number in range(options.rounds):
+                for is_on in order_of_round(number):
                     await switch_guard(admin, bindings, is_on=is_on, namespace=NAMESPACE)
                     for write in writes:
-                        await send_all(plane, write, asked.requests, is_on=is_on)
+                        await send_all(plane, write, options.requests, is_on=is_on)
             for write in writes:
                 write.note(run)
 
@@ -134,8 +135,12 @@ async def prepare(plane: RealPlane, admin: Client, stack: AsyncExitStack) -> lis
     ]
     annotations = {KEYS.member: "web-0", KEYS.protocol: "v1"}
     for number in range(OBJECTS):
-        meta = {"name": life(number), "labels": {KEYS.ring_label: KEYS.ring}, "annotations": annotations}
-        spec = {"holderIdentity": life(number), "leaseDurationSeconds": 15}
+        meta = {
+            "name": lease_name(number),
+            "labels": {KEYS.ring_label: KEYS.ring},
+            "annotations": annotations,
+        }
+        spec = {"holderIdentity": lease_name(number), "leaseDurationSeconds": 15}
         await replica.create(LEASES, {"metadata": meta, "spec": spec}, namespace=NAMESPACE, type=bytes)
     clock = SystemClock()
 
@@ -152,7 +157,7 @@ async def prepare(plane: RealPlane, admin: Client, stack: AsyncExitStack) -> lis
 
     async def renew(number: int) -> object:
         patch = MergePatch({"spec": {"renewTime": micro_time(clock.wall())}})
-        return await replica.patch(LEASES, life(number), patch, namespace=NAMESPACE, type=bytes)
+        return await replica.patch(LEASES, lease_name(number), patch, namespace=NAMESPACE, type=bytes)
 
     return [Write("label", assign), Write("renewal", renew), Write("edit", edit)]
 
@@ -161,22 +166,14 @@ def site(number: int) -> str:
     return f"site-{number % OBJECTS}"
 
 
-def life(number: int) -> str:
-    """A life of the one pod that the replica's token is of."""
+def lease_name(number: int) -> str:
+    """A Lease of the one pod of the replica's token."""
     return f"web-0-{number % OBJECTS:08x}"
 
 
 async def send_all(plane: RealPlane, write: Write, requests: int, *, is_on: bool) -> None:
-    numbers = iter(range(requests))
-
-    async def worker() -> None:
-        for number in numbers:
-            await write.send(number)
-
     began_at, before_s = time.monotonic(), cpu_s(plane.pids)
-    async with asyncio.TaskGroup() as tasks:
-        for number in range(AT_ONCE):
-            tasks.create_task(worker(), name=f"writer {number}")
+    await spread(write.send, range(requests), at_once=AT_ONCE)
     write.cpu_ms[is_on].append(1000 * (cpu_s(plane.pids) - before_s) / requests)
     write.per_s[is_on].append(requests / (time.monotonic() - began_at))
 

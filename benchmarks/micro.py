@@ -32,9 +32,9 @@ def make_runner(
     Three processes of three values each: all scripts together take minutes, and `--rigorous` doubles them.
     """
 
-    def hand_on(command: list[str], asked: argparse.Namespace) -> None:
+    def hand_on(command: list[str], options: argparse.Namespace) -> None:
         for name in (*flags, *handed_on):
-            command += [f"--{name}", str(getattr(asked, name.replace("-", "_")))]
+            command += [f"--{name}", str(getattr(options, name.replace("-", "_")))]
 
     runner = pyperf.Runner(
         processes=3, values=3, min_time=min_time_s, program_args=("-m", module), add_cmdline_args=hand_on

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.neighbour`: what other clients of the API server feel while the sharder writes labels.
+"""`python -m benchmarks.neighbour`: latencies of other clients of the API server while the sharder writes labels.
 
 A probe reads and patches one ConfigMap, 20 times a second each: beside nothing, beside wrk with 1 to 64 connections
-that send the sharder's own patches, and beside the sharder in each pace. All take turns on one real kube-apiserver.
+that send the sharder's own patches, and beside the sharder in each pace; alternating on one real kube-apiserver.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import Final
 
+from benchmarks.measuring.observations import NotSeen
 from benchmarks.measuring.planes import make_account
 from benchmarks.measuring.probe import Probe, probing
 from benchmarks.measuring.report import Goal, round_off
-from benchmarks.measuring.run import Asked, Run, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, count, make_parser, run_benchmark
 from benchmarks.measuring.sharders import assign_all, assign_by_wrk, owners_on, set_owners, sharding
-from benchmarks.measuring.sightings import NotSeen
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, RING, Testbed, open_testbed
 from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
@@ -58,7 +58,7 @@ GOALS: Final = {
 }
 
 
-class Flags(Asked):
+class Flags(Options):
     rounds: int
     connections: list[int]
 
@@ -123,26 +123,26 @@ def main() -> int:
     parser = make_parser("neighbour", __doc__)
     add = parser.add_argument
     add("--objects", type=count, default=8_000, help="objects, and patches of each run")
-    add("--rounds", type=count, default=3, help="times that all loads take turns")
+    add("--rounds", type=count, default=3, help="rounds over all loads")
     add("--connections", type=numbers, default="1,2,4,8,16,64", help="of wrk, one run each")
-    asked = parser.parse_args(namespace=Flags())
-    return run_benchmark("neighbour", GOALS, asked, partial(measure, asked), needs_wrk=True)
+    options = parser.parse_args(namespace=Flags())
+    return run_benchmark("neighbour", GOALS, options, partial(measure, options), needs_wrk=True)
 
 
-async def measure(asked: Flags, run: Run) -> None:
+async def measure(options: Flags, run: Run) -> None:
     """Every second round runs backwards, because a server that works becomes slower. Raises: BinariesMissing."""
     idle = Beside("idle")
-    wrk = {count: Beside(f"wrk, {count}") for count in asked.connections}
+    wrk = {count: Beside(f"wrk, {count}") for count in options.connections}
     ours = {pace: Beside(pace.value) for pace in Pace}
-    async with open_testbed(run.directory, is_real=asked.is_real, objects=asked.objects) as testbed:
+    async with open_testbed(run.directory, is_real=options.is_real, objects=options.objects) as testbed:
         await run.read_versions(testbed.plane, testbed.client)
-        stranger = await make_account(testbed.plane, testbed.client, "stranger", namespace=LEASES_IN)
+        account = await make_account(testbed.plane, testbed.client, "neighbour", namespace=LEASES_IN)
         await testbed.stand_ins.join(MEMBERS)
         with run.row("loads"):
             async with probing(
-                stranger.kubeconfig, LEASES_IN, run.directory, per_s=PER_S, clock=testbed.clock
+                account.kubeconfig, LEASES_IN, run.directory, per_s=PER_S, clock=testbed.clock
             ) as probe:
-                for number in range(asked.rounds):
+                for number in range(options.rounds):
                     await set_owners(testbed, run, {})
                     await beside_nothing(testbed, run, probe, idle)
                     loads: list[int | Pace] = [*wrk, *ours]
@@ -169,17 +169,17 @@ async def beside_wrk(testbed: Testbed, run: Run, probe: Probe, connections: int,
     limit = await assign_by_wrk(
         testbed, run, owners, testbed.stock.names, connections=connections, limit_s=LONGEST_S
     )
-    beside.note(probe, limit.instants[0], limit.instants[-1], limit.per_s)
+    beside.note(probe, limit.instants[0], limit.instants[-1], limit.per_s_while_writing)
 
 
 async def beside_sharder(testbed: Testbed, run: Run, probe: Probe, pace: Pace, beside: Beside) -> None:
     patch = MergePatch({"spec": {"pace": pace.value}})
     await testbed.client.patch(CONTROLLER_RINGS, RING, patch, type=bytes)
     async with sharding(testbed, row="neighbour") as sharder:
-        turn = await assign_all(testbed, run, sharder)
+        written = await assign_all(testbed, run, sharder)
         line = f'ringleader_write_limit{{pace="{pace.value}"}}'
         beside.allowed.append(await sharder.running.metric(line) or 0.0)
-    beside.note(probe, turn.changes[0].at, turn.changes[-1].at, turn.per_s_while_writing)
+    beside.note(probe, written.instants[0], written.instants[-1], written.per_s_while_writing)
 
 
 def note_figures(run: Run, idle: Beside, wrk: Sequence[Beside], ours: dict[Pace, Beside]) -> None:

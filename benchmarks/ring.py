@@ -175,34 +175,26 @@ def moved(old: Arcs, new: Arcs, space: int) -> float:
     return size / space
 
 
-def movement_on_join(factory: Factory, members: int, seeds: int) -> tuple[float, float]:
-    """Moved as one more joins, mean over *seeds* sets of names.
-
-    Over the ideal of 1/(members + 1), and over the newcomer's share, which no ring with these shares can undercut.
-    """
-    of_ideal, of_newcomer = [], []
+def movement_on_join(factory: Factory, members: int, seeds: int) -> float:
+    """Moved as one more joins, over the ideal of 1/(members + 1): the mean of *seeds* sets of names."""
+    found = []
     for seed in range(seeds):
         *old, new = member_names(members + 1, seed)
         ring = factory(old)
         before, space = ring.bounds()
         after, _ = ring.joined(new).bounds()
-        size = moved(before, after, space)
-        of_ideal.append(size * (members + 1))
-        of_newcomer.append(size / shares(after, space)[new])
-    return statistics.mean(of_ideal), statistics.mean(of_newcomer)
+        found.append(moved(before, after, space) * (members + 1))
+    return statistics.mean(found)
 
 
 def exact(factory: Factory, members: int, seeds: int) -> list[str]:
     """Cells of a column: memory, shares, movement."""
     names = member_names(members)
     by_member = shares(*factory(names).bounds())
-    of_ideal, of_newcomer = movement_on_join(factory, members, seeds)
     return [
         f"{memory_bytes(lambda: factory(names)) / 2**20:.1f} MiB",
         f"{max(by_member.values()) * members:.3f}",
-        f"{min(by_member.get(member, 0.0) for member in names) * members:.3f}",
-        f"{of_ideal:.3f}",
-        f"{of_newcomer:.3f}",
+        f"{movement_on_join(factory, members, seeds):.3f}",
     ]
 
 
@@ -216,29 +208,30 @@ def main() -> None:
             "seeds": (30, "sets of names over which movement is averaged"),
         },
     )
-    asked = runner.parse_args()
-    names = member_names(asked.members)
-    keys = [object_key("example.com", f"team-{index % 97}", f"site-{index}") for index in range(asked.keys)]
+    options = runner.parse_args()
+    names = member_names(options.members)
+    keys = [object_key("example.com", f"team-{index % 97}", f"site-{index}") for index in range(options.keys)]
     few = keys[: max(1, len(keys) // 100)]
     columns: dict[str, list[str]] = {}
-    for name, factory in contenders(asked.virtual_nodes).items():
+    for name, factory in contenders(options.virtual_nodes).items():
         build = runner.bench_func(f"{name}: build", factory, names)
         join = runner.bench_time_func(f"{name}: one more joins", join_s, factory, names)
         look_up = runner.bench_time_func(
             f"{name}: one look-up", look_up_s, factory, names, few, inner_loops=len(few)
         )
         bulk = runner.bench_time_func(f"{name}: keys in bulk", bulk_s, factory, names, keys)
-        if not asked.worker:
+        if not options.worker:
             times = [f"{mean(build) * 1e3:.1f} ms", f"{mean(join) * 1e3:.1f} ms"]
             times += [f"{mean(look_up) * 1e6:.2f} us", f"{mean(bulk) * 1e3:.0f} ms"]
-            columns[name] = times + exact(factory, asked.members, asked.seeds)
-    if not asked.worker:
-        rows = ["build", "one more joins", "one look-up, hash included", f"{asked.keys:,} keys in bulk"]
-        rows += ["memory kept", "largest share, of the mean", "smallest share, of the mean"]
-        rows += [f"moved on a join, of the ideal ({asked.seeds} sets of names)"]
-        rows += ["moved on a join, of the newcomer's share"]
+            columns[name] = times + exact(factory, options.members, options.seeds)
+    if not options.worker:
+        rows = ["build", "one more joins", "one look-up, hash included", f"{options.keys:,} keys in bulk"]
+        rows += ["memory kept", "largest share, of the mean"]
+        rows += [f"moved on a join, of the ideal ({options.seeds} sets of names)"]
         cells = dict(zip(rows, zip(*columns.values(), strict=True), strict=True))
-        print_table(f"{asked.members} members x {asked.virtual_nodes} virtual nodes", list(columns), cells)
+        print_table(
+            f"{options.members} members x {options.virtual_nodes} virtual nodes", list(columns), cells
+        )
 
 
 if __name__ == "__main__":

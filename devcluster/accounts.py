@@ -1,6 +1,6 @@
 """Bearer tokens: signed, so that any holder of the key can issue one and the server keeps no list. Pure.
 
-A token says who its bearer is; `rbac` knows what the bearer may do.
+A token names its account; `rbac` knows the rights of an account.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Who acts."""
+    """An authenticated user and its groups."""
 
     user: str
     groups: tuple[str, ...] = ()

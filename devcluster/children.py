@@ -1,7 +1,4 @@
-"""Child processes of a real control plane: started with their output in a file, ended with their parent.
-
-Owns the processes, not what they say to each other.
-"""
+"""Child processes: started with their output in a file, ended with their parent."""
 
 from __future__ import annotations
 
@@ -10,11 +7,17 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 _TIED = Path(__file__).with_name("tied.py")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_START_TIMEOUT_S = 60.0
+
+
+class PlaneFailed(Exception):
+    """A server of a control plane did not start, did not become ready, or refused an order."""
 
 
 class Child:
@@ -62,10 +65,20 @@ class Child:
 
 
 async def start_child(command: Sequence[str], *, name: str, log: Path) -> Child:
-    """Start *command*, append its output to *log*, tie its life to ours."""
+    """Start *command*, append its output to *log*; it ends with this process. A Ctrl-C does not reach it."""
     tied = [sys.executable, "-I", "-S", str(_TIED), str(os.getpid()), *command]
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
-            *tied, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
+            *tied, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     return Child(name, process, log)
+
+
+async def wait_for_file(child: Child, path: Path) -> str:
+    """What *child* writes to *path* once it serves. Raises: PlaneFailed with the end of its log."""
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while not path.exists():  # noqa: ASYNC240 - another process's file
+        if not child.is_running or time.monotonic() > deadline:
+            raise PlaneFailed(f"{child.name} did not start: {child.last_lines()}")
+        await asyncio.sleep(0.02)
+    return path.read_text(encoding="utf-8").strip()  # noqa: ASYNC240

@@ -12,11 +12,6 @@ from pathlib import Path
 CONTEXT = "ringleader-devcluster"
 
 
-def token_credentials(token: str) -> dict[str, str]:
-    """The user entry of an account known by a bearer token."""
-    return {"token": token}
-
-
 def certificate_credentials(certificate_pem: bytes, private_pem: bytes) -> dict[str, str]:
     """The user entry of an account known by a client certificate."""
     return {

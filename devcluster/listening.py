@@ -16,14 +16,23 @@ _OWN_PORTS: Final = range(20_000, 32_000)
 def bound_socket(port: int) -> socket.socket:
     """A listening socket on loopback, on *port* or (0) on a free one.
 
-    Never one of the ports that the kernel gives to outgoing connections: while a restart keeps the server away,
-    a client that knocks would sooner or later be given the very port it knocks at, and hold it.
+    Never one of the ports that the kernel gives to outgoing connections: while a server is away for a restart, a
+    client that connects again and again would sooner or later be given the server's port, and hold it.
     """
     candidates = [port] if port else random.sample(_OWN_PORTS, 200)
     for candidate in candidates:
         with suppress(OSError):
             return socket.create_server(("127.0.0.1", candidate), backlog=1024)
     raise OSError(f"no port of {candidates[0]}.. is free on 127.0.0.1")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that stay free, as those of `bound_socket`, while the server that had one is away."""
+    sockets = [bound_socket(0) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
 
 
 def server_tls(authority: trustme.CA) -> ssl.SSLContext:

@@ -9,10 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from devcluster.accounts import ADMIN, issue_token
-
-
-class PlaneFailure(Exception):
-    """A server did not start, or refused an order."""
+from devcluster.children import PlaneFailed
 
 
 class Orders:
@@ -24,14 +21,14 @@ class Orders:
         self._token = issue_token(key, ADMIN.user, ADMIN.groups)
 
     async def send(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """Raises: PlaneFailure with the server's words."""
+        """Raises: PlaneFailed with the server's message."""
         return await asyncio.to_thread(self._send, method, path, body)
 
     async def is_ready(self) -> bool:
-        """Whether the server says so."""
+        """Whether the server answers /readyz with ok."""
         try:
             await self.send("GET", "/readyz")
-        except (OSError, http.client.HTTPException, PlaneFailure):
+        except (OSError, http.client.HTTPException, PlaneFailed):
             return False
         return True
 
@@ -47,5 +44,5 @@ class Orders:
         finally:
             connection.close()
         if answer.status >= 400:
-            raise PlaneFailure(f"{method} {path}: {answer.status} {content.decode()}")
+            raise PlaneFailed(f"{method} {path}: {answer.status} {content.decode()}")
         return content

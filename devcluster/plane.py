@@ -1,5 +1,4 @@
-"""What every control plane of `devcluster` offers, whichever server stands behind it: the `ControlPlane`
-protocol, and `Write`, one record of its write log.
+"""The `ControlPlane` protocol of embedded and real control planes, and `Write`, one record of a write log.
 
 Owns no process and no connection: `devcluster.embedded` and `devcluster.real` do. Fleets, tests, the demo and
 the load test are written against this module only.
@@ -25,7 +24,7 @@ class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     *t* is CLOCK_BOOTTIME in seconds; *verb* is create, update, patch, delete or deletecollection; *resource*
     is `websites.example.com`. Labels are None where there is no object (before a create, after a delete).
     *object* holds a Lease's `annotations` and `spec` after the write, None for every other resource.
-    *only_labels*: a JSON Patch that, its tests apart, asks for single labels and nothing else. *controller*: of an
+    *only_labels*: a JSON Patch that, its tests apart, changes single labels and nothing else. *controller*: of an
     accepted create the uid that the controlling ownerReference names, if there is one.
     """
 
@@ -89,10 +88,8 @@ class ControlPlane(Protocol):
     def rss_bytes(self) -> int:
         """Resident memory of all its processes."""
 
-    async def kubeconfig_for(
-        self, user: str, *, groups: Sequence[str] = (), server: str | None = None, admin: bool = True
-    ) -> Path:
-        """A kubeconfig with credentials of its own for *user*; *server* is another URL to reach it by (a link).
+    async def kubeconfig_for(self, user: str, *, groups: Sequence[str] = (), admin: bool = True) -> Path:
+        """A kubeconfig with credentials of its own for *user*.
 
         With *admin* the account may do everything; otherwise what RBAC grants to it and to *groups*.
         """

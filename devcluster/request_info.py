@@ -1,4 +1,4 @@
-"""RequestInfo: what a request to an API server is about, by its method, path and query alone. Pure.
+"""RequestInfo: verb, resource and name of a request, from its method, path and query alone. Pure.
 
 Knows no registry: a resource need not be served. RBAC and faults are decided by this.
 """
@@ -38,7 +38,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 def request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """What *method* on *path* asks for."""
+    """The request *method* on *path*."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api" and len(parts) > 2:
         group, rest = "", parts[2:]

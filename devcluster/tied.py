@@ -1,6 +1,6 @@
 """Run a command that dies with its parent: `python -I -S tied.py PARENT_PID COMMAND ARGUMENT...`.
 
-A program of its own, not imported by anybody: it asks the kernel to kill this process when the parent ends,
+A program of its own, never imported: it asks the kernel to kill this process when the parent ends,
 even by SIGKILL, and becomes the command. The request survives exec; a fork made by Python could not make it
 safely in a process with threads.
 """

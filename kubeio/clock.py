@@ -1,9 +1,9 @@
 """Time, passed in. Decisions read `now`; `wall` only fills API fields.
 
-`now` counts suspended time (CLOCK_BOOTTIME): a laptop that slept, a guest that suspended itself and a process that
-was stopped find that their Lease has aged. A guest that its hypervisor stopped (pause, snapshot, live migration) does
-not: its clock stands still meanwhile. Until its next renewal, at most a third of a duration later, only the fence
-holds there.
+`now` counts suspended time (CLOCK_BOOTTIME): a laptop that slept, a virtual machine that suspended itself and a
+process that was stopped find that their Lease has aged. A machine that its hypervisor stopped (pause, snapshot, live
+migration) does not: its clock stands still meanwhile. Until its next renewal, at most a third of a duration later, only
+the fence holds there.
 """
 
 from __future__ import annotations

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from kubeio.labels import MAX_NAME, is_dns_subdomain
+from kubeio.models import GroupResource
 from kubeio.resource import ApiResource
 
 DEFAULT_DOMAIN: Final = "ringleader.dev"
@@ -19,6 +22,18 @@ FIRST_TURN: Final = "0"
 CONTROLLER_RINGS: Final = ApiResource(
     "ringleader.dev", "v1alpha1", "controllerrings", "ControllerRing", namespaced=False
 )
+
+
+class RingEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """Entry of a ring's `spec.resources`, as the API writes it."""
+
+    resource: str
+    group: str = ""
+    controlled_resources: list[GroupResource] = []
+
+    @property
+    def main(self) -> GroupResource:
+        return GroupResource(self.group, self.resource)
 
 
 def is_shard_name(value: str) -> bool:

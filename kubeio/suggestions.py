@@ -18,7 +18,7 @@ def did_you_mean(names: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Words for a remedy: the *known* names that were perhaps meant, else some of those that exist."""
+    """Text for a remedy: the *known* names that were perhaps meant, else some of those that exist."""
     known = list(known)
     if not known:
         return "there are none"

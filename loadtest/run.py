@@ -29,8 +29,8 @@ from loadtest.observing.sampler import Sampler, read_api_metrics
 from loadtest.plan import LoadPlan
 from loadtest.progress import Console
 from loadtest.targets.target import ActionFailed, Target, Testimony
+from ringleader.cluster.reader import read_rings, read_shards
 from ringleader.cluster.ring import Ring, named_ring
-from ringleader.cluster.snapshot import read_rings, read_shards
 
 _POLL_S: Final = 0.2
 _OWNERS_POLL_S: Final = 1.0
@@ -403,7 +403,7 @@ class Run:
     # -- the end --------------------------------------------------------------------------------------------
 
     async def audit(self, found: Found) -> None:
-        """Who owns what at the end, by a consistent read of the Leases beside the watch; what the witnesses say."""
+        """Owners at the end, by a consistent read of the Leases beside the watch; results of the checks."""
         if self.target.shares:
             found.unowned = await self._count_unowned()
         found.unready = self.observer.unready

@@ -44,7 +44,7 @@ from loadtest.targets.own import OwnOptions, open_own
 from loadtest.targets.target import ActionFailed, LoadRefused, Target
 from loadtest.teardown import Leftovers, remove, remove_in_child
 from ringleader.output import Form, Table, print_document, print_line, print_table
-from ringleader.testing.onlooker import NotConvergedError
+from ringleader.testing.observer import NotConvergedError
 from ringleader.testing.replica import ReplicaFailedError
 
 T = TypeVar("T")
@@ -301,7 +301,7 @@ def _print_verdict(report: Mapping[str, Any], form: Form | None) -> None:
         for line in report["verdict"]
     ]
     print_table(Table(("LINE", "MEASURED", "LIMIT", "COUNT", "VERDICT"), rows), form=form)
-    for notice in [*report["notices"], *report["witnesses"]]:
+    for notice in [*report["notices"], *report["findings"]]:
         print_line(f"note: {notice}")
 
 

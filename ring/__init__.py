@@ -10,7 +10,7 @@ from typing import Final
 from ring.errors import EmptyRingError, InvalidRing, RingError
 from ring.hashing import HASH_SPACE, hash_key, hash_keys
 from ring.key import object_key
-from ring.movement import MovedKey, Movement, Transition, moved_keys, movement
+from ring.movement import Movement, Transition, movement
 from ring.ring import Explanation, HashRing
 
 ALGORITHM: Final = "v1"
@@ -23,13 +23,11 @@ __all__ = [
     "Explanation",
     "HashRing",
     "InvalidRing",
-    "MovedKey",
     "Movement",
     "RingError",
     "Transition",
     "hash_key",
     "hash_keys",
-    "moved_keys",
     "movement",
     "object_key",
 ]

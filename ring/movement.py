@@ -34,13 +34,6 @@ class Movement:
         return sum(self.flows.values(), Fraction(0))
 
 
-@dataclass(frozen=True, slots=True)
-class MovedKey:
-    key: str
-    old: str
-    new: str
-
-
 def movement(old: HashRing, new: HashRing) -> Movement:
     """The movement when *new* replaces *old*.
 
@@ -56,20 +49,6 @@ def movement(old: HashRing, new: HashRing) -> Movement:
         done = end
     flows = {pair: Fraction(size, HASH_SPACE) for pair, size in sorted(sizes.items())}
     return Movement(MappingProxyType(flows), _ideal(old, new))
-
-
-def moved_keys(old: HashRing, new: HashRing, keys: Iterable[str]) -> list[MovedKey]:
-    """Those of *keys* that have another owner on *new* than on *old*, in their order.
-
-    Raises: EmptyRingError if either ring has no member.
-    """
-    _check_members(old, new)
-    known = list(keys)
-    return [
-        MovedKey(key, before, after)
-        for key, before, after in zip(known, old.owners(known), new.owners(known), strict=True)
-        if before != after
-    ]
 
 
 class Transition:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import typer
 
 from ringleader.devcluster_command import app as devcluster
-from ringleader.inspect.flags import change, look, page, simulate
+from ringleader.inspect.flags import change, dashboard, look, simulate
 from ringleader.inspect.flags.check import check
 from ringleader.migrate.flags import app as migrate
 from ringleader.options import (
@@ -92,7 +92,7 @@ def demo(
     ] = None,
     output: Output = None,
 ) -> int:
-    """Watch a fleet whose replicas die, freeze, join and roll. Two witnesses judge who worked on its objects."""
+    """Watch a fleet whose replicas die, freeze, join and roll. Two independent checks judge the run."""
     from ringleader.demo.command import DemoOptions, read_lease, run_demo
 
     return run_demo(
@@ -219,4 +219,4 @@ def version(
     return run_version(where, is_client_only=client, form=output)
 
 
-page.register(app)
+dashboard.register(app)

@@ -1,6 +1,6 @@
-"""`ringleader devcluster up|down|status`: a control plane of one's own on this machine, until it is taken down.
+"""`ringleader devcluster up|down|list`: control planes on this machine.
 
-Owns the words and flags; `devcluster.standing` owns the processes.
+Owns the words and flags; `devcluster.background` owns the processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ringleader.options import Output
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 
 if TYPE_CHECKING:
-    from devcluster.standing import Record
+    from devcluster.background import Record
 
 app = typer.Typer(
     name="devcluster",
@@ -42,22 +42,27 @@ def up(
         bool,
         typer.Option("--real", help="A real kube-apiserver and etcd; built from Go modules the first time."),
     ] = False,
+    rbac: Annotated[
+        bool,
+        typer.Option("--rbac", help="Refuse what no Role allows. A real kube-apiserver always does."),
+    ] = False,
     name: Name = "default",
     output: Output = None,
 ) -> int:
     """Start a control plane that stays up, and print how to use it."""
-    from devcluster.standing import StandingFailed, start_standing
+    from devcluster.background import BackgroundFailed, start_background
 
     _check_name(name)
     if real and (problem := _build_if_missing()):
         return _fail(problem)
     try:
-        record, was_started = start_standing(name, "real" if real else "embedded")
-    except StandingFailed as failed:
+        record, was_started = start_background(name, "real" if real else "embedded", rbac=rbac)
+    except BackgroundFailed as failed:
         return _fail(str(failed))
-    if real and record.kind != "real":
+    missing = "and is embedded" if real and record.kind != "real" else "without RBAC"
+    if (real and record.kind != "real") or (rbac and not record.rbac):
         return _fail(
-            f"{name} is up already and is embedded; take it down first (ringleader devcluster down"
+            f"{name} is up already {missing}; take it down first (ringleader devcluster down"
             f" --name {name}), or choose another --name"
         )
     if output in (Form.JSON, Form.YAML):
@@ -72,12 +77,12 @@ def up(
 @app.command()
 def down(*, name: Name = "default") -> int:
     """End a control plane; its state is gone."""
-    from devcluster.standing import StandingFailed, stop_standing
+    from devcluster.background import BackgroundFailed, stop_background
 
     _check_name(name)
     try:
-        was_up = stop_standing(name)
-    except StandingFailed as failed:
+        was_up = stop_background(name)
+    except BackgroundFailed as failed:
         return _fail(str(failed))
     print_line(f"{name} is {'down' if was_up else 'not up'}")
     return 0
@@ -86,9 +91,9 @@ def down(*, name: Name = "default") -> int:
 @app.command("list")
 def list_(*, output: Output = None) -> int:
     """List the control planes of this machine."""
-    from devcluster.standing import all_standing
+    from devcluster.background import all_background
 
-    records = all_standing()
+    records = all_background()
     if output in (Form.JSON, Form.YAML):
         print_document({"controlPlanes": [_described(record) for record in records]}, form=output)
         return 0
@@ -139,6 +144,7 @@ def _described(record: Record) -> dict[str, object]:
     return {
         "name": record.name,
         "kind": record.kind,
+        "rbac": record.rbac,
         "up": record.is_up,
         "startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.started_at)),
         "server": record.url,

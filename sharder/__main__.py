@@ -10,13 +10,13 @@ import kubeio.program.lean_structlog  # noqa: F401 - before the first import of 
 from kubeio.program.command_line import run_guarded
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the sharder that *words* describe; the exit code."""
+def main(arguments: Sequence[str]) -> int:
+    """Run the sharder that *arguments* describe; the exit code."""
     from kubeio.program.runtime import configure_logging, run
     from sharder.app import run as run_sharder
     from sharder.settings import read_settings
 
-    settings = read_settings(words)
+    settings = read_settings(arguments)
     configure_logging(format=settings.log_format, level=settings.log_level)
     # Imported modules stay for ever: the collector need not scan them again and again.
     gc.collect()

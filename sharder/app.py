@@ -11,16 +11,21 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import structlog
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from kubeio.leases.election import leader_gauge, leadership
 from kubeio.leases.lease import Leases
 from kubeio.program import probes
+from kubeio.program.access_gate import AccessGate
 from kubeio.program.host import Host
 from kubeio.program.http_server import write_port
 from kubeio.program.logs import watch_dropped
+from kubeio.program.pages import GuardedPages
 from kubeio.rest.discovery import Discovery
 from kubeio.rest.metrics import ClientMetrics
+from kubeio.rest.reviews import Reviews
+from sharder.live.state import LiveState
+from sharder.live.stream import RIGHT, LiveStream
 from sharder.metrics import LimiterMetrics, SharderMetrics
 from sharder.rings.manager import RingManager
 from sharder.rings.ring_file import FileRing
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
     from kubeio.access.cluster import Cluster
     from sharder.admission.settings import WebhookSettings
     from sharder.admission.webhook import Webhook
-    from sharder.page.stage import Stage
     from sharder.settings import Settings
 
 log = structlog.get_logger("sharder")
@@ -48,6 +52,7 @@ async def run(settings: Settings, host: Host | None = None) -> None:
     host = host or Host()
     cluster = host.cluster(kubeconfig=settings.kubeconfig, context=settings.context)
     registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
     clock, rng = host.clock, host.rng
     client_metrics = ClientMetrics(registry)
     # The election and the rings' Leases have connections of their own: they never queue behind patches.
@@ -61,8 +66,8 @@ async def run(settings: Settings, host: Host | None = None) -> None:
         host.client(cluster, max_connections=2, user_agent="ringleader-sharder-election") as election,
         host.client(cluster, max_connections=8, user_agent="ringleader-sharder-leases") as leases,
         _webhook(settings.webhook, cluster, registry, host) as webhook,
-        _page(settings, cluster, host) as stage,
     ):
+        live = LiveState(identity=settings.identity, clock=clock)
         context = SharderContext(
             identity=settings.identity,
             client=client,
@@ -73,7 +78,7 @@ async def run(settings: Settings, host: Host | None = None) -> None:
             clock=clock,
             rng=rng,
             webhook=webhook,
-            stage=stage,
+            live=live,
         )
         watch_dropped(registry)
         LimiterMetrics(registry, context.limiter)
@@ -84,11 +89,14 @@ async def run(settings: Settings, host: Host | None = None) -> None:
             rings = RingManager(context, names=settings.rings)
         ready = {"rings": lambda: None if rings.synced.is_set() else "the rings have not been listed yet"}
         alive = {"leases": rings.why_not_alive}
-        pages = probes.Probes(registry, alive, ready_checks=ready)
+        stream = LiveStream(live)
+        guarded = GuardedPages(AccessGate(Reviews(client), path=RIGHT, clock=clock), stream.pages())
+        pages = probes.Probes(registry, alive, ready_checks=ready, guarded=guarded)
         server = host.serve(settings.probes_host, settings.probes_port, pages.answer, flag=probes.FLAG)
         async with server as listening, asyncio.TaskGroup() as tasks:
             write_port(settings.probes_port_file, listening.port)
             tasks.create_task(rings.run(), name="rings")
+            streaming = tasks.create_task(stream.run(), name="live stream")
             if webhook is not None:
                 tasks.create_task(webhook.run(), name="webhook keys")
             await rings.synced.wait()
@@ -100,13 +108,16 @@ async def run(settings: Settings, host: Host | None = None) -> None:
                 look_period_s=min(LOOK_PERIOD_S, settings.lease_duration_s / 7.5),
                 clock=clock,
                 rng=rng,
+                on_waiting=live.set_leader,
                 status=leader_gauge(registry),
             ):
                 log.info("leading", identity=settings.identity)
+                live.set_leader(settings.identity)
                 rings.lead()
                 if webhook is not None:
                     webhook.lead()
                 await rings.ended.wait()
+            streaming.cancel()
 
 
 @asynccontextmanager
@@ -131,36 +142,3 @@ async def _webhook(
         ) as webhook,
     ):
         yield webhook
-
-
-@asynccontextmanager
-async def _page(settings: Settings, cluster: Cluster, host: Host) -> AsyncIterator[Stage | None]:
-    """The live page, listening, if it is asked for. Its requests have connections of their own."""
-    if not settings.page_host:
-        yield None
-        return
-    from kubeio.rest.reviews import Reviews
-    from sharder.page.board import Board
-    from sharder.page.service import LivePage
-    from sharder.page.stage import Stage
-
-    board = Board(title=settings.identity, clock=host.clock)
-    async with (
-        host.client(cluster, max_connections=4, user_agent="ringleader-sharder-page") as client,
-        LivePage(
-            board,
-            Reviews(client),
-            bind=settings.page_host,
-            port=settings.page_port,
-            flag="--page-bind",
-            clock=host.clock,
-        ) as page,
-        asyncio.TaskGroup() as tasks,
-    ):
-        write_port(settings.page_port_file, page.port, flag="--page-port-file")
-        log.info("live page", url=page.url)
-        running = tasks.create_task(page.run(), name="live page")
-        try:
-            yield Stage(board, client, clock=host.clock)
-        finally:
-            running.cancel()

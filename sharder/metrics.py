@@ -7,6 +7,7 @@ every metric. Filled by the components of each ring; the series of a ring are re
 from __future__ import annotations
 
 from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -14,11 +15,14 @@ from prometheus_client import Counter, Gauge, Histogram
 from sharder.ringspec.spec import Pace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from prometheus_client import CollectorRegistry
 
     from sharder.writing.limiter import WriteLimiter
 
 _PATCH_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_HANDOFF_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _ASSIGN_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
@@ -50,6 +54,8 @@ class SharderMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
+        build = Gauge("ringleader_build_info", "1. Version of the sharder.", ["version"], registry=registry)
+        build.labels(version=version("ringleader")).set(1)
         # what is written
         self.writes = self._counter(
             "object_writes", "Label writes to objects, by decision and outcome.", "kind", "outcome"
@@ -64,6 +70,11 @@ class SharderMetrics:
             "assignment_seconds",
             "From seeing an object without an owner to its assignment.",
             buckets=_ASSIGN_S,
+        )
+        self.handoff_s = self._histogram(
+            "handoff_seconds",
+            "From asking an owner for an object to its answer.",
+            buckets=_HANDOFF_S,
         )
         self.audit_found = self._counter(
             "audit_found", "Objects that the audit found without a watch having shown them.", "what"
@@ -96,6 +107,16 @@ class SharderMetrics:
             "ring_file_refused", "1 while the ring file cannot be used and an older version of it is worked."
         )
         # the ring and its members
+        self.condition = self._gauge(
+            "ring_condition", "1 for the status that a condition of the ring has, else 0.", "type", "status"
+        )
+        self.objects = self._gauge(
+            "ring_objects", "Main objects that have an owner, as the replicas count them."
+        )
+        self.paused = self._gauge(
+            "ring_paused", "1 while the ring is paused: live owners keep their objects."
+        )
+        self.cordoned = self._gauge("members_cordoned", "Members of the ring's spec that are cordoned.")
         self.shards = self._gauge("shards", "Shards by the state of their Lease.", "state")
         self.state_changes = self._counter("shard_state_changes", "Leases that came into a state.", "state")
         self.ring_changes = self._counter("ring_changes", "Members that joined or left the ring.", "change")
@@ -107,6 +128,13 @@ class SharderMetrics:
         self.converged_at_s = self._gauge(
             "last_convergence_timestamp_seconds", "When that was, in seconds since 1970."
         )
+
+    def set_conditions(self, ring: str, conditions: Mapping[str, bool]) -> None:
+        """Export *conditions*, statuses by type, as all that *ring* has now."""
+        self.condition.remove_by_labels({"ring": ring})
+        for type_, is_true in conditions.items():
+            for status in (True, False):
+                self.condition.labels(ring=ring, type=type_, status=str(status)).set(is_true is status)
 
     def forget(self, ring: str) -> None:
         """Drop every series of *ring*: it is gone."""

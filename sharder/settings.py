@@ -45,7 +45,12 @@ _FLAGS: Final = (
         "leaseNamespace.",
     ),
     ("lease-duration", "TIME", "15s", "Time without a renewal after which a standby takes over."),
-    ("health-probe-bind-address", "HOST:PORT", "127.0.0.1:0", "Address of /healthz, /readyz and /metrics."),
+    (
+        "health-probe-bind-address",
+        "HOST:PORT",
+        "127.0.0.1:0",
+        "Address of /livez, /readyz, /metrics and /debug/rings.",
+    ),
     ("probes-port-file", "PATH", "", "File that the probes' port is written to."),
     (
         "ring-file",
@@ -73,13 +78,6 @@ _FLAGS: Final = (
         "",
         "Secret in --lease-namespace with its keys, made if missing. Default: ringleader-webhook.",
     ),
-    (
-        "page-bind",
-        "HOST:PORT",
-        "",
-        "Serve the live page here, such as 127.0.0.1:8085; read-only. Default: no.",
-    ),
-    ("page-port-file", "PATH", "", "File that the live page's port is written to."),
     ("log-format", "auto|json|console", "auto", "Form of the log."),
     ("log-level", "debug|info|warning|error", "info", "Least level that is logged."),
 )
@@ -106,10 +104,6 @@ class Settings:
     """Give the file's ring up and end."""
     webhook: WebhookSettings | None = None
     """Serve the webhook by which rings may have objects assigned at admission."""
-    page_host: str = ""
-    """Serve the live page here; empty: no."""
-    page_port: int = 0
-    page_port_file: Path | None = None
     log_format: str = "auto"
     log_level: str = "info"
 
@@ -119,17 +113,16 @@ class Settings:
         return f"{ELECTION_LEASE}-{self.ring_file.spec.name}" if self.ring_file else ELECTION_LEASE
 
 
-def read_settings(words: Sequence[str]) -> Settings:
-    """Settings that *words* of the command line describe.
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """Settings that the *arguments* of the command line describe.
 
-    Raises: InputError for a value that cannot be used; SystemExit after help, and for words that are no flags.
+    Raises: InputError for a value that cannot be used; SystemExit after help, and for arguments that are no flags.
     """
-    flags = _parse(words)
+    flags = _parse(arguments)
     probes_host, probes_port = parse_bind("--health-probe-bind-address", flags.health_probe_bind_address)
     scope = Scope(split_namespaces(flags.namespaces))
     _check_combinations(flags)
     file = RingFile(Path(flags.ring_file), scope=scope) if flags.ring_file else None
-    page_host, page_port = parse_bind("--page-bind", flags.page_bind) if flags.page_bind else ("", 0)
     own = file.spec.lease_namespace if file is not None else DEFAULT_NAMESPACE
     namespace = check_namespace("--lease-namespace", flags.lease_namespace or own)
     return Settings(
@@ -151,9 +144,6 @@ def read_settings(words: Sequence[str]) -> Settings:
             secret=flags.webhook_secret,
             namespace=namespace,
         ),
-        page_host=page_host,
-        page_port=page_port,
-        page_port_file=Path(flags.page_port_file) if flags.page_port_file else None,
         log_format=flags.log_format,
         log_level=flags.log_level,
     )
@@ -185,7 +175,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, f"error: {message.removeprefix('argument ')}{end} see {self.prog} -h\n")
 
 
-def _parse(words: Sequence[str]) -> argparse.Namespace:
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Values of all flags as they were written."""
     parser = _Parser(
         prog="python -m sharder",
@@ -202,8 +192,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--release", action="store_true", help="With --ring-file: have every object given up, then end."
     )
-    flags, unknown = parser.parse_known_args(words)
-    option = next((word for word in unknown if word.startswith("-")), None)
+    flags, unknown = parser.parse_known_args(arguments)
+    option = next((argument for argument in unknown if argument.startswith("-")), None)
     if option is not None:
         known = [f"--{name.replace('_', '-')}" for name in vars(flags)]
         name = option.partition("=")[0]
@@ -235,10 +225,3 @@ def _check_combinations(flags: argparse.Namespace) -> None:
         if value and not flags.ring_file:
             remedy = f"add --ring-file ring.yaml, or {instead}"
             raise InputError(flag, value, "goes with --ring-file only", remedy)
-    if flags.page_port_file and not flags.page_bind:
-        raise InputError(
-            "--page-port-file",
-            flags.page_port_file,
-            "does nothing without --page-bind",
-            "add --page-bind 127.0.0.1:0",
-        )

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from kubeio.rest.client import Client
     from kubeio.rest.discovery import Discovery
     from sharder.admission.webhook import Webhook
+    from sharder.live.state import LiveState
     from sharder.metrics import SharderMetrics
-    from sharder.page.stage import Stage
     from sharder.writing.limiter import WriteLimiter
 
 
@@ -34,5 +34,5 @@ class SharderContext:
     rng: random.Random
     webhook: Webhook | None
     """None if this sharder serves no webhook."""
-    stage: Stage | None
-    """None if this sharder serves no live page."""
+    live: LiveState
+    """State of the rings as `/debug/rings` publishes it."""

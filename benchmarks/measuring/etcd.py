@@ -6,13 +6,13 @@ like its own; each write is a revision of its own, as the API server's are. Spea
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
+from benchmarks.measuring.senders import spread
 from kubeio.access.cluster import Cluster, parse_server
 from kubeio.http.endpoint import Trust
 from kubeio.rest.client import Client
@@ -34,7 +34,7 @@ class _Range(msgspec.Struct):
 
 
 class EtcdFailed(Exception):
-    """etcd does not have what was asked for."""
+    """etcd has no such key."""
 
 
 def etcd_client(url: str) -> Client:
@@ -64,17 +64,14 @@ class Etcd:
         return base64.b64decode(found.kvs[0].value)
 
     async def put_all(self, pairs: Iterable[tuple[str, bytes]], *, tick: Callable[[int], None]) -> None:
-        """Write every pair; *tick* hears how many more are written."""
-        left = iter(pairs)
+        """Write every pair; *tick* gets the number of those written since."""
 
-        async def writer() -> None:
-            for key, value in left:
-                await self._post("/v3/kv/put", {"key": _text(key.encode()), "value": _text(value)})
-                tick(1)
+        async def put(pair: tuple[str, bytes]) -> None:
+            key, value = pair
+            await self._post("/v3/kv/put", {"key": _text(key.encode()), "value": _text(value)})
+            tick(1)
 
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(_AT_ONCE):
-                tasks.create_task(writer(), name=f"etcd-writer-{number}")
+        await spread(put, pairs, at_once=_AT_ONCE)
 
     async def compact(self) -> None:
         """Forget the history so far: each measurement begins with an equally small database."""

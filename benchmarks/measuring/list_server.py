@@ -1,7 +1,7 @@
 """A server of any number of objects that exist only as numbers, before a control plane that answers everything else.
 
 It honours label selectors, pages and streamed lists, and gives whole objects or their metadata. Objects with owners are
-for memory at rest with a million of them: their owners live, so that a sharder has nothing to write. `python -m
+for memory at rest with a million of them: their owners renew, so that a sharder has nothing to write. `python -m
 benchmarks.measuring.list_server` shows changes one after the other, each with the instant just before it was handed to
 the socket.
 """
@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import json
 import random
-import re
 import ssl
 import sys
 import time
@@ -28,6 +27,7 @@ import yaml
 from aiohttp import web
 
 from benchmarks.measuring.stock import object_names
+from devcluster.embedded.selectors import parse_label_selector
 from kubeio.access.cluster import load_cluster
 from kubeio.program.http_server import write_port
 from kubeio.program.runtime import run as run_process
@@ -42,23 +42,6 @@ _PASSED_BACK: Final = ("Content-Type", "Content-Encoding", "Retry-After")
 _PARTIAL: Final = "PartialObjectMetadata"
 _FILLING: Final = "x" * 600
 _Shape = Callable[[int], dict[str, Any]]
-_SET: Final = re.compile(r"(?P<key>\S+) (?P<operator>in|notin) \((?P<values>[^)]*)\)\Z")
-
-
-def matches(selector: str, labels: Mapping[str, str]) -> bool:
-    """Whether an object with *labels* is selected; the forms `k`, `!k`, `k=v`, `k in (a,b)`, `k notin (a,b)`."""
-    requirements = re.split(r",(?![^(]*\))", selector) if selector else []
-    return all(_meets(requirement.strip(), labels) for requirement in requirements)
-
-
-def _meets(requirement: str, labels: Mapping[str, str]) -> bool:
-    if found := _SET.match(requirement):
-        is_in = labels.get(found["key"]) in [value.strip() for value in found["values"].split(",")]
-        return is_in == (found["operator"] == "in")
-    if requirement.startswith("!"):
-        return requirement[1:] not in labels
-    key, equals, value = requirement.partition("=")
-    return labels.get(key) == value.removeprefix("=") if equals else key in labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +132,10 @@ class ListServer:
     # -- the objects ---------------------------------------------------------------------------------------
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
-        selector = request.query.get("labelSelector", "")
+        selector = parse_label_selector(request.query.get("labelSelector", ""))
         shape = self._partial if _PARTIAL in request.headers.get("Accept", "") else self._whole
         # all objects of one owner have the same labels
-        selected = {owner for owner in set(self._owners) if matches(selector, self._crowd.labels(owner))}
+        selected = {owner for owner in set(self._owners) if selector.matches(self._crowd.labels(owner))}
         if request.query.get("watch") in ("true", "1"):
             return await self._watch(request, selected, shape)
         return self._page(request, selected, shape)
@@ -174,7 +157,7 @@ class ListServer:
         return web.Response(text=f'{head}"items":[{",".join(items)}]}}', content_type="application/json")
 
     async def _watch(self, request: web.Request, selected: set[str], shape: _Shape) -> web.StreamResponse:
-        """The stream of a watch: the first list if it is asked for, changes, then bookmarks."""
+        """The stream of a watch: the first list if requested, changes, then bookmarks."""
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         await answer.prepare(request)
         if request.query.get("sendInitialEvents") == "true":
@@ -203,7 +186,7 @@ class ListServer:
         yield b"".join(lines)
 
     def _change(self) -> bytes:
-        """The event of one change, made at the last moment. All objects take turns: no change waits for another."""
+        """The event of one change, made at the last moment. Round robin: no change waits for another."""
         self._version += 1
         changed = self._whole(self._version % self._crowd.count)
         changed["metadata"]["resourceVersion"] = str(self._version)
@@ -293,16 +276,18 @@ def anonymous_kubeconfig(path: Path, url: str) -> Path:
     return path
 
 
-async def serve(asked: argparse.Namespace) -> None:
+async def serve(options: argparse.Namespace) -> None:
     """Show changes on loopback until cancelled; `--port-file` gets the port."""
-    cluster = load_cluster(kubeconfig=str(asked.kubeconfig))
-    token = yaml.safe_load(asked.kubeconfig.read_text())["users"][0]["user"]["token"]
+    cluster = load_cluster(kubeconfig=str(options.kubeconfig))
+    token = yaml.safe_load(options.kubeconfig.read_text())["users"][0]["user"]["token"]
     resource = ApiResource("example.com", "v1", "websites", "Website")
-    crowd = Crowd(resource, asked.namespace, RingKeys("websites"), asked.objects, {})
+    crowd = Crowd(resource, options.namespace, RingKeys("websites"), options.objects, {})
     tls = ssl.create_default_context(cadata=cluster.trust.ca.decode())
-    server = ListServer(crowd, upstream=cluster.server, token=token, tls=tls, changes=Changes(asked.changes))
+    server = ListServer(
+        crowd, upstream=cluster.server, token=token, tls=tls, changes=Changes(options.changes)
+    )
     async with server.serving():
-        write_port(asked.port_file, int(server.url.rpartition(":")[2]))
+        write_port(options.port_file, int(server.url.rpartition(":")[2]))
         await asyncio.Event().wait()
 
 

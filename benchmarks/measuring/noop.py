@@ -18,6 +18,6 @@ websites = sc.Controller(sc.Resource("websites.example.com/v1", Website), worker
 
 
 @websites.reconcile
-async def look(ctx: sc.Context[Website]) -> sc.Result:
-    """Be content with what is."""
+async def reconcile(ctx: sc.Context[Website]) -> sc.Result:
+    """Do nothing."""
     return sc.Done()

@@ -64,7 +64,7 @@ async def writer_for(plane: ControlPlane, stack: AsyncExitStack, collection: Col
 
 
 def _role(name: str, is_sharder: bool) -> dict[str, object]:
-    """Everything, verb by verb: to the chart's guard an account with every verb by `*` is a stranger."""
+    """Everything, verb by verb: to the chart's guard an account with every verb by `*` is not the sharder."""
     verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "own"]
     rules = [
         {"apiGroups": ["*"], "resources": ["*"], "verbs": verbs + ["assign"] * is_sharder},

@@ -90,6 +90,6 @@ async def switch_guard(client: Client, bindings: Sequence[Binding], *, is_on: bo
     await asyncio.sleep(_SETTLE_S)
 
 
-def order_of_turns(round_number: int) -> tuple[bool, bool]:
-    """Whether the guard is on in the first and in the second turn: a drift of the machine meets both alike."""
+def order_of_round(round_number: int) -> tuple[bool, bool]:
+    """Whether the guard is on in the first and in the second half of a round: a drift of the machine affects both."""
     return (False, True) if round_number % 2 == 0 else (True, False)

@@ -7,16 +7,16 @@ processes), seconds to the answer.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from benchmarks.measuring.observations import wait_for
 from benchmarks.measuring.processes import running
-from benchmarks.measuring.sightings import wait_for
+from benchmarks.measuring.senders import send_steadily
 from kubeio.access.cluster import load_cluster
 from kubeio.clock import Clock, SystemClock
 from kubeio.errors import KubeError
@@ -26,7 +26,7 @@ from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 
 CONFIGMAPS: Final = ApiResource("", "v1", "configmaps", "ConfigMap")
-NAME: Final = "stranger"
+NAME: Final = "neighbour"
 _CONNECTIONS: Final = 16
 _STARTS_WITHIN_S: Final = 30.0
 
@@ -37,26 +37,6 @@ class Answer(NamedTuple):
     verb: str
     at: float
     took_s: float
-
-
-async def send_steadily(
-    send: Callable[[int], Awaitable[str]], *, per_s: float, note: Callable[[Answer], object]
-) -> None:
-    """Call *send*, which gives the verb, *per_s* times a second until cancelled."""
-
-    clock = SystemClock()
-
-    async def one(number: int) -> None:
-        sent_at = clock.now()
-        verb = await send(number)
-        note(Answer(verb, sent_at, clock.now() - sent_at))
-
-    began_at, number = clock.now(), 0
-    async with asyncio.TaskGroup() as tasks:
-        while True:
-            number += 1
-            await asyncio.sleep(max(0.0, began_at + number / per_s - clock.now()))
-            tasks.create_task(one(number), name=f"request {number}")
 
 
 class Probe:
@@ -98,24 +78,22 @@ async def run_probe(kubeconfig: str, namespace: str, per_s: float, path: Path) -
     async with Client(cluster, max_connections=_CONNECTIONS, user_agent=NAME) as client:
         await client.create(CONFIGMAPS, {"metadata": {"name": NAME}}, namespace=namespace, type=bytes)
 
-        async def send(number: int) -> str:
-            verb = "GET" if number % 2 else "PATCH"
-            try:
-                if verb == "GET":
-                    await client.get(CONFIGMAPS, NAME, namespace=namespace, type=bytes)
-                else:
-                    patch = MergePatch({"data": {"number": str(number)}})
-                    await client.patch(CONFIGMAPS, NAME, patch, namespace=namespace, type=bytes)
-            except KubeError as error:
-                sys.stderr.write(f"{verb}: {error}\n")
-            return verb
+        clock = SystemClock()
+        with path.open("w", encoding="utf-8", buffering=1) as file:  # each line is written at once
 
-        with path.open(
-            "w", encoding="utf-8", buffering=1
-        ) as file:  # a line is there as soon as it is written
-            await send_steadily(
-                send, per_s=2 * per_s, note=lambda one: file.write(f"{one.verb} {one.at} {one.took_s}\n")
-            )
+            async def send(number: int) -> None:
+                verb, sent_at = "GET" if number % 2 else "PATCH", clock.now()
+                try:
+                    if verb == "GET":
+                        await client.get(CONFIGMAPS, NAME, namespace=namespace, type=bytes)
+                    else:
+                        patch = MergePatch({"data": {"number": str(number)}})
+                        await client.patch(CONFIGMAPS, NAME, patch, namespace=namespace, type=bytes)
+                except KubeError as error:
+                    sys.stderr.write(f"{verb}: {error}\n")
+                file.write(f"{verb} {sent_at} {clock.now() - sent_at}\n")
+
+            await send_steadily(send, per_s=2 * per_s)
 
 
 def main(arguments: Sequence[str]) -> None:

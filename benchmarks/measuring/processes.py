@@ -74,7 +74,7 @@ class Running:
         return next((float(row.rsplit(" ", 1)[1]) for row in text.splitlines() if row.startswith(line)), None)
 
     def last_words(self) -> str:
-        """The last line with words that it printed."""
+        """The last line with letters that it printed."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         worded = (line.strip() for line in reversed(lines) if any(char.isalpha() for char in line))
         return next(worded, "it printed nothing")[:300]
@@ -96,7 +96,7 @@ async def running(
 async def start(
     command: Callable[[Path], Sequence[str]], directory: Path, *, name: str, clock: Clock
 ) -> Running:
-    """A process that its caller ends; it dies with us in any case."""
+    """A process that its caller ends; it ends with this process in any case."""
     ports, log = directory / f"{name}.port", directory / f"{name}.log"
     ports.unlink(missing_ok=True)
     process = await start_process(command(ports), name=name, log=log, environment={}, clock=clock)
@@ -146,7 +146,7 @@ class ForeignWork:
 
 
 def _busy_s() -> float:
-    """CPU seconds of the machine so far; 0 where the kernel does not tell."""
+    """CPU seconds of the machine so far; 0 without /proc."""
     with contextlib.suppress(OSError):
         ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
         return (sum(ticks) - ticks[3] - ticks[4]) / _TICKS_PER_S  # without idle and iowait
@@ -178,15 +178,15 @@ class PeakMemory:
     def processes(self) -> int:
         return len(self._peaks_kb)
 
-    def look(self) -> None:
+    def sample(self) -> None:
         for pid in family(self._pid):
             if peak := memory_kb(pid, "VmHWM"):
                 self._peaks_kb[pid] = max(peak, self._peaks_kb.get(pid, 0))
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Sample until cancelled."""
         while True:
-            self.look()
+            self.sample()
             await asyncio.sleep(_SAMPLE_S)
 
 

@@ -30,7 +30,7 @@ _STYLES: Final = {
 }
 _BUSY_CORES: Final = 0.2
 _WIDTH: Final = 140
-"""Of a table where no terminal says how wide it is."""
+"""Of a table without a terminal."""
 
 
 class Goal(msgspec.Struct, frozen=True):

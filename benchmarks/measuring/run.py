@@ -23,9 +23,9 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.measuring.observations import NotSeen
 from benchmarks.measuring.processes import Ended, ForeignWork
 from benchmarks.measuring.report import Figure, Goal, Report, Row, Verdict
-from benchmarks.measuring.sightings import NotSeen
 from benchmarks.measuring.wrk import WrkFailed, find_wrk
 from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing, RealPlane
@@ -40,7 +40,7 @@ _POLL_S: Final = 0.05
 STALLS_AFTER_S: Final = 30.0
 
 
-class Asked(argparse.Namespace):
+class Options(argparse.Namespace):
     """The flags that every benchmark has."""
 
     objects: int
@@ -56,7 +56,7 @@ class Asked(argparse.Namespace):
 
 
 def make_parser(name: str, description: str | None, *, is_strict: bool = False) -> argparse.ArgumentParser:
-    """The common flags of the benchmark *name*; *is_strict* unless the user says otherwise."""
+    """The common flags of the benchmark *name*; *is_strict* by default."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
     parser.add_argument(
         "--plane", choices=["real", "embedded"], default="real", help="control plane to measure on"
@@ -106,16 +106,16 @@ def add_rows(parser: argparse.ArgumentParser, rows: Sequence[str]) -> None:
     parser.add_argument("--only", type=known, default="", help=f"rows to measure, of {', '.join(rows)}")
 
 
-def chosen(asked: Asked, rows: Sequence[str]) -> list[str]:
+def chosen(options: Options, rows: Sequence[str]) -> list[str]:
     """The rows of *rows* that `--only` names (all, if it names none), in their order."""
-    only = [name.strip() for name in asked.only.split(",") if name.strip()]
+    only = [name.strip() for name in options.only.split(",") if name.strip()]
     return [row for row in rows if row in only or not only]
 
 
 def run_benchmark(
     name: str,
     goals: Mapping[str, Goal],
-    asked: Asked,
+    options: Options,
     measure: Callable[[Run], Awaitable[object]],
     *,
     needs_wrk: bool = False,
@@ -125,13 +125,13 @@ def run_benchmark(
     The exit code: 0 measured, 1 a line could not be measured (strict: or missed its goal), 2 bad input.
     """
     runtime.configure_logging(format="auto", level="error")
-    return runtime.run(_measured(name, goals, asked, measure, needs_wrk=needs_wrk))
+    return runtime.run(_measured(name, goals, options, measure, needs_wrk=needs_wrk))
 
 
 async def _measured(
     name: str,
     goals: Mapping[str, Goal],
-    asked: Asked,
+    options: Options,
     measure: Callable[[Run], Awaitable[object]],
     *,
     needs_wrk: bool,
@@ -139,23 +139,23 @@ async def _measured(
     """Raises: InputError."""
     if needs_wrk:
         find_wrk()
-    _make_folder(asked.out)
+    _make_folder(options.out)
     with tempfile.TemporaryDirectory(prefix="ringleader-bench-") as directory:
-        run = Run(name, goals, asked, Path(directory))
+        run = Run(name, goals, options, Path(directory))
         try:
             await measure(run)
         except BinariesMissing as missing:
             raise InputError("--plane", "real", missing.reason, missing.remedy) from None
         finally:
             for log in (*run.directory.glob("*.log"), *run.directory.glob("plane/*.log")):
-                shutil.copyfile(log, asked.out / log.name)
+                shutil.copyfile(log, options.out / log.name)
     report = run.report()
-    run.console.say(f"written: {report.save(asked.out)}")
-    if asked.output == "json":
+    run.console.say(f"written: {report.save(options.out)}")
+    if options.output == "json":
         sys.stdout.write(report.encode().decode())
     else:
         report.print()
-    return exit_code(report.figures, is_strict=asked.strict)
+    return exit_code(report.figures, is_strict=options.strict)
 
 
 def exit_code(figures: Sequence[Figure], *, is_strict: bool) -> int:
@@ -167,13 +167,13 @@ def exit_code(figures: Sequence[Figure], *, is_strict: bool) -> int:
 class Run:
     """Rows and figures of one run, saved after each row."""
 
-    def __init__(self, name: str, goals: Mapping[str, Goal], asked: Asked, directory: Path) -> None:
+    def __init__(self, name: str, goals: Mapping[str, Goal], options: Options, directory: Path) -> None:
         self.directory = directory
         self.console = Console()
         self.versions: dict[str, str] = {}
         self._name = name
         self._goals = goals
-        self._asked = asked
+        self._options = options
         self._rows: dict[str, Row] = {}
         self._machine = read_machine()
         self._began_at, self._wall, self._foreign = time.monotonic(), datetime.now(UTC), ForeignWork()
@@ -185,8 +185,8 @@ class Run:
             command=" ".join(["python", "-m", f"benchmarks.{self._name}", *sys.argv[1:]]),
             started_at=self._wall.strftime("%Y-%m-%d %H:%M UTC"),
             took_s=round(time.monotonic() - self._began_at, 1),
-            plane=self._asked.plane,
-            objects=self._asked.objects,
+            plane=self._options.plane,
+            objects=self._options.objects,
             machine=self._machine,
             foreign_cores=self._foreign.cores(),
             versions=self.versions,
@@ -210,10 +210,10 @@ class Run:
                     self._fail(key, problem)
         for key in keys:
             self._row(key).took_s = self._row(key).took_s or round(time.monotonic() - began_at, 1)
-        self.report().save(self._asked.out)
+        self.report().save(self._options.out)
 
     def figure(self, line: str, value: float | None, how: str = "") -> None:
-        """Fill the line *line*; None: it could not be measured, and *how* says why."""
+        """Fill the line *line*; None: it could not be measured, and *how* is the reason."""
         goal = self._goals[line]
         self._add(line, value, goal.judge(value), how)
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
+from benchmarks.measuring.observations import NotSeen, wait_for
 from benchmarks.measuring.processes import Cores, PeakMemory, Running, start
-from benchmarks.measuring.report import round_off
 from benchmarks.measuring.run import Run
-from benchmarks.measuring.sightings import NotSeen, ObjectChange, OwnerChange, wait_for
 from benchmarks.measuring.stock import Owners
 from benchmarks.measuring.testbed import MEMBERS, Testbed
-from benchmarks.measuring.wrk import PER_S_AT_MOST, Limit, Load, Request, reach_limit
+from benchmarks.measuring.wrk import PER_S_AT_MOST, Load, Request, Writes, reach_limit, writes_of
 from loadtest.machine import family
 from ring import HashRing, object_key
 from ringleader.testing.commands import sharder_command
@@ -32,6 +31,7 @@ from sharder.writing.object_writer import FIELD_MANAGER
 _CONVERGED: Final = "ringleader_ring_converged"
 _RING_VERSION: Final = "ringleader_ring_version"
 _POLL_S: Final = 0.25
+_ONE_MORE: Final = "one-more"
 _SETTLED_S: Final = 3.0
 """Longer than the ring's settle window, within which a ring may still change."""
 _PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -85,16 +85,16 @@ async def sharding(
         clock=testbed.clock,
     )
     sharder = Sharder(name, process, PeakMemory(process.pid))
-    looking = asyncio.create_task(sharder.memory.run(), name=f"memory of {name}")
+    sampling = asyncio.create_task(sharder.memory.run(), name=f"memory of {name}")
     try:
         if wait:
             await wait_for(lambda: _leads_at(testbed, name, known) > 0, f"{name} to lead", within_s=60)
             sharder.leads_at = _leads_at(testbed, name, known)
         yield sharder
-        sharder.memory.look()
+        sharder.memory.sample()
     finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        sampling.cancel()
+        await asyncio.gather(sampling, return_exceptions=True)
         if process.is_running:
             await process.terminate()
         testbed.peaks.note(row, sharder.memory)
@@ -123,11 +123,11 @@ async def set_owners(
     """Let each of *names* (all) have its owner in *owners* before a measurement. No sharder may run."""
     with run.console.counting("setting the objects", len(testbed.stock.unlike(owners, names))) as tick:
         await testbed.stock.set(owners, tick, names=names)
-    testbed.sightings.start_over()
+    testbed.observations.start_over()
 
 
 async def own_by_stand_ins(testbed: Testbed, run: Run) -> None:
-    """Let three stand-ins live and every object belong to the one at its place. No sharder may run."""
+    """Let three stand-ins join and every object belong to its owner on their ring. No sharder may run."""
     await testbed.stand_ins.join(MEMBERS)
     await set_owners(testbed, run, owners_on(testbed, testbed.stand_ins.shards))
 
@@ -135,67 +135,43 @@ async def own_by_stand_ins(testbed: Testbed, run: Run) -> None:
 # -- rates --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Writes of a program from *since* on."""
-
-    since: float
-    changes: Sequence[OwnerChange | ObjectChange]
-    cores: Mapping[str, float] = field(default_factory=dict)
-    """Used meanwhile by program and server."""
-    cpu_ms: Mapping[str, float] = field(default_factory=dict)
-    """The same for each write."""
-
-    @property
-    def per_s(self) -> float:
-        """All of them, over the time from *since* to the last."""
-        return len(self.changes) / (self.changes[-1].at - self.since)
-
-    @property
-    def per_s_while_writing(self) -> float:
-        """The same from the first write on, as wrk is counted."""
-        took_s = self.changes[-1].at - self.changes[0].at
-        return (len(self.changes) - 1) / took_s if took_s > 0 else 0.0
-
-    def details(self) -> dict[str, object]:
-        return {
-            "per_s": round_off(self.per_s),
-            "per_s_from_first_write": round_off(self.per_s_while_writing),
-            "writes": len(self.changes),
-            "to_first_write_s": round(self.changes[0].at - self.since, 2),
-            "to_last_write_s": round(self.changes[-1].at - self.since, 2),
-            "cores": dict(self.cores),
-            "cpu_ms_per_write": dict(self.cpu_ms),
-        }
-
-
 def cores_of(testbed: Testbed, name: str, pid: int) -> dict[str, Cores]:
     """The cores that the program *name* (process *pid*) and the server use from now on."""
     return {name: Cores(family(pid), testbed.clock), "server": Cores(testbed.plane.pids, testbed.clock)}
 
 
-def stretch_of(
-    since: float, changes: Sequence[OwnerChange | ObjectChange], cores: Mapping[str, Cores]
-) -> Stretch:
-    used = {process: one.used() for process, one in cores.items()}
-    return Stretch(
-        since, changes, used, {process: one.ms_per(len(changes)) for process, one in cores.items()}
-    )
-
-
-async def assign_all(testbed: Testbed, run: Run, sharder: Sharder) -> Stretch:
+async def assign_all(testbed: Testbed, run: Run, sharder: Sharder) -> Writes:
     """Wait until every object has an owner."""
-    seen, total = testbed.sightings, len(testbed.stock.names)
+    seen, total = testbed.observations, len(testbed.stock.names)
     cores = cores_of(testbed, "sharder", sharder.pid)
     await run.follow("first assignment", total, lambda: total - seen.owned[""])
     changes = [change for change in seen.log if change.before == "" and change.after]
-    return stretch_of(sharder.leads_at, changes, cores)
+    return writes_of(sharder.leads_at, changes, cores)
+
+
+async def join_one(testbed: Testbed, *, within_s: float, names: Sequence[str] = ()) -> tuple[float, int]:
+    """One more stand-in joins: seconds to the last object of its share of *names* (the stock), and the share.
+
+    Raises: NotSeen.
+    """
+    seen, began_at = testbed.observations, testbed.clock.now()
+    await testbed.stand_ins.join([_ONE_MORE])
+    newcomer = testbed.stand_ins.shards[_ONE_MORE]
+    owners = owners_on(testbed, testbed.stand_ins.shards, names)
+    share = frozenset(name for name, owner in owners.items() if owner == newcomer)
+    await wait_for(
+        lambda: all(seen.owner_of(name) == newcomer for name in share),
+        f"{_ONE_MORE} to own its {len(share)} objects",
+        within_s=within_s,
+    )
+    last_at = max((change.at for change in seen.gained([newcomer]) if change.name in share), default=began_at)
+    return last_at - began_at, len(share)
 
 
 # -- the limit ----------------------------------------------------------------------------------------------
 
 
-ByWrk = Callable[[Owners, Sequence[str]], Awaitable[Limit]]
+ByWrk = Callable[[Owners, Sequence[str]], Awaitable[Writes]]
 """`assign_by_wrk` with everything but owners and names."""
 
 
@@ -206,9 +182,9 @@ def within_limit(testbed: Testbed, limit_s: float) -> Sequence[str]:
 
 async def assign_by_wrk(
     testbed: Testbed, run: Run, owners: Owners, names: Sequence[str], *, connections: int, limit_s: float
-) -> Limit:
+) -> Writes:
     """wrk writes for *names* what the sharder would write to give them their *owners*. Raises: WrkFailed, NotSeen."""
-    seen = testbed.sightings
+    seen = testbed.observations
     seen.start_over()
     headers = {
         "Authorization": f"Bearer {testbed.sharder.token}",
@@ -229,6 +205,6 @@ async def assign_by_wrk(
 
 def _request(testbed: Testbed, name: str, owner: str) -> Request:
     """The patch that the sharder sends to give *name* to *owner*."""
-    patch = patch_of(Assign(owner), testbed.sightings.meta(name, testbed.namespace), keys=testbed.keys)
+    patch = patch_of(Assign(owner), testbed.observations.meta(name, testbed.namespace), keys=testbed.keys)
     path = testbed.resource.path(namespace=testbed.namespace, name=name)
     return Request(f"{path}?{urlencode({'fieldManager': FIELD_MANAGER})}", patch.encode())

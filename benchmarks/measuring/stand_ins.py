@@ -41,18 +41,18 @@ class StandIns:
         self._clock = clock
         self._held: dict[str, Lease] = {}
         self._due: dict[str, float] = {}
-        """Instant of each Lease's next renewal: a third of its duration after the last, so births spread them."""
+        """Instant of each Lease's next renewal: a third of its duration after the last, so creation spreads them."""
         self.shards: dict[str, str] = {}
-        """Shard by member, of those that live."""
+        """Shard by member, of those that renew."""
         self.is_paused = False
         """Whether no Lease is renewed for now."""
 
     async def join(self, members: Sequence[str]) -> None:
-        """Let each of *members* live, unless it does."""
+        """Let each of *members* hold a Lease."""
         for member in members:
             if member in self.shards:
                 continue
-            birth = LeaseTemplate(
+            template = LeaseTemplate(
                 keys=self._keys,
                 member=member,
                 duration_s=self._lease_s,
@@ -60,11 +60,11 @@ class StandIns:
                 identity=Identity("", "", 0, 0),
             )
             name = fresh_name(member, random.Random())  # noqa: S311 - a name, no secret
-            self._held[name] = await self._leases.create(birth.lease(name, self._namespace, self._clock))
+            self._held[name] = await self._leases.create(template.lease(name, self._namespace, self._clock))
             self.shards[member] = name
-            await self._renew_one(name)  # says that its caches are full
+            await self._renew_one(name)  # with the annotation of full caches
 
-    def die(self, member: str) -> str:
+    def kill(self, member: str) -> str:
         """Stop renewing, as a process that was killed; gives the shard's name."""
         name = self.shards.pop(member)
         del self._held[name]
@@ -97,7 +97,7 @@ class StandIns:
                 tasks.create_task(self._renew_one(name), name=f"renew {name}")
 
     async def _renew_one(self, name: str) -> None:
-        """Renew once, and see to the next time. Its caches are full: it says so."""
+        """Renew once, with the annotation of full caches, and schedule the next renewal."""
         lease, sent_at = self._held[name], self._clock.now()
         marks = {**lease.metadata.annotations, self._keys.synced: "true"}
         meta = msgspec.structs.replace(lease.metadata, annotations=marks)

@@ -7,14 +7,14 @@ every one in the wanted state.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from benchmarks.measuring.etcd import Etcd
-from benchmarks.measuring.sightings import NotSeen, Sightings, wait_for
+from benchmarks.measuring.observations import NotSeen, Observations, wait_for
+from benchmarks.measuring.senders import spread
 from kubeio.errors import AlreadyExists
 from kubeio.models import HasMeta
 from kubeio.patch import MergePatch, Patch
@@ -134,16 +134,12 @@ class ApiWriter:
         self.collection = collection
 
     async def write(self, names: Sequence[str], owners: Owners, tick: Tick) -> None:
-        left = iter(names)
 
-        async def writer() -> None:
-            for name in left:
-                await self._write_one(name, owners.get(name))
-                tick(1)
+        async def write(name: str) -> None:
+            await self._write_one(name, owners.get(name))
+            tick(1)
 
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(_AT_ONCE):
-                tasks.create_task(writer(), name=f"api-writer-{number}")
+        await spread(write, names, at_once=_AT_ONCE)
 
     async def _write_one(self, name: str, owner: str | None) -> None:
         keys = self.collection.keys
@@ -159,17 +155,17 @@ class ApiWriter:
 
 
 class Stock:
-    """*count* objects, and what they should look like before a row begins."""
+    """*count* objects, and their state before a row begins."""
 
-    def __init__(self, writer: StockWriter, sightings: Sightings, count: int) -> None:
+    def __init__(self, writer: StockWriter, observations: Observations, count: int) -> None:
         self.collection = writer.collection
         self._writer = writer
-        self._sightings = sightings
+        self._observations = observations
         self.names = object_names(count)
 
     def unlike(self, owners: Owners, names: Sequence[str] | None = None) -> list[str]:
         """Those of *names* (all) that are missing, being drained, or not owned as *owners* says."""
-        seen = self._sightings.objects
+        seen = self._observations.objects
         return [
             name
             for name in (self.names if names is None else names)
@@ -197,14 +193,14 @@ class Stock:
         """Let *names* be as they were when they were made, and wait until the watch has seen it."""
         await self._writer.write(names, {}, tick)
         await self.catch_up()
-        self._sightings.start_over()
+        self._observations.start_over()
 
     async def catch_up(self) -> None:
         """Wait until the watch has seen every write that the server has accepted so far. No sharder may run.
 
         A watch is in order: it has seen everything before an object that was made last.
         """
-        seen = self._sightings.objects
+        seen = self._observations.objects
         await self.collection.create(_MARKER, bytes)
         await wait_for(lambda: _MARKER in seen, "the watch to catch up", within_s=120)
         await self.collection.delete(_MARKER)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from benchmarks.measuring.observations import LeaseObservations, Observations, wait_for
 from benchmarks.measuring.planes import Account, make_account, open_plane, writer_for
 from benchmarks.measuring.processes import Peaks
-from benchmarks.measuring.sightings import LeaseSightings, Sightings, wait_for
 from benchmarks.measuring.stand_ins import StandIns
 from benchmarks.measuring.stock import Collection, Stock
 from devcluster.plane import ControlPlane
@@ -25,7 +25,7 @@ from kubeio.rest.client import Client
 from ringleader.testing.client import IndependentClient
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import unwrapped
-from ringleader.testing.ground import prepare_kinds, prepare_namespaces, prepare_ring
+from ringleader.testing.prerequisites import prepare_kinds, prepare_namespaces, prepare_ring
 
 RING: Final = "websites"
 OBJECTS_IN: Final = "bench-objects"
@@ -46,8 +46,8 @@ class Testbed:
     spec: FleetSpec
     accounts: Mapping[str, Account]
     stock: Stock
-    sightings: Sightings
-    leases: LeaseSightings
+    observations: Observations
+    leases: LeaseObservations
     stand_ins: StandIns
     peaks: Peaks = field(default_factory=Peaks, init=False)
     """Of the sharders."""
@@ -97,7 +97,7 @@ class Testbed:
         """Delete objects beside the stock, and wait until the watch has seen it."""
         for name in names:
             await self.stock.collection.delete(name)
-        objects = self.sightings.objects
+        objects = self.observations.objects
         await wait_for(lambda: objects.keys().isdisjoint(names), "the new objects to be gone", within_s=30)
 
     async def forget_shards(self) -> None:
@@ -146,15 +146,15 @@ async def open_testbed(
         cluster = load_cluster(kubeconfig=str(plane.kubeconfig))
         client = await stack.enter_async_context(Client(cluster, user_agent="ringleader-bench"))
         collection = Collection(client, spec.resource, OBJECTS_IN, spec.keys)
-        sightings = Sightings(client, spec.resource, keys=spec.keys, clock=CLOCK)
-        leases = LeaseSightings(client, LEASES_IN, clock=CLOCK)
+        observations = Observations(client, spec.resource, keys=spec.keys, clock=CLOCK)
+        leases = LeaseObservations(client, LEASES_IN, clock=CLOCK)
         stand_ins = StandIns(collection, lease_namespace=LEASES_IN, lease_s=stand_in_lease_s, clock=CLOCK)
         await stack.enter_async_context(unwrapped())
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        loops = [sightings.run(), leases.run(), *([stand_ins.run()] if has_ring else [])]
+        loops = [observations.run(), leases.run(), *([stand_ins.run()] if has_ring else [])]
         running = [tasks.create_task(loop, name="testbed") for loop in loops]
         stack.callback(lambda: [task.cancel() for task in running])
-        await sightings.listed.wait()
+        await observations.listed.wait()
         yield Testbed(
             plane=plane,
             directory=directory,
@@ -163,8 +163,8 @@ async def open_testbed(
                 name: await make_account(plane, client, name, namespace=LEASES_IN)
                 for name in ("sharder", "replica")
             },
-            stock=Stock(await writer_for(plane, stack, collection), sightings, objects),
-            sightings=sightings,
+            stock=Stock(await writer_for(plane, stack, collection), observations, objects),
+            observations=observations,
             leases=leases,
             stand_ins=stand_ins,
         )

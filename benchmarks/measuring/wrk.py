@@ -9,17 +9,18 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import statistics
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from benchmarks.measuring.observations import NotSeen, ObjectChange, OwnerChange
 from benchmarks.measuring.processes import Cores
 from benchmarks.measuring.report import round_off
-from benchmarks.measuring.sightings import NotSeen, ObjectChange, OwnerChange
 from benchmarks.measuring.testbed import Testbed
 from kubeio.errors import InputError
 from loadtest.progress import Console
@@ -79,6 +80,9 @@ class Tally(msgspec.Struct, frozen=True):
     broken: int
     p50_us: int
     p99_us: int
+
+
+Changes = Sequence[OwnerChange | ObjectChange]
 
 
 class WrkFailed(Exception):
@@ -173,26 +177,57 @@ def _write(stem: Path, requests: Iterable[Request], headers: Mapping[str, str], 
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """The rate of wrk: changes per second from the first one seen to the last."""
+class Writes:
+    """Writes of a program, seen by the watch at *instants*; it is measured from *since* on.
 
-    per_s: float
-    writes: int
-    instants: list[float]
-    tally: Tally
-    server_cores: float
-    server_ms_per_write: float
+    *cores* and *cpu_ms* (for each write) are by process; *tally* is wrk's own.
+    """
+
+    since: float
+    instants: Sequence[float]
+    cores: Mapping[str, float] = field(default_factory=dict)
+    cpu_ms: Mapping[str, float] = field(default_factory=dict)
+    tally: Tally | None = None
+
+    @property
+    def per_s(self) -> float:
+        """All of them, over the time from *since* to the last."""
+        return len(self.instants) / (self.instants[-1] - self.since)
+
+    @property
+    def per_s_while_writing(self) -> float:
+        """The same from the first write to the last: the rate of wrk."""
+        took_s = self.instants[-1] - self.instants[0]
+        return (len(self.instants) - 1) / took_s if took_s > 0 else 0.0
 
     def details(self) -> dict[str, object]:
-        return {
+        found: dict[str, object] = {
             "per_s": round_off(self.per_s),
-            "writes": self.writes,
-            "p50_ms": self.tally.p50_us / 1000,
-            "p99_ms": self.tally.p99_us / 1000,
-            "refused": self.tally.bad_statuses,
-            "server_cores": self.server_cores,
-            "server_ms_per_write": self.server_ms_per_write,
+            "per_s_from_first_write": round_off(self.per_s_while_writing),
+            "writes": len(self.instants),
+            "to_first_write_s": round(self.instants[0] - self.since, 2),
+            "to_last_write_s": round(self.instants[-1] - self.since, 2),
+            "cores": dict(self.cores),
+            "cpu_ms_per_write": dict(self.cpu_ms),
         }
+        if self.tally is not None:
+            latencies = {"p50_ms": self.tally.p50_us / 1000, "p99_ms": self.tally.p99_us / 1000}
+            found |= {**latencies, "refused": self.tally.bad_statuses}
+        return found
+
+
+def writes_of(since: float, changes: Changes, cores: Mapping[str, Cores]) -> Writes:
+    """The writes that made *changes*, with the CPU that *cores* have counted. Raises: NotSeen."""
+    if len(changes) < 2 or changes[-1].at <= changes[0].at:
+        raise NotSeen(f"only {len(changes)} writes were seen")
+    used = {process: one.used() for process, one in cores.items()}
+    each_ms = {process: one.ms_per(len(changes)) for process, one in cores.items()}
+    return Writes(since, [change.at for change in changes], used, each_ms)
+
+
+def mean_limit(limits: Sequence[Writes]) -> float:
+    """The limit: the mean rate of several runs of wrk."""
+    return statistics.fmean(one.per_s_while_writing for one in limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +244,14 @@ async def reach_limit(
     load: Load,
     *,
     testbed: Testbed,
-    changes: Callable[[], Sequence[OwnerChange | ObjectChange]],
+    changes: Callable[[], Changes],
     console: Console,
-) -> Limit:
+) -> Writes:
     """Let wrk send every request once; *changes* that the testbed's watch has seen since.
 
     The watch counts the measured program's writes as well: both are counted alike. Raises: WrkFailed, NotSeen.
     """
-    cores = Cores(testbed.plane.pids, testbed.clock)
+    cores = {"server": Cores(testbed.plane.pids, testbed.clock)}
     async with sending(requests, testbed.directory, load, url=testbed.plane.url) as wrk:
         with console.counting("wrk, with the same patches", len(requests)) as tick:
             shown = 0
@@ -224,12 +259,11 @@ async def reach_limit(
                 await asyncio.sleep(0.05)
                 tick(len(changes()) - shown)
                 shown = len(changes())
-        used = cores.used(), cores.ms_per(len(changes()))
+        found = list(changes())
+        known = writes_of(found[0].at if found else 0.0, found, cores)
         tally = await wrk.end()
     await testbed.stock.catch_up()
-    seen = [change.at for change in changes()]
-    if tally.bad_statuses > _REFUSED_AT_MOST * max(1, len(seen)):
+    instants = [change.at for change in changes()]
+    if tally.bad_statuses > _REFUSED_AT_MOST * len(instants):
         raise WrkFailed(f"the server refused {tally.bad_statuses} of {tally.requests} requests of wrk")
-    if len(seen) < 2 or seen[-1] <= seen[0]:
-        raise NotSeen("no writes of wrk were seen")
-    return Limit((len(seen) - 1) / (seen[-1] - seen[0]), len(seen), seen, tally, *used)
+    return replace(known, instants=instants, tally=tally)

@@ -11,11 +11,11 @@ from typing import Final
 from rich.console import Console
 
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Asked, Run, add_rows, amount, chosen, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, add_rows, amount, chosen, count, make_parser, run_benchmark
 from benchmarks.measuring.testbed import LEASE_S, open_testbed
 from benchmarks.runtime import programs
 from benchmarks.runtime.changing import measure_events, measure_renewals, measure_writes
-from benchmarks.runtime.programs import Contestant, controller_runtime, our_forms
+from benchmarks.runtime.programs import Candidate, controller_runtime, our_forms
 from benchmarks.runtime.starting import measure_rates, measure_stall, measure_start
 from devcluster.real.build_progress import ConsoleProgress
 
@@ -30,7 +30,7 @@ _LOADS: Final = {
     "kopf": "kopf",
     "kubernetes": "kubernetes SharedInformer",
 }
-"""Lines that show all contestants side by side."""
+"""Lines that show all candidates side by side."""
 
 
 def beside_list(what: str) -> Goal:
@@ -63,7 +63,7 @@ GOALS: Final = {
 }
 
 
-class Flags(Asked):
+class Flags(Options):
     rounds: int
     reconciles: int
     samples: int
@@ -77,57 +77,61 @@ def main() -> int:
     parser = make_parser("runtime", __doc__)
     add_rows(parser, ROWS)
     add = parser.add_argument
-    add("--objects", type=count, default=100_000, help="objects that every contestant loads")
-    add("--rounds", type=count, default=2, help="times that the contestants of a row take turns")
+    add("--objects", type=count, default=100_000, help="objects that every candidate loads")
+    add("--rounds", type=count, default=2, help="rounds over the candidates of a row")
     add("--reconciles", type=count, default=500_000, help="reconciles counted for a rate, at least")
     add("--samples", type=count, default=1_000, help="events of the list server; a fifth as many PATCHes")
     add("--limit-s", type=amount, default=25.0, help="longest run of wrk, in seconds")
     add("--connections", type=count, default=64, help="connections of wrk, and workers beside it")
     add("--minutes", type=amount, default=10.0, help="how long the Lease is watched under full load")
     add("--lease-s", type=count, default=LEASE_S, help="duration of that Lease, in seconds")
-    asked = parser.parse_args(namespace=Flags())
+    options = parser.parse_args(namespace=Flags())
     return run_benchmark(
-        "runtime", GOALS, asked, partial(measure, asked), needs_wrk="write" in chosen(asked, ROWS)
+        "runtime", GOALS, options, partial(measure, options), needs_wrk="write" in chosen(options, ROWS)
     )
 
 
-async def measure(asked: Flags, run: Run) -> None:
+async def measure(options: Flags, run: Run) -> None:
     """All chosen rows. The objects are as they were made before each. Raises: BinariesMissing."""
-    rows = chosen(asked, ROWS)
-    go: list[Contestant] = []
+    rows = chosen(options, ROWS)
+    go: list[Candidate] = []
     if "start" in rows:
         go = await asyncio.to_thread(controller_runtime, ConsoleProgress(Console(stderr=True)))
     async with open_testbed(
-        run.directory, is_real=asked.is_real, objects=asked.objects, lease_s=asked.lease_s, has_ring=False
+        run.directory,
+        is_real=options.is_real,
+        objects=options.objects,
+        lease_s=options.lease_s,
+        has_ring=False,
     ) as testbed:
         await run.read_versions(testbed.plane, testbed.client, "kopf", "kubernetes")
         run.versions["controller-runtime"] = programs.go_version()
-        with run.console.counting("creating the objects", asked.objects) as tick:
+        with run.console.counting("creating the objects", options.objects) as tick:
             await testbed.stock.set({}, tick)
         kopf = programs.kopf()
-        contestants = [*our_forms(), *go, kopf, programs.kubernetes_informer()]
+        candidates = [*our_forms(), *go, kopf, programs.kubernetes_informer()]
         measures: dict[str, Callable[[], Awaitable[None]]] = {
-            "start": partial(measure_start, testbed, run, contestants, rounds=asked.rounds),
+            "start": partial(measure_start, testbed, run, candidates, rounds=options.rounds),
             "rate": partial(
-                measure_rates, testbed, run, kopf, rounds=asked.rounds, reconciles=asked.reconciles
+                measure_rates, testbed, run, kopf, rounds=options.rounds, reconciles=options.reconciles
             ),
-            "event": partial(measure_events, testbed, run, samples=asked.samples),
-            "stall": partial(measure_stall, testbed, run, rounds=asked.rounds),
+            "event": partial(measure_events, testbed, run, samples=options.samples),
+            "stall": partial(measure_stall, testbed, run, rounds=options.rounds),
             "write": partial(
                 measure_writes,
                 testbed,
                 run,
-                rounds=asked.rounds,
-                connections=asked.connections,
-                limit_s=asked.limit_s,
+                rounds=options.rounds,
+                connections=options.connections,
+                limit_s=options.limit_s,
             ),
             "lease": partial(
                 measure_renewals,
                 testbed,
                 run,
-                minutes=asked.minutes,
-                lease_s=asked.lease_s,
-                workers=asked.connections,
+                minutes=options.minutes,
+                lease_s=options.lease_s,
+                workers=options.connections,
             ),
         }
         for key in rows:

@@ -18,13 +18,13 @@ from urllib.parse import urlencode
 import yaml
 
 from benchmarks.measuring.list_server import anonymous_kubeconfig
+from benchmarks.measuring.observations import NotSeen, Renewal, wait_for
 from benchmarks.measuring.processes import running
 from benchmarks.measuring.report import round_off
 from benchmarks.measuring.run import Run
-from benchmarks.measuring.sharders import Stretch, cores_of, stretch_of, within_limit
-from benchmarks.measuring.sightings import NotSeen, Renewal, wait_for
+from benchmarks.measuring.sharders import cores_of, within_limit
 from benchmarks.measuring.testbed import RING, Testbed
-from benchmarks.measuring.wrk import Limit, Load, Request, reach_limit
+from benchmarks.measuring.wrk import Load, Request, Writes, mean_limit, reach_limit, writes_of
 from benchmarks.runtime.programs import START_WITHIN_S, Began, Loaded, Program, measured, ours
 from kubeio.models import HasMeta, Meta
 from kubeio.patch import JsonPatch, MergePatch
@@ -77,7 +77,7 @@ async def waits_of_list_server(testbed: Testbed, samples: int) -> list[float]:
         measured(
             testbed,
             "event-served",
-            lambda order: ours(order, "--act", "witness"),
+            lambda order: ours(order, "--act", "report"),
             objects=SERVED,
             kubeconfig=kubeconfig,
         ) as program,
@@ -101,7 +101,7 @@ async def list_server(testbed: Testbed, changes: int) -> AsyncIterator[Path]:
 
 async def waits_of_plane(testbed: Testbed, run: Run, samples: int) -> list[float]:
     """Change objects one after the other while an idle controller has all of them in its cache; milliseconds."""
-    async with measured(testbed, "event-real", lambda order: ours(order, "--act", "witness")) as program:
+    async with measured(testbed, "event-real", lambda order: ours(order, "--act", "report")) as program:
         await program.wait_for(Loaded)
         await asyncio.sleep(_SETTLE_S)
         answered_at = await change_some(testbed, run, samples)
@@ -123,7 +123,7 @@ def waits_after_answers(began: Sequence[Began], answered_at: Mapping[str, float]
 async def change_some(testbed: Testbed, run: Run, samples: int) -> dict[str, float]:
     """The instant at which the PATCH that made each version was answered, by CLOCK_MONOTONIC."""
     rng = random.Random(1)  # noqa: S311 - pauses, no secret
-    testbed.sightings.start_over()
+    testbed.observations.start_over()
     answered_at: dict[str, float] = {}
     names = rng.sample(testbed.stock.names, min(samples, len(testbed.stock.names)))
     with run.console.counting("changes on the control plane", samples) as tick:
@@ -142,7 +142,7 @@ async def change_some(testbed: Testbed, run: Run, samples: int) -> dict[str, flo
 async def set_back(testbed: Testbed, run: Run) -> None:
     """Let every object that was changed be as it was made."""
     await testbed.stock.catch_up()
-    names = sorted({change.name for change in testbed.sightings.changes} & set(testbed.stock.names))
+    names = sorted({change.name for change in testbed.observations.changes} & set(testbed.stock.names))
     with run.console.counting("setting the objects back", len(names)) as tick:
         await testbed.stock.set_back(names, tick)
 
@@ -153,33 +153,33 @@ async def set_back(testbed: Testbed, run: Run) -> None:
 async def measure_writes(
     testbed: Testbed, run: Run, *, rounds: int, connections: int, limit_s: float
 ) -> None:
-    """Reconciles with one fenced status write each, in turns with wrk, which sends the same patches.
+    """Reconciles with one fenced status write each, alternating with wrk, which sends the same patches.
 
     As many requests are under way, and one watch counts both, from the first write to the last.
     """
     names = within_limit(testbed, limit_s)
     load = Load(headers(testbed.replica.token), connections, limit_s)
-    limits: list[Limit] = []
-    turns: list[Stretch] = []
+    limits: list[Writes] = []
+    samples: list[Writes] = []
     for number in range(rounds):
         limits.append(await write_by_wrk(testbed, run, names, load, value=f"wrk-{number}"))
         await set_back(testbed, run)
-        turns.append(await write(testbed, run, len(names), load, value=f"turn-{number}"))
+        samples.append(await write(testbed, run, len(names), load, value=f"round-{number}"))
         await set_back(testbed, run)
-    limit = statistics.fmean(one.per_s for one in limits)
-    reached = statistics.fmean(one.per_s_while_writing for one in turns)
+    limit = mean_limit(limits)
+    reached = statistics.fmean(one.per_s_while_writing for one in samples)
     run.figure("write", 100 * reached / limit, f"{reached:,.0f}/s of {limit:,.0f}/s")
     run.detail(
         "write",
         limit_per_s=round_off(limit),
-        ringleader=[one.details() for one in turns],
+        ringleader=[one.details() for one in samples],
         wrk=[one.details() for one in limits],
     )
 
 
-async def write(testbed: Testbed, run: Run, wanted: int, load: Load, *, value: str) -> Stretch:
+async def write(testbed: Testbed, run: Run, wanted: int, load: Load, *, value: str) -> Writes:
     """Our program writes until *wanted* writes are seen, or for as long as wrk may run."""
-    seen = testbed.sightings.changes
+    seen = testbed.observations.changes
     flags = ["--act", "write", "--value", value, "--workers", str(load.connections)]
     began_at = testbed.clock.now()
     async with measured(testbed, "write", lambda order: ours(order, *flags)) as program:
@@ -191,15 +191,12 @@ async def write(testbed: Testbed, run: Run, wanted: int, load: Load, *, value: s
                 tick(len(seen) - shown)
                 shown = len(seen)
                 await asyncio.sleep(_POLL_S)
-        turn = stretch_of(began_at, list(seen), cores)
-    if len(turn.changes) < 2 or turn.per_s_while_writing <= 0:
-        raise NotSeen(f"only {len(turn.changes)} status writes were seen")
-    return turn
+        return writes_of(began_at, list(seen), cores)
 
 
-async def write_by_wrk(testbed: Testbed, run: Run, names: Sequence[str], load: Load, *, value: str) -> Limit:
+async def write_by_wrk(testbed: Testbed, run: Run, names: Sequence[str], load: Load, *, value: str) -> Writes:
     """wrk sends for *names* the patches of our program. Raises: WrkFailed, NotSeen."""
-    seen = testbed.sightings
+    seen = testbed.observations
     seen.start_over()
     return await reach_limit(
         [request(testbed.resource, seen.meta(name, testbed.namespace), value) for name in names],
@@ -277,7 +274,7 @@ async def measure_renewals(testbed: Testbed, run: Run, *, minutes: float, lease_
 async def watch_lease(
     testbed: Testbed, run: Run, program: Program, *, minutes: float, every_s: float
 ) -> None:
-    testbed.sightings.start_over()
+    testbed.observations.start_over()
     renewals = testbed.leases.renewals
     del renewals[:-1]
     began_at, lasts_s, writes = testbed.clock.now(), minutes * 60, 0
@@ -287,8 +284,8 @@ async def watch_lease(
             program.running.check()
             await asyncio.sleep(min(1.0, lasts_s - gone_s))
             tick(1)
-            writes += len(testbed.sightings.changes)
-            testbed.sightings.start_over()
+            writes += len(testbed.observations.changes)
+            testbed.observations.start_over()
     found = lateness(renewals, every_s=every_s, ended_at=testbed.clock.now())
     if found.renewals < ENOUGH_RENEWALS:
         raise NotSeen(f"only {found.renewals} renewals in {minutes:g} min: give it more --minutes")

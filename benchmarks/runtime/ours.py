@@ -46,7 +46,7 @@ class Unread(msgspec.Struct, gc=False):
 
 
 class Untouched(msgspec.Struct, gc=False):
-    """Nothing of the object is wanted."""
+    """No field of the object is read."""
 
 
 MODELS: Final[dict[str, Any]] = {"raw": Unread, "website": Website, "untouched": Untouched}
@@ -65,18 +65,18 @@ def _reconcilers(
 ) -> dict[str, Callable[[sc.Context[Any]], Any]]:
     done, at_once = sc.Done(), sc.RequeueAfter(seconds=0)
 
-    async def look(ctx: sc.Context[Any]) -> sc.Result:
-        """Read the object and be content; come again as often as asked."""
+    async def get(ctx: sc.Context[Any]) -> sc.Result:
+        """Read the object and be content; come again as often as options."""
         _ = ctx.object  # a runtime may decode it no sooner
         return at_once if tally.one() else done
 
     async def read(ctx: sc.Context[Website]) -> sc.Result:
-        """The same, with a look at a field of the model."""
+        """The same, and read a field of the model."""
         _ = ctx.object.spec.html
         return at_once if tally.one() else done
 
     async def write(ctx: sc.Context[Any]) -> sc.Result:
-        """One fenced write of the status, unless it says so already."""
+        """One fenced write of the status, unless the status has the value."""
         ctx.status["configMap"] = flags.value
         tally.one()
         return done
@@ -86,11 +86,11 @@ def _reconcilers(
         await asyncio.sleep(0)
         tally.one()
         if int(ctx.name.rpartition("-")[2]) % WRITES_ONE_IN == 0:
-            ctx.status["configMap"] = f"turn-{tally.count}"
+            ctx.status["configMap"] = f"round-{tally.count}"
         return at_once
 
-    async def witness(ctx: sc.Context[Website]) -> sc.Result:
-        """Tell when this reconcile began, unless it is the object's first."""
+    async def report_begin(ctx: sc.Context[Website]) -> sc.Result:
+        """Report when this reconcile began, unless it is the object's first."""
         at = time.monotonic()
         if tally.is_loaded:
             sent_at = ctx.object.spec.html.partition("sent-at ")[2] or "0"
@@ -98,7 +98,7 @@ def _reconcilers(
         tally.one()
         return done
 
-    return {"look": look, "read": read, "write": write, "load": load, "witness": witness}
+    return {"get": get, "read": read, "write": write, "load": load, "report": report_begin}
 
 
 async def tick(report: Report, tally: Tally) -> Never:
@@ -141,7 +141,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.add_argument(name, required=True)
     parser.add_argument("--objects", type=int, required=True)
     parser.add_argument("--again", type=int, default=0)
-    parser.add_argument("--act", default="look", choices=["look", "read", "write", "load", "witness"])
+    parser.add_argument("--act", default="get", choices=["get", "read", "write", "load", "report"])
     parser.add_argument("--model", default="website", choices=sorted(MODELS))
     parser.add_argument("--stored", default="raw")
     parser.add_argument("--value", default="")

@@ -20,8 +20,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from benchmarks.measuring.observations import NotSeen
 from benchmarks.measuring.processes import PeakMemory, Running, start
-from benchmarks.measuring.sightings import NotSeen
 from benchmarks.measuring.testbed import Testbed
 from devcluster.real.binaries import BinariesMissing, ensure_binaries
 from devcluster.real.build_progress import BuildProgress
@@ -30,7 +30,7 @@ from devcluster.real.recipes import Recipe
 GO_PROGRAM: Final = "controller-runtime-peer"
 PEER: Final = Path(__file__).with_name("peer")
 START_WITHIN_S: Final = 600.0
-"""Patience with one start."""
+"""Of one start."""
 _POLL_S: Final = 0.05
 _PYTHON: Final = (sys.executable, "-P", "-m")
 _numbers = count(1)
@@ -50,7 +50,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
+class Candidate:
     """A program that takes part, unless *why_not* keeps it out."""
 
     key: str
@@ -68,28 +68,28 @@ def ours(order: Order, *flags: str) -> list[str]:
     ]
 
 
-def our_forms() -> list[Contestant]:
+def our_forms() -> list[Candidate]:
     """The runtime with each form of storage."""
 
-    def form(name: str, *flags: str) -> Contestant:
+    def form(name: str, *flags: str) -> Candidate:
         title = "metadata only" if name == "metadata" else name
-        return Contestant(
+        return Candidate(
             f"ours-{name}", f"ringleader, {title}", lambda order: ours(order, "--stored", name, *flags)
         )
 
     return [form("raw"), form("compressed"), form("metadata", "--model", "untouched")]
 
 
-def kopf() -> Contestant:
+def kopf() -> Candidate:
     """kopf, where it is installed."""
     why = "" if importlib.util.find_spec("kopf") else "kopf is not installed; `make setup` brings it"
-    return Contestant("kopf", "kopf", _plain("benchmarks.runtime.with_kopf"), why)
+    return Candidate("kopf", "kopf", _plain("benchmarks.runtime.with_kopf"), why)
 
 
-def kubernetes_informer() -> Contestant:
+def kubernetes_informer() -> Candidate:
     """The informer of the `kubernetes` package, which is a dependency anyhow."""
     why = "this version of the kubernetes package has no informer; install version 37 or newer"
-    return Contestant(
+    return Candidate(
         "kubernetes",
         "kubernetes SharedInformer",
         _plain("benchmarks.runtime.with_kubernetes"),
@@ -97,7 +97,7 @@ def kubernetes_informer() -> Contestant:
     )
 
 
-def controller_runtime(progress: BuildProgress) -> list[Contestant]:
+def controller_runtime(progress: BuildProgress) -> list[Candidate]:
     """controller-runtime, with full objects and with metadata only; built once, if Go is there (minutes)."""
     path, why = Path(GO_PROGRAM), ""
     try:
@@ -112,8 +112,8 @@ def controller_runtime(progress: BuildProgress) -> list[Contestant]:
         ]
 
     return [
-        Contestant("go", "controller-runtime", command, why),
-        Contestant(
+        Candidate("go", "controller-runtime", command, why),
+        Candidate(
             "go-metadata",
             "controller-runtime, metadata only",
             lambda order: [*command(order), "--metadata"],
@@ -143,7 +143,7 @@ def go_version() -> str:
 
 
 def _plain(module: str) -> Callable[[Order], list[str]]:
-    """A peer in Python that takes its order as four words."""
+    """A peer in Python with four positional arguments."""
     return lambda order: [
         *(*_PYTHON, module, str(order.kubeconfig), order.namespace),
         *(str(order.objects), str(order.report)),
@@ -254,7 +254,7 @@ class Program:
     def peak_mb(self) -> float:
         """Peak memory of the process and its children that run now, in millions of bytes."""
         memory = PeakMemory(self.running.pid)
-        memory.look()
+        memory.sample()
         return memory.mb
 
 

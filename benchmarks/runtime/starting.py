@@ -1,6 +1,6 @@
 """Rows about load: from the start of a process until every object was reconciled once, no-op reconciles, stalls.
 
-Time, memory and rate of each contestant beside a plain LIST of the same objects. The runs with the ticker, which finds
+Time, memory and rate of each candidate beside a plain LIST of the same objects. The runs with the ticker, which finds
 the stall of the event loop, are apart: it costs a little.
 """
 
@@ -19,7 +19,7 @@ import msgspec
 from benchmarks.measuring.report import round_off
 from benchmarks.measuring.run import Run, problem_of
 from benchmarks.measuring.testbed import Testbed
-from benchmarks.runtime.programs import Contestant, Loaded, Order, Repeated, Ticked, measured, our_forms, ours
+from benchmarks.runtime.programs import Candidate, Loaded, Order, Repeated, Ticked, measured, our_forms, ours
 from kubeio.access.cluster import load_cluster
 from kubeio.models import ListMeta
 from kubeio.rest.client import Client
@@ -29,7 +29,7 @@ PAGE: Final = 5_000
 _SETTLE_S: Final = 1.0
 """After the load: a second use of the objects counts for the memory."""
 _RATES: Final = {
-    "rate-raw": ("--stored", "raw", "--act", "look", "--model", "raw"),
+    "rate-raw": ("--stored", "raw", "--act", "get", "--model", "raw"),
     "rate-model": ("--stored", "raw", "--act", "read", "--model", "website"),
 }
 
@@ -40,7 +40,7 @@ class _Head(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of one contestant."""
+    """One start of one candidate."""
 
     took_s: float
     """From just before the process was made until the last object's first reconcile began."""
@@ -53,7 +53,7 @@ class Start:
 
 @dataclass(slots=True)
 class Starts:
-    """All starts of one contestant. *why_not*: it cannot take part; *problem*: a run of it failed."""
+    """All starts of one candidate. *why_not*: it cannot take part; *problem*: a run of it failed."""
 
     name: str
     runs: list[Start] = field(default_factory=list)
@@ -87,45 +87,43 @@ class Starts:
         return known | ({"left_out": self.why_not or self.problem} if self.why_not or self.problem else {})
 
 
-async def measure_start(
-    testbed: Testbed, run: Run, contestants: Sequence[Contestant], *, rounds: int
-) -> None:
-    """The plain LIST and all contestants in turns."""
+async def measure_start(testbed: Testbed, run: Run, candidates: Sequence[Candidate], *, rounds: int) -> None:
+    """The plain LIST and all candidates, round by round."""
     lists_s: list[float] = []
     listed_bytes = 0
-    found = {one.key: Starts(one.name, why_not=one.why_not) for one in contestants}
+    found = {one.key: Starts(one.name, why_not=one.why_not) for one in candidates}
     for _ in range(rounds):
         with run.console.counting("plain LIST", 0):
             took_s, listed_bytes = await plain_list(testbed)
         lists_s.append(took_s)
-        for contestant in contestants:
-            starts = found[contestant.key]
+        for candidate in candidates:
+            starts = found[candidate.key]
             if not starts.why_not and not starts.problem:
-                await take_part(testbed, run, contestant, starts)
+                await take_part(testbed, run, candidate, starts)
     note_starts(run, found, statistics.fmean(lists_s))
     run.detail(
         "start",
         list_s=[round(took_s, 3) for took_s in lists_s],
         list_bytes=listed_bytes,
-        contestants={key: starts.details() for key, starts in found.items()},
+        candidates={key: starts.details() for key, starts in found.items()},
     )
 
 
-async def take_part(testbed: Testbed, run: Run, contestant: Contestant, starts: Starts) -> None:
-    """One start; that one contestant fails does not keep the others out."""
+async def take_part(testbed: Testbed, run: Run, candidate: Candidate, starts: Starts) -> None:
+    """One start; that one candidate fails does not keep the others out."""
     try:
-        with run.console.counting(f"start of {contestant.name}", 0):
-            starts.runs.append(await start_once(testbed, contestant))
+        with run.console.counting(f"start of {candidate.name}", 0):
+            starts.runs.append(await start_once(testbed, candidate))
     except Exception as error:
         starts.problem = problem_of(error) or ""
         if not starts.problem:
             raise
-        run.console.say(f"{contestant.name}: {starts.problem}")
+        run.console.say(f"{candidate.name}: {starts.problem}")
 
 
-async def start_once(testbed: Testbed, contestant: Contestant) -> Start:
-    """Start the contestant, wait until it has reconciled everything once, end it. Raises: NotSeen, Ended."""
-    async with measured(testbed, contestant.key, contestant.command) as program:
+async def start_once(testbed: Testbed, candidate: Candidate) -> Start:
+    """Start the candidate, wait until it has reconciled everything once, end it. Raises: NotSeen, Ended."""
+    async with measured(testbed, candidate.key, candidate.command) as program:
         loaded = await program.wait_for(Loaded)
         await asyncio.sleep(_SETTLE_S)
         return Start(
@@ -179,7 +177,7 @@ def note_beside(run: Run, line: str, starts: Starts, peer: Starts) -> None:
 
 
 def is_there(run: Run, line: str, *needed: Starts) -> bool:
-    """Whether all of *needed* were measured; the line *line* says so if not."""
+    """Whether all of *needed* were measured; otherwise the line *line* has the reason."""
     for starts in needed:
         if starts.why_not:
             run.skip(line, starts.why_not)
@@ -193,10 +191,8 @@ def is_there(run: Run, line: str, *needed: Starts) -> bool:
 # -- no-op reconciles ---------------------------------------------------------------------------------------
 
 
-async def measure_rates(
-    testbed: Testbed, run: Run, kopf: Contestant, *, rounds: int, reconciles: int
-) -> None:
-    """No-op reconciles for each second of CPU: ours raw and decoded, and kopf's handlers, in turns.
+async def measure_rates(testbed: Testbed, run: Run, kopf: Candidate, *, rounds: int, reconciles: int) -> None:
+    """No-op reconciles for each second of CPU: ours raw and decoded, and kopf's handlers, round by round.
 
     Every object asks for itself again at once, through queue, worker and cache; counted from the first reconcile of the
     last object on. kopf keeps no cache and has no such wish: its handlers' calls for the first list are counted.

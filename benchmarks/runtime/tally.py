@@ -1,4 +1,4 @@
-"""Counts reconciles inside a measured program, and tells the benchmark through a file.
+"""Counts reconciles inside a measured program, and reports to the benchmark through a file.
 
 Imports nothing beyond the standard library: it is part of every Python program whose memory is measured.
 Times are CLOCK_MONOTONIC, which all processes of a machine share.
@@ -45,13 +45,13 @@ class Tally:
         if self.count == 1:
             self._began = _now()
         if self.count == self._objects:
-            self._tell("loaded", self.count)
+            self._report_count("loaded", self.count)
             self._began = _now()
         elif self.count == self._all:
-            self._tell("repeated", self._all - self._objects)
+            self._report_count("repeated", self._all - self._objects)
         return self.count <= self._all - self._objects
 
-    def _tell(self, event: str, count: int) -> None:
+    def _report_count(self, event: str, count: int) -> None:
         at, cpu_s = _now()
         first_at, cpu_before_s = self._began
         self._report.write(event, count=count, first_at=first_at, at=at, cpu_s=cpu_s - cpu_before_s)

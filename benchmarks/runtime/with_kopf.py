@@ -27,7 +27,7 @@ def declare(tally: Tally) -> None:
         settings.posting.enabled = False
 
     @kopf.on.event("example.com", "v1", "websites")
-    async def look(body: kopf.Body, **_: Any) -> None:
+    async def count(body: kopf.Body, **_: Any) -> None:
         tally.one()
 
 

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Final
 
 from benchmarks.measuring.report import Goal
-from benchmarks.measuring.run import Asked, Run, add_rows, amount, chosen, count, make_parser, run_benchmark
+from benchmarks.measuring.run import Options, Run, add_rows, amount, chosen, count, make_parser, run_benchmark
 from benchmarks.measuring.sharders import ByWrk, assign_by_wrk, owners_on, set_owners, sharding, within_limit
 from benchmarks.measuring.testbed import Testbed, open_testbed
-from benchmarks.measuring.wrk import Limit
+from benchmarks.measuring.wrk import Writes
 from benchmarks.sharder.leading import measure_leader
 from benchmarks.sharder.replicas import (
     Join,
@@ -40,10 +40,10 @@ NEED_WRK: Final = frozenset({"assign", "takeover", "join"})
 NEED_REPLICAS: Final = ("join", "term", "restart")
 PEAK_OF: Final = ("assign", "takeover", "join", "new")
 """Rows whose peak memory is judged."""
-POLITE: Final = 60
+BACKGROUND: Final = 60
 """Percent of the rate of a load generator with 64 connections that the pace `Background` is to reach."""
 GOALS: Final = {
-    "assign": Goal("assign", "first assignment of all objects", "% of the limit", least=POLITE),
+    "assign": Goal("assign", "first assignment of all objects", "% of the limit", least=BACKGROUND),
     "guard": Goal(
         "guard", "first assignment: lost by the chart's admission policies", "% of the rate", most=2
     ),
@@ -54,7 +54,7 @@ GOALS: Final = {
         least=75,
     ),
     "join": Goal(
-        "join", "join of a 4th shard: objects passed on", "% of half the limit", least=0.75 * POLITE
+        "join", "join of a 4th shard: objects passed on", "% of half the limit", least=0.75 * BACKGROUND
     ),
     "join-moves": Goal("join", "join: objects moved, of the ideal", "x", most=1.02),
     "join-in-flight": Goal("join", "join: handoffs in flight at most", "objects", most=1000),
@@ -70,7 +70,7 @@ GOALS: Final = {
 }
 
 
-class Flags(Asked):
+class Flags(Options):
     rounds: int
     guard_rounds: int
     limit_s: float
@@ -84,7 +84,7 @@ def main() -> int:
     add_rows(parser, ROWS)
     add = parser.add_argument
     add("--objects", type=count, default=100_000, help="objects on the ring")
-    add("--rounds", type=count, default=2, help="times that sharder and wrk take turns")
+    add("--rounds", type=count, default=2, help="rounds of wrk and the sharder")
     add(
         "--guard-rounds",
         type=count,
@@ -95,9 +95,9 @@ def main() -> int:
     add("--connections", type=count, default=64, help="connections of wrk")
     add("--samples", type=count, default=200, help="new objects on an idle ring")
     add("--rest-sizes", type=parse_sizes, default="1000,100000,1000000", help="objects of the memory at rest")
-    asked = parser.parse_args(namespace=Flags())
-    needs_wrk = bool(NEED_WRK.intersection(chosen(asked, ROWS)))
-    return run_benchmark("sharder", GOALS, asked, partial(measure, asked), needs_wrk=needs_wrk)
+    options = parser.parse_args(namespace=Flags())
+    needs_wrk = bool(NEED_WRK.intersection(chosen(options, ROWS)))
+    return run_benchmark("sharder", GOALS, options, partial(measure, options), needs_wrk=needs_wrk)
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -108,22 +108,24 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-async def measure(asked: Flags, run: Run) -> None:
+async def measure(options: Flags, run: Run) -> None:
     """Raises: BinariesMissing, and faults that make every row impossible."""
-    rows = chosen(asked, ROWS)
-    async with open_testbed(run.directory, is_real=asked.is_real, objects=asked.objects) as testbed:
+    rows = chosen(options, ROWS)
+    async with open_testbed(run.directory, is_real=options.is_real, objects=options.objects) as testbed:
         await run.read_versions(testbed.plane, testbed.client)
         await set_owners(testbed, run, {})
-        by_wrk = partial(assign_by_wrk, testbed, run, connections=asked.connections, limit_s=asked.limit_s)
-        names = within_limit(testbed, asked.limit_s)
+        by_wrk = partial(
+            assign_by_wrk, testbed, run, connections=options.connections, limit_s=options.limit_s
+        )
+        names = within_limit(testbed, options.limit_s)
         stand_in_rows: dict[str, Callable[[Testbed, Run], Awaitable[None]]] = {
-            "assign": partial(measure_assignment, by_wrk=by_wrk, names=names, rounds=asked.rounds),
-            "guard": partial(measure_guard, rounds=asked.guard_rounds),
-            "new": partial(measure_new_objects, samples=asked.samples),
+            "assign": partial(measure_assignment, by_wrk=by_wrk, names=names, rounds=options.rounds),
+            "guard": partial(measure_guard, rounds=options.guard_rounds),
+            "new": partial(measure_new_objects, samples=options.samples),
             "leader": measure_leader,
             "cpu": measure_cpu,
             "takeover": partial(measure_takeover, by_wrk=by_wrk),
-            "rest": partial(measure_rest, sizes=asked.rest_sizes),
+            "rest": partial(measure_rest, sizes=options.rest_sizes),
         }
         for key, measured in stand_in_rows.items():
             if key in rows:
@@ -143,7 +145,7 @@ async def measure(asked: Flags, run: Run) -> None:
 
 
 async def with_replicas(
-    testbed: Testbed, run: Run, rows: Sequence[str], limit: Callable[[], Awaitable[Limit]]
+    testbed: Testbed, run: Run, rows: Sequence[str], limit: Callable[[], Awaitable[Writes]]
 ) -> None:
     """The rows with real replicas; wrk before and after the join."""
     limits = [await limit()] if "join" in rows else []
@@ -163,10 +165,10 @@ async def with_replicas(
         note_join(run, join, limits)
 
 
-async def limit_beside_join(testbed: Testbed, run: Run, by_wrk: ByWrk, names: Sequence[str]) -> Limit:
+async def limit_beside_join(testbed: Testbed, run: Run, by_wrk: ByWrk, names: Sequence[str]) -> Writes:
     """wrk gives objects without owner to shards that do not exist."""
     await set_owners(testbed, run, {}, names=names)
-    owners = owners_on(testbed, {f"nobody-{number}": f"nobody-{number}" for number in range(3)})
+    owners = owners_on(testbed, {f"absent-{number}": f"absent-{number}" for number in range(3)})
     return await by_wrk(owners, names)
 
 

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
+from benchmarks.measuring.observations import NotSeen, wait_for
 from benchmarks.measuring.run import Run
 from benchmarks.measuring.sharders import Sharder, own_by_stand_ins, sharding
-from benchmarks.measuring.sightings import NotSeen, wait_for
 from benchmarks.measuring.testbed import LEASE_S, Testbed
 from sharder.settings import ELECTION_LEASE
 
@@ -16,7 +16,7 @@ _SETTLE_S: Final = 3.0
 """A standby has read what it needs by then."""
 _TERMS: Final = 3
 _EVERY_S: Final = 0.1
-_PATIENCE_S: Final = 120.0
+_WRITTEN_WITHIN_S: Final = 120.0
 
 
 async def measure_leader(testbed: Testbed, run: Run) -> None:
@@ -51,7 +51,7 @@ async def next_write_s(
     testbed: Testbed, run: Run, leader: Sharder, standby: Sharder, *, by_kill: bool
 ) -> float:
     """End *leader*; seconds until *standby* gives an object to a shard. New objects come all the while."""
-    seen, leases = testbed.sightings, testbed.leases
+    seen, leases = testbed.observations, testbed.leases
     seen.start_over()
     leases.start_over()
 
@@ -70,8 +70,8 @@ async def next_write_s(
         f"{'kill -9' if by_kill else 'SIGTERM'} of the leader to the next write", 0
     ) as tick:
         while (at := written_at()) is None:
-            if testbed.clock.now() - ended_at > _PATIENCE_S:
-                raise NotSeen(f"{standby.name} wrote nothing for {_PATIENCE_S:g} s")
+            if testbed.clock.now() - ended_at > _WRITTEN_WITHIN_S:
+                raise NotSeen(f"{standby.name} wrote nothing for {_WRITTEN_WITHIN_S:g} s")
             names.append(f"waiting-{len(names)}")
             await testbed.create(names[-1])
             tick(1)

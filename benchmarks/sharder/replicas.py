@@ -1,24 +1,23 @@
-"""The rows about real replicas: one joins, one is asked to end, one crashes and is started again.
+"""The rows about real replicas: one joins, one gets SIGTERM, one crashes and is started again.
 
 Both sides are ours: the sharder, and `shard_controller` processes whose reconciler does nothing.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from benchmarks.measuring.observations import wait_for
 from benchmarks.measuring.processes import Cores, Running, start
 from benchmarks.measuring.report import round_off
 from benchmarks.measuring.run import Run
 from benchmarks.measuring.sharders import Sharder, cores_of, owners_on
-from benchmarks.measuring.sightings import wait_for
 from benchmarks.measuring.testbed import Testbed
-from benchmarks.measuring.wrk import Limit
+from benchmarks.measuring.wrk import Writes, mean_limit
 from ringleader.testing.commands import Mode, shard_command
 from ringleader.testing.journal import Begin, Journal
 
@@ -32,7 +31,7 @@ class Replicas:
     testbed: Testbed
     running: dict[str, Running] = field(default_factory=dict)
     shards: dict[str, str] = field(default_factory=dict)
-    """Shard by member, of those that live."""
+    """Shard by member, of those that hold a Lease."""
 
     async def add(self, member: str) -> None:
         """Start *member* without waiting."""
@@ -113,7 +112,7 @@ class Join:
 async def watch_join(testbed: Testbed, run: Run, replicas: Replicas, sharder: Sharder) -> Join:
     """A fourth replica joins three, and everything moves to its place."""
     await sharder.wait_idle()
-    seen = testbed.sightings
+    seen = testbed.observations
     seen.start_over()
     before = owners_on(testbed, replicas.shards)
     began_at = testbed.clock.now()
@@ -139,9 +138,9 @@ async def watch_join(testbed: Testbed, run: Run, replicas: Replicas, sharder: Sh
     )
 
 
-def note_join(run: Run, join: Join, limits: Sequence[Limit]) -> None:
+def note_join(run: Run, join: Join, limits: Sequence[Writes]) -> None:
     """The join beside the limit: each handoff is two writes."""
-    half = statistics.fmean(limit.per_s for limit in limits) / 2
+    half = mean_limit(limits) / 2
     moved = len(join.passes)
     run.figure("join", 100 * join.per_s / half, f"{join.per_s:,.0f}/s of {half:,.0f}/s")
     run.figure("join-moves", moved / join.ideal, f"{moved:,} moved, {join.ideal:,} belong to the newcomer")
@@ -179,7 +178,7 @@ async def measure_term(testbed: Testbed, run: Run, replicas: Replicas, sharder: 
 
 async def _end_one(testbed: Testbed, run: Run, replicas: Replicas, member: str) -> tuple[float, float]:
     """Seconds to the first object that left *member*, and the rate at which all left."""
-    seen = testbed.sightings
+    seen = testbed.observations
     shard = replicas.shards.pop(member)
     count = seen.owned[shard]
     seen.start_over()
@@ -195,7 +194,7 @@ async def _end_one(testbed: Testbed, run: Run, replicas: Replicas, member: str) 
 async def measure_restart(testbed: Testbed, run: Run, replicas: Replicas, sharder: Sharder) -> None:
     """kill -9 a replica and start it again at once, as a kubelet does: until it works on an object of its own."""
     await sharder.wait_idle()
-    seen = testbed.sightings
+    seen = testbed.observations
     member = min(replicas.shards)
     dead = replicas.shards[member]
     count = seen.owned[dead]
@@ -204,12 +203,12 @@ async def measure_restart(testbed: Testbed, run: Run, replicas: Replicas, sharde
     await replicas.running[member].kill()
     started_at = testbed.clock.now()
     await replicas.add(member)
-    life = await replicas.wait_alive(member)
-    await run.follow("container restarted", count, lambda: seen.owned[life])
-    passed = [change.at for change in seen.log if change.after == life]
+    shard = await replicas.wait_alive(member)
+    await run.follow("container restarted", count, lambda: seen.owned[shard])
+    passed = [change.at for change in seen.log if change.after == shard]
     journal = Journal(testbed.directory / f"{member}.journal")
-    await wait_for(lambda: len(_worked(journal, life)) >= count, "every object to be worked on", within_s=60)
-    worked = _worked(journal, life)
+    await wait_for(lambda: len(_worked(journal, shard)) >= count, "every object to be worked on", within_s=60)
+    worked = _worked(journal, shard)
     first_s, last_s = min(worked) - started_at, max(worked) - started_at
     run.figure("restart", first_s, f"the first; all {count:,} after {last_s:.1f} s")
     run.detail(
@@ -224,12 +223,12 @@ async def measure_restart(testbed: Testbed, run: Run, replicas: Replicas, sharde
     )
 
 
-def _worked(journal: Journal, life: str) -> list[float]:
-    """Instants at which *life* began to work on each object, so far."""
+def _worked(journal: Journal, shard: str) -> list[float]:
+    """Instants at which *shard* began to work on each object, so far."""
     journal.read()
     began = {
         record.uid: record.t
         for record in reversed(journal.records)
-        if isinstance(record, Begin) and record.shard == life
+        if isinstance(record, Begin) and record.shard == shard
     }
     return list(began.values())

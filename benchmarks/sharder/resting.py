@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.measuring.list_server import Crowd, ListServer, anonymous_kubeconfig
 from benchmarks.measuring.run import Run
+from benchmarks.measuring.senders import send_steadily
 from benchmarks.measuring.sharders import own_by_stand_ins, sharding
 from benchmarks.measuring.testbed import MEMBERS, Testbed
 from kubeio.patch import MergePatch
@@ -103,40 +105,30 @@ async def measure_cpu(testbed: Testbed, run: Run) -> None:
 
 
 async def measure_usage(testbed: Testbed, run: Run, pids: list[int]) -> Usage:
-    """CPU of *pids* and of the server while updates come at their rate."""
+    """CPU of *pids* and of the server while the specs of random objects are changed."""
     clock, servers = testbed.clock, testbed.plane.pids
-    began_at, own, theirs = clock.now(), cpu_s(pids), cpu_s(servers)
+    rng = random.Random(1)  # noqa: S311 - load, no secret
     sent = 0
     what = f"updates by others, {'with' if pids else 'without'} a sharder"
     with run.console.counting(what, int(_UPDATES_PER_S * _UPDATES_S)) as tick:
 
-        def count() -> None:
+        async def update(_: int) -> None:
             nonlocal sent
+            patch = MergePatch({"spec": {"html": f"<p>{rng.random()}</p>{'x' * 600}"}})
+            await testbed.client.patch(
+                testbed.resource,
+                rng.choice(testbed.stock.names),
+                patch,
+                namespace=testbed.namespace,
+                type=bytes,
+                field_manager="bench",
+            )
             sent += 1
             tick(1)
 
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(_SENDERS):
-                due = began_at + number / _UPDATES_PER_S
-                sender = update(testbed, due=due, until=began_at + _UPDATES_S, count=count)
-                tasks.create_task(sender, name=f"update-{number}")
+        began_at, own, theirs = clock.now(), cpu_s(pids), cpu_s(servers)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_UPDATES_S):
+                await send_steadily(update, per_s=_UPDATES_PER_S, at_once=_SENDERS)
     took_s = clock.now() - began_at
     return Usage((cpu_s(pids) - own) / took_s, (cpu_s(servers) - theirs) / took_s, sent / took_s)
-
-
-async def update(testbed: Testbed, *, due: float, until: float, count: Callable[[], None]) -> None:
-    """Change the spec of random objects in this sender's turns, as their users do."""
-    rng = random.Random(due)  # noqa: S311 - load, no secret
-    while due < until and testbed.clock.now() < until:  # a slow machine's missed updates are not made up for
-        await asyncio.sleep(max(0.0, due - testbed.clock.now()))
-        patch = MergePatch({"spec": {"html": f"<p>{rng.random()}</p>{'x' * 600}"}})
-        await testbed.client.patch(
-            testbed.resource,
-            rng.choice(testbed.stock.names),
-            patch,
-            namespace=testbed.namespace,
-            type=bytes,
-            field_manager="bench",
-        )
-        count()
-        due += _SENDERS / _UPDATES_PER_S

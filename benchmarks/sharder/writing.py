@@ -9,29 +9,27 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from benchmarks.measuring.policies import install_guard, order_of_turns, switch_guard
+from benchmarks.measuring.observations import wait_for
+from benchmarks.measuring.policies import install_guard, order_of_round, switch_guard
 from benchmarks.measuring.report import round_off
 from benchmarks.measuring.run import Run
 from benchmarks.measuring.sharders import (
     ByWrk,
     Sharder,
-    Stretch,
     assign_all,
     cores_of,
     own_by_stand_ins,
     owners_on,
     set_owners,
     sharding,
-    stretch_of,
 )
-from benchmarks.measuring.sightings import wait_for
 from benchmarks.measuring.testbed import LEASES_IN, MEMBERS, RING, STAND_IN_LEASE_S, Testbed
-from benchmarks.measuring.wrk import Limit
+from benchmarks.measuring.wrk import Writes, mean_limit, writes_of
 from loadtest.machine import rss_mb
 from loadtest.quantiles import percentile
 
 GUARDED: Final = 5_000
-"""Objects without owner in each turn: short turns, and many of them, because the machine's speed drifts."""
+"""Objects without owner in each sample: short samples, and many of them, because the machine's speed drifts."""
 PAUSE_S: Final = (0.02, 0.08)
 """Between one new object and the next: never in step with anything."""
 
@@ -39,34 +37,34 @@ PAUSE_S: Final = (0.02, 0.08)
 async def measure_assignment(
     testbed: Testbed, run: Run, *, by_wrk: ByWrk, names: Sequence[str], rounds: int
 ) -> None:
-    """wrk and the sharder in turns; each begins with objects that have no owner."""
+    """wrk and the sharder, alternating; each begins with objects that have no owner."""
     await testbed.stand_ins.join(MEMBERS)
     owners = owners_on(testbed, testbed.stand_ins.shards)
-    limits: list[Limit] = []
-    turns: list[Stretch] = []
+    limits: list[Writes] = []
+    samples: list[Writes] = []
     rests: list[float] = []
     for _ in range(rounds):
         await set_owners(testbed, run, {}, names=names)
         limits.append(await by_wrk(owners, names))
         await set_owners(testbed, run, {})
         async with sharding(testbed, row="assign") as sharder:
-            turns.append(await assign_all(testbed, run, sharder))
+            samples.append(await assign_all(testbed, run, sharder))
             await sharder.wait_idle()
             rests.append(round(rss_mb(sharder.pid), 1))
-    limit = statistics.fmean(one.per_s for one in limits)
-    reached = statistics.fmean(one.per_s for one in turns)
+    limit = mean_limit(limits)
+    reached = statistics.fmean(one.per_s for one in samples)
     run.figure("assign", 100 * reached / limit, f"{reached:,.0f}/s of {limit:,.0f}/s")
     run.detail(
         "assign",
         limit_per_s=round_off(limit),
-        sharder=[one.details() for one in turns],
+        sharder=[one.details() for one in samples],
         wrk=[one.details() for one in limits],
         rss_after_mb=rests,
     )
 
 
 async def measure_guard(testbed: Testbed, run: Run, *, rounds: int) -> None:
-    """Turns without and with the policies bound, from the first write to the last; the median of the pairs' ratios."""
+    """Rates without and with the policies bound, from the first write to the last; the median of the pairs' ratios."""
     if not testbed.is_real:
         run.skip("guard", "the embedded plane has no admission policies")
         return
@@ -76,29 +74,30 @@ async def measure_guard(testbed: Testbed, run: Run, *, rounds: int) -> None:
     owned = owners_on(testbed, testbed.stand_ins.shards)
     for name in testbed.stock.names[:GUARDED]:
         del owned[name]
-    turns: dict[bool, list[Stretch]] = {False: [], True: []}
+    samples: dict[bool, list[Writes]] = {False: [], True: []}
     for number in range(rounds):
-        for is_on in order_of_turns(number):
+        for is_on in order_of_round(number):
             await switch_guard(testbed.client, bindings, is_on=is_on, namespace=LEASES_IN)
             await set_owners(testbed, run, owned)
             async with sharding(testbed, row="guard") as sharder:
-                turns[is_on].append(await assign_all(testbed, run, sharder))
+                samples[is_on].append(await assign_all(testbed, run, sharder))
     await switch_guard(testbed.client, bindings, is_on=False, namespace=LEASES_IN)
-    rates = {is_on: [turn.per_s_while_writing for turn in found] for is_on, found in turns.items()}
+    rates = {is_on: [sample.per_s_while_writing for sample in found] for is_on, found in samples.items()}
     lost = 100 * (1 - statistics.median(on / off for off, on in zip(rates[False], rates[True], strict=True)))
     cpu = {
-        is_on: statistics.median(turn.cpu_ms["server"] for turn in found) for is_on, found in turns.items()
+        is_on: statistics.median(sample.cpu_ms["server"] for sample in found)
+        for is_on, found in samples.items()
     }
     middle = {is_on: statistics.median(found) for is_on, found in rates.items()}
     how = (
-        f"{middle[True]:,.0f}/s of {middle[False]:,.0f}/s, medians of {rounds} turns each; "
+        f"{middle[True]:,.0f}/s of {middle[False]:,.0f}/s, medians of {rounds} samples each; "
         f"CPU of the server for a write {cpu[True]:.2f} ms, {cpu[False]:.2f} without"
     )
     run.figure("guard", lost, how)
     run.detail(
         "guard",
-        without=[turn.details() for turn in turns[False]],
-        guarded=[turn.details() for turn in turns[True]],
+        without=[sample.details() for sample in samples[False]],
+        guarded=[sample.details() for sample in samples[True]],
         server_ms_per_write={"without": round_off(cpu[False]), "guarded": round_off(cpu[True])},
     )
 
@@ -116,36 +115,36 @@ async def measure_takeover(testbed: Testbed, run: Run, *, by_wrk: ByWrk) -> None
     await set_owners(testbed, run, before)
     async with sharding(testbed, row="takeover") as sharder:
         await sharder.wait_idle()
-        turn = await take_over(testbed, run, sharder, victim, len(orphans))
+        written = await take_over(testbed, run, sharder, victim, len(orphans))
         await sharder.wait_idle()
     await set_owners(testbed, run, before)
     limits.append(await by_wrk(after, orphans))
 
-    limit = statistics.fmean(one.per_s for one in limits)
-    how = f"{turn.per_s:,.0f}/s of {limit:,.0f}/s; {turn.per_s_while_writing:,.0f}/s from the first write on"
-    run.figure("takeover", 100 * turn.per_s / limit, how)
+    limit = mean_limit(limits)
+    how = f"{written.per_s:,.0f}/s of {limit:,.0f}/s; {written.per_s_while_writing:,.0f}/s from the first write on"
+    run.figure("takeover", 100 * written.per_s / limit, how)
     run.detail(
         "takeover",
         limit_per_s=round_off(limit),
-        sharder=turn.details(),
+        sharder=written.details(),
         wrk=[one.details() for one in limits],
     )
 
 
-async def take_over(testbed: Testbed, run: Run, sharder: Sharder, victim: str, orphans: int) -> Stretch:
-    """The shard *victim* dies, and its *orphans* get other owners."""
-    seen, leases = testbed.sightings, testbed.leases
+async def take_over(testbed: Testbed, run: Run, sharder: Sharder, victim: str, orphans: int) -> Writes:
+    """The shard *victim* stops renewing, and its *orphans* get other owners."""
+    seen, leases = testbed.observations, testbed.leases
     seen.start_over()
     leases.start_over()
     member = next(member for member, shard in testbed.stand_ins.shards.items() if shard == victim)
-    testbed.stand_ins.die(member)
+    testbed.stand_ins.kill(member)
     await wait_for(
         lambda: leases.taken_at(victim) is not None, "the Lease to be taken", within_s=6 * STAND_IN_LEASE_S
     )
     cores = cores_of(testbed, "sharder", sharder.pid)
     await run.follow("take-over of a dead shard", orphans, lambda: orphans - seen.owned[victim])
     changes = [change for change in seen.log if change.before == victim]
-    return stretch_of(leases.taken_at(victim) or 0.0, changes, cores)
+    return writes_of(leases.taken_at(victim) or 0.0, changes, cores)
 
 
 async def measure_new_objects(testbed: Testbed, run: Run, *, samples: int) -> None:
@@ -162,7 +161,7 @@ async def measure_new_objects(testbed: Testbed, run: Run, *, samples: int) -> No
 
 async def wait_for_owners(testbed: Testbed, run: Run, samples: int) -> list[float]:
     """Milliseconds that each of *samples* new objects waited."""
-    seen = testbed.sightings
+    seen = testbed.observations
     seen.start_over()
     rng = random.Random(1)  # noqa: S311 - pauses, no secret
     created_at: dict[str, float] = {}

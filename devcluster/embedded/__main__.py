@@ -24,7 +24,6 @@ def main() -> None:
     parser.add_argument("--bookmark-interval-s", type=float, default=60.0)
     parser.add_argument("--history", type=int, default=20_000, help="events kept per resource")
     parser.add_argument("--rbac", action="store_true", help="refuse what no role allows")
-    parser.add_argument("--die-with-stdin", action="store_true", help="end when standard input closes")
     options = parser.parse_args()
     sys.setrecursionlimit(_DEEPEST)  # no code of users runs in this process
     _, most = resource.getrlimit(resource.RLIMIT_STACK)
@@ -38,7 +37,6 @@ def main() -> None:
         bookmark_interval_s=options.bookmark_interval_s,
         history_limit=options.history,
         rbac=options.rbac,
-        die_with_stdin=options.die_with_stdin,
     )
     try:
         import uvloop

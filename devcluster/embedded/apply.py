@@ -1,8 +1,8 @@
 """Server-side apply, the part of it that controllers and kubectl lean on. Pure.
 
 Who applied what is recorded in managedFields, so that a field which its appliers leave out goes away and two
-writers of one field with different values are in conflict. Smaller than the real thing: lists are atomic whatever
-their schema says.
+writers of one field with different values are in conflict. Smaller than the real thing: lists are atomic in every
+schema.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from devcluster.embedded.managed_fields import ManagedFieldsEntry, Path, in_order
+from devcluster.embedded.managed_fields import Entries, ManagedFieldsEntry, Path, in_order
 from devcluster.embedded.status import Refusal, StatusSubject
 
 Doc = dict[str, Any]
@@ -37,19 +37,19 @@ _NOT_OWNED: Final = frozenset(
 def applied(
     live: Doc,
     wanted: Doc,
-    entries: list[ManagedFieldsEntry],
+    entries: Entries,
     own: ManagedFieldsEntry,
     *,
     force: bool,
     subject: StatusSubject,
-) -> tuple[Doc, list[ManagedFieldsEntry]]:
+) -> tuple[Doc, Entries]:
     """The object after the writer of *own* applied *wanted* to *live*, and its entries.
 
     Raises: 409 naming the other writers of fields that *wanted* would change, unless *force*.
     """
-    others = {index: entry.fields for index, entry in enumerate(entries) if not entry.is_by(own)}
+    others = {index: set(entry.fields) for index, entry in enumerate(entries) if not entry.is_by(own)}
     previous = next((entry for entry in entries if entry.is_by(own)), None)
-    fields = field_paths(wanted)
+    fields = frozenset(field_paths(wanted))
     contested = [
         (index, path)
         for index, owned in others.items()
@@ -60,7 +60,7 @@ def applied(
         raise _conflict([(entries[index], path) for index, path in contested], subject)
     for index, path in contested:
         others[index].discard(path)
-    before = previous.fields if previous else set()
+    before = previous.fields if previous else frozenset()
     doc = copy.deepcopy(live)
     for path in sorted(before - fields - set().union(*others.values()), key=len, reverse=True):
         _remove(doc, path)
@@ -73,7 +73,7 @@ def applied(
         previous = own.with_fields(fields)
     touched = {index for index, _ in contested}
     kept = [
-        entries[index].with_fields(owned) if index in touched else entries[index]
+        entries[index].with_fields(frozenset(owned)) if index in touched else entries[index]
         for index, owned in others.items()
         if owned
     ]

@@ -1,8 +1,7 @@
-"""The resources that exist without a CustomResourceDefinition: just those that controllers, kubectl and tests
+"""The resources that exist without a CustomResourceDefinition: those that controllers, kubectl and tests
 need. Pure.
 
-Their schemas are ours, small, and in the same form as those of custom resources; whoever asks for another
-built-in resource gets a 404 like for any unknown one.
+Their schemas are ours, small, and in the same form as those of custom resources. Other built-in resources are 404.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ def check_secret(name: str, doc: Doc) -> list[Cause]:
 
 
 def check_immutable(old: Doc, new: Doc) -> list[Cause]:
-    """ConfigMaps and Secrets that say so keep their data."""
+    """Immutable ConfigMaps and Secrets keep their data."""
     if not old.get("immutable"):
         return []
     why = "field is immutable when `immutable` is set"

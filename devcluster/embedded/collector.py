@@ -1,8 +1,8 @@
 """What kube-controller-manager does for the API: garbage collection by ownerReferences, the end of namespaces
 and of CustomResourceDefinitions.
 
-Owns the index from an owner's uid to its dependents and a list of things to look at; `work` does a bounded
-amount of it. `server` calls `work` a moment after something was listed, so that it happens in the background.
+Owns the index from an owner's uid to its dependents and a queue of objects; `work` processes a bounded number of
+them, a moment after one was queued.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _decoder = msgspec.json.Decoder(_HasOwned)
 
 
 class Collector:
-    """Looks after what objects leave behind."""
+    """Garbage collector and namespace controller."""
 
     BATCH: Final = 200
 
@@ -69,10 +69,10 @@ class Collector:
         kind.collection.listeners.append(lambda event: self._note(group, plural, event))
 
     def work(self) -> bool:
-        """Look at what is due, at most `BATCH` objects; whether more waits."""
+        """Process at most `BATCH` queued objects; whether more are queued."""
         for where in list(self._due)[: self.BATCH]:
             del self._due[where]
-            self._look_at(where)
+            self._process(where)
         return bool(self._due)
 
     def _note(self, group: str, plural: str, event: Event) -> None:
@@ -94,7 +94,7 @@ class Collector:
             self._removed(old)
 
     def _removed(self, old: Entry) -> None:
-        """An object went: its namespace may be waiting for that, or its owner."""
+        """An object is gone: its namespace or owner may wait for that."""
         namespaces = self._registry.get("", "namespaces")
         if namespaces is not None and old.namespace:
             entry = namespaces.collection.get(("", old.namespace))
@@ -118,7 +118,7 @@ class Collector:
         self._due[where] = None
         self._wake()
 
-    def _look_at(self, where: Where) -> None:
+    def _process(self, where: Where) -> None:
         kind = self._registry.get(where[0], where[1])
         entry = kind.collection.get(where[2]) if kind else None
         if kind is None or entry is None:

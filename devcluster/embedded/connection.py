@@ -1,7 +1,6 @@
 """One client connection: bytes to requests, answers to bytes, one at a time and in order.
 
-Parsing is httptools'. What a request means is the `Handler`'s business, which may turn the connection into a watch
-stream.
+Parsing is httptools'. The `Handler` answers requests; it may make the connection a watch stream.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections import deque
+from http import HTTPStatus
 from typing import Final, Protocol, cast
 from urllib.parse import parse_qsl
 
@@ -21,26 +21,7 @@ from devcluster.embedded.streams import WatchStream
 
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 _GZIP_BYTES: Final = range(128 * 1024, 16 * 1024 * 1024)
-"""Smaller is not worth it; larger would keep the loop, and with it everybody's Lease, waiting for a second."""
-_REASONS: Final = {
-    200: "OK",
-    201: "Created",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    406: "Not Acceptable",
-    409: "Conflict",
-    410: "Gone",
-    413: "Request Entity Too Large",
-    415: "Unsupported Media Type",
-    422: "Unprocessable Entity",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-    504: "Gateway Timeout",
-}
+"""Smaller is not worth it; larger would block the event loop, and with it renewals of Leases, for a second."""
 
 
 class RawRequest(msgspec.Struct):
@@ -57,7 +38,7 @@ class RawRequest(msgspec.Struct):
 
 
 class Handler(Protocol):
-    """Who answers."""
+    """Answers requests."""
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -120,7 +101,9 @@ class Connection(asyncio.Protocol):
         self._url.append(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        lowered = name.lower()
+        known = self._headers.get(lowered)
+        self._headers[lowered] = value if known is None else known + b"," + value
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -200,19 +183,19 @@ class Connection(asyncio.Protocol):
             self._handler.handle(self, self._current)
 
     def _write(
-        self, answer: Answer, asked: dict[bytes, bytes], *, extra: bytes = b"", head_only: bool = False
+        self, answer: Answer, headers: dict[bytes, bytes], *, extra: bytes = b"", head_only: bool = False
     ) -> None:
         if self._transport is None:
             return
         body = answer.body
-        if len(body) in _GZIP_BYTES and b"gzip" in asked.get(b"accept-encoding", b""):
+        if len(body) in _GZIP_BYTES and b"gzip" in headers.get(b"accept-encoding", b""):
             body = gzip.compress(body, 1)
             extra += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
         for warning in answer.warnings:
             extra += b'Warning: 299 - "%s"\r\n' % warning.replace('"', '\\"').encode()
         head = b"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s\r\n" % (
             answer.code,
-            _REASONS.get(answer.code, "Status").encode(),
+            HTTPStatus(answer.code).phrase.encode(),
             answer.content_type.encode(),
             len(body),
             extra,

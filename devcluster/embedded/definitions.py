@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: checked, completed, turned into served kinds. Pure."""
+"""CustomResourceDefinitions: checked, completed and served. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of the files in a control plane's directory: what the child process writes and its parent reads."""
+"""Names of the files in a control plane's directory: the child process writes them, its parent reads them."""
 
 from typing import Final
 

@@ -1,12 +1,14 @@
-"""Everything that is served, by path: what `server` calls for each request that is to be carried out.
+"""Every endpoint, by path.
 
 Builds the parts of the control plane and joins them; holds no connection. Answers are bytes or a `Watch`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -19,7 +21,7 @@ from devcluster.embedded.definitions import served_kind
 from devcluster.embedded.deletion import parse_delete_options
 from devcluster.embedded.objects import decode_body
 from devcluster.embedded.paths import Target, parse_target
-from devcluster.embedded.rbac import GROUP, Authorizer, default_objects
+from devcluster.embedded.rbac import GROUP, Authorizer, default_objects, impersonation
 from devcluster.embedded.registry import Kind, Registry
 from devcluster.embedded.shapes import Shape, media_ranges, wanted_shape
 from devcluster.embedded.status import (
@@ -123,6 +125,13 @@ class Endpoints:
         """Raises: 403 if RBAC is on and *account* may not do that."""
         if self._authorizer is not None and not account.is_admin:
             self._authorizer.check(account, request_info(method, path, query))
+
+    def impersonate(self, account: Account, user: str, groups: tuple[str, ...]) -> Account:
+        """*user* with *groups*. Raises: 403 if RBAC is on and *account* may not impersonate them."""
+        if self._authorizer is not None and not account.is_admin:
+            for info in impersonation(user, groups):
+                self._authorizer.check(account, info)
+        return Account(user, groups)
 
     def target(self, path: str) -> Target | None:
         """What *path* names, or None for a path that is about no resource. Raises: 404.
@@ -299,7 +308,7 @@ def is_resource_path(path: str) -> bool:
 
 
 def verb_of(method: str, target: Target | None, query: dict[str, str]) -> str:
-    """Kubernetes' word for *method* on *target*. Raises: 405."""
+    """Kubernetes' verb for *method* on *target*. Raises: 405."""
     if target is None:
         return "get"
     match method, bool(target.name):
@@ -320,7 +329,12 @@ def verb_of(method: str, target: Target | None, query: dict[str, str]) -> str:
 
 def timestamp() -> str:
     """Now, as metadata has it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _formatted(int(time.time()))
+
+
+@lru_cache(maxsize=8)
+def _formatted(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def is_dry_run(text: str) -> bool:

@@ -1,12 +1,15 @@
 """managedFields: which writer set which field of an object. Pure.
 
 Owns the sets of fields, their encoding, and the entries of plain writes; `apply` adds those of server-side apply.
-Smaller than the real thing in two ways: a list is one field whatever its schema says, and the number of entries is
-not limited.
+Smaller than the real thing in two ways: a list is one field in every schema, and the number of entries is not
+limited.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +21,7 @@ Path = tuple[str, ...]
 _DEEPEST: Final = 64
 """A map below so many others is one field: a path costs its length, and JSON may be nested 10,000 deep."""
 _STRUCTS: Final = frozenset({"spec", "status", "source", "deprecatedSource"})
-"""Fields of built-in kinds that are always there, as Go structs are: nobody adds them."""
+"""Fields of built-in kinds that are structs in Go: always present, so they have no writer."""
 _ATOMIC: Final = frozenset({"involvedObject", "regarding", "related", "roleRef"})
 _WRITTEN_METADATA: Final = {
     "annotations": "annotations",
@@ -27,9 +30,10 @@ _WRITTEN_METADATA: Final = {
     "labels": "labels",
     "ownerReferences": "owner_references",
 }
+_written_metadata: Final = attrgetter(*_WRITTEN_METADATA.values())
 
 
-class ManagedFieldsEntry(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+class ManagedFieldsEntry(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """The fields of one writer."""
 
     manager: str = ""
@@ -37,12 +41,12 @@ class ManagedFieldsEntry(msgspec.Struct, gc=False, rename="camel", omit_defaults
     api_version: str = ""
     time: str | None = None
     fields_type: str = ""
-    fields_v1: Doc = msgspec.field(default_factory=dict, name="fieldsV1")
+    fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
     subresource: str = ""
 
     @property
-    def fields(self) -> set[Path]:
-        return decode_fields(self.fields_v1)
+    def fields(self) -> frozenset[Path]:
+        return _decoded_fields(bytes(self.fields_v1))
 
     def is_by(self, other: ManagedFieldsEntry) -> bool:
         """Whether both are of one writer. An applier is the same in every version of the API."""
@@ -53,24 +57,54 @@ class ManagedFieldsEntry(msgspec.Struct, gc=False, rename="camel", omit_defaults
             and (self.operation == "Apply" or self.api_version == other.api_version)
         )
 
-    def with_fields(self, fields: set[Path]) -> ManagedFieldsEntry:
-        return msgspec.structs.replace(self, fields_type="FieldsV1", fields_v1=encode_fields(fields))
+    def with_fields(self, fields: frozenset[Path]) -> ManagedFieldsEntry:
+        return msgspec.structs.replace(self, fields_type="FieldsV1", fields_v1=_encoded_fields(fields))
 
 
-def base_entries(
-    stored: list[ManagedFieldsEntry] | None, sent: list[ManagedFieldsEntry] | None
-) -> list[ManagedFieldsEntry]:
-    """The entries that a write starts from: those *sent* with it, if there are any; `[{}]` resets them."""
-    if sent == [ManagedFieldsEntry()]:
-        return []
-    is_sound = sent and all(entry.operation in ("Apply", "Update") and entry.fields_v1 for entry in sent)
-    return list((sent if is_sound else stored) or [])
+Entries = tuple[ManagedFieldsEntry, ...]
+
+
+def sent_entries(value: object) -> Entries | None:
+    """The entries that a client sent as *value*: none for `[{}]`, which resets them; None if they are not sound.
+
+    Raises: msgspec.ValidationError.
+    """
+    if value == [{}]:
+        return ()
+    sent = decode_entries(msgspec.json.encode(value))
+    if not sent or not all(entry.operation in ("Apply", "Update") and entry.fields for entry in sent):
+        return None
+    return tuple(entry.with_fields(entry.fields) for entry in sent)
+
+
+def encode_entries(entries: Sequence[ManagedFieldsEntry]) -> bytes:
+    """The JSON in which entries are stored and served; empty for none."""
+    return msgspec.json.encode(entries) if entries else b""
+
+
+_entries_decoder: Final = msgspec.json.Decoder(Entries)
+
+
+@lru_cache(maxsize=4096)
+def decode_entries(data: bytes) -> Entries:
+    """The entries of `encode_entries`. Writers are few: most objects share their entries with others."""
+    return _entries_decoder.decode(data) if data else ()
+
+
+@lru_cache(maxsize=4096)
+def _decoded_fields(data: bytes) -> frozenset[Path]:
+    return frozenset(decode_fields(msgspec.json.decode(data, type=Doc)))
+
+
+@lru_cache(maxsize=4096)
+def _encoded_fields(fields: frozenset[Path]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(encode_fields(fields)))
 
 
 def updated_entries(
-    entries: list[ManagedFieldsEntry], own: ManagedFieldsEntry, old: Doc, new: Doc, *, is_builtin: bool
-) -> list[ManagedFieldsEntry]:
-    """*entries* after the writer of *own* turned *old* into *new*; an object without entries gets none.
+    entries: bytes, own: ManagedFieldsEntry, old: Doc, new: Doc, *, is_builtin: bool
+) -> bytes:
+    """*entries* after the writer of *own* changed *old* to *new*; an object without entries gets none.
 
     *old* and *new* are as `written_part` gives them; an empty *old* is a create.
     """
@@ -81,35 +115,51 @@ def updated_entries(
     _compare(old, new, (), written, gone, is_builtin=is_builtin)
     if not written and not gone:
         return entries
-    previous = next((entry for entry in entries if entry.is_by(own)), None)
+    writer = own.manager, own.operation, own.api_version, own.time, own.subresource
+    return _after_write(entries, writer, frozenset(written), frozenset(gone))
+
+
+@lru_cache(maxsize=4096)
+def _after_write(
+    entries: bytes,
+    writer: tuple[str, str, str, str | None, str],
+    written: frozenset[Path],
+    gone: frozenset[Path],
+) -> bytes:
+    """Cost: most writes of one second by one writer share the result."""
+    manager, operation, api_version, time, subresource = writer
+    own = ManagedFieldsEntry(manager, operation, api_version, time, subresource=subresource)
+    known = decode_entries(entries)
+    previous = next((entry for entry in known if entry.is_by(own)), None)
     after = []
-    for entry in entries:
+    for entry in known:
         if entry is previous and written:
             continue
         fields = entry.fields
         if left := fields - written - gone:
             after.append(entry if left == fields else entry.with_fields(left))
     if written:
-        kept = previous.fields - gone if previous else set()
-        after.append(own.with_fields(written | kept))
-    return in_order(after)
+        kept = previous.fields - gone if previous else frozenset[Path]()
+        after.append(own.with_fields(kept | written))
+    return encode_entries(in_order(after))
 
 
-def in_order(entries: list[ManagedFieldsEntry]) -> list[ManagedFieldsEntry]:
+def in_order(entries: Sequence[ManagedFieldsEntry]) -> Entries:
     """Appliers first, then by time, as the real server has them."""
-    return sorted(
-        entries,
-        key=lambda each: (each.operation, each.time or "", each.manager, each.api_version, each.subresource),
-    )
+    return tuple(sorted(entries, key=_order))
+
+
+def _order(entry: ManagedFieldsEntry) -> tuple[str, ...]:
+    return entry.operation, entry.time or "", entry.manager, entry.api_version, entry.subresource
 
 
 def written_part(metadata: Any, rest: Doc) -> Doc:
     """The part of an object that is recorded, of its metadata (a struct) and the *rest*."""
-    values = ((field, getattr(metadata, name)) for field, name in _WRITTEN_METADATA.items())
+    values = zip(_WRITTEN_METADATA, _written_metadata(metadata), strict=True)
     return {**rest, "metadata": {field: value for field, value in values if value}}
 
 
-def encode_fields(paths: set[Path]) -> Doc:
+def encode_fields(paths: Iterable[Path]) -> Doc:
     """FieldsV1: `{"f:spec": {".": {}, "f:html": {}}}`; the dot is the map itself."""
     fields: Doc = {}
     for path in sorted(paths, key=lambda path: (-len(path), path)):  # a map after what is in it

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from devcluster.embedded import protobuf
-from devcluster.embedded.managed_fields import ManagedFieldsEntry
+from devcluster.embedded.managed_fields import Entries, sent_entries
 from devcluster.embedded.registry import Kind, Version
 from devcluster.embedded.selectors import is_label_key, is_label_value
 from devcluster.embedded.status import Cause, StatusSubject, bad_request, conflict, invalid, unsupported_media
@@ -52,22 +52,34 @@ class Metadata(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
-    managed_fields: list[ManagedFieldsEntry] | None = None
 
 
 class Draft:
-    """An object on its way: metadata decoded, the rest as a dict without apiVersion, kind and metadata."""
+    """An object before it is stored: metadata decoded, the rest as a dict without apiVersion, kind and metadata.
 
-    __slots__ = ("meta", "rest")
+    *managed* has its managedFields as they are stored; *sent* those that the client sent, None without any.
+    """
 
-    def __init__(self, meta: Metadata, rest: Doc) -> None:
+    __slots__ = ("managed", "meta", "rest", "sent")
+
+    def __init__(
+        self, meta: Metadata, rest: Doc, *, managed: bytes = b"", sent: Entries | None = None
+    ) -> None:
         self.meta = meta
         self.rest = rest
+        self.managed = managed
+        self.sent = sent
 
-    def encode(self, api_version: str, kind: str) -> bytes:
-        return msgspec.json.encode(
-            {"apiVersion": api_version, "kind": kind, "metadata": self.meta, **self.rest}
+    def encode(self, api_version: str, kind: str) -> tuple[bytes, int]:
+        """The object without managedFields, and where its metadata end."""
+        metadata = msgspec.json.encode(self.meta)
+        head = b'{"apiVersion":"%b","kind":"%b","metadata":%b' % (
+            api_version.encode(),
+            kind.encode(),
+            metadata,
         )
+        rest = msgspec.json.encode(self.rest)
+        return b"%b%b%b" % (head, b"," if self.rest else b"", rest[1:]), len(head) - 1
 
 
 def decode_body(body: bytes, content_type: str) -> Doc:
@@ -115,21 +127,23 @@ def read_draft(doc: Doc, kind: Kind, version: str) -> Draft:
             subject = StatusSubject(kind.group, kind.plural, str(named), "")
             raise invalid(subject, [Cause("kind", f'"{named}": must be {kind.kind}')])
         raise bad_request(f"{named} in version {version!r} cannot be handled as a {kind.kind}")
-    return Draft(_metadata(doc.pop("metadata", None) or {}, kind), doc)
+    meta = doc.pop("metadata", None) or {}
+    try:
+        sent = sent_entries(meta.pop("managedFields", None) or []) if isinstance(meta, dict) else None
+        return Draft(_metadata(meta), doc, sent=sent)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"{kind.kind} in version is invalid: metadata: {error}") from error
 
 
 def stored_draft(entry: Entry) -> Draft:
     """A stored version taken apart, in the form in which it is stored."""
     doc = entry.decoded()
     del doc["apiVersion"], doc["kind"]
-    return Draft(msgspec.convert(doc.pop("metadata"), Metadata), doc)
+    return Draft(msgspec.convert(doc.pop("metadata"), Metadata), doc, managed=entry.managed)
 
 
-def _metadata(meta: Any, kind: Kind) -> Metadata:
-    try:
-        read = msgspec.convert(meta, Metadata)
-    except msgspec.ValidationError as error:
-        raise bad_request(f"{kind.kind} in version is invalid: metadata: {error}") from error
+def _metadata(meta: Any) -> Metadata:
+    read = msgspec.convert(meta, Metadata)
     read.labels = read.labels or None
     read.annotations = read.annotations or None
     read.owner_references = read.owner_references or None
@@ -197,7 +211,6 @@ def prepare_update(
     meta.deletion_timestamp = before.deletion_timestamp
     meta.deletion_grace_period_seconds = before.deletion_grace_period_seconds
     meta.generation = before.generation
-    meta.managed_fields = before.managed_fields
     dropped: list[str] = []
     if new.rest != old.rest:
         dropped = _conform(version, new)

@@ -1,4 +1,4 @@
-"""OpenAPI v3, as much as kubectl asks for: which types exist, their schemas, and that writes take
+"""OpenAPI v3, the part that kubectl reads: types, their schemas, and that writes take
 `fieldValidation`. Pure."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The patch formats: JSON Patch (RFC 6902), merge patch (RFC 7396), and as much of the strategic merge patch
 as the built-in resources need. Pure: takes an object apart from its history, gives the patched one.
 
-`rest` decides whether the result may be stored.
+`writes` decides whether the result may be stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The child process: certificates, tokens and kubeconfig into its directory, then the server, until told to end.
+"""The child process: certificates, tokens and kubeconfig into its directory, then the server, until a signal.
 
-Ends on SIGTERM, SIGINT and, with *die_with_stdin*, when its standard input closes: a pipe from
-the parent closes even when the parent is killed.
+Ends on SIGTERM and SIGINT.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import gc
 import os
 import secrets
 import signal
-import sys
 from pathlib import Path
 
 import structlog
@@ -21,7 +19,7 @@ from devcluster.accounts import ADMIN, issue_token
 from devcluster.embedded.directory import ADDRESS, CA, KEY, KUBECONFIG, WRITES
 from devcluster.embedded.server import Server
 from devcluster.embedded.writelog import WriteLog
-from devcluster.kubeconfig import token_credentials, write_kubeconfig
+from devcluster.kubeconfig import write_kubeconfig
 from devcluster.listening import bound_socket, server_tls
 
 _log = structlog.get_logger("devcluster.embedded")
@@ -34,9 +32,8 @@ async def serve(
     bookmark_interval_s: float,
     history_limit: int,
     rbac: bool,
-    die_with_stdin: bool,
 ) -> None:
-    """Serve from *directory* until a signal or the end of standard input."""
+    """Serve from *directory* until a signal."""
     listener = bound_socket(port)
     port = listener.getsockname()[1]
     url = f"https://127.0.0.1:{port}"
@@ -57,7 +54,7 @@ async def serve(
         listener=listener,
     )
     await server.start()
-    credentials = token_credentials(issue_token(key, ADMIN.user, ADMIN.groups))
+    credentials = {"token": issue_token(key, ADMIN.user, ADMIN.groups)}
     write_kubeconfig(
         directory / KUBECONFIG,
         server=url,
@@ -73,7 +70,7 @@ async def serve(
     try:
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run(), name="server")
-            await _told_to_end(die_with_stdin=die_with_stdin)
+            await _signal_to_end()
             running.cancel()
     finally:
         log.close()
@@ -92,11 +89,9 @@ def _tame_collector() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-async def _told_to_end(*, die_with_stdin: bool) -> None:
+async def _signal_to_end() -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    if die_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), lambda: ended.set() if not os.read(0, 4096) else None)
     await ended.wait()

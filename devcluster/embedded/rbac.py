@@ -1,6 +1,6 @@
 """RBAC: the rights that Roles, ClusterRoles and their bindings in the store give to an account. Pure.
 
-Smaller than the real thing in two ways: ClusterRoles are not aggregated, and whoever may write roles may write any.
+Smaller than the real thing in two ways: ClusterRoles are not aggregated, and writers of roles may grant any right.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Authorizer:
             kind.collection.listeners.append(self._forget)
 
     def check(self, account: Account, info: RequestInfo) -> None:
-        """Raises: 403 if *account*, which is authenticated, may not do what *info* says."""
+        """Raises: 403 if *account*, which is authenticated, may not send *info*."""
         if not self.allows(account.user, [*account.groups, AUTHENTICATED], info):
             raise _refused(account.user, info)
 
@@ -143,6 +143,17 @@ class Authorizer:
 
 
 _PLURALS: Final = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+
+
+def impersonation(user: str, groups: Iterable[str]) -> Iterator[RequestInfo]:
+    """The rights that acting as *user* with *groups* takes."""
+    match user.split(":"):
+        case ["system", "serviceaccount", namespace, name]:
+            yield RequestInfo("impersonate", resource="serviceaccounts", namespace=namespace, name=name)
+        case _:
+            yield RequestInfo("impersonate", resource="users", name=user)
+    for group in groups:
+        yield RequestInfo("impersonate", resource="groups", name=group)
 
 
 def default_objects() -> Iterator[tuple[str, dict[str, Any]]]:

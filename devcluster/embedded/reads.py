@@ -1,4 +1,4 @@
-"""GET and LIST: one object, or a page of a consistent picture. Pure."""
+"""GET and LIST: one object, or a page of a consistent snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def selection(target: Target, query: dict[str, str]) -> Selection:
 
 
 class Continue(msgspec.Struct, frozen=True, array_like=True):
-    """Where the next page begins, in which picture (-1: whatever there is now), and how much it holds."""
+    """Start of the next page, its resourceVersion (-1: the current one), and the objects that remain."""
 
     version: int
     namespace: str
@@ -105,7 +105,7 @@ def get(target: Target, shape: Shape) -> bytes:
 
 
 def one(target: Target, entry: Entry, shape: Shape, *, include: str = "Metadata") -> bytes:
-    """*entry* in the shape that was asked for."""
+    """*entry* in the requested shape."""
     match shape:
         case Shape.OBJECT:
             return whole(target.kind, target.version, entry)
@@ -116,13 +116,13 @@ def one(target: Target, entry: Entry, shape: Shape, *, include: str = "Metadata"
 
 
 def list_page(target: Target, query: dict[str, str], shape: Shape) -> bytes:
-    """A page of the objects that the selectors ask for.
+    """A page of the selected objects.
 
-    Raises: 400 for parameters that do not fit together, 410 for a picture that is gone, 504 for a future one.
+    Raises: 400 for parameters that do not fit together, 410 for a version that is gone, 504 for a future one.
     """
     collection = target.kind.collection
     wanted = selection(target, query)
-    limit, version, after, remaining = _picture(target, query)
+    limit, version, after, remaining = _snapshot(target, query)
     try:
         entries = collection.at(version, after=after, namespace=target.namespace)
     except Refusal as error:
@@ -154,7 +154,7 @@ def list_page(target: Target, query: dict[str, str], shape: Shape) -> bytes:
     )
 
 
-def _picture(target: Target, query: dict[str, str]) -> tuple[int, int, Key | None, int]:
+def _snapshot(target: Target, query: dict[str, str]) -> tuple[int, int, Key | None, int]:
     """(limit, version, first key, objects left) of a list."""
     current = target.kind.collection.versions.current
     limit = _limit(query.get("limit", ""))

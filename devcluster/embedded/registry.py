@@ -1,7 +1,7 @@
 """Which resources are served, in which groups and versions, and how each behaves. Pure.
 
 Owns the table of kinds; `builtin` fills it at start, `definitions` when a CustomResourceDefinition is stored.
-The objects themselves live in each kind's `Collection`.
+The objects are in each kind's `Collection`.
 """
 
 from __future__ import annotations

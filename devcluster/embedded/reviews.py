@@ -1,6 +1,6 @@
-"""Reviews: who bears a token, and what an account may do. Pure.
+"""Reviews: the account of a token, and the rights of an account. Pure.
 
-Without an authorizer whoever is authenticated may do everything, and the answer says why.
+Without an authorizer authenticated accounts may do everything, and the answer gives the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from devcluster.accounts import Account
 from devcluster.embedded.rbac import AUTHENTICATED, Authorizer, Rule
 from devcluster.request_info import RequestInfo
 
-_UNCHECKED: Final = "the embedded control plane does not enforce RBAC"
+_UNCHECKED: Final = "the embedded control plane does not enforce RBAC without --rbac"
 _EVERYTHING: Final = [
     Rule(verbs=("*",), api_groups=("*",), resources=("*",)),
     Rule(verbs=("*",), non_resource_urls=("*",)),
@@ -36,7 +36,7 @@ def answer(
     account_of: Callable[[str], Account | None],
     authorizer: Authorizer | None,
 ) -> bytes:
-    """The review at *path* with its status. *account_of* gives the bearer of a token, None for a forged one."""
+    """The review at *path* with its status. *account_of* gives the account of a token, None for a forged one."""
     kind, group = KINDS[path], path.split("/")[2]
     spec = question.get("spec") or {}
     groups = [*asker.groups, AUTHENTICATED]
@@ -44,8 +44,8 @@ def answer(
         case "SelfSubjectReview":
             status: dict[str, object] = {"userInfo": _user(asker)}
         case "TokenReview":
-            bearer = account_of(str(spec.get("token", "")))
-            user = {"authenticated": True, "user": _user(bearer)} if bearer else None
+            owner = account_of(str(spec.get("token", "")))
+            user = {"authenticated": True, "user": _user(owner)} if owner else None
             status = user or {"error": "invalid bearer token"}
         case "SelfSubjectRulesReview":
             status = _rules(_EVERYTHING) | {"evaluationError": _UNCHECKED}

@@ -211,7 +211,7 @@ def _spell_out_bounds(schema: dict[str, Any], plain: dict[str, Any]) -> None:
 
 
 def _causes(error: Any) -> list[Cause]:
-    """One violation in the real server's words."""
+    """One violation, worded as on the real server."""
     path = field_path(error.instance_path)
     kind, found = error.kind, error.instance
     match kind.name:

@@ -154,7 +154,7 @@ class FieldSelector:
         return all((value_at(term.path) == term.value) == term.equal for term in self.terms)
 
     def required(self, path: str) -> str | None:
-        """The value that *path* must have, if a term says so."""
+        """The value that a term requires at *path*, if any."""
         return next((term.value for term in self.terms if term.path == path and term.equal), None)
 
 

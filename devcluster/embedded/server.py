@@ -1,4 +1,4 @@
-"""The HTTPS server: who asks, what is answered; bookmarks and the collector's turns.
+"""The HTTPS server: authentication, dispatch, bookmarks and runs of the garbage collector.
 
 Runs on one event loop in a process of its own (`process`); owns connections, open watches and timers.
 """
@@ -77,7 +77,7 @@ class Server:
         self._loop.call_later(self._bookmark_interval_s, self._send_bookmarks)
 
     async def run(self) -> Never:
-        """Carry out the restarts that are ordered, for ever."""
+        """Carry out restarts until cancelled."""
         while True:
             away_s = await self._restarts.get()
             self._leave()
@@ -144,6 +144,9 @@ class Server:
             if not header and request.path.rstrip("/") in _ANONYMOUS_PATHS:
                 return ANONYMOUS
             raise unauthorized()
+        if user := request.header(b"impersonate-user"):
+            groups = tuple(filter(None, request.header(b"impersonate-group").split(",")))
+            return self.endpoints.impersonate(account, user, groups)
         return account
 
     def _serve_order(self, connection: Connection, request: RawRequest, account: Account) -> Answer:

@@ -47,20 +47,15 @@ def wanted_shape(accept: str) -> Shape:
     raise not_acceptable(accept)
 
 
-class _MetadataOnly(msgspec.Struct, gc=False):
-    metadata: msgspec.Raw
-
-
-_metadata_of = msgspec.json.Decoder(_MetadataOnly)
-
-
 def whole(kind: Kind, version: Version, entry: Entry) -> bytes:
     """*entry* as *version* of *kind*."""
-    if version.name == kind.storage_version and entry.raw.startswith(kind.stored_prefix):
-        if kind.from_stored is None:
-            return entry.raw
-        return msgspec.json.encode(decoded_as(kind, version, entry))
-    return msgspec.json.encode(decoded_as(kind, version, entry))
+    is_stored_version = version.name == kind.storage_version and entry.raw.startswith(kind.stored_prefix)
+    if is_stored_version and kind.from_stored is None:
+        return entry.document
+    doc = decoded_as(kind, version, entry)
+    if entry.managed:
+        doc["metadata"]["managedFields"] = msgspec.Raw(entry.managed)
+    return msgspec.json.encode(doc)
 
 
 def item(kind: Kind, version: Version, entry: Entry) -> bytes:
@@ -76,7 +71,7 @@ def item(kind: Kind, version: Version, entry: Entry) -> bytes:
 
 
 def decoded_as(kind: Kind, version: Version, entry: Entry) -> dict[str, Any]:
-    """*entry* as *version* of *kind*, decoded. Conversion between versions is `None`: only the name changes."""
+    """*entry* as *version* of *kind*, decoded, without managedFields. Conversion is `None`: only the name changes."""
     doc = entry.decoded()
     if kind.from_stored is not None:
         doc = kind.from_stored(doc)
@@ -86,8 +81,7 @@ def decoded_as(kind: Kind, version: Version, entry: Entry) -> dict[str, Any]:
 
 def partial(entry: Entry) -> bytes:
     """*entry* as PartialObjectMetadata."""
-    metadata = bytes(_metadata_of.decode(entry.raw).metadata)
-    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":' + metadata + b"}"
+    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%b}' % entry.metadata
 
 
 def renumbered(entry: Entry, version: int) -> Entry:
@@ -96,4 +90,5 @@ def renumbered(entry: Entry, version: int) -> Entry:
     Cost: no decoding. The version stands before the first field that may hold free text (see `objects.Metadata`).
     """
     raw = entry.raw.replace(b'"resourceVersion":"%d"' % entry.version, b'"resourceVersion":"%d"' % version, 1)
-    return msgspec.structs.replace(entry, version=version, raw=raw)
+    end = entry.metadata_end + len(raw) - len(entry.raw)
+    return msgspec.structs.replace(entry, version=version, raw=raw, metadata_end=end)

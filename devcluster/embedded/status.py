@@ -1,6 +1,6 @@
-"""Failures as the API tells them: `Refusal`, one constructor per reason, and its `Status` body. Pure.
+"""Failures of the API: `Refusal`, one constructor per reason, and its `Status` body. Pure.
 
-Every module of this server raises these; `server` turns them into answers. Messages follow the real server's,
+Every module of this server raises these; `server` answers with them. Messages follow the real server's,
 because clients and people read them.
 """
 
@@ -33,7 +33,7 @@ class Refusal(Exception):
         self.retry_after_s = retry_after_s
         self.continue_ = continue_
         self.plain = plain
-        """Answered as text: how the real server speaks of paths that it has no handler for."""
+        """Answered as text, as the real server does for paths without a handler."""
 
     def status(self) -> dict[str, object]:
         """The `Status` object."""

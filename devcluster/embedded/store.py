@@ -1,7 +1,7 @@
 """Objects, their versions and a bounded history: what etcd and the watch cache are to the real server. Pure.
 
-Owns every stored object (as the bytes that are served, plus the little that is asked for often) and the one
-counter of resource versions. Does not know HTTP, schemas or who may do what: `rest` decides, this keeps.
+Owns every stored object (as the bytes that are served, with the fields that are read often) and the one
+counter of resource versions. Does not know HTTP, schemas or who may do what: `writes` decides, this keeps.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from sortedcontainers import SortedDict
 
 from devcluster.embedded.status import expired, too_large
 
+T = TypeVar("T")
 Key = tuple[str, str]
 """Namespace (empty if cluster-scoped) and name: the order of lists."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One version of one object. *labels* is shared between equal sets: never change it."""
+    """One version of one object. *labels* is shared between equal sets: never change it.
+
+    *raw* is the object without its managedFields: those are in *managed*, as bytes shared between equal ones. They
+    belong at *metadata_end*, the last byte of the metadata in *raw*.
+    """
 
     namespace: str
     name: str
@@ -29,6 +34,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     version: int
     labels: dict[str, str]
     raw: bytes
+    metadata_end: int = 0
+    managed: bytes = b""
     generation: int = 0
     deleting: bool = False
     owned: bool = False
@@ -37,8 +44,26 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> Key:
         return (self.namespace, self.name)
 
+    @property
+    def document(self) -> bytes:
+        """The whole object, as it is served."""
+        if not self.managed:
+            return self.raw
+        return b'%b,"managedFields":%b%b' % (
+            self.raw[: self.metadata_end],
+            self.managed,
+            self.raw[self.metadata_end :],
+        )
+
+    @property
+    def metadata(self) -> bytes:
+        """The metadata, as they are served."""
+        start = self.raw.index(b'"metadata":') + 11
+        managed = b',"managedFields":' + self.managed if self.managed else b""
+        return self.raw[start : self.metadata_end] + managed + b"}"
+
     def decoded(self) -> dict[str, Any]:
-        """A fresh copy that the caller may change."""
+        """A fresh copy without managedFields that the caller may change."""
         doc: dict[str, Any] = msgspec.json.decode(self.raw)
         return doc
 
@@ -72,20 +97,25 @@ class Versions:
 
 
 class Interner:
-    """Equal label sets become one dict; forgets everything rather than grow without end."""
+    """Equal values become one; forgets everything rather than grow without end."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_known",)
     MAX: Final = 50_000
 
     def __init__(self) -> None:
-        self._seen: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
+        self._known: dict[Any, Any] = {}
 
-    def __call__(self, labels: dict[str, str]) -> dict[str, str]:
-        if not labels:
-            return _NO_LABELS
-        if len(self._seen) >= self.MAX:
-            self._seen.clear()
-        return self._seen.setdefault(frozenset(labels.items()), labels)
+    def labels(self, labels: dict[str, str]) -> dict[str, str]:
+        return self._intern(frozenset(labels.items()), labels) if labels else _NO_LABELS
+
+    def managed(self, managed: bytes) -> bytes:
+        return self._intern(managed, managed)
+
+    def _intern(self, key: object, value: T) -> T:
+        if len(self._known) >= self.MAX:
+            self._known.clear()
+        known: T = self._known.setdefault(key, value)
+        return known
 
 
 _NO_LABELS: Final[dict[str, str]] = {}
@@ -102,7 +132,7 @@ class Collection:
         self.history_limit: Final = history_limit
         self.forgotten = versions.current
         self.confirmed = versions.current
-        """Everything up to this version is known to be here: what bookmarks may say."""
+        """Every event up to this version is here: the newest version for a bookmark."""
         self.listeners: list[Listener] = []
         self._entries: SortedDict = SortedDict()
         self._history: list[Event] = []
@@ -118,7 +148,7 @@ class Collection:
         return iter(self._entries.values())
 
     def put(self, entry: Entry) -> Event:
-        """Store a version that `versions.next()` numbered, and tell the listeners."""
+        """Store a version that `versions.next()` numbered, and notify the listeners."""
         event = Event(entry.version, self._entries.get(entry.key), entry)
         self._entries[entry.key] = entry
         self._record(event)

@@ -1,7 +1,6 @@
-"""One open watch on its connection: sends lines in chunks, keeps up with the client or gives up on it.
+"""One open watch on its connection: sends lines in chunks, and ends watches of clients that are too slow.
 
-Owns what is not sent yet. `server` creates streams, feeds bookmarks and closes them; events come straight from
-the collection.
+Owns lines that are not sent yet. Events come from the collection, bookmarks from `server`.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class WatchStream:
         self._schedule()
 
     def bookmark(self) -> None:
-        """Say up to which version everything was told; only to those who asked, and who are up to date.
+        """Send a bookmark, if the client wants bookmarks and has every event.
 
         Like the real server, silent until the resource has something newer than the beginning of the watch,
         unless the watch began with a list.

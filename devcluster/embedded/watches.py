@@ -1,4 +1,4 @@
-"""What a watcher is told: the selector semantics of the real server, and the lines of a stream. Pure.
+"""Events of a watch: the selector semantics of the real server, and the lines of a stream. Pure.
 
 An object that starts to match is ADDED; one that stops is DELETED with its *old* state and labels under the new
 version, so that a handoff looks like a deletion. `streams` sends the lines.
@@ -21,12 +21,12 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class Watch:
-    """One watcher's wishes."""
+    """Parameters and selectors of one watch."""
 
     __slots__ = (
         "_first_row",
         "_include",
-        "_only_news",
+        "_skips_initial",
         "bookmarks",
         "send_initial",
         "shape",
@@ -46,7 +46,7 @@ class Watch:
         self.timeout_s: Final = float(query.get("timeoutSeconds") or 0)
         self._include = query.get("includeObject", "Metadata")
         self._first_row = True
-        self._only_news = query.get("sendInitialEvents") in ("false", "0")
+        self._skips_initial = query.get("sendInitialEvents") in ("false", "0")
         parse_version(self.version)
         match = query.get("resourceVersionMatch", "")
         if "sendInitialEvents" in query:
@@ -74,12 +74,12 @@ class Watch:
             raise too_large(number, collection.versions.current)
         if not self.version:
             collection.confirm()
-        if self.send_initial or (number == 0 and not self._only_news):
+        if self.send_initial or (number == 0 and not self._skips_initial):
             return [entry for entry in collection.entries() if self.wanted.matches(entry)], []
         return [], collection.since(number or collection.versions.current)
 
     def line(self, event: Event) -> bytes | None:
-        """The line that tells *event*, or None if it does not concern this watcher."""
+        """The line of *event*, or None if the selectors do not match it."""
         old, new = event.old, event.new
         was = old is not None and self.wanted.matches(old)
         if new is not None and self.wanted.matches(new):

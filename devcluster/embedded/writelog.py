@@ -1,4 +1,4 @@
-"""The witness: every write that reached an object, accepted or refused, as one JSON line per `Write`.
+"""Write log: every write that reached an object, accepted or refused, as one JSON line per `Write`.
 
 Owns the file. A record is on disk before the client reads its answer, so a reader who waited for the answer
 finds it. `plane` reads the file back.

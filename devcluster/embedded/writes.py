@@ -18,8 +18,10 @@ import msgspec
 from devcluster.embedded import apply, patches
 from devcluster.embedded.deletion import DeleteOptions, check_preconditions, finalizers_for
 from devcluster.embedded.managed_fields import (
+    Entries,
     ManagedFieldsEntry,
-    base_entries,
+    decode_entries,
+    encode_entries,
     updated_entries,
     written_part,
 )
@@ -55,14 +57,14 @@ _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Who writes, and how: what every verb needs besides its target and body."""
+    """Account and parameters of a write."""
 
     user: str
     dry_run: bool = False
     field_validation: str = ""
     content_type: str = "application/json"
     field_manager: str = ""
-    """As asked for by the client, which server-side apply requires."""
+    """The parameter of the request, which server-side apply requires."""
     manager: str = "kube-controller-manager"
     """Name in managedFields."""
     force: bool = False
@@ -114,12 +116,12 @@ class Writes:
     def delete_collection(
         self, target: Target, request: Request, query: dict[str, str], options: DeleteOptions
     ) -> list[Written]:
-        """Delete all objects that the selectors ask for, one after the other."""
+        """Delete all selected objects, one after the other."""
         wanted = selection(target, query)
         gone = []
         for entry in [entry for entry in target.kind.collection.entries() if wanted.matches(entry)]:
             one = msgspec.structs.replace(target, namespace=entry.namespace, name=entry.name)
-            with suppress(Refusal):  # one that went in the meantime, or does not meet the preconditions
+            with suppress(Refusal):  # deleted meanwhile, or a failed precondition
                 gone.append(
                     self._logged(
                         one, request, "deletecollection", partial(self._delete, one, request, options)
@@ -157,9 +159,7 @@ class Writes:
                     body=body,
                 )
 
-    def _create(
-        self, target: Target, request: Request, doc: Doc, *, entries: list[ManagedFieldsEntry] | None = None
-    ) -> Written:
+    def _create(self, target: Target, request: Request, doc: Doc, *, entries: Entries = ()) -> Written:
         kind = target.kind
         self._check_namespace(target, doc)
         draft = read_draft(doc, kind, target.version.name)
@@ -176,7 +176,7 @@ class Writes:
             suffix=suffix,
             now=self._now(),
         )
-        draft.meta.managed_fields = entries or self._recorded(target, request, draft)
+        draft.managed = self._intern.managed(encode_entries(entries) or self._updated(target, request, draft))
         _refuse_unknown(request, dropped)
         if kind.collection.get((target.namespace, draft.meta.name)) is not None:
             raise already_exists(kind.subject(draft.meta.name))
@@ -221,9 +221,10 @@ class Writes:
         old = kind.collection.get((target.namespace, target.name))
         if old is None:
             raise not_found(kind.subject(target.name))
-        doc = patches.apply_patch(
-            request.content_type, body, decoded_as(kind, target.version, old), strategic=kind.builtin
-        )
+        doc = decoded_as(kind, target.version, old)
+        if b"managedFields" in body and old.managed:
+            doc["metadata"]["managedFields"] = msgspec.json.decode(old.managed)
+        doc = patches.apply_patch(request.content_type, body, doc, strategic=kind.builtin)
         return self._succeed(target, request, old, read_draft(doc, kind, target.version.name), is_patch=True)
 
     def _apply(self, target: Target, request: Request, body: bytes) -> Written:
@@ -235,7 +236,7 @@ class Writes:
         doc, entries = apply.applied(
             live,
             _appliable(target, wanted),
-            (stored_draft(old).meta.managed_fields if old else None) or [],
+            decode_entries(old.managed) if old else (),
             self._entry(target, request, "Apply"),
             force=request.force,
             subject=kind.subject(target.name),
@@ -253,20 +254,22 @@ class Writes:
         new: Draft,
         *,
         is_patch: bool,
-        entries: list[ManagedFieldsEntry] | None = None,
+        entries: Entries = (),
     ) -> Written:
         """Store *new* as the successor of *old*, unless nothing changed."""
         kind = target.kind
         before = stored_draft(old)
         if kind.from_stored is not None:
             before.rest = kind.from_stored(before.rest)
-        sent = None if target.subresource else new.meta.managed_fields
         dropped = prepare_update(
             kind, target.version, before, new, subresource=target.subresource, is_patch=is_patch
         )
-        new.meta.managed_fields = entries or self._recorded(target, request, new, before=before, sent=sent)
+        new.managed = self._intern.managed(
+            encode_entries(entries) or self._updated(target, request, new, before=before)
+        )
         _refuse_unknown(request, dropped)
-        if new.meta == before.meta and new.rest == before.rest and old.raw.startswith(kind.stored_prefix):
+        is_same = new.managed == old.managed and new.meta == before.meta and new.rest == before.rest
+        if is_same and old.raw.startswith(kind.stored_prefix):
             return Written(old, dropped=tuple(dropped))
         if old.deleting and not new.meta.finalizers and not _holds_contents(kind, new):
             if not request.dry_run:
@@ -274,24 +277,18 @@ class Writes:
             return Written(old, removed=not request.dry_run, dropped=tuple(dropped))
         return Written(self._store(kind, new, request), dropped=tuple(dropped))
 
-    def _recorded(
-        self,
-        target: Target,
-        request: Request,
-        new: Draft,
-        *,
-        before: Draft | None = None,
-        sent: list[ManagedFieldsEntry] | None = None,
-    ) -> list[ManagedFieldsEntry] | None:
-        """The entries of *new* after a plain write."""
-        entries = updated_entries(
-            base_entries(before.meta.managed_fields, sent) if before else [],
+    def _updated(self, target: Target, request: Request, new: Draft, *, before: Draft | None = None) -> bytes:
+        """The entries of *new* after a plain write; those that it sent replace those that were stored."""
+        entries = before.managed if before else b""
+        if before is not None and new.sent is not None and not target.subresource:
+            entries = encode_entries(new.sent)
+        return updated_entries(
+            entries,
             self._entry(target, request, "Update"),
             written_part(before.meta, before.rest) if before else {},
             written_part(new.meta, new.rest),
             is_builtin=target.kind.builtin,
         )
-        return entries or None
 
     def _entry(self, target: Target, request: Request, operation: str) -> ManagedFieldsEntry:
         return ManagedFieldsEntry(
@@ -333,13 +330,16 @@ class Writes:
         version = self._versions.current + 1 if request.dry_run else self._versions.next()
         meta = draft.meta
         meta.resource_version = "" if request.dry_run else str(version)
+        raw, metadata_end = draft.encode(kind.stored_api_version, kind.kind)
         entry = Entry(
             namespace=sys.intern(meta.namespace),
             name=meta.name,
             uid=meta.uid,
             version=version,
-            labels=self._intern(meta.labels or {}),
-            raw=_exact(draft.encode(kind.stored_api_version, kind.kind)),
+            labels=self._intern.labels(meta.labels or {}),
+            raw=raw,
+            metadata_end=metadata_end,
+            managed=draft.managed,
             generation=meta.generation,
             deleting=meta.deletion_timestamp is not None,
             owned=bool(meta.owner_references),
@@ -375,11 +375,6 @@ def _appliable(target: Target, wanted: Doc) -> Doc:
         meta = {name: value for name, value in (wanted.get("metadata") or {}).items() if name in identity}
         return {"metadata": meta, **({"status": wanted["status"]} if "status" in wanted else {})}
     return {name: value for name, value in wanted.items() if name != "status" or not target.version.status}
-
-
-def _exact(raw: bytes) -> bytes:
-    """A copy without the room that the encoder left behind it: what is kept for long should be no larger."""
-    return bytes(memoryview(raw))
 
 
 def _refuse_unknown(request: Request, dropped: list[str]) -> None:

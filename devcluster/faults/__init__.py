@@ -1,4 +1,4 @@
-"""Faults between clients and any control plane: `Fault` says what, the proxy of `fault_proxy` carries it out."""
+"""Faults between clients and any control plane: `Fault` describes one, the proxy of `fault_proxy` injects it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Faults that tests order: which request or watch they strike, and what they do to it. Pure; time is passed in.
+"""Faults to inject: the requests and watches that they match, and their effect. Pure; time is passed in.
 
-Owns the list of active faults. `proxy` asks for every request and carries the effects out.
+Owns the list of active faults. `proxy` carries the effects out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ What = Literal[
     "lose_answer",
     "cut",
     "partition",
+    "hold",
     "mute_watches",
     "slow_watches",
     "stale_lists",
@@ -24,7 +25,7 @@ What = Literal[
 
 
 class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One fault and whom it strikes; an empty field matches everything.
+    """One fault and the requests that it matches; an empty field matches everything.
 
     what:
       latency       wait *delay_s* before the request is passed on
@@ -34,8 +35,10 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
                     passed on. With the verb watch it strikes open watches and new ones.
       partition     requests are neither passed on nor answered, watches and what is under way are silent; when the
                     fault ends their connections are reset
-      mute_watches  open watches stay open and say nothing any more (half dead), new ones too while it lasts
-      slow_watches  what open watches and new ones say comes *delay_s* later, as long as they last
+      hold          requests and answers wait in order, as on a network that delays them; they are delivered when the
+                    fault ends, requests also if their client is gone by then. Each request that waits is a hit.
+      mute_watches  open watches stay open without events (half dead), new ones too while it lasts
+      slow_watches  events of open watches and new ones come *delay_s* later, as long as they last
       stale_lists   lists that allow it (with a resourceVersion) are answered as of *version*, which the server must
                     still have
     A fault with *count* ends after so many hits, with *for_s* after so many seconds.
@@ -63,7 +66,7 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def strikes_open_watches(self) -> bool:
-        return self.what in ("cut", "partition", "mute_watches", "slow_watches")
+        return self.what in ("cut", "partition", "hold", "mute_watches", "slow_watches")
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -139,8 +142,8 @@ class Faults:
 def parse_fault(body: bytes) -> Fault:
     """Raises: ValueError naming the wrong field."""
     fault = msgspec.json.decode(body, type=Fault)
-    if fault.what == "partition" and fault.count is not None:
-        raise ValueError("a partition ends by its time or by order, not by a count")
+    if fault.what in ("partition", "hold") and fault.count is not None:
+        raise ValueError(f"{fault.what} ends by its time or by order, not by a count")
     if fault.what == "stale_lists" and fault.version < 1:
         raise ValueError("stale_lists needs the version of a list")
     return fault

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from devcluster.children import start_child
+from devcluster.children import start_child, wait_for_file
 from devcluster.faults.fault import Fault
-from devcluster.orders import Orders, PlaneFailure
+from devcluster.orders import Orders
 
 _START_TIMEOUT_S: Final = 60.0
 ADDRESS: Final = "addresses"
@@ -21,7 +21,7 @@ CA: Final = "ca.pem"
 
 
 class FaultClient:
-    """Orders faults; see `Fault` for what they do and whom they strike."""
+    """Client of a fault proxy: adds, lists and ends faults (`Fault`)."""
 
     def __init__(self, url: str, orders_url: str, *, ca: Path, key: bytes) -> None:
         self.url = url
@@ -39,6 +39,10 @@ class FaultClient:
         """The faults that still strike, with their hits so far."""
         answer = await self._orders.send("GET", "/_faults")
         return msgspec.json.decode(answer, type=dict[str, list[Fault]])["faults"]
+
+    async def hits(self, fault_id: str) -> int:
+        """How often the active fault *fault_id* has struck so far."""
+        return next((fault.hits for fault in await self.active() if fault.id == fault_id), 0)
 
     async def clear(self, fault_id: str = "") -> None:
         """End one fault, or all."""
@@ -62,10 +66,10 @@ async def fault_proxy(
 ) -> AsyncIterator[FaultClient]:
     """A proxy before the API server *upstream* that runs as long as the block; its files go to *directory*.
 
-    *key*: the file of the key that tokens are signed with. *front_proxy*: a file with the certificate and key by which
-    the server believes whom the proxy names; without it the server reads the tokens itself.
+    *key*: the file of the key that tokens are signed with. *front_proxy*: a file with the client certificate and key
+    of an authenticating proxy (`X-Remote-User`); without it the server authenticates the tokens.
 
-    Raises: PlaneFailure with the end of the proxy's log when it does not start.
+    Raises: PlaneFailed with the end of the proxy's log when it does not start.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 - once, at the start
     address, log = directory / ADDRESS, directory / "log"
@@ -74,16 +78,10 @@ async def fault_proxy(
     if front_proxy is not None:
         options["--front-proxy"] = front_proxy
     arguments = [str(part) for pair in options.items() for part in pair]
-    child = await start_child(
-        [sys.executable, "-m", "devcluster.faults", *arguments], name="fault proxy", log=log
-    )
+    command = [sys.executable, "-m", "devcluster.faults", *arguments]
+    child = await start_child(command, name="the fault proxy", log=log)
     try:
-        async with asyncio.timeout(_START_TIMEOUT_S):
-            while not address.exists():
-                if not child.is_running:
-                    raise PlaneFailure(f"the fault proxy ended at its start: {child.last_lines()}")
-                await asyncio.sleep(0.02)
-        url, orders_url = address.read_text(encoding="utf-8").split()
+        url, orders_url = (await wait_for_file(child, address)).split()
         yield FaultClient(url, orders_url, ca=directory / CA, key=key.read_bytes())  # noqa: ASYNC240
     finally:
         await child.end(grace_s=0)

@@ -12,19 +12,20 @@ import binascii
 import socket
 import ssl
 import time
+from functools import partial
 from typing import Any, Final, Never
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from devcluster.accounts import Account, read_token
-from devcluster.faults.fault import Fault, Faults, Hit, What, parse_fault
+from devcluster.faults.fault import Fault, Faults, Hit, What, matches, parse_fault
 from devcluster.faults.tunnel import Request, Tunnel
 
 _TIMER_GRAIN_S: Final = 0.005
 """The loop's clock may run that much ahead: what expires must be over when its timer fires."""
-_KNOCK_S: Final = 0.05
-"""Between two looks for a server that is away."""
+_RETRY_S: Final = 0.05
+"""Between two attempts to connect with a server that is away."""
 _REASONS: Final = {
     400: "BadRequest",
     403: "Forbidden",
@@ -40,8 +41,8 @@ _NOT_PASSED_ON: Final = frozenset({b"connection", b"content-length", b"transfer-
 class FaultProxy:
     """Stands before the API server at *upstream*.
 
-    With *names_users* the server is told by `X-Remote-User` who bears a token that was signed with *key*; otherwise
-    it reads all tokens itself.
+    With *names_users* the proxy authenticates tokens signed with *key* and names their user in `X-Remote-User`;
+    otherwise the server authenticates all tokens.
     """
 
     def __init__(self, upstream: str, *, upstream_tls: ssl.SSLContext, key: bytes, names_users: bool) -> None:
@@ -52,7 +53,7 @@ class FaultProxy:
         self._names_users: Final = names_users
         self._faults: Final = Faults()
         self._tunnels: set[Tunnel] = set()
-        self._cut_off: set[tuple[str, Tunnel]] = set()
+        self._stopped: set[tuple[str, Tunnel]] = set()
         self._accounts: dict[bytes, Account | None] = {}
         self._server_away: Final = asyncio.Event()
 
@@ -65,8 +66,8 @@ class FaultProxy:
             self._server_away.clear()
             await self._server_away.wait()
             listening.close()
-            while not await self._is_reachable():  # noqa: ASYNC110 - nothing else tells
-                await asyncio.sleep(_KNOCK_S)
+            while not await self._is_reachable():  # noqa: ASYNC110 - a port has no event
+                await asyncio.sleep(_RETRY_S)
             clients = socket.create_server(address, backlog=1024)
 
     async def _listen(self, listener: socket.socket, tls: ssl.SSLContext) -> asyncio.Server:
@@ -113,7 +114,10 @@ class FaultProxy:
         }
         if fault := struck.get("partition"):
             tunnel.mute(hides_end=True)
-            self._cut_off.add((fault.id, tunnel))
+            self._stopped.add((fault.id, tunnel))
+        elif fault := struck.get("hold"):
+            tunnel.hold(partial(self._strike, tunnel, request, account, struck))
+            self._stopped.add((fault.id, tunnel))
         elif fault := struck.get("latency"):
             asyncio.get_running_loop().call_later(
                 fault.delay_s, self._strike, tunnel, request, account, struck
@@ -217,6 +221,11 @@ class FaultProxy:
         if is_order or (only_watches and not (request and request.is_watch)):
             return
         hit = _hit(request) if request else Hit(tunnel.user, tunnel.user_agent, None)
+        if fault.what == "hold":
+            if request is not None and matches(fault, hit):
+                tunnel.hold()
+                self._stopped.add((fault.id, tunnel))
+            return
         if not self._faults.hit(hit, now=self._now(), only_id=fault.id):
             return
         match fault.what:
@@ -226,7 +235,7 @@ class FaultProxy:
                 tunnel.slow_down(fault.delay_s)
             case "partition":
                 tunnel.mute(hides_end=True)
-                self._cut_off.add((fault.id, tunnel))
+                self._stopped.add((fault.id, tunnel))
             case _:
                 tunnel.mute()
 
@@ -235,12 +244,15 @@ class FaultProxy:
             self._end(fault)
 
     def _end(self, fault: Fault | None) -> None:
-        """A partition that ends resets what it held: nothing held is passed on later."""
-        if fault is None or fault.what != "partition":
+        """Reset the connections that a partition stopped; deliver what a hold kept."""
+        if fault is None:
             return
-        for held in [held for held in self._cut_off if held[0] == fault.id]:
-            self._cut_off.discard(held)
-            held[1].abort()
+        for stopped in [stopped for stopped in self._stopped if stopped[0] == fault.id]:
+            self._stopped.discard(stopped)
+            if fault.what == "partition":
+                stopped[1].abort()
+            else:
+                stopped[1].release()
 
     @staticmethod
     def _now() -> float:
@@ -263,7 +275,7 @@ def _subject(request: Request) -> str:
 
 
 def _make_stale(request: Request, version: int) -> None:
-    """Ask for the picture at *version*, if *request* is a list that may be answered with it."""
+    """Ask for the state at *version*, if *request* is a list that may be answered from it."""
     query = dict(request.query)
     asked, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch")
     if request.info.verb != "list" or not asked.isdigit() or match == "Exact" or "continue" in query:

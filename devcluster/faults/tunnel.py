@@ -1,6 +1,6 @@
 """One client's connection through the fault proxy, and the proxy's own to the server: one request at a time, in order.
 
-Requests are read whole, answers pass as bytes. What a request meets is the proxy's business.
+Requests are read whole, answers pass as bytes. The `Handler` decides what happens to each request.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Final, Protocol, cast
 from urllib.parse import parse_qsl
@@ -46,7 +46,7 @@ class Request:
 
 
 class Handler(Protocol):
-    """Decides what becomes of requests."""
+    """Decides what happens to requests."""
 
     def opened(self, tunnel: Tunnel) -> None: ...
     def closed(self, tunnel: Tunnel) -> None: ...
@@ -68,6 +68,10 @@ class Tunnel(asyncio.Protocol):
         self._delay_s = 0.0
         self._is_silent = False
         self._hides_end = False
+        self._is_ended = False
+        self._held: list[Callable[[], None]] | None = None
+        """Deliveries that wait for the end of a hold; None without one."""
+        self._holds_request = False
         self.current: Request | None = None
         """The request under way."""
         self.user = ""
@@ -82,6 +86,11 @@ class Tunnel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._held is None:  # otherwise the request that waits is still delivered
+            self._end()
+
+    def _end(self) -> None:
+        self._is_ended = True
         if self._connecting is not None:
             self._connecting.cancel()
         if self._server is not None:
@@ -129,6 +138,7 @@ class Tunnel(asyncio.Protocol):
     def answer(self, code: int, body: bytes, retry_after_s: int | None = None) -> None:
         """Answer the request under way without the server."""
         if self._transport is None:
+            self._end()
             return
         retry = b"" if retry_after_s is None else b"Retry-After: %d\r\n" % retry_after_s
         reason = HTTPStatus(code).phrase.encode()
@@ -141,8 +151,9 @@ class Tunnel(asyncio.Protocol):
 
         *is_lost*: reset the connection when the server answers; *is_muted*: pass on only the head of the answer.
         """
-        if self._transport is None or self.current is None or self._is_silent:
+        if self.current is None or self._is_silent or self._is_ended:
             return
+        is_lost = is_lost or self._transport is None
         exchange = _Exchange(self.current.method == "HEAD", is_lost=is_lost, is_muted=is_muted)
         if self._server is not None:
             self._server.send(data, exchange)
@@ -161,18 +172,36 @@ class Tunnel(asyncio.Protocol):
             server.send(data, exchange)
 
     def mute(self, *, hides_end: bool = False) -> None:
-        """Say nothing any more while the connection stands; with *hides_end* not even that the server closed it."""
+        """Drop everything from the server; with *hides_end* the connection stays open after the server closed it."""
         self._is_silent = True
         self._hides_end = self._hides_end or hides_end
 
     def slow_down(self, delay_s: float) -> None:
-        """Let everything that the server says come *delay_s* later, until the answer is complete."""
+        """Delay everything from the server by *delay_s*, until the answer is complete."""
         self._delay_s = delay_s
+
+    def hold(self, request: Callable[[], None] | None = None) -> None:
+        """Keep what the server sends, and the call that passes the *request* under way on, until `release`."""
+        self._held = self._held if self._held is not None else []
+        if request is not None:
+            self._held.append(request)
+            self._holds_request = True
+
+    def release(self) -> None:
+        """Deliver what is held, in order."""
+        held, self._held = self._held or [], None
+        for deliver in held:
+            deliver()
+        if self._transport is None and not self._holds_request:
+            self._end()
+        self._holds_request = False
 
     def abort(self) -> None:
         """Reset the connection."""
         if self._transport is not None:
             self._transport.abort()
+        else:
+            self._end()
 
     # for the server's side
 
@@ -188,7 +217,9 @@ class Tunnel(asyncio.Protocol):
         self._after_delay(self._server_lost)
 
     def _after_delay(self, call: Callable[..., None], *arguments: bytes) -> None:
-        if self._delay_s:
+        if self._held is not None:
+            self._held.append(partial(call, *arguments))
+        elif self._delay_s:
             asyncio.get_running_loop().call_later(self._delay_s, call, *arguments)
         else:
             call(*arguments)
@@ -207,9 +238,11 @@ class Tunnel(asyncio.Protocol):
         self._next()
 
     def _server_lost(self) -> None:
-        if self._transport is None or self._hides_end:
+        if self._transport is None:
+            self._end()
+        elif self._hides_end:
             return
-        if self.current is None and not self._is_silent:
+        elif self.current is None and not self._is_silent:
             self._transport.close()
         else:
             self._transport.abort()
@@ -223,7 +256,7 @@ class Tunnel(asyncio.Protocol):
 
 
 class _Exchange:
-    """What is to become of one answer."""
+    """How one answer is passed on."""
 
     def __init__(self, is_head: bool, *, is_lost: bool, is_muted: bool) -> None:
         self.is_head = is_head

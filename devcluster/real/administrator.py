@@ -1,4 +1,4 @@
-"""The few requests that a control plane's own administrator sends: is it ready, let these in, a token please."""
+"""Requests of a control plane's own administrator: readiness, a ClusterRoleBinding, tokens of ServiceAccounts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rebuilds the writes that reached a kube-apiserver from its audit log. Pure: lines in, `Write`s out.
 
-The log holds answers, in the order in which they were sent. What was decided first is told by the
-resourceVersions in them; the labels an object bore just before a write are those of the last write before it.
+The log holds answers, in the order in which they were sent. Their
+resourceVersions give the order of the decisions; the labels of an object before a write are those after the last one.
 A write whose answer was lost counts as carried out if `lost_answers` can show that it was.
 Memory: 1.4 KB a write (2.7 with whole requests).
 """
@@ -105,7 +105,7 @@ class _Event(msgspec.Struct, gc=False, rename="camel"):
 
 
 class Attempt(msgspec.Struct, gc=False):
-    """One write as the log tells it, not yet put in order. *t* is CLOCK_BOOTTIME."""
+    """One write as logged, not yet in order. *t* is CLOCK_BOOTTIME."""
 
     t: float
     user: str
@@ -132,7 +132,7 @@ class Attempt(msgspec.Struct, gc=False):
 
     @property
     def request(self) -> Request:
-        """What was asked for; decoded when asked: few have to be."""
+        """The request; decoded on access, because few are read."""
         return Request(self.verb, msgspec.json.decode(self.body))
 
     @property
@@ -187,7 +187,7 @@ def _attempts(event: _Event, *, boot_offset_s: float) -> list[Attempt]:
 
 
 def _keep_little(reference: _Reference, answer: _Answer) -> None:
-    """A run writes an object many times: its texts are kept once; spec and annotations are asked of Leases only."""
+    """A run writes an object many times: equal strings are kept once; spec and annotations are kept of Leases only."""
     metadata = answer.metadata
     for texts in (reference, metadata):
         for name in {"resource", "namespace", "name", "api_group", "uid"}.intersection(

@@ -31,7 +31,7 @@ _TAIL_LINES = 6
 
 
 class BinariesMissing(Exception):
-    """The programs of a real control plane are not there: *reason* says why, *remedy* what to do."""
+    """The programs of a real control plane are not there: *reason* and *remedy* are for the user."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         self.reason = reason
@@ -164,7 +164,7 @@ def _go_version(recipe: Recipe) -> str:
 
 
 def _ready_set(missing: Sequence[str], recipe: Recipe) -> str:
-    """The quickest way to those of *missing* that envtest's archives have; a version that was asked for is built."""
+    """The quickest way to those of *missing* that envtest's archives have; a chosen version is built."""
     ready = [name for name in missing if name in _ENVTEST]
     if recipe.is_chosen or not ready:
         return ""

@@ -1,4 +1,4 @@
-"""How a build tells what it does: nothing, plain lines when piped, or one living line on a terminal."""
+"""Progress of a build: nothing, plain lines when piped, or one updated line on a terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BuildProgress(Protocol):
 
 
 class SilentProgress:
-    """Says nothing."""
+    """Prints nothing."""
 
     def waiting(self) -> None:
         return
@@ -38,7 +38,7 @@ class SilentProgress:
 
 
 class ConsoleProgress:
-    """Tells a person on standard error which program is built, how many there are, and for how long."""
+    """Prints to standard error which program is built, of how many, and for how long."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,8 +1,8 @@
 """Finds the writes that the server carried out although it answered with an error. Pure.
 
 A client that goes away in the middle of a request gets a 504 into the audit log, whether or not etcd had the write by
-then. The next write to the object tells: it shows labels, or was let through by a test, that only the unanswered
-write explains.
+then. The next write to the object is the evidence: its labels, or a test that it passed, have no other explanation
+than the unanswered write.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Metadata(msgspec.Struct, gc=False, rename="camel"):
 
 
 class Request:
-    """The body of one write, asked what it tests and what it does to an object's labels and spec."""
+    """The body of one write: its tests, and its effect on labels and spec."""
 
     def __init__(self, verb: str, body: object) -> None:
         self._is_whole = verb in ("create", "update")
@@ -123,7 +123,7 @@ def _label_of(part: Mapping[str, Any]) -> str:
 
 
 class Logged(Protocol):
-    """One write as the log tells it."""
+    """One write as logged."""
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -135,7 +135,7 @@ class Logged(Protocol):
     def is_accepted(self) -> bool: ...
     @property
     def is_unanswered(self) -> bool:
-        """The server answered with an error that does not say whether it was carried out."""
+        """The server answered with an error that leaves open whether it was carried out."""
 
     @property
     def request(self) -> Request: ...

@@ -1,7 +1,6 @@
 """A real control plane as one object: `real_plane` starts it, the block's end stops it.
 
-Owns the three processes, their directory and the accounts. What the audit log means is `audit_log`'s, how the
-servers are called is `servers`'.
+Owns the three processes, their directory and the accounts. `audit_log` reads the log, `servers` has the command lines.
 """
 
 from __future__ import annotations
@@ -17,21 +16,22 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from devcluster.accounts import ADMIN, issue_token
-from devcluster.children import Child, start_child
+from devcluster.children import Child, PlaneFailed, start_child
 from devcluster.faults import FaultClient, fault_proxy
-from devcluster.kubeconfig import certificate_credentials, token_credentials, write_kubeconfig
+from devcluster.kubeconfig import certificate_credentials, write_kubeconfig
+from devcluster.listening import free_ports
 from devcluster.plane import ADMINS, Write
 from devcluster.real.administrator import Administrator
 from devcluster.real.audit_log import DEFAULT_GROUPS, Attempt, audit_policy, read_attempts, writes_in_order
 from devcluster.real.binaries import SERVERS, find_binaries, kubernetes_recipe
 from devcluster.real.certificates import Authority, token_signing_pair
 from devcluster.real.servers import (
+    AUDIT_LOG,
+    ETCD_DATA,
     FRONT_PROXY,
-    Layout,
     apiserver_command,
     controller_manager_command,
     etcd_command,
-    free_port,
     front_proxy_flags,
 )
 
@@ -39,10 +39,6 @@ _READY_S = 60.0
 _GRACE_S = 1.0
 """For the answers under way; open watches alone would keep it for a minute."""
 _ATTEMPTS = 3
-
-
-class PlaneFailed(Exception):
-    """A server of the control plane did not start or did not become ready."""
 
 
 @contextlib.asynccontextmanager
@@ -70,9 +66,7 @@ async def real_plane(
         directory,
         binaries=binaries,
         audited_groups=audited_groups if audit else None,
-        apiserver_flags=[*front_proxy_flags(Layout(directory)), *apiserver_flags]
-        if faults
-        else apiserver_flags,
+        apiserver_flags=[*front_proxy_flags(directory), *apiserver_flags] if faults else apiserver_flags,
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(plane.stop)
@@ -93,7 +87,7 @@ class RealPlane:
         audited_groups: Sequence[str] | None,
         apiserver_flags: Sequence[str] = (),
     ) -> None:
-        self._layout = Layout(directory)
+        self._folder = directory
         self._binaries = binaries
         self._audited_groups = audited_groups
         self._apiserver_flags = apiserver_flags
@@ -110,7 +104,7 @@ class RealPlane:
 
     @property
     def kubeconfig(self) -> Path:
-        return self._layout.path("admin.kubeconfig")
+        return self._folder / "admin.kubeconfig"
 
     @property
     def url(self) -> str:
@@ -123,7 +117,7 @@ class RealPlane:
     @property
     def faults(self) -> FaultClient:
         if self._faults is None:
-            raise PlaneFailed("it was started without faults")
+            raise PlaneFailed("the control plane was started without faults")
         return self._faults
 
     @property
@@ -144,10 +138,10 @@ class RealPlane:
 
     async def start(self) -> None:
         """Start the servers and wait until the API server is ready."""
-        self._layout.directory.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._write_files()
         for attempt in range(1, _ATTEMPTS + 1):
-            self._port, self._etcd_port = free_port(), free_port()
+            self._port, self._etcd_port = free_ports(2)
             try:
                 await self._start_etcd()
                 await self._start_apiserver()
@@ -162,26 +156,25 @@ class RealPlane:
 
     def fault_proxy(self) -> contextlib.AbstractAsyncContextManager[FaultClient]:
         """A fault proxy before this running plane."""
-        path = self._layout.path
         return fault_proxy(
-            path("faults"),
+            self._folder / "faults",
             upstream=self._direct_url,
-            upstream_ca=path("serving-ca.crt"),
-            key=path("tokens.key"),
-            front_proxy=path("front-proxy.pem"),
+            upstream_ca=self._folder / "serving-ca.crt",
+            key=self._folder / "tokens.key",
+            front_proxy=self._folder / "front-proxy.pem",
         )
 
     def stand_behind(self, proxy: FaultClient) -> None:
         """Let all kubeconfigs from now on, the administrator's too, name *proxy*."""
         self._faults = proxy
-        credentials = token_credentials(issue_token(self._token_key, ADMIN.user, ADMIN.groups))
+        credentials = {"token": issue_token(self._token_key, ADMIN.user, ADMIN.groups)}
         self._write_kubeconfig(self.kubeconfig, ADMIN.user, credentials, server=self.url)
 
     async def stop(self) -> None:
         """End every process and remove the state; kubeconfigs, logs and `writes` stay."""
         await self._end_all()
         self._read_audit_log()
-        await asyncio.to_thread(shutil.rmtree, self._layout.etcd_data, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, self._folder / ETCD_DATA, ignore_errors=True)
 
     async def restart(self, *, away_s: float = 0.0) -> None:
         """Stop the API server, stay away for *away_s*, start it again on the same port with the same state."""
@@ -191,27 +184,24 @@ class RealPlane:
         if self._faults is not None:
             await self._faults.wait_open()
 
-    async def kubeconfig_for(
-        self, user: str, *, groups: Sequence[str] = (), server: str | None = None, admin: bool = True
-    ) -> Path:
+    async def kubeconfig_for(self, user: str, *, groups: Sequence[str] = (), admin: bool = True) -> Path:
         """A kubeconfig with a client certificate of *user*'s own, or with a token that the fault proxy reads.
 
         With *admin* the account may do everything; otherwise what RBAC grants to it and to *groups*.
         """
         all_groups = [*groups, *([ADMINS] if admin else [])]
         if self._faults is not None:
-            credentials = token_credentials(issue_token(self._token_key, user, all_groups))
+            credentials = {"token": issue_token(self._token_key, user, all_groups)}
         else:
             pair = self._client_authority.client(user, all_groups)
             credentials = certificate_credentials(pair.public_pem, pair.private_pem)
-        return self._account_file(user, credentials, server=server)
+        return self._account_file(user, credentials)
 
     async def service_account_kubeconfig(
         self,
         namespace: str,
         name: str,
         *,
-        server: str | None = None,
         lifetime_s: int = 86_400,
         pod: str = "",
     ) -> Path:
@@ -222,7 +212,7 @@ class RealPlane:
         """
         token = await self._administrator().request_token(namespace, name, lifetime_s=lifetime_s, pod=pod)
         user = f"system:serviceaccount:{namespace}:{name}"
-        return self._account_file(user, token_credentials(token), server=server, namespace=namespace)
+        return self._account_file(user, {"token": token}, namespace=namespace)
 
     def writes(self) -> list[Write]:
         """Every write that the audit log knows, in the order in which the server decided them.
@@ -233,7 +223,6 @@ class RealPlane:
         return writes_in_order(self._attempts)
 
     def _write_files(self) -> None:
-        layout = self._layout
         serving = self._serving_authority.serving("127.0.0.1", "::1", "localhost", "kubernetes.default.svc")
         tokens, front_proxy = token_signing_pair(), self._front_proxy_authority.client(FRONT_PROXY)
         self._token_key = secrets.token_bytes(32)
@@ -251,20 +240,20 @@ class RealPlane:
             "audit-policy.json": json.dumps(audit_policy(self._audited_groups or ())).encode(),
         }
         for name, content in contents.items():
-            path = layout.path(name)
+            path = self._folder / name
             path.touch(mode=0o600)
             path.write_bytes(content)
 
     async def _start_etcd(self) -> None:
-        shutil.rmtree(self._layout.etcd_data, ignore_errors=True)
-        command = etcd_command(self._binaries["etcd"], self._layout, port=self._etcd_port)
+        shutil.rmtree(self._folder / ETCD_DATA, ignore_errors=True)
+        command = etcd_command(self._binaries["etcd"], self._folder, port=self._etcd_port)
         await self._start(command, name="etcd")
 
     async def _start_apiserver(self) -> None:
         await self._start(
             apiserver_command(
                 self._binaries["kube-apiserver"],
-                self._layout,
+                self._folder,
                 port=self._port,
                 etcd_port=self._etcd_port,
                 audit=self._audited_groups is not None,
@@ -273,25 +262,25 @@ class RealPlane:
             name="kube-apiserver",
         )
         for path in (self._direct, *([] if self._faults else [self.kubeconfig])):
-            credentials = token_credentials(self._admin_token)
+            credentials = {"token": self._admin_token}
             self._write_kubeconfig(path, "admin", credentials, server=self._direct_url)
         await self._wait_ready()
 
     async def _start_controller_manager(self) -> None:
         pair = self._client_authority.client("system:kube-controller-manager", ["system:masters"])
         self._write_kubeconfig(
-            self._layout.path("controller-manager.kubeconfig"),
+            self._folder / "controller-manager.kubeconfig",
             "system:kube-controller-manager",
             certificate_credentials(pair.public_pem, pair.private_pem),
             server=self._direct_url,
         )
         await self._start(
-            controller_manager_command(self._binaries["kube-controller-manager"], self._layout),
+            controller_manager_command(self._binaries["kube-controller-manager"], self._folder),
             name="kube-controller-manager",
         )
 
     async def _start(self, command: Sequence[str], *, name: str) -> None:
-        self._children[name] = await start_child(command, name=name, log=self._layout.path(f"{name}.log"))
+        self._children[name] = await start_child(command, name=name, log=self._folder / f"{name}.log")
 
     async def _wait_ready(self) -> None:
         administrator = self._administrator()
@@ -314,12 +303,10 @@ class RealPlane:
             if child := self._children.pop(name, None):
                 await child.end(grace_s=_GRACE_S if name == "kube-apiserver" else 0)
 
-    def _account_file(
-        self, user: str, credentials: dict[str, str], *, server: str | None, namespace: str = "default"
-    ) -> Path:
+    def _account_file(self, user: str, credentials: dict[str, str], *, namespace: str = "default") -> Path:
         stem = re.sub(r"[^A-Za-z0-9_.-]", "_", user)
-        path = self._layout.path(f"{stem}-{secrets.token_hex(4)}.kubeconfig")
-        return self._write_kubeconfig(path, user, credentials, server=server or self.url, namespace=namespace)
+        path = self._folder / f"{stem}-{secrets.token_hex(4)}.kubeconfig"
+        return self._write_kubeconfig(path, user, credentials, server=self.url, namespace=namespace)
 
     def _write_kubeconfig(
         self, path: Path, user: str, credentials: dict[str, str], *, server: str, namespace: str = "default"
@@ -337,13 +324,13 @@ class RealPlane:
     @property
     def _direct(self) -> Path:
         """The administrator's kubeconfig past the fault proxy."""
-        return self._layout.path("direct.kubeconfig")
+        return self._folder / "direct.kubeconfig"
 
     def _read_audit_log(self) -> None:
         """Take the complete lines that came since the last time."""
-        if self._audited_groups is None or not self._layout.audit_log.exists():
+        if self._audited_groups is None or not (self._folder / AUDIT_LOG).exists():
             return
-        with self._layout.audit_log.open("rb") as file:
+        with (self._folder / AUDIT_LOG).open("rb") as file:
             file.seek(self._audit_read_bytes)
             offset_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.time()
             self._attempts += read_attempts(self._complete_lines(file), boot_offset_s=offset_s)

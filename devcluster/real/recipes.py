@@ -30,7 +30,7 @@ class Recipe:
     packages: Mapping[str, str]
     linker_flags: str
     is_chosen: bool = False
-    """A person asked for this very version: ready-made binaries of unknown version will not do."""
+    """The user chose this version: ready-made binaries of unknown version are not used."""
 
     @property
     def folder_stem(self) -> str:

@@ -27,7 +27,7 @@ checksums = sc.Controller(SECRETS, owns=[CONFIGMAPS], workers=4, timeout_s=30, n
 
 @checksums.reconcile
 def publish(ctx: sc.SyncContext[Secret]) -> sc.Result:
-    """Have a ConfigMap that lets people compare values without being able to read them."""
+    """Keep a ConfigMap with checksums, so that users compare values without reading them."""
     if ctx.is_deleting:
         return sc.Done()
     sums = {name: checksum(value) for name, value in ctx.object.data.items()}

@@ -2,8 +2,8 @@
 
 Run one replica:  python -m shard_controller run examples/website/controller.py:websites --ring websites
 WEBSITE_WAIT_MS simulates a call to the outside world in each reconcile: `20`, or `0-200` for a random time.
-With WEBSITE_WAIT_FOR=changes only what is not published yet waits, with WEBSITE_WAIT_FOR=updates only what was
-published and has changed since.
+With WEBSITE_WAIT_FOR=changes only unpublished generations wait, with WEBSITE_WAIT_FOR=updates only changes of
+published sites.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ websites = sc.Controller(WEBSITES, owns=[CONFIGMAPS], workers=8, timeout_s=30)
 
 @websites.reconcile
 async def publish(ctx: sc.Context[Website]) -> sc.Result:
-    """Have a ConfigMap of the same name with the page, and say so in the status."""
+    """Keep a ConfigMap of the same name with the page, and report it in the status."""
     if ctx.is_deleting:
         return sc.Done()  # the ConfigMap goes with its owner
     if waits(published=ctx.object.status.observed_generation, generation=ctx.generation):

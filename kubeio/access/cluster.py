@@ -42,6 +42,8 @@ class Cluster:
     impersonation: tuple[tuple[str, str], ...] = ()
     """Headers of impersonation."""
     credentials: Credentials = field(default_factory=lambda: FixedCredentials(ANONYMOUS), compare=False)
+    is_own: bool = False
+    """Whether this process runs in a pod of that cluster, as the pod's service account."""
 
 
 def load_cluster(
@@ -109,6 +111,7 @@ def in_cluster(
         proxy=proxy_from_environment(endpoint.scheme, endpoint.host, endpoint.port, environ),
         impersonation=impersonation_of(ConfigEntry(overrides.impersonation, "user", directory / "token")),
         credentials=token_file(where, "token", clock=clock),
+        is_own=True,
     )
 
 

@@ -22,7 +22,7 @@ from kubeio.errors import InputError, KubeError, Unreachable
 from kubeio.http.endpoint import Credential
 
 FILE_CHECK_S: Final = 1.0
-"""Time between two looks at a file's status."""
+"""Time between two checks of a file's status."""
 FILE_REREAD_S: Final = 60.0
 """Time after which a file is read even if its status is the same."""
 _RENEW_AT_PART: Final = 0.8

@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
         self._answered = False
         self._head_only = head_only
         self._deadline = deadline
-        # One timer serves many exchanges: it looks at the deadline of the moment when it fires.
+        # One timer serves many exchanges: it checks the deadline of the moment when it fires.
         if self._timer is None or self._timer_at > deadline:
             self._arm(deadline)
         if self._lost or self._transport is None or self._transport.is_closing():
@@ -335,9 +335,9 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._look_at_deadline)
+        self._timer = self._loop.call_at(deadline, self._check_deadline)
 
-    def _look_at_deadline(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self._waiter is None:
             return

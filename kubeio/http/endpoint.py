@@ -56,7 +56,7 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A client certificate (chain) and its key, both PEM."""
+    """A certificate (chain) and its private key, both PEM."""
 
     certificate: bytes
     key: bytes
@@ -89,4 +89,4 @@ class Credentials(Protocol):
         """
 
     def reject(self, credential: Credential) -> None:
-        """The server refused *credential*: look for another one if this is still the current one."""
+        """The server refused *credential*: find another one if this is still the current one."""

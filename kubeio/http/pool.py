@@ -1,7 +1,7 @@
 """Connections kept between requests: at most so many, handed out in order of request, closed when long idle.
 
 Owns which connection is idle, in use or being dialled; every decision is made synchronously, only dialling and
-waiting for one's turn are awaited. Knows neither requests nor credentials.
+waiting for a connection are awaited. Knows neither requests nor credentials.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Pool:
         if self._slots_used < self._limit:  # then no caller waits: free slots go to waiters first
             self._slots_used += 1
         else:
-            connection = await self._wait_turn()
+            connection = await self._wait_in_line()
             if connection is not None:
                 if connection.is_reusable and connection.identity == identity and not fresh:
                     return connection
@@ -105,7 +105,7 @@ class Pool:
             await connection.wait_closed()
         self._idle.clear()
 
-    async def _wait_turn(self) -> Connection | None:
+    async def _wait_in_line(self) -> Connection | None:
         waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:

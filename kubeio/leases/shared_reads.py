@@ -27,7 +27,7 @@ class ReadsLeases(Protocol):
 class _Reads:
     """Reads of one Lease: how many began, when the last one did, and the number of the last that was answered."""
 
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     begun: int = 0
     began_at: float = -math.inf
     answered: int = 0
@@ -49,7 +49,7 @@ class SharedLeaseReads:
         """Lease *name*, by a read begun after this call. Raises what the read raised, for all who share it."""
         reads = self._reads.setdefault(name, _Reads())
         needed = reads.begun + 1
-        async with reads.turn:
+        async with reads.lock:
             if reads.answered < needed:
                 await self._keep_apart(reads)
                 reads.begun += 1

@@ -1,4 +1,4 @@
-"""A command from its words to its exit code: whatever a person writes wrong ends in one line on stderr.
+"""A command from its arguments to its exit code: wrong input ends in one line on stderr.
 
 Owns the line for each kind of mistake and the state of the standard streams; the commands themselves, and what they
 print, are their own.
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 INTERRUPTED: Final = 128 + signal.SIGINT
 _INTERRUPTED: Final = Failure("interrupted", INTERRUPTED)
 
-_WORDLESS: Final = ("Value error, ",)
-"""Prefix of the value parser before our own words."""
+_NOISE: Final = ("Value error, ",)
+"""Prefix of the value parser before our own message."""
 
 _PLACES: Final = {
     errno.ENOSPC: "free some space there",
@@ -87,7 +87,7 @@ def _run_typer(app: typer.Typer, name: str, arguments: Sequence[str]) -> int:
 
 
 def usage_failure(error: typer.TyperException, name: str, *, given: Sequence[str]) -> Failure:
-    """*error* in the words *given* as one line: what is wrong, what is meant perhaps, where to read more."""
+    """*error* in the arguments *given* as one line: what is wrong, what is meant perhaps, where to read more."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else name
     if near := getattr(error, "possibilities", None):
@@ -99,7 +99,7 @@ def usage_failure(error: typer.TyperException, name: str, *, given: Sequence[str
 
 
 def _one_line(text: str) -> str:
-    for noise in _WORDLESS:
+    for noise in _NOISE:
         text = text.replace(noise, "")
     return " ".join(text.split()).rstrip(".?")
 
@@ -109,11 +109,11 @@ def _value(error: typer.TyperException, given: Sequence[str]) -> str:
     for flag in getattr(getattr(error, "param", None), "opts", ()):
         if not flag.startswith("-"):
             continue  # an argument, which is said without its name
-        for word, following in zip(given, [*given[1:], ""], strict=True):
-            if word == flag and following:
+        for argument, following in zip(given, [*given[1:], ""], strict=True):
+            if argument == flag and following:
                 return f" (given: {following!r})"
-            if word.startswith(flag + "="):
-                return f" (given: {word.removeprefix(flag + '=')!r})"
+            if argument.startswith(flag + "="):
+                return f" (given: {argument.removeprefix(flag + '=')!r})"
     return ""
 
 

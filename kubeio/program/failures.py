@@ -1,6 +1,6 @@
 """Messages for commands that fail: one message with the failure and its remedy. Pure.
 
-Owns the words and the exit codes (2: the input is wrong, 1: any other failure). `kubeio.program.command_line` and
+Owns the messages and the exit codes (2: the input is wrong, 1: any other failure). `kubeio.program.command_line` and
 `kubeio.program.runtime` print them. An error that is not named here is a bug of ours and keeps its traceback.
 """
 
@@ -113,7 +113,7 @@ def _forbidden(error: Forbidden) -> str:
 
 
 def refusal(error: ApiError) -> str:
-    """The API server's reason for refusing a write of one object, in its words, bounded in length."""
+    """The API server's reason for refusing a write of one object, bounded in length."""
     text = error.message
     return text if len(text) <= _LONGEST_REFUSAL else f"{text[:_LONGEST_REFUSAL]}..."
 

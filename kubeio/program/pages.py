@@ -1,4 +1,4 @@
-"""Pages that are computed when they are asked for, and streams, for those whom an access gate admits.
+"""Pages that are computed when they are asked for, and streams, for clients that an access gate admits.
 
 Knows neither sockets (`kubeio.program.http_server`) nor who is admitted (`kubeio.program.access_gate`).
 """
@@ -6,46 +6,53 @@ Knows neither sockets (`kubeio.program.http_server`) nor who is admitted (`kubei
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from kubeio.program.access_gate import AccessGate
 from kubeio.program.http_server import HttpRequest, Reply, Stream
 
-Compute = Callable[[list[str]], Awaitable[Reply]]
-"""Computes the answer for the parts of the path below the page's own."""
-Open = Callable[[], Reply | Stream]
-"""Opens a stream for one client, or refuses it."""
+if TYPE_CHECKING:
+    from kubeio.program.access_gate import AccessGate
+
+JSON: Final = "application/json"
+NO_PAGE: Final = Reply(404, b"no such page\n")
+
+Page = Callable[[list[str]], Awaitable[Reply | Stream]]
+"""Answers for the parts of the path below the page's own."""
+
+
+def json_page(content: Callable[[list[str]], bytes | None]) -> Page:
+    """Page of the JSON that *content* gives for the parts below the page's own; None: a 404."""
+
+    async def page(below: list[str]) -> Reply:
+        body = content(below)
+        return NO_PAGE if body is None else Reply(200, body, JSON)
+
+    return page
 
 
 class GuardedPages:
-    """*home* at `/`, *computed* pages and *streams* by the first part of their path.
+    """Pages by the path that they begin with, the longest one first, for clients that *gate* admits."""
 
-    *home* must hold nothing that is not public: an unauthenticated client gets it with the status 401, so
-    that a token can be given there.
-    """
-
-    def __init__(
-        self,
-        *,
-        gate: AccessGate,
-        home: Reply,
-        computed: Mapping[str, Compute],
-        streams: Mapping[str, Open],
-    ) -> None:
+    def __init__(self, gate: AccessGate, pages: Mapping[str, Page]) -> None:
         self._gate: Final = gate
-        self._home = home
-        self._computed = computed
-        self._streams = streams
+        self._pages: Final = pages
 
     async def answer(self, request: HttpRequest) -> Reply | Stream:
         # each part is decoded by itself: a name may contain the separator
-        first, *below = [unquote(part) for part in request.path.removeprefix("/").split("/")]
-        if first not in self._computed and (below or (first and first not in self._streams)):
-            return Reply(404, b"no such page\n")
+        parts = [unquote(part) for part in request.path.removeprefix("/").split("/")]
+        found = self._find(parts)
+        if found is None:
+            return NO_PAGE
         refusal = await self._gate.refusal(request)
         if refusal is not None:
-            return self._home._replace(status=401) if not first and refusal.status == 401 else refusal
-        if first in self._streams:
-            return self._streams[first]()
-        return await self._computed[first](below) if first else self._home
+            return refusal
+        page, below = found
+        return await page(below)
+
+    def _find(self, parts: list[str]) -> tuple[Page, list[str]] | None:
+        for size in range(len(parts), 0, -1):
+            page = self._pages.get("/" + "/".join(parts[:size]))
+            if page is not None:
+                return page, parts[size:]
+        return None

@@ -6,7 +6,6 @@ Knows nothing of what is healthy (the checks passed in do) nor of sockets (`kube
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
@@ -14,41 +13,13 @@ from urllib.parse import unquote
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from kubeio.program.access_gate import AccessGate
-from kubeio.program.http_server import HttpRequest, Reply
+from kubeio.program.http_server import HttpRequest, Reply, Stream
+from kubeio.program.pages import NO_PAGE, GuardedPages
 
 FLAG: Final = "--health-probe-bind-address"
 
 Check = Callable[[], str | None]
 """None: fine. Text: why not."""
-
-PageContent = Callable[[str], bytes | None]
-"""JSON of a path below the page's own (`/ns/name`; empty for itself); None: a 404."""
-
-
-@dataclass(frozen=True, slots=True)
-class Guarded:
-    """Pages by the path that they begin with, for clients that *gate* admits."""
-
-    pages: Mapping[str, PageContent]
-    gate: AccessGate
-
-    def find(self, path: str) -> tuple[PageContent, str] | None:
-        """The page for *path* and what is left of it."""
-        for begin, page in self.pages.items():
-            if path == begin or path.startswith(begin + "/"):
-                return page, path[len(begin) :]
-        return None
-
-    async def answer(self, request: HttpRequest, path: str) -> Reply:
-        found = self.find(path)
-        if found is None:
-            return _NO_PAGE
-        if (refusal := await self.gate.refusal(request)) is not None:
-            return refusal
-        page, rest = found
-        body = page(rest)
-        return _NO_PAGE if body is None else Reply(200, body, "application/json")
 
 
 class Probes:
@@ -64,15 +35,15 @@ class Probes:
         checks: Mapping[str, Check],
         *,
         ready_checks: Mapping[str, Check] = MappingProxyType({}),
-        guarded: Guarded | None = None,
+        guarded: GuardedPages | None = None,
     ) -> None:
         self._registry = registry
         self._checks = checks
         self._ready_checks = ready_checks
         self._guarded = guarded
 
-    async def answer(self, request: HttpRequest) -> Reply:
-        match path := unquote(request.path):
+    async def answer(self, request: HttpRequest) -> Reply | Stream:
+        match unquote(request.path):
             case "/healthz" | "/livez":
                 return _probe(self._checks, is_verbose=_is_verbose(request.query))
             case "/readyz":
@@ -80,10 +51,7 @@ class Probes:
             case "/metrics":
                 encode, content_type = choose_encoder(request.headers.get("accept", ""))
                 return Reply(200, encode(self._registry), content_type)
-        return _NO_PAGE if self._guarded is None else await self._guarded.answer(request, path)
-
-
-_NO_PAGE: Final = Reply(404, b"no such page\n")
+        return NO_PAGE if self._guarded is None else await self._guarded.answer(request)
 
 
 def _is_verbose(query: str) -> bool:

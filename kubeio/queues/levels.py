@@ -44,7 +44,7 @@ class Level(Generic[K]):
         self.passed_over = 0
         """Hand-outs of other levels since the last one of this, while it had keys."""
         self.since: dict[K, float] = {}
-        """Time at which each key began to wait; for reading. A method call per look would cost more than the look."""
+        """Time at which each key began to wait; for reading. A method call would cost more than the read."""
         self._order: deque[K] = deque()
         self._left: dict[
             K, int

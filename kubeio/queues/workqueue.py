@@ -35,7 +35,7 @@ K = TypeVar("K", bound=Hashable)
 
 _JITTER: Final = 0.2
 _MAX_SLEEP_S: Final = 60.0
-"""The loop's clock may stand still while the machine is suspended, ours does not: look at least this often."""
+"""The loop's clock may stand still while the machine is suspended, ours does not: check at least this often."""
 _GRANULARITY_S: Final = 1e-6
 """Timers of the loop are rounded: a key that is due within this is due."""
 _STALE_ENTRIES: Final = 1024

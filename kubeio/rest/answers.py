@@ -80,7 +80,7 @@ def error_of(attempted: str, answer: Answer, *, now: datetime) -> ApiError:
         status = FailureStatus(message=text[:_SHOWN_CHARACTERS] or "(no message)")
     message = status.message
     if answer.status in (400, 422) and _OF_SECRETS(attempted):
-        message = "(left out: the server's words may repeat values of a Secret)"
+        message = "(left out: the server's message may repeat values of a Secret)"
     retry_after_s = parse_retry_after(headers.get("retry-after", ""), now=now)
     if retry_after_s is None:
         retry_after_s = status.retry_after_s or None

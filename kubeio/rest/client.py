@@ -36,7 +36,7 @@ __all__ = ["Client", "Page", "Response"]
 T = TypeVar("T")
 
 _JSON: Final = "application/json"
-_PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _PARTIAL_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _NOTHING: Final[Mapping[str, str]] = {}
 _SAFE_PATH: Final = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@/%-]*").fullmatch
@@ -150,7 +150,7 @@ class Client:
         name: str,
         *,
         namespace: str = "",
-        type: type[T],  # noqa: A002 - the word of the API
+        type: type[T],  # noqa: A002 - the API's name
         metadata_only: bool = False,
         any_version: bool = False,
         timeout_s: float = 30.0,
@@ -166,7 +166,7 @@ class Client:
         obj: object,
         *,
         namespace: str = "",
-        type: type[T],  # noqa: A002 - the word of the API
+        type: type[T],  # noqa: A002 - the API's name
         field_manager: str = "",
         timeout_s: float = 30.0,
     ) -> T:
@@ -183,7 +183,7 @@ class Client:
         *,
         namespace: str = "",
         subresource: str = "",
-        type: type[T],  # noqa: A002 - the word of the API
+        type: type[T],  # noqa: A002 - the API's name
         field_manager: str = "",
         timeout_s: float = 30.0,
     ) -> T:
@@ -200,7 +200,7 @@ class Client:
         *,
         namespace: str = "",
         subresource: str = "",
-        type: type[T],  # noqa: A002 - the word of the API
+        type: type[T],  # noqa: A002 - the API's name
         metadata_only: bool = False,
         field_manager: str = "",
         timeout_s: float = 30.0,
@@ -267,7 +267,7 @@ class Client:
         self,
         resource: ApiResource,
         *,
-        type: type[T],  # noqa: A002 - the word of the API
+        type: type[T],  # noqa: A002 - the API's name
         namespace: str = "",
         label_selector: str = "",
         limit: int = 500,
@@ -368,7 +368,7 @@ def _list_call(resource: ApiResource, namespace: str, metadata_only: bool, query
 
 
 def _accept(metadata_only: bool) -> str:
-    return _PARTIAL if metadata_only else _JSON
+    return PARTIAL if metadata_only else _JSON
 
 
 def _body(obj: object) -> bytes:

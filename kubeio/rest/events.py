@@ -96,7 +96,7 @@ class EventRecorder:
         self._clock = clock
         self._rng = rng
         self._series: OrderedDict[_Key, _Series] = OrderedDict()  # the longest silent one first
-        self._news = asyncio.Event()
+        self._recorded = asyncio.Event()
         self._on_dropped = on_dropped
         self._is_forbidden = False
 
@@ -107,7 +107,7 @@ class EventRecorder:
         reason: str,
         action: str,
         note: str,
-        type: Type = "Normal",  # noqa: A002 - the API's word
+        type: Type = "Normal",  # noqa: A002 - the API's name
     ) -> None:
         """Record that *action* was taken on *regarding*, for *reason* (CamelCase)."""
         key = _Key(regarding, type, reason, action, _shortened(note))
@@ -123,14 +123,14 @@ class EventRecorder:
             _, oldest = self._series.popitem(last=False)
             if not oldest.name:
                 self._on_dropped()
-        self._news.set()
+        self._recorded.set()
 
     async def run(self) -> Never:
         """Write what was recorded, at most ten a second."""
         while True:
             key = self._next_due()
             if key is None:
-                await self._wait_for_news()
+                await self._wait_for_records()
                 continue
             await self._write(key, self._series[key])
             await asyncio.sleep(_BETWEEN_WRITES_S)
@@ -152,11 +152,11 @@ class EventRecorder:
             return False
         return not series.name or now - series.written_at >= _REFRESH_S
 
-    async def _wait_for_news(self) -> None:
-        self._news.clear()
+    async def _wait_for_records(self) -> None:
+        self._recorded.clear()
         try:
             async with asyncio.timeout(_REFRESH_S / 3):
-                await self._news.wait()
+                await self._recorded.wait()
         except TimeoutError:
             return
 

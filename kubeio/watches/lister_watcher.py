@@ -8,13 +8,11 @@ from typing import Final
 
 from kubeio.http.lines import Lines
 from kubeio.resource import ApiResource
-from kubeio.rest.client import Client, Page
-
-_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+from kubeio.rest.client import PARTIAL, Client, Page
 
 
 class ListerWatcher:
-    """Pages and watches of the objects of *resource* that *namespace* and *label_selector* select."""
+    """Pages and watches of the objects of *resource* that *namespace* and the selectors select."""
 
     def __init__(
         self,
@@ -23,6 +21,7 @@ class ListerWatcher:
         *,
         namespace: str = "",
         label_selector: str = "",
+        field_selector: str = "",
         metadata_only: bool = False,
     ) -> None:
         self.resource: Final = resource
@@ -30,6 +29,7 @@ class ListerWatcher:
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
+        self._field_selector = field_selector
         self._metadata_only = metadata_only
 
     async def page(self, *, limit: int, continue_: str, not_older_than: str) -> Page:
@@ -39,6 +39,7 @@ class ListerWatcher:
             self.resource,
             namespace=self._namespace,
             label_selector=self._label_selector,
+            field_selector=self._field_selector,
             limit=limit,
             continue_=continue_,
             resource_version=version,
@@ -53,10 +54,11 @@ class ListerWatcher:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(lasts_s),
             "labelSelector": self._label_selector,
+            "fieldSelector": self._field_selector,
             **query,
         }
         return self._client.stream(
             self.resource.path(namespace=self._namespace),
             query={name: value for name, value in wanted.items() if value},
-            accept=_METADATA_ONLY if self._metadata_only else "application/json",
+            accept=PARTIAL if self._metadata_only else "application/json",
         )

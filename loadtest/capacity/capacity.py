@@ -33,7 +33,7 @@ _UNMEASURED: Final = {
     Way.LEADER_ELECTED: ("assigned",),
     Way.KOPF: ("assigned", "queueWait", "reconcile"),  # kopf has no metrics
 }
-_WITNESSED: Final = ("overlaps", "foreignWrites", "unowned", "unready")
+_AT_END: Final = ("overlaps", "foreignWrites", "unowned", "unready")
 """Lines of the end of a run; a trial is in its middle."""
 
 
@@ -106,7 +106,7 @@ def _write(document: CapacityDocument, session: Session, console: Console) -> No
 
 
 def _limits(limits: Mapping[str, float]) -> dict[str, float]:
-    return {name: limit for name, limit in limits.items() if name not in _WITNESSED}
+    return {name: limit for name, limit in limits.items() if name not in _AT_END}
 
 
 class _Search:

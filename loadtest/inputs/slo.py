@@ -57,7 +57,7 @@ _FAR: Final = 3.0
 class Measured:
     """What was measured for one line: *value* from *count* observations, or why it could not be measured.
 
-    *is_excused*: it does not exist on this target (no witness there, no such status field), so it is no failure.
+    *is_excused*: it does not exist on this target (no check there, no such status field), so it is no failure.
     """
 
     value: float | None

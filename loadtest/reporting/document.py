@@ -59,7 +59,7 @@ def document(
         "processes": [msgspec.to_builtins(peak) for peak in sampler.peaks()],
         "actions": [msgspec.to_builtins(happened) for happened in found.happened],
         "notices": found.notices,
-        "witnesses": found.testimony.named,
+        "findings": found.testimony.named,
         "series": seconds,
         **surroundings,
     }

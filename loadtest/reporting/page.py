@@ -32,7 +32,7 @@ def page(report: Mapping[str, Any], picture: str) -> str:
         "<h2>Over time</h2>",
         picture,
         *_section("What happened to the fleet", _actions(report["actions"])),
-        *_section("Notices", _list([*report["notices"], *report["witnesses"]])),
+        *_section("Notices", _list([*report["notices"], *report["findings"]])),
         *_section("Waits, as an independent watch saw them", _rows(report["waits"])),
         *_section("Requests of the load, as locust counted them", _rows(report["requests"])),
         *_section("The API server, as it counted itself", _api(report)),

@@ -24,11 +24,11 @@ from kubeio.rest.discovery import Discovery
 from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
 from loadtest.targets.target import ActionFailed, LoadRefused, Testimony, Usage, Way
-from ringleader.cluster.causes import why_nobody_leads
+from ringleader.cluster.causes import why_no_leader
 from ringleader.cluster.debug_endpoint import PODS, PORT, in_pod
+from ringleader.cluster.reader import ClusterReader, read_rings, read_shards
 from ringleader.cluster.ring import Ring, named_ring
 from ringleader.cluster.shards import Pod, Shard
-from ringleader.cluster.snapshot import ClusterReader, read_rings, read_shards
 
 _TIMEOUT_S: Final = 30.0
 _SCRAPE_S: Final = 5.0
@@ -199,7 +199,7 @@ class DeployedFleet:
 
     async def _fail_over(self) -> str:
         leadership = await ClusterReader(self._client, timeout_s=_TIMEOUT_S).leadership()
-        nobody, newest = why_nobody_leads(leadership), leadership.newest
+        nobody, newest = why_no_leader(leadership), leadership.newest
         if nobody is not None or newest is None:
             raise ActionFailed(f"failover: {nobody.text if nobody else 'the account may not list Leases'}")
         holder = newest.holder
@@ -267,7 +267,7 @@ class DeployedFleet:
         return {}
 
     async def testimony(self) -> Testimony:
-        return Testimony(reason="no witness: journals and the write log are those of an own fleet")
+        return Testimony(reason="no check: only an own fleet has journals and a write log")
 
 
 def _replicas(workload: tuple[ApiResource, Mapping[str, Any]]) -> int:

@@ -1,4 +1,4 @@
-"""A fleet of our own: an embedded or a real control plane, sharders and replicas as processes, both witnesses."""
+"""A fleet of our own: an embedded or a real control plane, sharders and replicas as processes, both checks."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ringleader.cluster.debug_endpoint import at_url
 from ringleader.testing.commands import SHARD_MODULE, WEBSITES, FleetSpec, Mode
 from ringleader.testing.declared import spec_of
 from ringleader.testing.fleet import Fleet, open_fleet
-from ringleader.testing.ground import prepare_kinds
-from ringleader.testing.onlooker import NotConvergedError
+from ringleader.testing.observer import NotConvergedError
+from ringleader.testing.prerequisites import prepare_kinds
 from ringleader.testing.replica import Replica, ReplicaFailedError
 from shard_controller.process.target import load_controller
 
@@ -287,7 +287,6 @@ async def open_own(options: OwnOptions) -> AsyncIterator[OwnFleet]:
         shard_flags=("--hold",),  # replicas with lasting names, as of a StatefulSet
         ring_spec={"holdSeconds": _HOLD_S} | ({} if options.eps is None else {"eps": options.eps}),
         environment=options.environment,
-        has_links=False,  # what they carry would take its time from what measures
     )
     with tempfile.TemporaryDirectory(prefix="ringleader-load-") as name:
         directory = Path(name)
@@ -315,5 +314,5 @@ def _plane(directory: Path, options: OwnOptions) -> AbstractAsyncContextManager[
         ensure_binaries(SERVERS, kubernetes_recipe(), progress=ConsoleProgress())
     except BinariesMissing as missing:
         raise InputError("--plane", "real", missing.reason, missing.remedy) from missing
-    # the log is what the second witness judges
+    # the write check judges this log
     return real_plane(directory, audit=True, audited_groups=tuple({*DEFAULT_GROUPS, options.group} - {""}))

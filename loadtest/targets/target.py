@@ -13,7 +13,7 @@ from loadtest.inputs.scenario import Action
 from loadtest.inputs.template import Template
 
 NAMED: Final = 5
-"""Findings of the witnesses that a report names."""
+"""Findings of the checks that a report names."""
 
 
 class LoadRefused(Exception):
@@ -42,7 +42,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Testimony:
-    """What the two witnesses say. *reason*: why they could not be asked."""
+    """Results of the overlap check and the write check. *reason*: why they could not be made."""
 
     overlaps: int | None = None
     foreign_writes: int | None = None
@@ -101,4 +101,4 @@ class Target(Protocol):
         """Memory and CPU of each process that can be seen from here."""
 
     async def testimony(self) -> Testimony:
-        """What the witnesses say of the whole run."""
+        """Results of the checks over the whole run."""

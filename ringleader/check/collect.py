@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kubeio.errors import Expired, Forbidden, InputError, NotFound
-from kubeio.models import ListMeta
+from kubeio.errors import Forbidden, InputError, NotFound
 from kubeio.observed import observed
 from ringleader.check.counting import count_page, trouble_of
-from ringleader.check.evidence import Behind, Evidence, ResourceCount, RingEvidence, Sample, Trouble
-from ringleader.cluster.causes import ObjectState, cause_of
-from ringleader.cluster.managed_fields import HasDatedMeta
-from ringleader.cluster.objects import PAGE, Placer, key_of, main_of, named, row
-from ringleader.describe.object import read_above, read_stranger
+from ringleader.check.evidence import Behind, Evidence, ResourceCount, RingEvidence, Sample
+from ringleader.cluster.managed_fields import HasDatedMeta, dated_meta
+from ringleader.cluster.object_causes import cause_of
+from ringleader.cluster.object_reader import read_state
+from ringleader.cluster.objects import named, object_pages
+from ringleader.cluster.placement import Placer
 from sharder.planning.keys import RingKinds
 
 if TYPE_CHECKING:
@@ -30,18 +30,13 @@ if TYPE_CHECKING:
     from kubeio.rest.discovery import Discovery
     from ringleader.cluster.causes import Cause
     from ringleader.cluster.managed_fields import DatedMeta
-    from ringleader.cluster.snapshot import ClusterReader, RingState, Snapshot
+    from ringleader.cluster.reader import ClusterReader
+    from ringleader.cluster.snapshot import RingState, Snapshot
 
 CHECKED_AGAIN: Final = 200
 """Samples that are read a second time, of all troubles together."""
 LOOKED_AT: Final = 20
 """Objects of each shard that are read whole: status.observedGeneration stands nowhere else."""
-Served = dict["GroupResource", "ApiResource"]
-
-
-class _Page(msgspec.Struct):
-    metadata: ListMeta
-    items: list[HasDatedMeta] | None = None
 
 
 class _RawPage(msgspec.Struct):
@@ -62,10 +57,9 @@ async def collect(reader: ClusterReader, discovery: Discovery, only: str | None,
     pace.show("reading rings and Leases")
     first = await reader.snapshot(only, finds_strays=True)
     rings = [RingEvidence(state) for state in first.rings]
-    served = {}
     for ring in rings:
         if f"leases:{ring.name}" not in first.gaps:
-            served[ring.name] = await _count_objects(reader, first, ring, discovery, pace)
+            await _count_objects(reader, first, ring, discovery, pace)
     behind = await _look_at_status(reader, rings, first=None)
     pace.show("waiting for the second look")
     await asyncio.sleep(max(0.0, began + pace.again_s - asyncio.get_running_loop().time()))
@@ -77,7 +71,7 @@ async def collect(reader: ClusterReader, discovery: Discovery, only: str | None,
     for ring, state in zip(rings, snapshot.rings, strict=True):
         ring.state = state
     await _look_at_status(reader, rings, first=behind)
-    await _look_at_samples(reader, snapshot, rings, served)
+    await _look_at_samples(reader, snapshot, rings)
     reader.gaps |= snapshot.gaps
     if "rings" in reader.gaps and isinstance(reader.gaps["rings"].error, NotFound):
         del reader.gaps["rings"]  # the check `crd` says so
@@ -89,109 +83,74 @@ async def collect(reader: ClusterReader, discovery: Discovery, only: str | None,
 
 async def _count_objects(
     reader: ClusterReader, snapshot: Snapshot, ring: RingEvidence, discovery: Discovery, pace: LookPace
-) -> Served:
-    """One count for each resource of *ring*: mains first, then what they control. Gives the kinds that are served."""
-    served: Served = {}
+) -> None:
+    """One count for each resource of *ring* that is served: mains first, then what they control."""
+    served: dict[GroupResource, ApiResource] = {}
     for kind in ring.ring.kinds:
         found = await reader.attempt(f"objects:{ring.name}:{kind}", discovery.resolve(str(kind)))
         if found is not None:
             served[kind] = found
-    above: dict[GroupResource, set[tuple[str, str]]] = {}
-    for entry in ring.ring.spec.resources:
-        if entry.main in served:
-            main = served[entry.main]
-            ring.counts.append(ResourceCount(main, is_main=True))
-            for child in entry.controlled:
-                above.setdefault(child, set()).add((main.group, main.kind))
-    mains = {entry.main for entry in ring.ring.spec.resources}
-    ring.counts += [
-        ResourceCount(served[child], is_main=False, controllers=frozenset(controllers))
-        for child, controllers in above.items()
-        if child in served and child not in mains
-    ]
+    ring.kinds = kinds = RingKinds(ring.ring.spec, served)
+    ring.counts = [ResourceCount(each, is_main=kinds.is_main(each)) for each in kinds.resources]
     for count in ring.counts:
         part = f"objects:{ring.name}:{count.resource.group_resource}"
-        await reader.attempt(part, _read_objects(reader, snapshot, ring.state, count, pace))
-    return served
+        await reader.attempt(part, _read_objects(reader, snapshot, ring.state, kinds, count, pace))
 
 
-async def _read_objects(
-    reader: ClusterReader, snapshot: Snapshot, state: RingState, count: ResourceCount, pace: LookPace
+async def _read_objects(  # noqa: PLR0917
+    reader: ClusterReader,
+    snapshot: Snapshot,
+    state: RingState,
+    kinds: RingKinds,
+    count: ResourceCount,
+    pace: LookPace,
 ) -> None:
-    continue_ = ""
-    while True:
-        try:
-            page = await reader.client.list_as(
-                count.resource,
-                type=_Page,
-                limit=PAGE,
-                continue_=continue_,
-                metadata_only=True,
-                timeout_s=reader.timeout_s,
-            )
-        except Expired as expired:
-            if not expired.continue_:
-                raise
-            continue_ = expired.continue_  # goes on with a newer version: the count is good enough for that
-            continue
-        count_page(count, page.items or (), snapshot=snapshot, state=state)
+    async for page in object_pages(reader.client, [count.resource], timeout_s=reader.timeout_s):
+        metas = [dated_meta(each.raw) for each in page.objects]
+        count_page(count, metas, snapshot=snapshot, state=state, kinds=kinds)
         pace.show(f"ring {state.name}: {count.objects:,} {count.resource.group_resource}")
-        continue_ = page.metadata.continue_
-        if not continue_:
-            return
 
 
 # ---- objects in trouble, once more ----------------------------------------------------------------------------
 
 
-async def _look_at_samples(
-    reader: ClusterReader, snapshot: Snapshot, rings: list[RingEvidence], served: dict[str, Served]
-) -> None:
+async def _look_at_samples(reader: ClusterReader, snapshot: Snapshot, rings: list[RingEvidence]) -> None:
     """Note the cause of each sample that is still in the trouble that the first look found."""
-    samples = [
-        (ring.state, RingKinds(ring.ring.spec, served[ring.name]), sample)
+    placers = {
+        ring.name: Placer(reader.client, ring.state, ring.kinds)
         for ring in rings
-        if not ring.ring.is_deleted
+        if ring.kinds is not None and not ring.ring.is_deleted
+    }
+    samples = [
+        (placers[ring.name], sample)
+        for ring in rings
+        if ring.name in placers
         for count in ring.counts
         for group in count.groups.values()
         for sample in group.samples
     ]
 
-    async def again(job: tuple[RingState, RingKinds, Sample]) -> None:
-        state, kinds, sample = job
-        part = f"objects:{state.name}:{sample.resource.group_resource}"
-        sample.cause = await reader.attempt(part, _cause(reader, snapshot, state, kinds, sample))
+    async def again(job: tuple[Placer, Sample]) -> None:
+        placer, sample = job
+        part = f"objects:{placer.state.name}:{sample.resource.group_resource}"
+        sample.cause = await reader.attempt(part, _cause(reader, snapshot, placer, sample))
 
     await reader.each(samples[:CHECKED_AGAIN], again)
 
 
-async def _cause(
-    reader: ClusterReader, snapshot: Snapshot, state: RingState, kinds: RingKinds, sample: Sample
-) -> Cause | None:
+async def _cause(reader: ClusterReader, snapshot: Snapshot, placer: Placer, sample: Sample) -> Cause | None:
     """None if the object is well, or in another trouble than before."""
     meta = await _read_again(reader, sample)
     if meta is None:
         return None
+    state = placer.state
     keys, kind = state.ring.keys, sample.resource.group_resource
     owner, drain = meta.labels.get(keys.shard, ""), meta.labels.get(keys.drain)
     trouble = trouble_of(owner, drain, state, kind=kind)
     if (trouble, owner, drain) != (sample.trouble, sample.owner, sample.drain):
         return None  # it moves: what the sharder has found meanwhile is not stuck
-    (role,) = await Placer(reader.client, state, kinds).roles(sample.resource, [meta])
-    key = key_of(role)
-    if key is None:
-        return None
-    placed = row(state, kind, meta, key, main_of(role))
-    found = ObjectState(
-        snapshot,
-        state,
-        placed,
-        meta,
-        controller=await read_above(reader, kinds, sample.resource, meta, state),
-        stranger=await read_stranger(reader, state, owner) if trouble is Trouble.UNKNOWN else None,
-        is_lasting=True,
-    )
-    return cause_of(found)
+    found = await read_state(reader, snapshot, placer, sample.resource, meta, is_lasting=True)
+    return cause_of(found) if found is not None else None
 
 
 async def _read_again(reader: ClusterReader, sample: Sample) -> DatedMeta | None:
@@ -250,14 +209,14 @@ async def _look_at_status(reader: ClusterReader, rings: list[RingEvidence], *, f
             before = first.get((ring.name, name), {})
             moved = before.keys() - behind.keys()
             stuck = [] if moved else [shown for shown in behind if shown in before]
-            is_told = any(whole.generation is not None for whole in objects)
-            ring.behind[name] = Behind(count.resource, len(objects), stuck, is_told)
+            is_reported = any(whole.generation is not None for whole in objects)
+            ring.behind[name] = Behind(count.resource, len(objects), stuck, is_reported)
 
     await reader.each(jobs, one)
     for (
         ring
     ) in rings:  # a kind has observedGeneration if any object does: a shard that never worked shows none
-        is_told = any(each.is_told for each in ring.behind.values())
+        is_reported = any(each.is_reported for each in ring.behind.values())
         for each in ring.behind.values():
-            each.is_told = is_told
+            each.is_reported = is_reported
     return found

@@ -65,7 +65,7 @@ async def examine(client: Client, wanted: Wanted) -> Report:
     from ringleader.check.environment import find_accounts, read_installation, read_rights, read_server
     from ringleader.check.hooks import read_hooks
     from ringleader.check.unfit import read_unfit
-    from ringleader.cluster.snapshot import ClusterReader
+    from ringleader.cluster.reader import ClusterReader
 
     reader = ClusterReader(client, timeout_s=wanted.timeout_s)
     with _progress() as show:
@@ -87,7 +87,7 @@ def _progress() -> AbstractContextManager[Any]:
     import sys
 
     if not sys.stderr.isatty():
-        return nullcontext(lambda told: None)
+        return nullcontext(lambda text: None)
     return _spinner()
 
 
@@ -129,10 +129,10 @@ def check_table(findings: Sequence[Finding]) -> Table:
         bad = [each for each in found if each.level in _BAD]
         missing = next((each for each in found if each.level is Level.UNCHECKED), None)
         if bad:
-            told = f"{len(bad)} found, see above"
+            text = f"{len(bad)} found, see above"
         elif missing is not None:
-            told = f"{missing.summary}; {missing.remedy}"
+            text = f"{missing.summary}; {missing.remedy}"
         else:
-            told = found[0].summary
-        rows.append([check.name, level.upper() if level is Level.OK else level, check.looks_for, told])
+            text = found[0].summary
+        rows.append([check.name, level.upper() if level is Level.OK else level, check.looks_for, text])
     return Table(("CHECK", "STATE", "LOOKS FOR", "FOUND"), rows, wide=("LOOKS FOR",))

@@ -16,39 +16,40 @@ from ringleader.check.evidence import (
 )
 from ringleader.cluster.managed_fields import DatedMeta, instant, is_tool
 from ringleader.cluster.objects import named
+from sharder.planning.keys import Outsider
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from ringleader.cluster.managed_fields import HasDatedMeta
     from ringleader.cluster.ring import Ring
     from ringleader.cluster.snapshot import RingState, Snapshot
+    from sharder.planning.keys import RingKinds
 
 
 def count_page(
-    count: ResourceCount, items: Iterable[HasDatedMeta], *, snapshot: Snapshot, state: RingState
+    count: ResourceCount,
+    metas: Iterable[DatedMeta],
+    *,
+    snapshot: Snapshot,
+    state: RingState,
+    kinds: RingKinds,
 ) -> None:
     """Add a page to *count*."""
-    for item in items:
-        meta = item.metadata
-        if _belongs(count, meta, snapshot, state.ring):
+    for meta in metas:
+        if _is_selected(meta, snapshot, state.ring) and not isinstance(
+            kinds.role(count.resource, meta), Outsider
+        ):
             count.objects += 1
             _sort(count, meta, state)
             _note_writers(count, meta, state.ring)
 
 
-def _belongs(count: ResourceCount, meta: DatedMeta, snapshot: Snapshot, ring: Ring) -> bool:
-    """Whether the ring distributes this object. Where namespaces are not known, its label says so."""
-    if ring.spec.namespace_selector is not None and meta.namespace:
-        if snapshot.namespaces is None:
-            return ring.keys.shard in meta.labels
-        if not snapshot.selects(ring, meta.namespace):
-            return False
-    if count.is_main:
-        return True
-    above = meta.controller
-    return above is not None and (above.api_version.rpartition("/")[0], above.kind) in count.controllers
+def _is_selected(meta: DatedMeta, snapshot: Snapshot, ring: Ring) -> bool:
+    """Whether the ring selects the object's namespace. Where namespaces are not known, its label says so."""
+    if ring.spec.namespace_selector is not None and meta.namespace and snapshot.namespaces is None:
+        return ring.keys.shard in meta.labels
+    return snapshot.selects(ring, meta.namespace)
 
 
 def _sort(count: ResourceCount, meta: DatedMeta, state: RingState) -> None:

@@ -19,7 +19,8 @@ from ringleader.check.evidence import Right
 from ringleader.check.guard import labels_policy
 from ringleader.check.rights import SHARD, SHARDER, WILDCARD, Need, needs
 from ringleader.check.server import FEATURES
-from ringleader.cluster.snapshot import ClusterReader, Gap
+from ringleader.cluster.reader import ClusterReader
+from ringleader.cluster.snapshot import Gap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +107,7 @@ async def _read_features(reader: ClusterReader, evidence: Evidence) -> None:
                 if len(evidence.features) == len(FEATURES):
                     return
     except NotFound:
-        return  # a server that tells nothing
+        return  # a server that shows nothing
 
 
 async def read_installation(reader: ClusterReader, evidence: Evidence) -> None:

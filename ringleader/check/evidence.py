@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ringleader.cluster.managed_fields import DatedMeta
     from ringleader.cluster.ring import Ring
     from ringleader.cluster.snapshot import Gap, RingState, Snapshot
+    from sharder.planning.keys import RingKinds
 
 SAMPLES: Final = 5
 MAX_NAMES: Final = 1000
@@ -36,7 +37,7 @@ class Trouble(StrEnum):
     UNOWNED = "has no owner"
     DEAD = "names a dead shard"
     CONTESTED = "names a contested shard"
-    UNKNOWN = "names nobody"
+    UNKNOWN = "names no shard"
     UNWATCHED = "is not watched by its owner"
     LEAVING = "is being handed over"
 
@@ -87,8 +88,6 @@ class ResourceCount:
 
     resource: ApiResource
     is_main: bool
-    controllers: frozenset[tuple[str, str]] = frozenset()
-    """Group and kind of what may control these objects; empty for mains."""
     objects: int = 0
     owners: Counter[str] = field(default_factory=Counter)
     one_of: dict[str, str] = field(default_factory=dict)
@@ -111,7 +110,7 @@ class Behind:
     resource: ApiResource
     looked_at: int
     behind: list[str]
-    is_told: bool
+    is_reported: bool
     """Whether any object of the resource has an observedGeneration at all."""
 
 
@@ -120,6 +119,8 @@ class RingEvidence:
     """One ring as the last snapshot shows it, with the counts of its objects."""
 
     state: RingState
+    kinds: RingKinds | None = None
+    """None if no object was read, because its Leases could not be."""
     counts: list[ResourceCount] = field(default_factory=list)
     behind: dict[str, Behind] = field(default_factory=dict)
     """By shard."""
@@ -136,21 +137,10 @@ class RingEvidence:
         """The Lease *name* of this ring, in the words that kubectl takes."""
         return f"lease/{name} -n {self.ring.spec.lease_namespace}"
 
-    def mains_of(self, count: ResourceCount) -> list[str]:
-        """The main resource that *count* counts, or those that may control what it counts."""
-        if count.is_main:
-            return [count.resource.group_resource]
-        mains = (each.resource for each in self.counts if each.is_main)
-        return [each.group_resource for each in mains if (each.group, each.kind) in count.controllers]
-
-    def is_unworked(self, count: ResourceCount) -> bool:
-        """Whether the ring has members, and none of them works the main resources behind *count*."""
-        if not ring_weights(self.ring, self.state.shards):
-            return False
-        mains = self.mains_of(count)
-        return bool(mains) and not any(
-            shard.works(main) for shard in self.state.active.values() for main in mains
-        )
+    def is_unworked(self, main: str) -> bool:
+        """Whether the ring has members, and none of them works the main resource *main*."""
+        has_members = bool(ring_weights(self.ring, self.state.shards))
+        return has_members and not any(shard.works(main) for shard in self.state.active.values())
 
     def groups(self, *kinds: Trouble) -> Iterator[tuple[ResourceCount, str, Group]]:
         """Every group of objects in a trouble of *kinds*: its resource, the name on the objects, the group."""

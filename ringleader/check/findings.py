@@ -30,7 +30,7 @@ class Level(StrEnum):
 
 
 _ORDER = list(Level)
-_TOLD = 10
+_SHOWN = 10
 """Findings of one check that are shown one by one: a thousand forged names are one trouble."""
 
 
@@ -61,21 +61,21 @@ class Check:
 
     def run(self, evidence: Evidence) -> Iterator[Finding]:
         """At least one finding, the worst first."""
-        told = [msgspec.structs.replace(found, check=self.name) for found in self.judge(evidence)]
+        found = [msgspec.structs.replace(each, check=self.name) for each in self.judge(evidence)]
         gaps = [gap for part, gap in sorted(evidence.gaps.items()) if part.startswith(self.needs)]
-        told += [Finding(Level.UNCHECKED, gap.summary, self.name, remedy=gap.remedy) for gap in gaps]
-        if not told:
-            told = [Finding(Level.OK, self.fine(evidence), self.name)]
-        yield from _shortened(in_order(told))
+        found += [Finding(Level.UNCHECKED, gap.summary, self.name, remedy=gap.remedy) for gap in gaps]
+        if not found:
+            found = [Finding(Level.OK, self.fine(evidence), self.name)]
+        yield from _shortened(in_order(found))
 
 
 def _shortened(findings: list[Finding]) -> list[Finding]:
     """The first of *findings*; the last of these says how many more there are."""
-    if len(findings) <= _TOLD:
+    if len(findings) <= _SHOWN:
         return findings
-    last = findings[_TOLD - 1]
-    more = [*last.evidence, f"and {len(findings) - _TOLD} more findings of this check"]
-    return [*findings[: _TOLD - 1], msgspec.structs.replace(last, evidence=more)]
+    last = findings[_SHOWN - 1]
+    more = [*last.evidence, f"and {len(findings) - _SHOWN} more findings of this check"]
+    return [*findings[: _SHOWN - 1], msgspec.structs.replace(last, evidence=more)]
 
 
 def error(

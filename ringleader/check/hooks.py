@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ringleader.check.evidence import Evidence
-    from ringleader.cluster.snapshot import ClusterReader
+    from ringleader.cluster.reader import ClusterReader
 
 CONFIGURATIONS: Final = ApiResource(
     "admissionregistration.k8s.io",

@@ -102,9 +102,9 @@ def _certificates(evidence: Evidence, hook: Hook, shown: str) -> Iterator[Findin
     if days >= RENEW_DAYS:
         return
     when = f"{hook.not_after:%Y-%m-%dT%H:%M:%SZ}"
-    told = f"ended at {when}" if days < 0 else f"ends in {days:.1f} days ({when})"
+    when_ended = f"ended at {when}" if days < 0 else f"ends in {days:.1f} days ({when})"
     yield (error if days < 0 else warning)(
-        f"{shown}: {hook.certificate} {told}",
+        f"{shown}: {hook.certificate} {when_ended}",
         ring=hook.ring,
         about=shown,
         remedy="sharders renew it themselves: read the log of the one that leads; deleting its Secret makes new ones",

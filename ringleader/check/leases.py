@@ -12,8 +12,9 @@ import msgspec
 
 from ringleader.check.evidence import Trouble
 from ringleader.check.findings import Check, Finding, caused, counted, error, warning
-from ringleader.cluster.causes import silence, silent_shards, unobserved
+from ringleader.cluster.causes import silence, silent_shards
 from ringleader.cluster.managed_fields import instant
+from ringleader.cluster.object_causes import unobserved
 from ringleader.cluster.thresholds import ALL_BUT, LEFT_OVER_S, LOCAL_SKEW_S, SKEW_S
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def judge_silent(evidence: Evidence) -> Iterator[Finding]:
 
 def _idle(ring: RingEvidence, shard: Shard) -> Finding | None:
     found = ring.behind.get(shard.name)
-    if found is None or not found.is_told or not found.looked_at:
+    if found is None or not found.is_reported or not found.looked_at:
         return None
     if len(found.behind) <= found.looked_at * ALL_BUT:
         return None
@@ -198,10 +199,12 @@ def _fine_members(evidence: Evidence) -> str:
 
 
 def _fine_silent(evidence: Evidence) -> str:
-    told = sum(found.looked_at for ring in evidence.rings for found in ring.behind.values() if found.is_told)
-    if not told:
+    looked_at = sum(
+        found.looked_at for ring in evidence.rings for found in ring.behind.values() if found.is_reported
+    )
+    if not looked_at:
         return "every Lease is renewed; no object has an observedGeneration that shows whether replicas observe it"
-    return f"every Lease is renewed, and replicas observe their own objects ({told} looked at)"
+    return f"every Lease is renewed, and replicas observe their own objects ({looked_at} looked at)"
 
 
 MEMBERS = Check("members", "overlapping names", judge_members, _fine_members, needs=("rings", "leases"))

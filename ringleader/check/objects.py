@@ -1,5 +1,5 @@
-"""Checks of objects: without a living owner, under names that nobody has, in handoffs that do not end, of kinds that
-nobody works, written by other controllers. Pure.
+"""Checks of objects: without a living owner, under names of no replica, in handoffs that do not end, of kinds that no
+member works, written by other controllers. Pure.
 
 The cause of an object in trouble is `ringleader.cluster.causes`', worked out by `collect` at the second look.
 """
@@ -47,7 +47,7 @@ def judge_kinds(evidence: Evidence) -> Iterator[Finding]:
         if ring.ring.is_deleted:
             continue
         for count in ring.counts:
-            if count.is_main and ring.is_unworked(count):
+            if count.is_main and ring.is_unworked(count.resource.group_resource):
                 yield _unworked(ring, count)
         yield from _lasting(ring, Trouble.UNWATCHED)
 
@@ -170,6 +170,6 @@ WRITERS = Check(
     "writers",
     "controllers that ignore the shard label",
     judge_writers,
-    lambda evidence: "nobody else writes objects or their status, as far as managedFields show",
+    lambda evidence: "no other controller writes objects or their status, as far as managedFields show",
     needs=("rings", "objects"),
 )

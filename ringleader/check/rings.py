@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ringleader.check.findings import Check, Finding, caused, counted, error, warning
-from ringleader.cluster.causes import START, why_nobody_leads
+from ringleader.cluster.causes import START, why_no_leader
 from ringleader.cluster.snapshot import ELECTION_LEASE
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ _REMEDIES: Final = {
 
 def judge_sharder(evidence: Evidence) -> Iterator[Finding]:
     """A sharder leads."""
-    nobody = why_nobody_leads(evidence.snapshot.leadership)
-    if nobody is not None and evidence.rings:
+    no_leader = why_no_leader(evidence.snapshot.leadership)
+    if no_leader is not None and evidence.rings:
         names = [ring.name for ring in evidence.rings]
         rings = ("ring " if len(names) == 1 else "rings ") + ", ".join(names)
         cause = msgspec.structs.replace(
-            nobody,
-            text=f"wait: {nobody.text}" if len(names) > 1 else f"waits: {nobody.text}",
+            no_leader,
+            text=f"wait: {no_leader.text}" if len(names) > 1 else f"waits: {no_leader.text}",
             evidence=["new objects and those of dead replicas wait"],
         )
         yield caused(rings, cause, ring=names[0] if len(names) == 1 else "", about=f"lease/{ELECTION_LEASE}")
@@ -36,7 +36,7 @@ def judge_sharder(evidence: Evidence) -> Iterator[Finding]:
 
 def judge_rings(evidence: Evidence) -> Iterator[Finding]:
     """Conditions of each ring, and whether the sharder has seen its last edit."""
-    is_led = why_nobody_leads(evidence.snapshot.leadership) is None
+    is_led = why_no_leader(evidence.snapshot.leadership) is None
     for found in evidence.rings:
         ring, where = found.ring, f"controllerring/{found.name}"
         ready = ring.condition("Ready")

@@ -57,10 +57,10 @@ def _fine(evidence: Evidence) -> str:
         for name in FEATURES
         if name in evidence.features
     ]
-    told = f"{evidence.version}; {', '.join(states)}"
+    text = f"{evidence.version}; {', '.join(states)}"
     if evidence.features.get(SHARDED):
-        told += " (KEP-5866: it filters lists; Ringleader works without it)"
-    return told
+        text += " (KEP-5866: it filters lists; Ringleader works without it)"
+    return text
 
 
 CHECKS = (

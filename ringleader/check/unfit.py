@@ -21,7 +21,7 @@ from ringleader.output import age
 if TYPE_CHECKING:
     from ringleader.check.evidence import Evidence, ResourceCount, RingEvidence
     from ringleader.cluster.events import ClusterEvent
-    from ringleader.cluster.snapshot import ClusterReader
+    from ringleader.cluster.reader import ClusterReader
 
 REASON: Final = "Unfit"
 MOST: Final = 200
@@ -39,8 +39,8 @@ async def read_unfit(reader: ClusterReader, evidence: Evidence) -> None:
     found = read_events(reader.client, is_wanted, reason=REASON, limit=MOST, timeout_s=reader.timeout_s)
     newest = {event.uid: event for event in reversed(await reader.attempt("events", found) or [])}
     reports = sorted(newest.values(), reverse=True)
-    told = await reader.each(reports, partial(_unfit, reader, evidence))
-    evidence.unfit = [each for each in told if each is not None]
+    checked = await reader.each(reports, partial(_unfit, reader, evidence))
+    evidence.unfit = [each for each in checked if each is not None]
 
 
 async def _unfit(reader: ClusterReader, evidence: Evidence, report: ClusterEvent) -> UnfitReport | None:

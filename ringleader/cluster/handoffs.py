@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubeio.decoding import decode_pruned
-from ringleader.cluster.causes import is_overdue
-from ringleader.cluster.managed_fields import HasDatedMeta, seconds_since
-from ringleader.cluster.objects import RELEASE, read_ahead, ring_kinds
+from ringleader.cluster.managed_fields import dated_meta, seconds_since
+from ringleader.cluster.object_causes import is_overdue
+from ringleader.cluster.objects import object_pages, ring_kinds
+from ringleader.cluster.placement import RELEASE
 from ringleader.output import Table, age
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kubeio.rest.discovery import Discovery
-    from ringleader.cluster.snapshot import ClusterReader, RingState, Snapshot
-
-_decode = msgspec.json.Decoder(HasDatedMeta).decode
+    from ringleader.cluster.reader import ClusterReader
+    from ringleader.cluster.snapshot import RingState, Snapshot
 
 
 class HandoffRow(msgspec.Struct, rename="camel"):
@@ -41,12 +40,10 @@ async def read_handoffs(
 ) -> list[HandoffRow]:
     """The handoffs of one ring, the oldest first. Raises KubeError."""
     found: list[HandoffRow] = []
-    for resource in (await ring_kinds(discovery, state.ring)).resources:
-        pages = read_ahead(
-            reader.client, resource, label_selector=state.ring.keys.drain, timeout_s=reader.timeout_s
-        )
-        async for page in pages:
-            found += [_row(snapshot, state, resource.group_resource, obj.raw) for obj in page.objects]
+    kinds, selector = await ring_kinds(discovery, state.ring), state.ring.keys.drain
+    pages = object_pages(reader.client, kinds.resources, label_selector=selector, timeout_s=reader.timeout_s)
+    async for resource, objects in pages:
+        found += [_row(snapshot, state, resource.group_resource, each.raw) for each in objects]
     return oldest_first(found)
 
 
@@ -55,7 +52,7 @@ def oldest_first(found: Sequence[HandoffRow]) -> list[HandoffRow]:
 
 
 def _row(snapshot: Snapshot, state: RingState, resource: str, raw: bytes) -> HandoffRow:
-    meta, keys = decode_pruned(_decode, raw).metadata, state.ring.keys
+    meta, keys = dated_meta(raw), state.ring.keys
     owner, to = meta.labels.get(keys.shard, ""), meta.labels.get(keys.drain, "")
     entry = meta.label_written(keys.drain)
     since_s = seconds_since(entry.time, snapshot.now) if entry is not None else None

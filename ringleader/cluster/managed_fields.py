@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kubeio.decoding import decode_pruned
 from kubeio.models import Meta
 
 if TYPE_CHECKING:
@@ -90,6 +91,14 @@ class HasDatedMeta(msgspec.Struct):
     """Any object, read for its metadata and who wrote it."""
 
     metadata: DatedMeta
+
+
+_decode = msgspec.json.Decoder(HasDatedMeta).decode
+
+
+def dated_meta(raw: bytes) -> DatedMeta:
+    """Metadata of the object *raw*, with its managedFields."""
+    return decode_pruned(_decode, raw).metadata
 
 
 def instant(text: str | None) -> datetime | None:

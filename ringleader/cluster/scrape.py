@@ -1,4 +1,4 @@
-"""A replica's metrics as one row of `top`: what two scrapes and the time between them tell. Pure.
+"""A replica's metrics as one row of `top`: computed from two scrapes. Pure.
 
 Sums over the controllers of a process: a row is a process.
 """
@@ -38,7 +38,7 @@ class Scrape:
 
 
 class Load(msgspec.Struct, rename="camel"):
-    """What one replica does; None where its metrics do not tell."""
+    """What one replica does; None where its metrics do not say."""
 
     name: str
     shard: str

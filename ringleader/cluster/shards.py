@@ -122,6 +122,10 @@ class Shard:
             return read_counts(marks[self.keys.objects])
         return None if self.is_synced else {}
 
+    def count(self, resources: Iterable[str]) -> int | None:
+        """Its objects of *resources* together; None: its Lease does not say."""
+        return None if self.objects is None else sum(self.objects.get(each, 0) for each in resources)
+
     @property
     def is_synced(self) -> bool:
         """Whether its caches are full; a shard that does not speak our protocol does not say."""
@@ -144,7 +148,7 @@ class Shard:
     def is_silent(self) -> bool:
         """Whether it holds its Lease and does not renew it, by the sharder's word or by the Lease's age.
 
-        A state beside the Lease may be that of a sharder that is gone. Only a second look tells a clock that is behind.
+        A state beside the Lease may be that of a sharder that is gone. Only a second look shows a clock that is behind.
         """
         if not self.is_held or self.is_renewing:
             return False

@@ -1,1 +1,1 @@
-"""`ringleader demo`: a fleet shares objects while its processes are broken on purpose, and two witnesses judge it."""
+"""`ringleader demo`: a fleet shares objects while its processes are broken, and two independent checks judge it."""

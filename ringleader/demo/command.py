@@ -1,4 +1,4 @@
-"""`ringleader demo`: builds control plane and fleet, lets the story be told, asks the witnesses, ends with a verdict.
+"""`ringleader demo`: starts control plane and fleet, runs the acts, checks the evidence, ends with a verdict.
 
 Owns the run directory (kept when the demo fails, so that the logs can be read) and the exit code.
 """
@@ -26,28 +26,28 @@ from devcluster.real.binaries import SERVERS
 from devcluster.real.build_progress import ConsoleProgress
 from kubeio.errors import InputError
 from kubeio.program.durations import parse_whole_seconds
+from ringleader.demo.acts import LATECOMER, REPLICAS, Acts
 from ringleader.demo.document import Document, What, document, faults
-from ringleader.demo.pace import fitting_lease_s, patience_s
-from ringleader.demo.pulse import PulseTaker
+from ringleader.demo.sampler import FleetSampler
 from ringleader.demo.screen import Screen, choose_screen
-from ringleader.demo.story import LATECOMER, REPLICAS, Story
+from ringleader.demo.timing import fitting_lease_s, patience_s
 from ringleader.output import Form, print_document, print_line
 from ringleader.testing import commands
 from ringleader.testing.client import RequestFailedError
 from ringleader.testing.commands import FleetSpec, Mode
 from ringleader.testing.evidence import Evidence
 from ringleader.testing.fleet import Fleet, open_fleet, unwrapped
-from ringleader.testing.onlooker import NotConvergedError
+from ringleader.testing.observer import NotConvergedError
+from ringleader.testing.ownership_checks import TooFewReconcilesError
 from ringleader.testing.replica import ReplicaFailedError
-from ringleader.testing.witness import TooFewReconcilesError
 
 HOLD_S = 60
 UNFENCED_MODULE = "ringleader.demo.unfenced"
 UPDATES_PER_S = 20.0
 WAIT_MS = "20"
-_PULSE_S = 0.5
+_SAMPLE_S = 0.5
 _IDLE = 4
-"""How much longer than a look at the fleet the pause after it is."""
+"""The pause after a sample, in multiples of the time that it took."""
 _NAMED = 5
 
 
@@ -73,7 +73,7 @@ class DemoOptions:
     lease_s: int | None = None
     """Of replicas and sharders; what fits plane and machine if None."""
     until: What | None = None
-    """The act that is the last; all if None."""
+    """The last act; all acts if None."""
 
     def fleet_spec(self) -> FleetSpec:
         load_per_core = os.getloadavg()[0] / (os.cpu_count() or 1)
@@ -109,7 +109,7 @@ def run_demo(options: DemoOptions, *, is_headless: bool, form: Form | None) -> i
             sys.stderr.write(f"FAILED: {error}\n")
             code = 1
         except (RequestFailedError, aiohttp.ClientError, TimeoutError) as error:
-            sys.stderr.write(f"FAILED: the API server did not do what it was asked: {error!r}\n")
+            sys.stderr.write(f"FAILED: the API server did not answer as expected: {error!r}\n")
             code = 1
         except KeyboardInterrupt:  # the fleet has ended by now
             shutil.rmtree(directory, ignore_errors=True)
@@ -123,7 +123,7 @@ def run_demo(options: DemoOptions, *, is_headless: bool, form: Form | None) -> i
 
 
 def _build_if_missing() -> str:
-    """Build the real servers if they are nowhere, telling about it; what went wrong, if anything."""
+    """Build the real servers if they are missing, with progress on stderr. Returns the problem, if any."""
     try:
         ensure_binaries(SERVERS, kubernetes_recipe(), progress=ConsoleProgress())
     except BinariesMissing as missing:
@@ -152,9 +152,11 @@ class _Demo:
 
     async def run(self) -> int:
         async with self._fleet() as fleet:
-            told = f"leases of {fleet.spec.lease_s} s; each reconcile waits {WAIT_MS} ms for an outside call"
-            with choose_screen(is_headless=self.is_quiet, subtitle=told) as screen:
-                outcome = await self._tell(fleet, screen)
+            subtitle = (
+                f"leases of {fleet.spec.lease_s} s; each reconcile waits {WAIT_MS} ms for an outside call"
+            )
+            with choose_screen(is_headless=self.is_quiet, subtitle=subtitle) as screen:
+                outcome = await self._run_acts(fleet, screen)
             code = self._conclude(outcome)
             if not self.is_quiet:
                 for line in next_lines(self.options, fleet):
@@ -172,16 +174,16 @@ class _Demo:
             spec = self.options.fleet_spec()
             yield await stack.enter_async_context(open_fleet(plane, self.directory / "fleet", spec=spec))
 
-    async def _tell(self, fleet: Fleet, screen: Screen) -> Outcome:
-        """Start the fleet, tell the story with traffic throughout, and read everything at the end."""
-        taker = PulseTaker(fleet)
-        story = Story(fleet, screen, taker)
+    async def _run_acts(self, fleet: Fleet, screen: Screen) -> Outcome:
+        """Start the fleet, run the acts with traffic throughout, and read everything at the end."""
+        sampler = FleetSampler(fleet)
+        acts = Acts(fleet, screen, sampler)
         where = "a real kube-apiserver and etcd" if self.options.real else "the embedded control plane"
         screen.act(
             "Starting",
             f"{where}; leases of {fleet.spec.lease_s} s; each reconcile waits {WAIT_MS} ms for an outside call",
         )
-        async with self._pictures(taker, screen):
+        async with self._sampling(sampler, screen):
             await fleet.start(replicas=REPLICAS, mode=Mode.LEADER_ELECTED)
             await fleet.objects.create_many(self.options.objects - 1)
             screen.say(
@@ -190,20 +192,20 @@ class _Demo:
             rng = random.Random(self.options.seed)  # noqa: S311 - it chooses objects
             updates = fleet.objects.run_updates(per_s=UPDATES_PER_S, rng=rng)
             async with _background(updates, name="updates"):
-                await story.tell(until=self.options.until)
+                await acts.run(until=self.options.until)
             await fleet.wait_quiet()
-            outcome = await _read_all(fleet, story)
+            outcome = await _read_all(fleet, acts)
             _say_end(outcome, screen)
             if not self.is_quiet:
-                await asyncio.sleep(2 * _PULSE_S)  # so that the last picture shows the end
+                await asyncio.sleep(2 * _SAMPLE_S)  # so that the last sample shows the end
             return outcome
 
-    def _pictures(self, taker: PulseTaker, screen: Screen) -> AbstractAsyncContextManager[None]:
-        """Looks at the fleet for the screen; where nobody looks, the API server is spared."""
+    def _sampling(self, sampler: FleetSampler, screen: Screen) -> AbstractAsyncContextManager[None]:
+        """Sample the fleet for the screen during the block; without a screen nothing is read."""
         return (
             contextlib.nullcontext()
             if self.is_quiet
-            else _background(_run_pulse(taker, screen), name="pulse")
+            else _background(_run_sampler(sampler, screen), name="sampler")
         )
 
     def _conclude(self, outcome: Outcome) -> int:
@@ -227,10 +229,10 @@ async def _until_interrupted() -> None:
 
 def _plane(directory: Path, *, is_real: bool) -> AbstractAsyncContextManager[ControlPlane]:
     if is_real:
-        return real_plane(directory, audit=True)
+        return real_plane(directory, audit=True, faults=True)
     from devcluster.embedded import embedded_plane
 
-    return embedded_plane(directory)
+    return embedded_plane(directory, faults=True)
 
 
 @asynccontextmanager
@@ -242,18 +244,18 @@ async def _background(work: Coroutine[None, None, None], *, name: str) -> AsyncI
         task.cancel()
 
 
-async def _run_pulse(taker: PulseTaker, screen: Screen) -> None:
+async def _run_sampler(sampler: FleetSampler, screen: Screen) -> None:
     while True:
         began = time.monotonic()
         with contextlib.suppress(RequestFailedError, aiohttp.ClientError, TimeoutError, ReplicaFailedError):
-            taker.leader = await taker.fleet.leader()
+            sampler.leader = await sampler.fleet.leader()
         with contextlib.suppress(RequestFailedError, aiohttp.ClientError, TimeoutError):
-            screen.show(await taker.take())
-        await asyncio.sleep(max(_PULSE_S, _IDLE * (time.monotonic() - began)))
+            screen.show(await sampler.sample())
+        await asyncio.sleep(max(_SAMPLE_S, _IDLE * (time.monotonic() - began)))
 
 
-async def _read_all(fleet: Fleet, story: Story) -> Outcome:
-    """Everything the verdict rests on, read by the independent client when all is quiet."""
+async def _read_all(fleet: Fleet, acts: Acts) -> Outcome:
+    """Read everything that the verdict needs, by the independent client, when nothing moves."""
     evidence = fleet.evidence()
     evidence.require_reconciles(len(fleet.objects.refs))
     shown = document(
@@ -262,7 +264,7 @@ async def _read_all(fleet: Fleet, story: Story) -> Outcome:
         live=fleet.lives(),
         stale=await fleet.objects.stale(),
         updates=fleet.objects.updates,
-        events=story.events,
+        events=acts.events,
     )
     return Outcome(shown, evidence)
 
@@ -272,7 +274,7 @@ def _say_end(outcome: Outcome, screen: Screen) -> None:
     wrong = faults(shown)
     fresh = shown.objects - shown.stale
     screen.act(
-        "The end", "; ".join(wrong) or "both witnesses agree: no object had two workers, none was left behind"
+        "The end", "; ".join(wrong) or "both checks pass: no object had two workers, none was left behind"
     )
     screen.say(
         f"{shown.reconciles:,} reconciles, {shown.overlaps} overlaps; {shown.foreign_writes} foreign writes, "
@@ -287,29 +289,29 @@ def _say_end(outcome: Outcome, screen: Screen) -> None:
 
 
 def _names(evidence: Evidence) -> list[str]:
-    """The first objects that went wrong, named; those that bore another's name before those that bore none."""
+    """The first wrong writes and overlaps; writes to another's object before writes to an unowned one."""
     foreign = sorted(evidence.foreign_writes, key=lambda found: not found.label)
     return [str(found) for found in [*foreign, *evidence.overlaps][:_NAMED]]
 
 
 def next_lines(options: DemoOptions, fleet: Fleet) -> list[str]:
-    """Three commands to paste: into the fleet that stays, or to see more."""
+    """Commands to paste: for the fleet that stays, or to go on."""
     installed = Path(sys.argv[0]).with_name("ringleader")
     command = str(installed) if "/" in sys.argv[0] and installed.is_file() else "ringleader"
     if not options.keep:
         return [
             "",
-            "Three commands to go on with:",
-            f"  {command} demo --keep          # the fleet stays up, to be looked at",
+            "Next commands:",
+            f"  {command} demo --keep          # the fleet stays up, to be inspected",
             f"  {command} demo --no-fence      # the same without the fence: fails and names an object",
             f"  {command} devcluster up        # a control plane of your own",
         ]
     spec = fleet.spec
     return [
         "",
-        "The fleet stays up; Ctrl-C ends it. Three commands for another terminal:",
+        "The fleet stays up; Ctrl-C ends it. Commands for another terminal:",
         f"  export KUBECONFIG={fleet.plane.kubeconfig}",
         f"  {command} status",
-        f"  {command} where website/{LATECOMER} -n {spec.namespace}",
+        f"  {command} describe website/{LATECOMER} -n {spec.namespace}",
         f"  kubectl get websites -n {spec.namespace} -L {spec.keys.shard}",
     ]

@@ -17,8 +17,8 @@ What = Literal["kill", "freeze", "join", "roll", "leader_kill"]
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something was broken or changed on purpose. *moved*: objects whose member changed, and how many would have
-    had to (*ideal*); *renamed*: objects that only changed to another life of their member."""
+    """A fault or a change that the demo made. *moved*: objects whose member changed; *ideal*: how many had to;
+    *renamed*: objects that only changed to another shard of their member."""
 
     what: What
     took_s: float
@@ -52,7 +52,7 @@ def document(
     updates: int,
     events: Sequence[Event],
 ) -> Document:
-    """The document of what was seen: *owners* by object as read last, *live* the member of each living shard."""
+    """The document of *evidence*; *owners*: by object, as read last; *live*: the member of each live shard."""
     counted = Counter(owner for owner in owners.values() if owner in live)
     longest = evidence.longest_unattended
     return Document(
@@ -71,15 +71,15 @@ def document(
 
 
 def faults(shown: Document) -> list[str]:
-    """Why the demo failed, each in a few words; empty if it proved what it should."""
+    """Reasons why the demo failed; empty if it proved every claim."""
     found = [
         (shown.unowned, f"{shown.unowned} objects have no living owner"),
         (shown.stale, f"{shown.stale} objects are not up to date"),
-        (shown.overlaps, f"{shown.overlaps} times two workers were in one object"),
+        (shown.overlaps, f"{shown.overlaps} times two replicas reconciled one object at once"),
         (
             shown.foreign_writes,
             f"{shown.foreign_writes} writes of replicas to objects that were not theirs were accepted",
         ),
-        (shown.refused_writes < 1, "no write was refused, so the fence was never tried"),
+        (shown.refused_writes < 1, "no write was refused, so the fence was not tested"),
     ]
-    return [words for wrong, words in found if wrong]
+    return [reason for wrong, reason in found if wrong]

@@ -1,6 +1,6 @@
-"""Where the demo speaks: a live view on a terminal, plain lines in a pipe, nothing when it is headless.
+"""Output of the demo: a live view on a terminal, plain lines in a pipe, nothing when it is headless.
 
-Owns the look. Is told what happens and what the fleet's pulse is; asks nothing.
+Owns the layout. Receives messages and samples, reads nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ringleader.demo.pulse import MemberPulse, Pulse
+from ringleader.demo.sampler import FleetSample, MemberSample
 
 _MIB = 1 << 20
 _BAR = 24
@@ -39,16 +39,16 @@ _STATES = {
 
 
 class Screen(Protocol):
-    """What the story talks to."""
+    """Output of the acts."""
 
     def act(self, title: str, explanation: str) -> None:
-        """A new part of the story begins."""
+        """Begin an act."""
 
     def say(self, text: str, *, weight: str = "") -> None:
-        """Something happened; *weight* is good, bad or empty."""
+        """Show a message; *weight* is good, bad or empty."""
 
-    def show(self, pulse: Pulse) -> None:
-        """The fleet looks like this now."""
+    def show(self, sample: FleetSample) -> None:
+        """Show the fleet's newest *sample*."""
 
     def __enter__(self) -> Self: ...
 
@@ -62,7 +62,7 @@ class SilentScreen:
 
     def act(self, title: str, explanation: str) -> None: ...
     def say(self, text: str, *, weight: str = "") -> None: ...
-    def show(self, pulse: Pulse) -> None: ...
+    def show(self, sample: FleetSample) -> None: ...
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +73,7 @@ class SilentScreen:
 
 
 class LineScreen(SilentScreen):
-    """One line per happening and one every few seconds: for pipes and logs."""
+    """One line per message and one every few seconds: for pipes and logs."""
 
     def __init__(self, stream: TextIO | None = None, *, every_s: float = 5.0) -> None:
         self._stream = stream or sys.stdout
@@ -87,14 +87,14 @@ class LineScreen(SilentScreen):
     def say(self, text: str, *, weight: str = "") -> None:
         self._print(text)
 
-    def show(self, pulse: Pulse) -> None:
+    def show(self, sample: FleetSample) -> None:
         if time.monotonic() - self._shown_at < self._every_s:
             return
         self._shown_at = time.monotonic()
-        shares = ", ".join(f"{member.name} {member.objects}" for member in pulse.members)
+        shares = ", ".join(f"{member.name} {member.objects}" for member in sample.members)
         self._print(
-            f"   {shares}; unassigned {pulse.unassigned}, in flight {pulse.in_flight}, "
-            f"{pulse.rate:.0f} reconciles/s, {_rss(max((m.rss_bytes for m in pulse.members), default=0))} each"
+            f"   {shares}; unassigned {sample.unassigned}, in flight {sample.in_flight}, "
+            f"{sample.rate:.0f} reconciles/s, {_rss(max((m.rss_bytes for m in sample.members), default=0))} each"
         )
 
     def _print(self, line: str) -> None:
@@ -104,13 +104,13 @@ class LineScreen(SilentScreen):
 
 @dataclass(slots=True)
 class LiveScreen:
-    """A picture of the fleet, drawn four times a second, above the last happenings."""
+    """A table of the fleet, drawn four times a second, above the last messages."""
 
     console: Console
     subtitle: str = ""
     title: str = "Starting"
     explanation: str = ""
-    pulse: Pulse = field(default_factory=Pulse)
+    sample: FleetSample = field(default_factory=FleetSample)
     _lines: deque[Text] = field(default_factory=lambda: deque(maxlen=_LINES))
     _began: float = field(default_factory=time.monotonic)
     _live: Live | None = None
@@ -133,8 +133,8 @@ class LiveScreen:
     def say(self, text: str, *, weight: str = "") -> None:
         self._log(Text(text, style={"good": "green", "bad": "bold red"}.get(weight, "")))
 
-    def show(self, pulse: Pulse) -> None:
-        self.pulse = pulse
+    def show(self, sample: FleetSample) -> None:
+        self.sample = sample
 
     def _log(self, line: Text) -> None:
         stamp = Text(f"{time.monotonic() - self._began:5.1f} s  ", style="dim")
@@ -146,8 +146,8 @@ class LiveScreen:
                 Text(self.title, style="bold"),
                 Text(self.explanation, style="dim"),
                 Text(),
-                _members(self.pulse),
-                _totals(self.pulse),
+                _members(self.sample),
+                _totals(self.sample),
                 Rule(style="dim"),
                 *self._lines,
                 *[Text()] * (_LINES - len(self._lines)),
@@ -159,24 +159,24 @@ class LiveScreen:
         )
 
 
-def _members(pulse: Pulse) -> Table:
+def _members(sample: FleetSample) -> Table:
     table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
     table.add_column("member", no_wrap=True)
-    table.add_column("life", no_wrap=True, style="dim")
+    table.add_column("shard", no_wrap=True, style="dim")
     table.add_column("state", no_wrap=True)
     table.add_column("share", no_wrap=True, min_width=_BAR)
     for column in ("objects", "in flight", "rec/s", "RSS"):
         table.add_column(column, justify="right", no_wrap=True)
-    for index, member in enumerate(pulse.members):
+    for index, member in enumerate(sample.members):
         table.add_row(*_member_cells(member, colour=_COLOURS[index % len(_COLOURS)]))
-    for name, state, rss in pulse.sharders:
+    for name, state, rss in sample.sharders:
         table.add_row(
             Text(name, style="dim"), "", Text(state, style=_STATES.get(state, "")), "", "", "", "", _rss(rss)
         )
     return table
 
 
-def _member_cells(member: MemberPulse, *, colour: str) -> list[RenderableType]:
+def _member_cells(member: MemberSample, *, colour: str) -> list[RenderableType]:
     return [
         Text(member.name, style=colour),
         member.shard.removeprefix(member.name + "-"),
@@ -189,14 +189,14 @@ def _member_cells(member: MemberPulse, *, colour: str) -> list[RenderableType]:
     ]
 
 
-def _totals(pulse: Pulse) -> Text:
+def _totals(sample: FleetSample) -> Text:
     parts = [
-        f"{pulse.objects:,} objects",
-        f"{pulse.unassigned:,} unassigned",
-        f"{pulse.in_flight:,} in flight",
-        f"{pulse.rate:.0f} reconciles/s",
-        f"{pulse.updates:,} updates so far",
-        f"API server {_rss(pulse.plane_rss_bytes)}",
+        f"{sample.objects:,} objects",
+        f"{sample.unassigned:,} unassigned",
+        f"{sample.in_flight:,} in flight",
+        f"{sample.rate:.0f} reconciles/s",
+        f"{sample.updates:,} updates so far",
+        f"API server {_rss(sample.plane_rss_bytes)}",
     ]
     return Text("   ".join(parts), style="bold")
 
@@ -206,7 +206,7 @@ def _rss(number: int) -> str:
 
 
 def choose_screen(*, is_headless: bool, subtitle: str = "") -> Screen:
-    """The screen that fits where our output goes."""
+    """The screen that fits stdout."""
     if is_headless:
         return SilentScreen()
     console = Console()

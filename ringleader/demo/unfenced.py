@@ -1,6 +1,6 @@
 """`python -m ringleader.demo.unfenced`: a replica whose writes test nothing, for `ringleader demo --no-fence`.
 
-The runtime itself has no such switch. What the demo proves is worth something only if it fails for this replica.
+The runtime has no such switch. The demo proves something only if it fails for this replica.
 """
 
 from __future__ import annotations

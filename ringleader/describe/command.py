@@ -8,10 +8,10 @@ from kubeio.errors import InputError
 from kubeio.models import ObjectKey
 from ringleader.cluster.debug_endpoint import check_url
 from ringleader.cluster.objects import parse_target
-from ringleader.cluster.snapshot import ClusterReader
-from ringleader.describe import object as described_object
+from ringleader.cluster.reader import ClusterReader
+from ringleader.describe import object_view
 from ringleader.describe import ring as described_ring
-from ringleader.describe.object import EndpointOptions, Found
+from ringleader.describe.object import EndpointOptions, Found, read_found
 from ringleader.describe.ring import RING_KINDS, RingDescription
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, print_document, print_line
@@ -50,17 +50,17 @@ def run_describe(
     async def ask(client: Client, cluster: Cluster) -> Found:
         key = ObjectKey(namespace or cluster.namespace, name)
         reader = ClusterReader(client, timeout_s=where.timeout_s)
-        return await described_object.read_found(reader, kind, key, ring_name=ring, endpoint=endpoint)
+        return await read_found(reader, kind, key, ring_name=ring, endpoint=endpoint)
 
     found = connected(where, ask)
-    described = described_object.describe(found)
+    described = object_view.describe(found)
     match form:
         case Form.JSON | Form.YAML:
             print_document(described, form=form)
         case Form.NAME:
             print_line(described.object)
         case _:
-            for line in described_object.lines(described, now=found.state.snapshot.now):
+            for line in object_view.lines(described, now=found.state.snapshot.now):
                 print_line(line)
     return WRONG if described.cause.is_wrong else 0
 

@@ -12,13 +12,14 @@ from ringleader.cluster.causes import Cause, ring_causes
 from ringleader.cluster.events import ClusterEvent, read_events
 from ringleader.cluster.handoffs import HandoffRow, handoff_lines, read_handoffs
 from ringleader.cluster.managed_fields import seconds_since
-from ringleader.describe.object import event_rows, first_line, sharder_text
+from ringleader.describe.object_view import event_rows, first_line, sharder_text
 from ringleader.output import Table, age
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ringleader.cluster.snapshot import ClusterReader, RingState
+    from ringleader.cluster.reader import ClusterReader
+    from ringleader.cluster.snapshot import RingState
 
 RING_KINDS: Final = ("ring", "rings", "controllerring", "controllerrings", "controllerrings.ringleader.dev")
 EVENTS: Final = 10
@@ -123,7 +124,7 @@ def _shards(state: RingState) -> list[ShardRow]:
             shard.is_active,
             shard.is_silent,
             shard.age_s,
-            None if shard.objects is None else sum(shard.objects.get(main, 0) for main in state.ring.mains),
+            shard.count(state.ring.mains),
             "/".join(shard.pod),
         )
         for shard in state.shards

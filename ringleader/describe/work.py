@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ringleader.cluster.causes import Cause, unobserved
+from ringleader.cluster.causes import Cause
 from ringleader.cluster.managed_fields import is_tool, writers_of
+from ringleader.cluster.object_causes import unobserved
 from ringleader.cluster.thresholds import LONG_S, UNSEEN_S
 
 if TYPE_CHECKING:
-    from ringleader.cluster.causes import ObjectState
     from ringleader.cluster.debug_endpoint import DebugAnswer, ObjectPage
+    from ringleader.cluster.object_state import ObjectState
 
 
 def cause_at_work(obj: ObjectState, asked: DebugAnswer | None, observed: int | None) -> Cause | None:
@@ -37,18 +38,18 @@ def cause_at_work(obj: ObjectState, asked: DebugAnswer | None, observed: int | N
 def well(obj: ObjectState) -> Cause:
     """Nothing is off. Other writers are named: a controller that ignores the shard label looks like that."""
     text = f"is where it belongs: {obj.row.owner} works on it"
-    strangers = _strangers(obj)
-    if not strangers:
+    others = _foreign_managers(obj)
+    if not others:
         return Cause("Well", text, is_wrong=False)
     return Cause(
         "Well",
-        f"{text}, and {', '.join(strangers)} wrote it too",
+        f"{text}, and {', '.join(others)} wrote it too",
         is_wrong=False,
         remedy=f"if that is a controller: it ignores the label {obj.keys.shard} (ringleader check)",
     )
 
 
-def _strangers(obj: ObjectState) -> list[str]:
+def _foreign_managers(obj: ObjectState) -> list[str]:
     """Field managers that wrote as a controller does since the ring was created, and are none of the ring's."""
     ours = writers_of(obj.ring, obj.state.shards)
     labelled = obj.meta.label_written(obj.keys.shard)
@@ -143,7 +144,7 @@ def _being_deleted(obj: ObjectState) -> Cause | None:
         f"is being deleted and waits for its finalizers ({waiting}); {obj.row.owner} owns it",
         is_wrong=age_s is not None and age_s > LONG_S,
         since_seconds=age_s,
-        remedy="look at the log of whoever is to remove them",
+        remedy="look at the log of the controller that removes them",
     )
 
 

@@ -30,7 +30,7 @@ def complete_member(context: typer.Context, incomplete: str) -> list[str]:
     wanted = context.params.get("ring")
 
     async def members(client: Client, _: Cluster) -> list[str]:
-        from ringleader.cluster.snapshot import read_rings, read_shards
+        from ringleader.cluster.reader import read_rings, read_shards
 
         rings = await read_rings(client, timeout_s=WITHIN_S)
         chosen = [ring for ring in rings if wanted in (None, ring.name)]
@@ -48,7 +48,7 @@ def complete_object(context: typer.Context, incomplete: str) -> list[str]:
     async def objects(client: Client, cluster: Cluster) -> list[str]:
         from kubeio.rest.discovery import Discovery
         from ringleader.cluster.objects import resolve_kind
-        from ringleader.cluster.snapshot import read_rings
+        from ringleader.cluster.reader import read_rings
 
         rings = await read_rings(client, timeout_s=WITHIN_S)
         begun = kind
@@ -72,7 +72,7 @@ def complete_kind(context: typer.Context, incomplete: str) -> list[str]:
     """Kinds that rings distribute."""
 
     async def kinds(client: Client, _: Cluster) -> list[str]:
-        from ringleader.cluster.snapshot import read_rings
+        from ringleader.cluster.reader import read_rings
 
         return [str(kind) for ring in await read_rings(client, timeout_s=WITHIN_S) for kind in ring.kinds]
 
@@ -80,7 +80,7 @@ def complete_kind(context: typer.Context, incomplete: str) -> list[str]:
 
 
 async def _rings(client: Client, _: Cluster) -> list[str]:
-    from ringleader.cluster.snapshot import read_rings
+    from ringleader.cluster.reader import read_rings
 
     return [ring.name for ring in await read_rings(client, timeout_s=WITHIN_S)]
 

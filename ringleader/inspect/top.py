@@ -14,8 +14,8 @@ from kubeio.clock import SystemClock
 from kubeio.errors import ApiError, KubeError, Unreachable
 from ringleader.cluster.causes import ring_notes
 from ringleader.cluster.debug_endpoint import DebugEndpoint, at_url, in_pod
+from ringleader.cluster.reader import ClusterReader
 from ringleader.cluster.scrape import Load, Scrape, load, read_metrics
-from ringleader.cluster.snapshot import ClusterReader
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, Table, age, print_document, print_line, print_table
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ringleader.cluster.objects import RELEASE, Row
+from ringleader.cluster.placement import RELEASE, Row
 from ringleader.output import print_line
 
 _COLUMNS: Final = (
@@ -30,15 +30,22 @@ _COLUMNS: Final = (
 
 
 class RowWriter:
-    """Writes rows in one form as they come; *form* is csv, json, yaml, name, wide or a plain table."""
+    """Writes rows in one form as they come; *form* is csv, json, yaml, name, wide or a plain table.
+
+    Nothing is written before the first `write` or `end`: a list that fails at once leaves stdout empty.
+    """
 
     def __init__(self, form: str) -> None:
         self._form = form
         self._comma = ""
         self._is_empty = True
+        self._is_begun = False
         self._csv = csv.writer(sys.stdout, lineterminator="\n")
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
+        if self._is_begun:
+            return
+        self._is_begun = True
         match self._form:
             case "csv":
                 self._csv.writerow(_COLUMNS)
@@ -53,6 +60,7 @@ class RowWriter:
 
     def write(self, rows: Sequence[Row]) -> None:
         """*rows*, after those that were written before."""
+        self._begin()
         self._is_empty = self._is_empty and not rows
         match self._form:
             case "csv":
@@ -74,6 +82,7 @@ class RowWriter:
                     self._line(_shown(row), owner, desired, drain, row.hash, row.token)
 
     def end(self) -> None:
+        self._begin()
         if self._form == "json":
             sys.stdout.write("\n]}\n")
         elif self._form == "yaml":

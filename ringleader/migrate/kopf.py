@@ -146,7 +146,7 @@ def _is_confirmed(found: Found, server: str) -> bool:
     """Ask the person at the terminal. Raises: InputError if there is none."""
     if not sys.stdin.isatty():
         remedy = "give --yes to change them, or --dry-run to see what would be changed"
-        raise InputError("--yes", "", "is not given, and nobody can be asked", remedy)
+        raise InputError("--yes", False, "is needed: there is no terminal to ask on", remedy)
     question = f"{_summary(found, is_dry=False)} on {server}. Has the kopf operator been stopped? Go on?"
     return typer.confirm(question, err=True)
 

@@ -59,8 +59,6 @@ class FleetSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     shard_module: str = SHARD_MODULE
     """What runs as a replica: `python -m MODULE run ...`."""
-    has_links: bool = True
-    """Whether each process reaches the API server through a link of this process, which can be held up and cut."""
     ring_spec: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the ControllerRing's spec."""
 

@@ -19,7 +19,7 @@ from kubeio.errors import InputError
 from kubeio.resource import ApiResource
 from ringleader.testing.client import IndependentClient, RequestFailedError
 from ringleader.testing.commands import FleetSpec
-from ringleader.testing.ground import install_definitions
+from ringleader.testing.prerequisites import install_definitions
 from shard_controller.api.controller import Controller
 
 _FOLDERS = (".", "manifests", "config/crd", "../manifests")

@@ -1,6 +1,6 @@
-"""Everything that was recorded of a fleet, and the judgement of both witnesses on it. Pure.
+"""All records of a fleet, and the results of both checks on them. Pure.
 
-`Fleet.evidence` collects; the demo's document, the fleet tests and `Fleet.overlaps` are views of `Evidence`.
+The demo's document, the fleet tests and `Fleet.overlaps` are views of `Evidence`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from devcluster.plane import Write
-from ringleader.testing.attendance import (
+from ringleader.testing.availability import (
     Demand,
     History,
     Movement,
@@ -24,7 +24,7 @@ from ringleader.testing.attendance import (
 )
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.journal import Begin, Life, Record
-from ringleader.testing.witness import (
+from ringleader.testing.ownership_checks import (
     ForeignWrite,
     Interval,
     Overlap,
@@ -40,7 +40,7 @@ from ringleader.testing.witness import (
 
 @dataclass(frozen=True)
 class Evidence:
-    """Journals, write log and what the parent saw of its processes, until *until*."""
+    """Journals, write log and process times, until *until*."""
 
     spec: FleetSpec
     records: Sequence[Record]
@@ -51,9 +51,9 @@ class Evidence:
     """Accounts of the shards."""
     demands: Sequence[Demand]
     since: float
-    """When the ring was created: from then on the witnesses look."""
+    """When the ring was created: the checks begin here."""
     settled_since: float
-    """When all objects were in their places for the first time: from then on nobody may be left alone."""
+    """When all objects were at their places for the first time: from then on each must have a working owner."""
     until: float
 
     @cached_property
@@ -69,12 +69,12 @@ class Evidence:
 
     @cached_property
     def overlaps(self) -> list[Overlap]:
-        """Witness 1."""
+        """Result of the overlap check."""
         return overlaps(self.intervals)
 
     @cached_property
     def foreign_writes(self) -> list[ForeignWrite]:
-        """Witness 2."""
+        """Result of the write check."""
         return foreign_writes(
             self.judged,
             keys=self.spec.keys,
@@ -102,7 +102,7 @@ class Evidence:
 
     @cached_property
     def working(self) -> dict[str, list[Span]]:
-        """When each life could work: since its first mark, while its process ran and its Lease was not taken."""
+        """When each shard could work: since its `Life` record, while its process ran and its Lease was not taken."""
         takes = lease_takes(self.writes, keys=self.spec.keys)
         found: dict[str, list[Span]] = {}
         for life in sorted((r for r in self.records if isinstance(r, Life)), key=lambda life: life.t):

@@ -1,7 +1,6 @@
-"""A fleet: sharders and replicas of one controller as real processes on a control plane, with both witnesses.
+"""A fleet: sharders and replicas of one controller as real processes on a control plane, with both checks.
 
-Owns the processes, their links and what was seen of them; breaks them on purpose. The control plane is given and not
-owned.
+Owns the processes and breaks them on purpose. Does not own the control plane.
 """
 
 from __future__ import annotations
@@ -9,23 +8,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from devcluster.link import Link
+from devcluster.faults import Fault
 from devcluster.plane import ControlPlane
 from kubeio.clock import Clock, SystemClock
 from kubeio.resource import ApiResource
 from ringleader.testing.client import Doc, IndependentClient
 from ringleader.testing.commands import FleetSpec, Mode, shard_command, sharder_command
 from ringleader.testing.declared import find_resource, spec_of
-from ringleader.testing.ground import prepare_kinds, prepare_namespaces, prepare_ring
 from ringleader.testing.journal import Journal
 from ringleader.testing.objects import Ref
-from ringleader.testing.onlooker import Onlooker
+from ringleader.testing.observer import FleetObserver
+from ringleader.testing.prerequisites import prepare_kinds, prepare_namespaces, prepare_ring
 from ringleader.testing.process import Process
 from ringleader.testing.replica import Replica
 from shard_controller.api.controller import Controller
@@ -34,7 +32,7 @@ from shard_controller.declare.resource import Resource as Declared
 _TWIN = "-twin"
 
 
-class Fleet(Onlooker):
+class Fleet(FleetObserver):
     """Made by `open_fleet`. Members are called replica-1, replica-2, ...; sharders sharder-1, sharder-2, ..."""
 
     def __init__(
@@ -44,16 +42,15 @@ class Fleet(Onlooker):
         *,
         spec: FleetSpec,
         client: IndependentClient,
-        links: AsyncExitStack,
         tasks: asyncio.TaskGroup,
         clock: Clock,
     ) -> None:
         super().__init__(plane, spec=spec, client=client, clock=clock)
         self.directory = directory
-        self._links = links
         self._tasks = tasks
         self._running: list[asyncio.Task[None]] = []
         self._found: dict[str, ApiResource] = {}
+        self._holds: dict[str, str] = {}
 
     # -- start and end --------------------------------------------------------------------------------------
 
@@ -87,7 +84,7 @@ class Fleet(Onlooker):
         await self.wait_up()
 
     async def create_ring(self) -> None:
-        """Create the ring: from now on the witnesses look."""
+        """Create the ring: the checks begin here."""
         self.sharded_since = self.clock.now()
         await prepare_ring(self.client, spec=self.spec)
 
@@ -100,7 +97,7 @@ class Fleet(Onlooker):
             self.sharders[name].want()
 
     async def add_member(self, name: str = "") -> str:
-        """Start one more replica, at once; gives its member name."""
+        """Start one more replica without waiting. Returns its member name."""
         name = name or next(n for n in _names("replica") if n not in self.members)
         if name not in self.members:
             self.journals[name] = []
@@ -115,9 +112,9 @@ class Fleet(Onlooker):
         return name
 
     async def second_life(self, member: str) -> str:
-        """Start another process under the name of *member* while the first one runs; gives the second's shard.
+        """Start another process under the name of *member* while the first one runs. Returns the second's shard.
 
-        It lasts until `end_second_life`, and is seen by both witnesses, but not by `lives`.
+        It lasts until `end_second_life`. Both checks include it; `lives` does not.
         """
         twin = f"{member}{_TWIN}"
         if twin not in self.twins:
@@ -149,18 +146,12 @@ class Fleet(Onlooker):
     async def _place(
         self, name: str, command: Callable[[str, Path, int], list[str]], *, account: str = ""
     ) -> Replica:
-        """A new place behind a link of its own, if the spec has links, acting under an account of its own."""
-        url, link = self.plane.url, None
-        if self.spec.has_links:
-            server = urlsplit(url)
-            link = await self._links.enter_async_context(Link(server.hostname or "", server.port or 443))
-            url = link.url
-        kubeconfig = await self.plane.kubeconfig_for(account or name, server=url)
+        """A new place, acting under an account of its own."""
+        kubeconfig = await self.plane.kubeconfig_for(account or name)
         replica = Replica(
             name,
             command=lambda number: command(name, kubeconfig, number),
             directory=self.directory,
-            link=link,
             environment=self.spec.environment,
             clock=self.clock,
         )
@@ -183,7 +174,7 @@ class Fleet(Onlooker):
     # -- breaking things ------------------------------------------------------------------------------------
 
     async def kill(self, member: str, *, again: bool = False) -> Process:
-        """SIGKILL a replica (or the owner that `owner` gave); *again* lets its place be filled anew."""
+        """SIGKILL a replica (or the owner that `owner` gave); *again* starts another process in its place."""
         replica = self.members[member]
         if not again:
             replica.abandon()
@@ -210,7 +201,7 @@ class Fleet(Onlooker):
             await self.restart(name)
 
     async def kill_leader(self) -> str:
-        """SIGKILL the sharder that acts now; its place is filled anew. Gives its name."""
+        """SIGKILL the sharder that acts now; another process fills its place. Returns its name."""
         name = await self.wait_leader()
         await self._killed(self.sharders[name])
         return name
@@ -220,31 +211,17 @@ class Fleet(Onlooker):
         await place.wait_until(lambda: process.ended_at is not None, within_s=self.spec.patience_s)
         return process
 
-    def hold(self, name: str) -> None:
-        """Let the bytes between a process and the server wait, in both directions."""
-        self._link(name).hold()
+    async def hold(self, name: str) -> None:
+        """Delay requests of the account *name* and answers to them until `release`. Needs a plane with faults."""
+        self._holds[name] = await self.plane.faults.add(Fault(what="hold", user=name))
 
-    def release(self, name: str) -> None:
-        """Let them arrive."""
-        self._link(name).release()
+    async def release(self, name: str) -> None:
+        """Deliver what is held."""
+        await self.plane.faults.clear(self._holds.pop(name))
 
-    def held_up(self, name: str) -> int:
-        """Connections on which the process has sent something since `hold`."""
-        return self._link(name).held_up
-
-    def cut(self, name: str) -> None:
-        """Break a process's connections and refuse new ones."""
-        self._link(name).cut()
-
-    def restore(self, name: str) -> None:
-        """Accept connections again."""
-        self._link(name).restore()
-
-    def _link(self, name: str) -> Link:
-        link = (self.members.get(name) or self.sharders[name]).link
-        if link is None:
-            raise ValueError(f"{name} has no link: the fleet's spec has none")
-        return link
+    async def held_requests(self, name: str) -> int:
+        """Requests of *name* that wait."""
+        return await self.plane.faults.hits(self._holds[name])
 
     # -- shorthands for tests -------------------------------------------------------------------------------
 
@@ -282,11 +259,11 @@ async def open_fleet(
     spec, clock = spec or FleetSpec(), clock or SystemClock()
     directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - once, before anything runs
     account = await plane.kubeconfig_for("observer")
-    async with IndependentClient(account) as client, AsyncExitStack() as links:
+    async with IndependentClient(account) as client:
         await prepare_kinds(client, spec=spec)
         await prepare_namespaces(client, spec=spec)
         async with unwrapped(), asyncio.TaskGroup() as tasks:
-            fleet = Fleet(plane, directory, spec=spec, client=client, links=links, tasks=tasks, clock=clock)
+            fleet = Fleet(plane, directory, spec=spec, client=client, tasks=tasks, clock=clock)
             try:
                 yield fleet
             finally:
@@ -295,7 +272,7 @@ async def open_fleet(
 
 @asynccontextmanager
 async def unwrapped() -> AsyncIterator[None]:
-    """Let a single error leave a task group as itself: a failed assertion is read by people."""
+    """Raise a single error of a task group as itself, so that a failed assertion stays readable."""
     try:
         yield
     except BaseExceptionGroup as group:

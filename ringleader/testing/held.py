@@ -1,4 +1,4 @@
-"""An async context that is entered and left by one task of its own, whoever asks for it.
+"""An async context that its own task enters and leaves, whichever task uses it.
 
 pytest runs the two halves of an async fixture in different tasks; task groups and timeouts inside a context do not
 allow that.
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def held(context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-    """*context*, open during the block; what its entry or its exit raises is raised here."""
+    """*context*, open during the block. Raises the errors of its entry and exit."""
     loop = asyncio.get_running_loop()
     entered: asyncio.Future[T] = loop.create_future()
     enough = asyncio.Event()

@@ -1,6 +1,6 @@
 """The journals that shards write, one file per process: what a record is, and how a growing file is read.
 
-Owns the format of witness 1 and the position up to which a file was read. Does not judge: `witness` does.
+Owns the format of the records and the position up to which a file was read; `ownership_checks` judges them.
 `Fleet` reads with it while the shards still write.
 """
 
@@ -61,7 +61,7 @@ _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 def parse(lines: bytes) -> list[Record]:
     """Every record of *lines*, in their order.
 
-    Raises: msgspec.DecodeError on a line that is no record: a witness that cannot be read proves nothing.
+    Raises: msgspec.DecodeError on a line that is no record: an unreadable journal proves nothing.
     """
     return [_decoder.decode(line) for line in lines.splitlines() if line]
 

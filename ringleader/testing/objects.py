@@ -15,7 +15,7 @@ import aiohttp
 
 from kubeio.clock import Clock
 from kubeio.resource import ApiResource
-from ringleader.testing.attendance import Demand
+from ringleader.testing.availability import Demand
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from ringleader.testing.commands import CONFIGMAPS, WEBSITES
 

@@ -23,7 +23,7 @@ from ringleader.testing.held import held
 def plane_context(
     directory: Path, *, is_real: bool, faults: bool = False
 ) -> AbstractAsyncContextManager[ControlPlane]:
-    """The control plane that a test asked for, with *faults* behind a fault proxy; skipped where none can be had."""
+    """An embedded or a real control plane in *directory*, with *faults* behind a fault proxy."""
     if not is_real:
         from devcluster.embedded import embedded_plane
 
@@ -33,10 +33,10 @@ def plane_context(
 
 @pytest_asyncio.fixture
 async def control_plane(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ControlPlane]:
-    """An API server of the test's own; a real one if the test is marked `real`."""
+    """An API server of the test's own, behind a fault proxy; a real one if the test is marked `real`."""
     is_real = request.node.get_closest_marker("real") is not None
     try:
-        async with held(plane_context(tmp_path / "plane", is_real=is_real)) as plane:
+        async with held(plane_context(tmp_path / "plane", is_real=is_real, faults=True)) as plane:
             yield plane
     except BinariesMissing as missing:
         pytest.skip(f"{missing.reason}; {missing.remedy}")

@@ -1,6 +1,6 @@
 """One process of a fleet: started with its output in a file, tied to our life, and what its parent saw of it.
 
-Owns the times that witness 1 relies on: when it ended, and when it was stopped by a signal.
+Owns the times that the overlap check needs: when it ended, and when a signal stopped it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from devcluster.children import Child, start_child
 from kubeio.clock import Clock
-from ringleader.testing.attendance import Span
+from ringleader.testing.availability import Span
 
 
 class Process:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.link import Link
 from kubeio.clock import Clock
 from ringleader.testing.process import Process, start_process
 
 
 class ReplicaFailedError(Exception):
-    """A process of the fleet ended although nobody asked it to, or never became what it should."""
+    """A process of the fleet ended by itself, or never reached the expected state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,11 @@ class Replica:
         *,
         command: Callable[[int], Sequence[str]],
         directory: Path,
-        link: Link | None,
         environment: Mapping[str, str],
         clock: Clock,
         restart_delay_s: float = 0.2,
     ) -> None:
         self.name = name
-        self.link = link
         self.processes: list[Process] = []
         self.exits: list[Exit] = []
         self._command = command
@@ -55,7 +52,7 @@ class Replica:
         self._clock = clock
         self._restart_delay_s = restart_delay_s
         self._wanted = asyncio.Event()
-        self._turn = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self._asked = False
 
     @property
@@ -168,9 +165,9 @@ class Replica:
 
     async def wait_until(self, condition: Callable[[], bool], *, within_s: float) -> None:
         """Wait for a start or an end that makes *condition* true. Raises: TimeoutError."""
-        async with asyncio.timeout(within_s), self._turn:
-            await self._turn.wait_for(condition)
+        async with asyncio.timeout(within_s), self._changed:
+            await self._changed.wait_for(condition)
 
     async def _announce(self) -> None:
-        async with self._turn:
-            self._turn.notify_all()
+        async with self._changed:
+            self._changed.notify_all()

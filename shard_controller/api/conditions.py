@@ -25,7 +25,7 @@ class Conditions:
         self._staged: dict[str, Entry] = {}
         self._removed: set[str] = set()
 
-    def set(self, type: str, status: bool | None, reason: str, message: str = "") -> None:  # noqa: A002 - the API's own word
+    def set(self, type: str, status: bool | None, reason: str, message: str = "") -> None:  # noqa: A002 - the API's name
         """Stage the condition *type*; the last call per type wins. A *status* of None is `Unknown`.
 
         Raises: ValueError if *reason* is empty: the API requires one.
@@ -40,12 +40,12 @@ class Conditions:
             "message": message,
         }
 
-    def remove(self, type: str) -> None:  # noqa: A002 - the API's own word
+    def remove(self, type: str) -> None:  # noqa: A002 - the API's name
         """Stage that there is no condition *type*."""
         self._staged.pop(type, None)
         self._removed.add(type)
 
-    def get(self, type: str) -> Mapping[str, object] | None:  # noqa: A002 - the API's own word
+    def get(self, type: str) -> Mapping[str, object] | None:  # noqa: A002 - the API's name
         """The condition *type* as it stands on the object, whatever is staged."""
         return next((entry for entry in self._existing if entry.get("type") == type), None)
 
@@ -64,7 +64,7 @@ class StagedConditions(Conditions):
         if self.get("Stalled") is not None and "Stalled" not in self._staged:
             self.remove("Stalled")
 
-    def _unless_staged(self, type: str, status: bool, reason: str, message: str) -> None:  # noqa: A002 - the API's own word
+    def _unless_staged(self, type: str, status: bool, reason: str, message: str) -> None:  # noqa: A002 - the API's name
         if type not in self._staged and type not in self._removed:
             self.set(type, status, reason, message)
 

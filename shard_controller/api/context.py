@@ -26,7 +26,7 @@ from shard_controller.shard.writer import decode_map
 M = TypeVar("M")
 T = TypeVar("T")
 
-_MAX_WORD = 128
+_MAX_REASON = 128
 
 
 class Context(Generic[M]):
@@ -220,18 +220,18 @@ class Context(Generic[M]):
         self,
         reason: str,
         note: str,
-        type: Type = "Normal",  # noqa: A002 - the API's word
+        type: Type = "Normal",  # noqa: A002 - the API's name
         *,
         action: str = "Reconcile",
     ) -> None:
         """Record an Event about this object (`kubectl events`): best effort, written later, repetitions are counted.
 
-        *reason* and *action* are words in CamelCase. A missing permission to write Events is logged once.
+        *reason* and *action* are in CamelCase. A missing permission to write Events is logged once.
         Raises: ValueError.
         """
-        for field, word in (("reason", reason), ("action", action)):
-            if not 0 < len(word) <= _MAX_WORD:
-                raise ValueError(f"event {field}={word!r}: a word of 1 to {_MAX_WORD} characters is required")
+        for field, text in (("reason", reason), ("action", action)):
+            if not 0 < len(text) <= _MAX_REASON:
+                raise ValueError(f"event {field}={text!r}: 1 to {_MAX_REASON} characters are required")
         if type not in ("Normal", "Warning"):
             raise ValueError(f"event type={type!r}: 'Normal' or 'Warning' is required")
         self._session.record(reason, note, type, action=action)

@@ -81,7 +81,7 @@ class ReconcileSession:
             )
         return self._conditions
 
-    def record(self, reason: str, note: str, type: Type, *, action: str = "Reconcile") -> None:  # noqa: A002 - the API's word
+    def record(self, reason: str, note: str, type: Type, *, action: str = "Reconcile") -> None:  # noqa: A002 - the API's name
         """Record an Event about the object."""
         regarding = Regarding.of(self.caches.primary.resource, self.meta)
         self._events.record(regarding, reason=reason, action=action, note=note, type=type)

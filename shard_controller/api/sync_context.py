@@ -109,7 +109,7 @@ class SyncContext(Generic[M]):
         self,
         reason: str,
         note: str,
-        type: Type = "Normal",  # noqa: A002 - the API's word
+        type: Type = "Normal",  # noqa: A002 - the API's name
         *,
         action: str = "Reconcile",
     ) -> None:

@@ -16,7 +16,7 @@ class PermanentError(ShardError):
     """Raised by a reconciler: no retry until the object, or another one that enqueues it, changes.
 
     Staged status is written, with the condition `Stalled` (and `Ready` False, if the object has one) under *reason*,
-    a word in CamelCase; a Warning event says the same.
+    a reason in CamelCase; a Warning event says the same.
     """
 
     def __init__(self, message: str = "", *, reason: str = "PermanentError") -> None:

@@ -8,7 +8,7 @@ from kubeio.models import ObjectKey
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """One object to look at: what the work queue holds. *resource* is `websites.example.com`."""
+    """One object to reconcile: what the work queue holds. *resource* is `websites.example.com`."""
 
     resource: str
     key: ObjectKey

@@ -1,6 +1,6 @@
 """The journal of reconciles: one JSON line per begin and end, written before the reconciler runs.
 
-A witness for tests and demonstrations: unbuffered, O_APPEND, one write per record, CLOCK_BOOTTIME, so that the files
+For the overlap check of tests and demos: unbuffered, O_APPEND, one write per record, CLOCK_BOOTTIME, so that the files
 of several processes can be laid side by side. Off unless a path is given.
 """
 

@@ -6,6 +6,7 @@ Labels come from closed sets. Metrics that every reconcile updates are plain num
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
@@ -77,12 +78,24 @@ class ControllerMetrics(Observer):
         self.refused_writes = counter("ringleader_shard_refused_writes", "Writes that the fence refused")
         self._blocks = counter(
             "ringleader_shard_loop_blocks",
-            "Times that the event loop did not turn for longer than --blocked-loop",
+            "Times that the event loop was blocked for longer than --blocked-loop",
         )
         self._blocked_s = counter(
             "ringleader_shard_loop_blocked_seconds", "Time in which the event loop was blocked, in sum"
         )
         self._lease_age = gauge("ringleader_shard_lease_age_seconds", "Time since the last renewal was sent")
+        self._lease_duration = gauge(
+            "ringleader_shard_lease_duration_seconds", "Duration of the shard's Lease"
+        )
+        self._oldest_key = gauge(
+            "ringleader_shard_oldest_key_seconds", "How long the oldest key has waited in the work queue"
+        )
+        self._info = Gauge(
+            "ringleader_shard_info",
+            "1. Joins the metrics of a replica with its ring, member and version",
+            ["controller", "ring", "member", "version"],
+            registry=registry,
+        )
         self._objects = Gauge(
             "ringleader_shard_objects", "Objects in the cache", ["controller", "resource"], registry=registry
         )
@@ -130,8 +143,15 @@ class ControllerMetrics(Observer):
         """Export the number of running reconciles, which *count* returns."""
         self._active.set_function(count)
 
-    def watch_lease(self, age_s: Callable[[], float]) -> None:
+    def watch_lease(self, age_s: Callable[[], float], *, ring: str, member: str, duration_s: float) -> None:
+        """Export the age of the Lease, which *age_s* returns, and which place on which ring it is for."""
         self._lease_age.set_function(age_s)
+        self._lease_duration.set(duration_s)
+        self._info.labels(self._controller, ring, member, version("ringleader")).set(1)
+
+    def watch_queue(self, oldest_s: Callable[[], float]) -> None:
+        """Export how long the oldest key has waited, which *oldest_s* returns."""
+        self._oldest_key.set_function(oldest_s)
 
     def _add_results(self, family: CounterMetricFamily) -> None:
         for result, count in self.results.items():

@@ -34,9 +34,9 @@ TICK_S: Final = 1.0
 OVERRUN_EXIT: Final = 4
 _LONGEST_GAP_S: Final = 2.0
 """Longest time between two checks that counts: longer ones were suspension."""
-_LOOKS_PER_BLOCK: Final = 5
+_CHECKS_PER_BLOCK: Final = 5
 _GAP: Final = 3
-"""Looks in a row that the loop's watcher may miss before it asks why."""
+"""Checks in a row that the watching thread may miss before it asks why."""
 _FRAMES: Final = 40
 """Innermost frames that are shown of each stack."""
 _TASKS: Final = 200
@@ -111,7 +111,7 @@ def find_overrun(
 ) -> RunningReconcile | None:
     """The reconcile that has gone on for *patience_s* since it was first seen to overrun. Runs every second.
 
-    *on_overrun* is called once for each that is still there at the second look.
+    *on_overrun* is called once for each that is still there at the second check.
     """
     worst: RunningReconcile | None = None
     for run in running:
@@ -143,7 +143,7 @@ def exit_on_overrun(why: str, run: RunningReconcile, *, end_process: Callable[[i
 
 @dataclass(frozen=True, slots=True)
 class BlockBegun:
-    """The loop has not turned for *for_s* and still does not: its stack shows the reason now."""
+    """The loop has not run for *for_s* and still does not: its stack shows the reason now."""
 
     for_s: float
 
@@ -157,7 +157,7 @@ class BlockEnded:
 
 
 class BlockDetector:
-    """Compares the loop's beats between looks: one `BlockBegun` and one `BlockEnded` per block. Pure.
+    """Compares the loop's beats between checks: one `BlockBegun` and one `BlockEnded` per block. Pure.
 
     A gap in which the watcher itself did not run was either suspension (nothing of this process ran) or
     the interpreter's lock, held by another thread that computed meanwhile.
@@ -167,14 +167,14 @@ class BlockDetector:
         self._blocked_s = blocked_s
         self._longest_gap_s = longest_gap_s
         self._beats = -1
-        self._silent_since = self._looked_at = now
+        self._silent_since = self._checked_at = now
         self._cpu_s = cpu_s
         self._is_blocked = False
 
-    def look(self, *, beats: int, now: float, cpu_s: float) -> BlockBegun | BlockEnded | None:
+    def check(self, *, beats: int, now: float, cpu_s: float) -> BlockBegun | BlockEnded | None:
         """*beats* of the loop so far; *cpu_s*: processor time of this process so far, in all threads."""
-        gap_s, computed_s = now - self._looked_at, cpu_s - self._cpu_s
-        self._looked_at, self._cpu_s = now, cpu_s
+        gap_s, computed_s = now - self._checked_at, cpu_s - self._cpu_s
+        self._checked_at, self._cpu_s = now, cpu_s
         if gap_s > self._longest_gap_s:
             if computed_s < gap_s / 2:
                 self._silent_since += gap_s  # suspended
@@ -196,14 +196,14 @@ class LoopBlockReporter:
     """Watches the running loop while the scope lasts; SIGUSR1 writes stacks and *describe* to the log.
 
     A block longer than *blocked_s* plus a fifth is always seen, a shorter one than *blocked_s* never; 0 watches
-    nothing. Cost: a beat of the loop and a look of the thread every *blocked_s* / 5. Stops nothing.
+    nothing. Cost: a beat of the loop and a check of the thread every *blocked_s* / 5. Stops nothing.
     """
 
     def __init__(
         self, *, blocked_s: float, describe: Callable[[], object], metrics: ControllerMetrics, clock: Clock
     ) -> None:
         self._blocked_s = blocked_s
-        self._period_s = blocked_s / _LOOKS_PER_BLOCK
+        self._period_s = blocked_s / _CHECKS_PER_BLOCK
         self._describe = describe
         self._metrics = metrics
         self._clock = clock
@@ -242,7 +242,7 @@ class LoopBlockReporter:
         self._timer = self._loop.call_later(self._period_s, self._beat)
 
     def _watch(self) -> None:
-        """Of the thread: look once per period, and follow orders."""
+        """Of the thread: check once per period, and follow orders."""
         blocks = BlockDetector(
             blocked_s=self._blocked_s,
             longest_gap_s=self._period_s * _GAP,
@@ -258,7 +258,9 @@ class LoopBlockReporter:
             if order == "dump":
                 self._dump()
             if self._blocked_s:
-                self._report(blocks.look(beats=self._beats, now=self._clock.now(), cpu_s=time.process_time()))
+                self._report(
+                    blocks.check(beats=self._beats, now=self._clock.now(), cpu_s=time.process_time())
+                )
 
     def _report(self, block: BlockBegun | BlockEnded | None) -> None:
         match block:
@@ -268,7 +270,7 @@ class LoopBlockReporter:
                 log.warning("event loop is blocked", for_s=round(for_s, 3), stack=stack)
             case BlockEnded(took_s=took_s, was_seen=True):
                 self._metrics.loop_freed(took_s)
-                log.info("event loop turns again", took_s=round(took_s, 3))
+                log.info("event loop runs again", took_s=round(took_s, 3))
             case BlockEnded(took_s=took_s):
                 self._metrics.loop_blocked()
                 self._metrics.loop_freed(took_s)
@@ -278,7 +280,7 @@ class LoopBlockReporter:
                 pass
 
     def _dump(self) -> None:
-        """Threads now, even if the loop is blocked; tasks and the queue when the loop turns."""
+        """Threads now, even if the loop is blocked; tasks and the queue when the loop runs."""
         log.warning("stacks of threads, asked for by SIGUSR1", stack=stacks_of_threads())
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._dump_tasks)

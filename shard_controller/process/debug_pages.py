@@ -48,17 +48,17 @@ class Inspection:
         self._controller = controller
         self._clock = clock
 
-    def object_page(self, path: str) -> bytes | None:
-        """`/NAMESPACE/NAME`, or `/_/NAME` of a cluster-scoped object; None if nothing is known of it."""
-        namespace, slash, name = path.removeprefix("/").partition("/")
-        if not slash or not namespace or not name:
+    def object_page(self, below: list[str]) -> bytes | None:
+        """`NAMESPACE/NAME`, or `_/NAME` of a cluster-scoped object; None if nothing is known of it."""
+        if len(below) != 2 or not all(below):
             return None
+        namespace, name = below
         found = self.describe("" if namespace == CLUSTER_SCOPED else namespace, name)
         return None if found is None else _encoded(found)
 
-    def queue_page(self, path: str) -> bytes | None:
+    def queue_page(self, below: list[str]) -> bytes | None:
         """The queue as a whole; nothing stands below it."""
-        return None if path else _encoded(self.queue())
+        return None if below else _encoded(self.queue())
 
     def describe(self, namespace: str, name: str) -> Document | None:
         """One object of the controller's own resource."""
@@ -178,11 +178,11 @@ class Pages:
     def __init__(self) -> None:
         self.inspection: Inspection | None = None
 
-    def object_page(self, path: str) -> bytes | None:
-        return self._shown(lambda inspection: inspection.object_page(path))
+    def object_page(self, below: list[str]) -> bytes | None:
+        return self._shown(lambda inspection: inspection.object_page(below))
 
-    def queue_page(self, path: str) -> bytes | None:
-        return self._shown(lambda inspection: inspection.queue_page(path))
+    def queue_page(self, below: list[str]) -> bytes | None:
+        return self._shown(lambda inspection: inspection.queue_page(below))
 
     def queue_document(self) -> object:
         """The queue for the log; None if there is none yet."""

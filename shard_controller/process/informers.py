@@ -82,7 +82,7 @@ class Informers:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the server was heard from on every watch."""
+        """Whether every watch had an event or bookmark lately."""
         now = self._clock.now()
         return all(now - informer.sign_of_life_at <= self._silence_s for informer in self.running)
 

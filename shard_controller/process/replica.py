@@ -20,7 +20,8 @@ from kubeio.leases.lease import Leases
 from kubeio.leases.shared_reads import SharedLeaseReads
 from kubeio.program.access_gate import AccessGate
 from kubeio.program.http_server import write_port
-from kubeio.program.probes import FLAG, Guarded, Probes
+from kubeio.program.pages import GuardedPages, json_page
+from kubeio.program.probes import FLAG, Probes
 from kubeio.protocol import write_counts
 from kubeio.queues.metrics import QueueCollectors
 from kubeio.rest.client import Client
@@ -120,9 +121,10 @@ class Replica:
                     return await self._work_alone()
         assert_never(mode)
 
-    def _guarded(self) -> Guarded:
+    def _guarded(self) -> GuardedPages:
         gate = AccessGate(Reviews(self._client), path=DEBUG_RIGHT, clock=self._clock)
-        return Guarded({DEBUG_RIGHT: self._pages.object_page, "/debug/queue": self._pages.queue_page}, gate)
+        objects, queue = json_page(self._pages.object_page), json_page(self._pages.queue_page)
+        return GuardedPages(gate, {DEBUG_RIGHT: objects, "/debug/queue": queue})
 
     def _why_not_ready(self) -> str | None:
         return "caches are not filled yet" if self._runtime is None else self._runtime.why_not_ready()
@@ -163,7 +165,12 @@ class Replica:
         keys = template.keys
         structlog.contextvars.bind_contextvars(shard=acquired.name)
         validity = LeaseValidity(duration_s=template.duration_s, sent_at=acquired.sent_at)
-        self._metrics.watch_lease(lambda: validity.age_s(self._clock.now()))
+        self._metrics.watch_lease(
+            lambda: validity.age_s(self._clock.now()),
+            ring=keys.ring,
+            member=template.member,
+            duration_s=template.duration_s,
+        )
         ownership = ShardOwnership(keys, acquired.name, validity=validity, clock=self._clock)
         runtime = self._build(caches, ownership, leases)
         loop = asyncio.get_running_loop()

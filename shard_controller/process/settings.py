@@ -17,7 +17,7 @@ from kubeio.models import GroupResource, HasMeta, Meta
 from kubeio.program.failures import names_an_object
 from kubeio.program.http_server import parse_bind
 from kubeio.program.yaml_file import read_document
-from kubeio.protocol import CONTROLLER_RINGS, DEFAULT_DOMAIN, RingKeys
+from kubeio.protocol import CONTROLLER_RINGS, DEFAULT_DOMAIN, RingEntry, RingKeys
 from kubeio.resource import ApiResource
 from kubeio.rest.client import Client
 from kubeio.rest.discovery import Discovery
@@ -50,7 +50,7 @@ class Settings:
     log_level: str = "info"
     progress_deadline_s: float = 60.0
     blocked_loop_s: float = 0.25
-    """An event loop that does not turn for longer is reported, with the stack that blocks it; 0: never."""
+    """An event loop that is blocked for longer is reported, with the stack that blocks it; 0: never."""
     silence_s: float = 90.0
     """A watch without event or bookmark for longer is dead and is started again; bookmarks come once a minute."""
     stop_within_s: float = 25.0
@@ -99,17 +99,6 @@ class Settings:
         return parse_bind("--health-probe-bind-address", self.probes_bind)
 
 
-class RingEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """Entry of a ring's `spec.resources`, as the API writes it."""
-
-    resource: str
-    group: str = ""
-    controlled_resources: list[GroupResource] = []
-
-    def __str__(self) -> str:
-        return f"{self.resource}.{self.group}" if self.group else self.resource
-
-
 class RingViewSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Fields of a ring's spec that a replica reads."""
 
@@ -133,9 +122,9 @@ class RingView(msgspec.Struct, frozen=True):
     def entry(self, resource: ApiResource) -> RingEntry:
         """The ring's entry for *resource*. Raises: InputError."""
         for entry in self.spec.resources:
-            if str(entry) == resource.group_resource:
+            if str(entry.main) == resource.group_resource:
                 return msgspec.structs.replace(entry, controlled_resources=self._below(entry))
-        listed = ", ".join(str(entry) for entry in self.spec.resources) or "nothing"
+        listed = ", ".join(str(entry.main) for entry in self.spec.resources) or "nothing"
         raise InputError(
             "--ring",
             self.metadata.name,
@@ -147,9 +136,9 @@ class RingView(msgspec.Struct, frozen=True):
         """Resources that follow objects of *entry*, at any depth: a tree moves as a whole (key Owner)."""
         below = list(entry.controlled_resources)
         for kind in below:  # grows meanwhile
-            deeper = (each.controlled_resources for each in self.spec.resources if str(each) == str(kind))
+            deeper = (each.controlled_resources for each in self.spec.resources if each.main == kind)
             below += [found for kinds in deeper for found in kinds if found not in below]
-        return [kind for kind in below if str(kind) != str(entry)]
+        return [kind for kind in below if kind != entry.main]
 
 
 def ring_from_file(path: Path, name: str = "") -> RingView:
@@ -189,7 +178,7 @@ async def is_ring_ending(client: Client, name: str) -> bool:
 
 
 async def _other_ring(client: Client, name: str) -> str:
-    """Words for a remedy: which ring was perhaps meant by *name*."""
+    """Text for a remedy: the ring that was perhaps meant by *name*."""
     try:
         page = await client.list_page(CONTROLLER_RINGS, metadata_only=True, limit=100)
     except KubeError:  # a replica needs no right to list rings
@@ -212,7 +201,7 @@ async def controlled_resources(
             raise InputError(
                 "owns",
                 text,
-                f"is not among the ring's controlledResources of {entry}",
+                f"is not among the ring's controlledResources of {entry.main}",
                 f"add {{group: {resource.group!r}, resource: {resource.plural}}} there",
             )
     return [by_name.get(name) or await discovery.resolve(name) for name in sorted(listed)]

@@ -73,7 +73,7 @@ class EventHandlers:
             self._enqueue(request)
         elif is_awaited or self._passes(kind, change):
             version = version_of(change.new)
-            if self._queue.is_news(request, version):
+            if self._queue.is_newer(request, version):
                 is_asked_for = self._ownership.is_draining(change.new)
                 priority = Priority.HANDOFF if is_asked_for else self._priority(request, change)
                 self._enqueue(request, version, priority=priority)

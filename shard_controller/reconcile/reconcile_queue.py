@@ -43,7 +43,7 @@ class ReconcileQueue(WorkQueue[Request]):
 
     # -- changes
 
-    def is_news(self, request: Request, version: int) -> bool:
+    def is_newer(self, request: Request, version: int) -> bool:
         """Whether *version* is newer than the one with which *request* failed for good, if it did."""
         return version > self._failed.get(request, -1)
 

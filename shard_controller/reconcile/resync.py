@@ -44,12 +44,12 @@ class Resync:
         """One period after the other, until cancelled."""
         began = self._clock.now()
         while True:
-            await self._circle(began)
+            await self._enqueue_all(began)
             await self._until(began + self._period_s)
             began = max(began + self._period_s, self._clock.now())
 
-    async def _circle(self, began: float) -> None:
-        """Each key at its place in the period, which is its place in the list, turned by a phase of this process."""
+    async def _enqueue_all(self, began: float) -> None:
+        """Each key at its place in the period, which is its place in the list, shifted by a phase of this process."""
         keys = self._keys()
         count = len(keys)
         gap_s = self._period_s / max(count, 1)

@@ -85,6 +85,7 @@ class ReconcileRunner(Generic[M]):
         self._blocking = {id(function) for function in functions if not is_async(function)}
         self._running: dict[Request, _Run] = {}
         metrics.watch_running(self._running.__len__)
+        metrics.watch_queue(queue.oldest_wait_s)
 
     def close(self) -> None:
         """Take no more work for threads."""

@@ -29,7 +29,7 @@ READS_APART_S = 0.1
 
 
 class NotAcknowledged(ShardError):
-    """The object moved under the acknowledgement, or the API server refuses it: look again later."""
+    """The object moved under the acknowledgement, or the API server refuses it: to be retried."""
 
     def __init__(self, what: str, reason: str) -> None:
         self.what = what

@@ -35,7 +35,7 @@ class ExitTimer:
         """Keep the timer right until cancelled."""
         tick_s = min(max(self._validity.duration_s / 30, 0.02), 0.5)
         while True:
-            self._look()
+            self._rearm()
             await asyncio.sleep(tick_s)
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class ExitTimer:
         faulthandler.cancel_dump_traceback_later()
         os.close(self._stacks_to)
 
-    def _look(self) -> None:
+    def _rearm(self) -> None:
         now = self._clock.now()
         if not self._validity.holds(now) and self._validity.running == 0:
             faulthandler.cancel_dump_traceback_later()

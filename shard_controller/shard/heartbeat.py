@@ -130,8 +130,8 @@ class Heartbeat:
     async def _read_again(self) -> float:
         """Read the Lease that another process wrote. Labels may change; holder and duration may not.
 
-        A renewal that this process did not send is another process's with the same memory: a copy of a guest that was
-        restored from a snapshot, or of the process itself. No fence distinguishes the two, so one of them has to end.
+        A renewal that this process did not send is another process's with the same memory: a copy of a virtual machine
+        that was restored from a snapshot, or of the process itself. No fence distinguishes the two: one has to end.
         """
         try:
             async with asyncio.timeout(max(self._validity.duration_s / 3, 0.2)):

@@ -47,7 +47,7 @@ class Ownership(ABC):
         self.shard = shard
         self.keys = keys
         self.ring = keys.ring if keys is not None else ""
-        self._min_versions: dict[ResourceCache, MinVersions[ObjectKey]] = {}
+        self._min_versions: dict[ResourceCache, MinVersions] = {}
 
     # -- the right to work at all
 
@@ -139,7 +139,7 @@ class Ownership(ABC):
         if kind in self._min_versions:
             self._min_versions[kind].forget(streamed)
 
-    def _versions(self, kind: ResourceCache) -> MinVersions[ObjectKey]:
+    def _versions(self, kind: ResourceCache) -> MinVersions:
         return self._min_versions.setdefault(kind, MinVersions())
 
 

@@ -4,7 +4,7 @@ Takes the smallest version of the object that still counts after an acknowledgem
 Protocol: section 5, rules 3 and 4.
 
 Versions are compared as integers: the API promises that since Kubernetes 1.35, etcd always did. Versions that are no
-numbers (an aggregated server's own) order nothing: after an acknowledgement each look costs a consistent read.
+numbers (an aggregated server's own) order nothing: after an acknowledgement each check costs a consistent read.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ import msgspec
 import structlog
 
 from kubeio.errors import AlreadyExists, Conflict, KubeError, NotFound
-from kubeio.http.endpoint import KeyPair
 from kubeio.http.tls import load_key_pair
 from kubeio.models import Meta
 from kubeio.patch import MergePatch
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     from kubeio.clock import Clock
     from kubeio.rest.client import Client
-    from sharder.admission.certificates import Pair
     from sharder.admission.settings import Lifetimes
 
 log = structlog.get_logger("sharder")
@@ -137,12 +135,12 @@ class CertificateManager:
     async def run(self) -> None:
         while True:
             self._woken.clear()
-            pause_s = await self._turn()
+            pause_s = await self._sync()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._woken.wait()
 
-    async def _turn(self) -> float:
+    async def _sync(self) -> float:
         """Read the Secret once, with one step if this sharder leads; the seconds to wait for the next."""
         try:
             secret = await self._read()
@@ -209,7 +207,7 @@ class CertificateManager:
         if certificate_set == self._certificate_set:
             return
         if self._certificate_set is None or certificate_set.serving != self._certificate_set.serving:
-            load_pair(self._tls, certificate_set.serving)
+            load_key_pair(self._tls, certificate_set.serving)
             until = read_certificate(certificate_set.serving.certificate).not_after
             self._expires_at.set(until.timestamp())
             log.info("webhook certificate loaded", until=until.isoformat())
@@ -219,13 +217,8 @@ class CertificateManager:
 
 
 def server_context() -> ssl.SSLContext:
-    """TLS for a server that has no certificate yet: handshakes fail until `load_pair`."""
+    """TLS for a server that has no certificate yet: handshakes fail until `load_key_pair`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
-    """Let *context* serve *pair* from the next handshake on."""
-    load_key_pair(context, KeyPair(pair.certificate, pair.key))

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from kubeio.http.endpoint import KeyPair
 from sharder.admission.certificates import (
     CertificateFacts,
-    Pair,
     is_key_of,
     is_signed_by,
     make_authority,
@@ -46,7 +46,7 @@ class CertificateSet:
 
     authorities: tuple[bytes, ...]
     authority_key: bytes
-    serving: Pair
+    serving: KeyPair
 
     @property
     def bundle(self) -> bytes:
@@ -54,8 +54,8 @@ class CertificateSet:
         return b"".join(self.authorities)
 
     @property
-    def signer(self) -> Pair:
-        return Pair(self.authorities[-1], self.authority_key)
+    def signer(self) -> KeyPair:
+        return KeyPair(self.authorities[-1], self.authority_key)
 
     def data(self) -> dict[str, bytes]:
         """The Secret's data."""
@@ -68,10 +68,10 @@ class CertificateSet:
 
 
 def read_certificate_set(data: Mapping[str, bytes]) -> CertificateSet | None:
-    """The keyring that a Secret's *data* holds; None if it holds none that can be used."""
+    """The certificate set in a Secret's *data*; None if it has none that can be used."""
     try:
         authorities = split_bundle(data[BUNDLE])
-        found = CertificateSet(authorities, data[AUTHORITY_KEY], Pair(data[SERVING], data[SERVING_KEY]))
+        found = CertificateSet(authorities, data[AUTHORITY_KEY], KeyPair(data[SERVING], data[SERVING_KEY]))
         if is_key_of(found.signer) and is_key_of(found.serving) and _issuer(found) is not None:
             return found
     except (KeyError, ValueError, TypeError):
@@ -123,7 +123,7 @@ def carry_out(
     names: Collection[str],
     lifetimes: Lifetimes,
 ) -> CertificateSet:
-    """The keyring after *step*."""
+    """The certificate set after *step*."""
     if certificate_set is None or step is Step.FRESH:
         return _fresh(now=now, names=names, lifetimes=lifetimes)
     match step:
@@ -147,7 +147,7 @@ def _fresh(*, now: datetime, names: Collection[str], lifetimes: Lifetimes) -> Ce
     return CertificateSet((authority.certificate,), authority.key, _serving(authority, now, names, lifetimes))
 
 
-def _serving(authority: Pair, now: datetime, names: Collection[str], lifetimes: Lifetimes) -> Pair:
+def _serving(authority: KeyPair, now: datetime, names: Collection[str], lifetimes: Lifetimes) -> KeyPair:
     return make_serving(authority, names=names, now=now, lifetime=timedelta(seconds=lifetimes.serving_s))
 
 

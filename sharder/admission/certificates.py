@@ -25,6 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kubeio.http.endpoint import KeyPair
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -33,18 +35,10 @@ _MAX_COMMON_NAME: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A certificate and its private key, both PEM."""
-
-    certificate: bytes
-    key: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class CertificateFacts:
     """Names and dates of a certificate.
 
-    *made_at*: the instant at which a `Pair` of ours is made. Its validity begins earlier (`BACKDATED`).
+    *made_at*: the instant at which a `KeyPair` of ours is made. Its validity begins earlier (`BACKDATED`).
     """
 
     names: frozenset[str]
@@ -57,7 +51,7 @@ class CertificateFacts:
         return (self.not_after - now) / life
 
 
-def make_authority(*, now: datetime, lifetime: timedelta) -> Pair:
+def make_authority(*, now: datetime, lifetime: timedelta) -> KeyPair:
     """A new authority; no two have the same name."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
@@ -71,7 +65,9 @@ def make_authority(*, now: datetime, lifetime: timedelta) -> Pair:
     return _pair(certificate, key)
 
 
-def make_serving(authority: Pair, *, names: Collection[str], now: datetime, lifetime: timedelta) -> Pair:
+def make_serving(
+    authority: KeyPair, *, names: Collection[str], now: datetime, lifetime: timedelta
+) -> KeyPair:
     """A certificate of *authority* for a server reached as one of *names* (DNS names and addresses)."""
     signer = x509.load_pem_x509_certificate(authority.certificate)
     signing_key = load_pem_private_key(authority.key, password=None)
@@ -119,7 +115,7 @@ def is_signed_by(pem: bytes, authority: bytes) -> bool:
     return True
 
 
-def is_key_of(pair: Pair) -> bool:
+def is_key_of(pair: KeyPair) -> bool:
     """Whether the key of *pair* is its certificate's. Raises ValueError on what is no PEM."""
     certificate = x509.load_pem_x509_certificate(pair.certificate)
     key = load_pem_private_key(pair.key, password=None)
@@ -182,8 +178,8 @@ def _names(certificate: x509.Certificate) -> frozenset[str]:
     return frozenset((*names.get_values_for_type(x509.DNSName), *addresses))
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
-    return Pair(
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    return KeyPair(
         certificate.public_bytes(Encoding.PEM),
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
     )

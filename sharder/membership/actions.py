@@ -65,7 +65,7 @@ class DeleteOrphan:
 
 @dataclass(frozen=True, slots=True)
 class MarkState:
-    """LeaseWrite the state label of *lease*, for people. Losing this write to a conflict is fine."""
+    """Write the state label of *lease*, for people. Losing this write to a conflict is fine."""
 
     lease: Lease
     state: ShardState

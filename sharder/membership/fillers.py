@@ -65,7 +65,7 @@ class Fillers:
             for shard in shards
             if shard.facts.holding is Holding.RELEASED and shard.member not in alive
         )
-        self.places.turn(wanted, may_fill=frozenset(may_stay), departed=departed, at=at)
+        self.places.follow(wanted, may_fill=frozenset(may_stay), departed=departed, at=at)
 
     def why_unplaced(self, shard: Shard, *, at: float) -> Unplaced | None:
         """Reason that keeps *shard* from its member's place; None if it may fill the place, or fills it."""

@@ -25,7 +25,7 @@ class Flapping:
         self._short: dict[str, tuple[int, float]] = {}
 
     def note_end(self, member: str, *, lived_s: float, duration_s: float, at: float) -> None:
-        """A shard of *member* ended at *at*; it was last heard *lived_s* after it began."""
+        """A shard of *member* ended at *at*; it last renewed *lived_s* after it began."""
         if lived_s >= SHORT_DURATIONS * duration_s:
             self._short.pop(member, None)
         else:

@@ -120,7 +120,7 @@ class Membership:
         """
         name = lease.metadata.name
         shard = self._shards.get(name)
-        if not self._is_news(lease, shard):
+        if not self._is_newer(lease, shard):
             return False
         if lease.metadata.labels.get(self._keys.ring_label) != self._keys.ring:
             self._observe_stray(lease, shard, at=at)
@@ -244,7 +244,7 @@ class Membership:
         """Membership at *at*."""
         return self._view(self._advance(at))
 
-    def turn(self, *, at: float, acting: bool) -> tuple[list[Intent], View, float | None]:
+    def iterate(self, *, at: float, acting: bool) -> tuple[list[Intent], View, float | None]:
         """Intents for the leader (*acting*) to carry out now, the view, and the instant at which time changes either.
 
         Intents are repeated until their answers were observed.
@@ -309,7 +309,7 @@ class Membership:
     def _next_deadline(self, at: float) -> float | None:
         return min((deadline for deadline in self._deadlines() if at < deadline < math.inf), default=None)
 
-    def _is_news(self, lease: Lease, shard: Shard | None) -> bool:
+    def _is_newer(self, lease: Lease, shard: Shard | None) -> bool:
         version = lease.metadata.resource_version
         if lease.metadata.namespace not in ("", self._spec.lease_namespace):
             return False

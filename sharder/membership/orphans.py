@@ -60,7 +60,7 @@ class OrphanChecks:
         self._added = asyncio.Event()
 
     def want(self, name: str) -> None:
-        """Check *name* in its turn; once, however often it is wanted meanwhile."""
+        """Check *name*; once, however often it is wanted meanwhile."""
         self._wanted[name] = None
         self._added.set()
 

@@ -59,8 +59,7 @@ def plan_filler(candidates: Iterable[Candidate]) -> Candidate:
 class Places:
     """The places of one ring.
 
-    `turn` takes the wanted state and the time; between two calls nothing moves. Repeating a call
-    changes nothing.
+    `follow` takes the wanted state and the time; between two calls nothing moves. Repeating a call changes nothing.
     """
 
     def __init__(self, *, settle_s: float) -> None:
@@ -68,7 +67,7 @@ class Places:
         self._places: dict[str, Place] = {}
         self._pending: dict[str, float] = {}
 
-    def turn(
+    def follow(
         self,
         wanted: Mapping[str, PlacesWanted],
         *,
@@ -84,7 +83,7 @@ class Places:
             if place.shard in departed - may_fill and place.member not in wanted:
                 del self._places[place.member]
         for member in sorted(self._places.keys() | wanted.keys()):
-            self._turn_one(member, wanted.get(member), may_fill=may_fill, at=at)
+            self._follow_one(member, wanted.get(member), may_fill=may_fill, at=at)
         for member in self._pending.keys() - self._places.keys() - wanted.keys():
             del self._pending[member]
         self._settle(wanted, at=at)
@@ -103,7 +102,7 @@ class Places:
         pending = [*self._pending.values(), *self._vacant().values()]
         return min(pending) + self.settle_s if pending else None
 
-    def _turn_one(
+    def _follow_one(
         self, member: str, want: PlacesWanted | None, *, may_fill: frozenset[str], at: float
     ) -> None:
         place = self._places.get(member)

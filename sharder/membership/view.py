@@ -90,9 +90,7 @@ class ShardView:
     member: str
     state: ShardState
     hands_over: bool
-    fit: bool
     since: float
-    duration_s: float
     had_lease: bool = True
     unplaced: Unplaced | None = None
     resources: frozenset[str] | None = None
@@ -113,9 +111,7 @@ def view_of_shard(shard: Shard, *, fresh_at: float, unplaced: Unplaced | None) -
         member=facts.member,
         state=shard.state(fresh_at),
         hands_over=facts.hands_over,
-        fit=facts.fit,
         since=shard.entered_at,
-        duration_s=shard.longest_duration_s,
         had_lease=shard.had_lease,
         unplaced=unplaced,
         resources=facts.resources,
@@ -232,10 +228,6 @@ class View:
         if shard is None:
             return self.owner_state(name) is OwnerState.UNKNOWN
         return not shard.had_lease and owner_state_of(shard.state) is OwnerState.CONTESTED
-
-    def dead(self, name: str) -> bool:
-        """Whether objects labelled *name* may be given away without a drain."""
-        return self.owner_state(name) is OwnerState.DEAD
 
     def holds(self, name: str) -> bool:
         """Whether *name*'s Lease is held, as last seen. Evidence for a write of that name has to show the same."""

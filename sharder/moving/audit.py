@@ -94,6 +94,8 @@ class Audit:
         )
 
     async def run(self) -> None:
+        for what in FINDINGS:  # the first increase of a series is seen only if it was scraped before
+            self._context.metrics.audit_found.labels(ring=self._ring, what=what)
         while True:
             try:
                 await self._run_pass()
@@ -227,8 +229,8 @@ class Audit:
         what = finding(self._context.plan(self._context.subject(resource, meta, role=role, controller=seen)))
         if what is None or what == MISPLACED:
             return what if self._scan.is_converged else None
-        is_news = self._queue.enqueue_unshown(ObjectRef(resource.group_resource, meta.key), meta)
-        return what if is_news else None
+        is_new = self._queue.enqueue_unshown(ObjectRef(resource.group_resource, meta.key), meta)
+        return what if is_new else None
 
     @property
     def _ring(self) -> str:
@@ -236,6 +238,7 @@ class Audit:
 
 
 MISPLACED: Final = "misplaced"
+FINDINGS: Final = ("unowned", "dead_owner", "left_over_label", "unknown_owner", MISPLACED)
 
 
 def finding(decision: Decision) -> str | None:

@@ -9,11 +9,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from kubeio.models import ObjectRef
 
 UNASKED_PART: Final = 0.1
-"""Drain labels that no sharder wrote take this part of the room at most: any client may write one."""
+"""Drain labels that no sharder wrote take this part of the limits at most: any client may write one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,10 @@ class Handoff:
 
 
 class DrainBudget:
-    """Handoffs in flight, by object, and the room that is left under the ring's two limits.
+    """Handoffs in flight, by object, and what is left of the ring's two limits.
 
-    A handoff past *timeout_s* no longer takes room, so that one shard that hangs does not stop all others; it is
-    still in flight and shows in `overdue`. The shard itself gets one more handoff per timeout until it answers one.
+    A handoff past *timeout_s* no longer counts, so that one shard that hangs does not stop all others; it is still in
+    flight and shows in `overdue`. The shard itself gets one more handoff per timeout until it answers one.
     Fed by the watch of drain labels: that, not our own writes, is the truth.
     Instants never go back, so handoffs are in the order in which they will be overdue: no answer costs more than
     those that are.
@@ -39,32 +40,32 @@ class DrainBudget:
         self.max_in_flight = max_in_flight
         self.max_per_owner = max_per_owner
         self.timeout_s = timeout_s
-        self._handoffs: dict[Hashable, Handoff] = {}
+        self._handoffs: dict[ObjectRef, Handoff] = {}
         self._of_owner: Counter[str] = Counter()
         self._unasked: Counter[str] = Counter()
         """Those of them that no sharder asked for."""
         self._answered_at: dict[str, float] = {}
         """Instant of the last answer of each owner of what is in flight."""
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._handoffs
+    def __contains__(self, ref: ObjectRef) -> bool:
+        return ref in self._handoffs
 
-    def begin(self, key: Hashable, *, owner: str, at: float, asked: bool = True) -> None:
-        """The object *key* carries a drain label and belongs to *owner*; a repeated call keeps the first instant."""
-        known = self._handoffs.get(key)
+    def begin(self, ref: ObjectRef, *, owner: str, at: float, asked: bool = True) -> None:
+        """*ref* carries a drain label and belongs to *owner*; a repeated call keeps the first instant."""
+        known = self._handoffs.get(ref)
         if known is None or known.owner != owner:
-            self.end(key)
-            self._handoffs[key] = Handoff(owner, at, asked)
+            self.end(ref)
+            self._handoffs[ref] = Handoff(owner, at, asked)
             self._of_owner[owner] += 1
             self._unasked[owner] += not asked
 
-    def begun_before(self, at: float) -> list[Hashable]:
+    def begun_before(self, at: float) -> list[ObjectRef]:
         """Objects whose handoffs were known before *at*."""
-        return [key for key, _ in self._until(at, including=False)]
+        return [ref for ref, _ in self._until(at, including=False)]
 
-    def end(self, key: Hashable) -> None:
-        """The object *key* carries no drain label any more, or is gone."""
-        known = self._handoffs.pop(key, None)
+    def end(self, ref: ObjectRef) -> None:
+        """*ref* carries no drain label any more, or is gone."""
+        known = self._handoffs.pop(ref, None)
         if known is not None:
             self._of_owner[known.owner] -= 1
             self._unasked[known.owner] -= not known.asked
@@ -72,14 +73,15 @@ class DrainBudget:
                 del self._of_owner[known.owner], self._unasked[known.owner]
                 self._answered_at.pop(known.owner, None)
 
-    def answered(self, key: Hashable, *, at: float) -> None:
-        """The owner of *key* gave it up, or it is gone."""
-        known = self._handoffs.get(key)
+    def answered(self, ref: ObjectRef, *, at: float) -> Handoff | None:
+        """The owner of *ref* gave it up, or it is gone. Returns the handoff that ended; None if none was known."""
+        known = self._handoffs.get(ref)
         if known is not None:
             self._answered_at[known.owner] = at
-        self.end(key)
+        self.end(ref)
+        return known
 
-    def room(self, owner: str, *, at: float) -> int:
+    def available(self, owner: str, *, at: float) -> int:
         """Number of further drains that may be sent to *owner* now."""
         in_all, unasked = len(self._handoffs), self._unasked.total()
         of_owner, unasked_of_owner = self._of_owner[owner], self._unasked[owner]
@@ -106,12 +108,12 @@ class DrainBudget:
     def in_order(self, owners: Iterable[str], *, at: float) -> list[str]:
         """*owners* in the order in which they should be asked: those late with a handoff come last.
 
-        Or one that hangs would be given all the room again at each timeout.
+        Or one that hangs would be given all the budget again at each timeout.
         """
         late = {handoff.owner for _, handoff in self._overdue(at)}
         return sorted(owners, key=lambda owner: owner in late)
 
-    def oldest(self, count: int) -> list[tuple[Hashable, Handoff]]:
+    def oldest(self, count: int) -> list[tuple[ObjectRef, Handoff]]:
         """The first *count* handoffs under way, oldest first."""
         return list(islice(self._handoffs.items(), count))
 
@@ -123,7 +125,7 @@ class DrainBudget:
         """Whether some handoff is under way that is not overdue."""
         return self.next_deadline(at=at) is not None
 
-    def overdue(self, *, at: float) -> Mapping[Hashable, Handoff]:
+    def overdue(self, *, at: float) -> Mapping[ObjectRef, Handoff]:
         """Handoffs past the timeout."""
         return dict(self._overdue(at))
 
@@ -132,15 +134,15 @@ class DrainBudget:
         due = (handoff.since + self.timeout_s for handoff in self._handoffs.values())
         return next((instant for instant in due if instant > at), None)
 
-    def _overdue(self, at: float) -> Iterator[tuple[Hashable, Handoff]]:
+    def _overdue(self, at: float) -> Iterator[tuple[ObjectRef, Handoff]]:
         return self._until(at - self.timeout_s, including=True)
 
-    def _until(self, at: float, *, including: bool) -> Iterator[tuple[Hashable, Handoff]]:
+    def _until(self, at: float, *, including: bool) -> Iterator[tuple[ObjectRef, Handoff]]:
         """Those begun before *at*, oldest first."""
-        for key, handoff in self._handoffs.items():
+        for ref, handoff in self._handoffs.items():
             if handoff.since > at or (handoff.since == at and not including):
                 return
-            yield key, handoff
+            yield ref, handoff
 
 
 def _left(limit: int, count: int, unasked: int) -> int:

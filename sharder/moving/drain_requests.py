@@ -1,4 +1,4 @@
-"""Requests for handoffs: they wait until their owners have room for another one, are planned anew, and are written."""
+"""Requests for handoffs: they wait for the drain budget of their owners, are planned anew, and are written."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class DrainRequests:
         self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
 
     def __len__(self) -> int:
-        """Objects that wait for room to be handed over."""
+        """Objects that wait for the budget."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, misplaced: Misplaced) -> None:
-        """Request *misplaced* when its owner has room, unless it is in flight already."""
+        """Request *misplaced* when the budget allows it, unless it is in flight already."""
         if misplaced.ref in self._handoffs:
             return
         kept = misplaced._replace(meta=essential(misplaced.meta, self._context.spec.labels_read))
@@ -58,21 +58,21 @@ class DrainRequests:
         self._waiting.clear()
 
     def send_allowed(self, pass_: Pass, tasks: asyncio.TaskGroup) -> None:
-        """Send the requests for which there is room; *pass_* gets their outcomes."""
+        """Send the requests that the budget allows; *pass_* gets their outcomes."""
         now = self._context.clock.now()
         for owner in self._handoffs.budget.in_order(self._waiting, at=now):
             queue = self._waiting[owner]
-            room = self._handoffs.budget.room(owner, at=now)
-            while queue and room > 0:
+            available = self._handoffs.budget.available(owner, at=now)
+            while queue and available > 0:
                 misplaced = queue.popleft()
                 self._handoffs.begin(misplaced.ref, owner)
-                room -= 1
+                available -= 1
                 tasks.create_task(self._send(misplaced, pass_), name="drain")
             if not queue:
                 del self._waiting[owner]
 
     async def _send(self, misplaced: Misplaced, pass_: Pass) -> None:
-        """Send *misplaced*, planned anew: the ring may have changed while it waited for room."""
+        """Send *misplaced*, planned anew: the ring may have changed while it waited."""
         outcome = WriteOutcome.STALE
         async with self._slots:
             try:

@@ -55,6 +55,7 @@ class Handoffs:
         )
         self.synced = asyncio.Event()
         self._context = context
+        self._took_s = context.metrics.handoff_s.labels(ring=spec.name)
         self._metas: dict[ObjectRef, Meta] = {}
         self._listing: dict[tuple[str, str], set[ObjectRef]] = {}
         self._listing_since: dict[tuple[str, str], float] = {}
@@ -90,7 +91,7 @@ class Handoffs:
     def oldest(self, count: int) -> list[tuple[ObjectRef, Handoff, Meta | None]]:
         """The first *count* handoffs under way, oldest first; None for what no watch has shown yet."""
         found = self.budget.oldest(count)
-        return [(ref, each, self._metas.get(ref)) for ref, each in found if isinstance(ref, ObjectRef)]
+        return [(ref, each, self._metas.get(ref)) for ref, each in found]
 
     def begin(self, ref: ObjectRef, owner: str) -> None:
         """A drain is about to be sent: it counts before the watch shows it."""
@@ -197,7 +198,7 @@ class Handoffs:
         """
         name, namespace = where
         asked = self.budget.begun_before(self._listing_since.get(where, 0.0))
-        for ref in {*self._metas, *(key for key in asked if isinstance(key, ObjectRef))}:
+        for ref in {*self._metas, *asked}:
             is_here = ref.resource == name and namespace in ("", ref.key.namespace)
             if is_here and ref not in self._listing[where]:
                 self._ended(ref)
@@ -239,8 +240,10 @@ class Handoffs:
         if meta is not None and ref in self._unplanned and isinstance(self._plan(ref, meta), UpdateDrain):
             self._missent.add(ref)
         self._unplanned.discard(ref)
-        self.budget.answered(ref, at=self._context.clock.now())
         self.answered_at = self._context.clock.now()
+        handoff = self.budget.answered(ref, at=self.answered_at)
+        if handoff is not None and handoff.asked:
+            self._took_s.observe(self.answered_at - handoff.since)
         if self._is_given_up(ref, meta):
             self.given_up += 1
         self._unshown.discard(ref)

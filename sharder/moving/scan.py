@@ -35,7 +35,7 @@ log = structlog.get_logger("sharder")
 
 PAGE: Final = 500
 MAX_WAITING: Final = 5000
-"""Objects remembered while their owners have no room for another handoff; then the pass waits."""
+"""Objects remembered while the drain budget is used up; then the pass waits."""
 RETRY_S: Final = 1.0
 ANEW_S: Final = 0.1
 """A change of the ring ends a pass; the next one begins this much later."""
@@ -85,7 +85,7 @@ class Scan:
 
     @property
     def misplaced(self) -> int:
-        """Objects that wait for room to be handed over."""
+        """Objects that wait for the drain budget."""
         return len(self._requests)
 
     def request_pass(self, *, stays_converged: bool = False) -> None:
@@ -274,7 +274,7 @@ class Scan:
             elif self._context.clock.now() - since >= min(STALLED_S * 2**self._stalls, LONGEST_RETRY_S):
                 self._stalls = min(self._stalls + 1, 10)
                 return  # owners are slow, or a request was removed by another client: only a pass can show it
-        await self._wait_for_news(at_most_s=min(RETRY_S * 2 ** min(idle, 10), LONGEST_RETRY_S))
+        await self._wait_for_change(at_most_s=min(RETRY_S * 2 ** min(idle, 10), LONGEST_RETRY_S))
 
     async def _wait_for_request(self, *, at_most_s: float | None) -> None:
         """Converged: until the state of the ring changes, or a pass is requested."""
@@ -282,9 +282,9 @@ class Scan:
         while not self._requested.is_set() and self.is_converged:
             if self._context.clock.now() >= until:
                 return
-            await self._wait_for_news(at_most_s=LONGEST_RETRY_S)
+            await self._wait_for_change(at_most_s=LONGEST_RETRY_S)
 
-    async def _wait_for_news(self, *, at_most_s: float) -> None:
+    async def _wait_for_change(self, *, at_most_s: float) -> None:
         """Return at the next state of the ring, when a pass is requested, or after *at_most_s*."""
         states = self._context.states
         with suppress(TimeoutError):

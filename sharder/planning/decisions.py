@@ -88,7 +88,7 @@ NOTHING = Nothing()
 
 
 def reason_of(decision: ObjectWrite) -> str:
-    """Reason of a write, in one of seven words: the label of a metric."""
+    """Reason of a write, one of seven: the label of a metric."""
     match decision:
         case Assign(was=""):
             return "new"

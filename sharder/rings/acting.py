@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from kubeio.models import Meta
     from kubeio.resource import ApiResource
+    from sharder.live.ring_view import RingView
     from sharder.membership.controller import MembershipController
-    from sharder.page.page_ring import PageRing
     from sharder.planning.keys import RingKinds
     from sharder.rings.store import Ring, RingStore
     from sharder.ringspec.scope import Scope
@@ -67,7 +67,7 @@ class ActingRing:
         kinds: RingKinds,
         membership: MembershipController,
         releasing: bool,
-        page_ring: PageRing | None,
+        ring_view: RingView,
     ) -> None:
         client, clock, rng = process.client, process.clock, process.rng
         self._process: Final = process
@@ -106,7 +106,7 @@ class ActingRing:
                 refusals=Refusals(now=clock.now, rng=rng, on_refused=self._object_refused),
                 metrics=process.metrics,
                 limiter=process.limiter,
-                observer=page_ring,
+                observer=ring_view,
             ),
             metrics=process.metrics,
             events=self._events,
@@ -125,10 +125,9 @@ class ActingRing:
         )
         self._assigner = Assigner(self._context, self._pending, self._queue, self._unowned, process.limiter)
         missent = MissentObjects()
-        self._handoffs = Handoffs(self._context, missent, page_ring)
+        self._handoffs = Handoffs(self._context, missent, ring_view)
         self._scan = Scan(self._context, self._handoffs, missent, self._queue)
-        if page_ring is not None:
-            page_ring.enter(self._pending, self._handoffs, self._scan)
+        self._ring_view: Final = ring_view
 
     async def run(self, ring: Callable[[], Ring], *, has_former: bool, unserved: Sequence[str]) -> None:
         """Act on the ring until cancelled.
@@ -203,6 +202,7 @@ class ActingRing:
             self._scan,
             unserved=unserved,
         )
+        self._ring_view.enter(self._pending, self._handoffs, self._scan, reported=collector.reported)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(collector.follow(), name="membership counts")
             tasks.create_task(
@@ -241,14 +241,14 @@ class ActingRing:
         elif permission.verb == "patch":
             self._states.revise()
 
-    def _object_refused(self, resource: ApiResource, meta: Meta, words: str) -> None:
+    def _object_refused(self, resource: ApiResource, meta: Meta, message: str) -> None:
         """The ring's labels cannot be written to an object."""
         what = f"{resource.group_resource}/{meta.key}"
-        log.warning("object may not be changed", ring=self._spec.name, object=what, error=words)
+        log.warning("object may not be changed", ring=self._spec.name, object=what, error=message)
         self._events.record(
             Regarding.of(resource, meta),
             reason="Refused",
             action="Label",
-            note=f"the labels of the ring cannot be written to this object: {words}",
+            note=f"the labels of the ring cannot be written to this object: {message}",
             type="Warning",
         )

@@ -17,10 +17,7 @@ from sharder.errors import RingRefused
 from sharder.membership.controller import MembershipController
 from sharder.planning.keys import RingKinds
 from sharder.rings.acting import ActingRing
-from sharder.rings.finalizer import (
-    WORKED_AS,
-    ensure_finalizer,
-)
+from sharder.rings.finalizer import WORKED_AS, ensure_finalizer
 from sharder.rings.status import IMPLEMENTATION, refused_conditions, unserved
 from sharder.rings.status_writer import StatusWriter
 from sharder.ringspec.parsing import immutable_changes, parse_spec, worked_as
@@ -76,7 +73,7 @@ class RingController:
 
     def why_not_alive(self) -> str | None:
         """Problem that a restart would cure; None if there is none."""
-        return self._membership.why_not_alive() if self._membership is not None else None
+        return self._membership.reads.why_not_alive() if self._membership is not None else None
 
     def lead(self) -> None:
         """This sharder acts from now on."""
@@ -87,11 +84,11 @@ class RingController:
         while True:
             self._changed.clear()
             running = asyncio.create_task(self._run_spec(), name=f"ring {self.name}")
-            news = asyncio.create_task(self._changed.wait(), name=f"ring changes {self.name}")
+            changed = asyncio.create_task(self._changed.wait(), name=f"ring changes {self.name}")
             try:
-                await asyncio.wait({running, news}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({running, changed}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await _end(running, news)
+                await _end(running, changed)
 
     async def _run_spec(self) -> None:
         """Run under the present spec; an obstacle is reported, and the run retried."""
@@ -123,9 +120,7 @@ class RingController:
         spec = self._parse()
         resolved = await self._resolve(spec.resources)
         if not self._ring.is_deleted and not any(entry.main in resolved for entry in spec.resources):
-            await self._context.discovery.resolve(
-                str(spec.resources[0].main)
-            )  # raises what it may have meant
+            await self._context.discovery.resolve(str(spec.resources[0].main))  # raises, with suggestions
         is_acting = self._is_leading and self._is_ours()
         if is_acting:
             worked = await ensure_finalizer(self._store, spec)
@@ -142,11 +137,8 @@ class RingController:
             if self._context.webhook is not None and spec.assign_at_admission and self._is_ours():
                 serve = self._context.webhook.serve(spec, kinds, membership, releasing=self._ring.is_deleted)
                 tasks.create_task(serve, name=f"admission {self.name}")
-            page_ring = (
-                self._context.stage.open(spec, kinds, membership) if self._context.stage is not None else None
-            )
-            if page_ring is not None:
-                tasks.create_task(page_ring.follow(), name=f"page {self.name}")
+            ring_view = self._context.live.open(spec, kinds, membership)
+            tasks.create_task(ring_view.follow(), name=f"live view {self.name}")
             if is_acting:
                 acting = ActingRing(
                     self._context,
@@ -156,7 +148,7 @@ class RingController:
                     kinds=kinds,
                     membership=membership,
                     releasing=self._ring.is_deleted,
-                    page_ring=page_ring,
+                    ring_view=ring_view,
                 )
                 has_former = worked != united((), spec.resources)
                 sentences = [unserved(kind, self._remedies[kind]) for kind in kinds.unserved]
@@ -228,15 +220,16 @@ class RingController:
         return worked_by == IMPLEMENTATION
 
     async def _report_refusal(self, reason: str, message: str) -> None:
-        if self._context.stage is not None:
-            self._context.stage.refuse(self.name, message)
+        self._context.live.refuse(self.name, message)
         if not self._is_leading or not self._is_ours():
             return
         status_writer = StatusWriter(self._store, self.name, self._ring.status, clock=self._context.clock)
         generation = self._ring.metadata.generation
-        conditions = status_writer.dated(refused_conditions(reason, message), generation=generation)
+        conditions = refused_conditions(reason, message)
+        self._context.metrics.set_conditions(self.name, {each.type: each.status for each in conditions})
+        dated = status_writer.dated(conditions, generation=generation)
         await status_writer.write(
-            {"observedGeneration": generation, "sharder": IMPLEMENTATION, "conditions": conditions}
+            {"observedGeneration": generation, "sharder": IMPLEMENTATION, "conditions": dated}
         )
 
 

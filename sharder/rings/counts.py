@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObjectCounts:
-    """Main objects of each shard; *misplaced* of them have to move."""
+    """Main objects of each shard, *misplaced* of which have to move, and those *unassigned* at the same moment."""
 
     by_shard: Mapping[str, int]
     misplaced: int = 0
+    unassigned: int = 0
 
 
 def count_objects(leases: Iterable[Lease], *, keys: RingKeys, mains: Iterable[str]) -> dict[str, int] | None:

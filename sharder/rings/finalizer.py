@@ -138,7 +138,7 @@ async def _has_no_worker(membership: MembershipController, ring: str) -> bool:
     if membership.view.may_be_worked:
         return False
     try:
-        return not await membership.may_be_worked()
+        return not await membership.reads.may_be_worked()
     except KubeError as error:
         log.warning("leases could not be read", ring=ring, error=str(error))
         return False

@@ -133,6 +133,5 @@ class RingManager:
             context.metrics.forget(name)
             if context.webhook is not None:
                 context.webhook.forget(name)
-            if context.stage is not None:
-                context.stage.forget(name)
+            context.live.forget(name)
             log.info("ring gone", ring=name)

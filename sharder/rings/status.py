@@ -39,7 +39,7 @@ class RingProgress:
 
     *late* is handoffs past their timeout, by owner; *late_objects* are the first of them. *denied*: the missing
     permissions, one text for each. *failing*: the requests that the server has failed for a while. *refused* objects
-    may not be changed; *refusals* has some of them in the API server's words. *removed* are resources taken out of the
+    may not be changed; *refusals*: some of them, with the server's messages. *removed* are resources taken out of the
     spec whose objects are being given up; *still_labelled* is the number of these objects in the last pass, None if it
     could not see all. *released* are objects given up since this sharder began to give the whole ring up, without the
     objects that they control; None unless the ring is being deleted. *former_holder* holds the former controller's

@@ -1,4 +1,4 @@
-"""Progress of one ring, read from its components: for its status, its metrics, and the live page if it is served.
+"""Progress of one ring, read from its components: for its status and its metrics.
 
 Owns no state but the last convergences; decides nothing.
 """
@@ -9,6 +9,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from sharder.live.facts import ReportedObjects
 from sharder.membership.shards import ShardState
 from sharder.rings.counts import ObjectCounts, count_misplaced, count_objects
 from sharder.rings.settling_pace import SettlingPace
@@ -76,12 +77,23 @@ class StatusCollector:
         """The ring's status now; sets the gauges on the way."""
         view, progress = self._context.states.current.view, self._progress()
         self._measure(view, progress)
-        conditions = status_writer.dated(plan_conditions(view, progress), generation=generation)
-        return plan_status(view, progress, generation=generation, conditions=conditions)
+        conditions = plan_conditions(view, progress)
+        self._context.metrics.set_conditions(self._ring, {each.type: each.status for each in conditions})
+        dated = status_writer.dated(conditions, generation=generation)
+        return plan_status(view, progress, generation=generation, conditions=dated)
+
+    def reported(self) -> ReportedObjects | None:
+        """Objects as counted last; None if a shard does not report them."""
+        counts = self._counts
+        if counts is None:
+            return None
+        return ReportedObjects(sum(counts.by_shard.values()) + counts.unassigned, counts.by_shard)
 
     async def follow(self) -> None:
         """Count state changes of shards and members, until cancelled."""
         view = self._context.states.current.view
+        for state in ShardState:  # the first increase of a series is seen only if it was scraped before
+            self._context.metrics.state_changes.labels(ring=self._ring, state=state.value)
         self._count_states({}, view)
         while True:
             newer = await self._context.membership.wait_newer(view.version)
@@ -140,7 +152,7 @@ class StatusCollector:
             if owned is not None and not self._scan.is_converged and not state.terms.releasing:
                 shares = shares_by_shard(state.view)
                 misplaced = count_misplaced(owned, shares, in_flight, unassigned=unassigned)
-            self._counts = ObjectCounts(owned, misplaced) if owned is not None else None
+            self._counts = ObjectCounts(owned, misplaced, unassigned) if owned is not None else None
             self._to_do = sum((owned or {}).values()) if state.terms.releasing else unassigned + misplaced
             self._pace.look(now, self._to_do)
         return self._to_do
@@ -203,6 +215,11 @@ class StatusCollector:
         metrics.missing_rights.labels(ring=ring).set(len(self._context.permissions))
         metrics.converged.labels(ring=ring).set(progress.is_converged and view.ring is not None)
         metrics.ring_version.labels(ring=ring).set(view.ring_version)
+        if progress.counts is not None:
+            metrics.objects.labels(ring=ring).set(sum(progress.counts.by_shard.values()))
+        metrics.paused.labels(ring=ring).set(progress.paused)
+        members = self._context.spec.members.values()
+        metrics.cordoned.labels(ring=ring).set(sum(member.cordoned for member in members))
         states = Counter(shard.state for shard in view.shards.values())
         for state in ShardState:
             metrics.shards.labels(ring=ring, state=state.value).set(states[state])

@@ -6,14 +6,14 @@ Owns paths, types, ranges and unknown names; the meaning of a ControllerRing's f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kubeio.suggestions import closest
 from sharder.errors import FieldProblem
 
 
 def shown(value: object) -> str:
-    """The type of *value* in the words of YAML."""
+    """The type of *value* as YAML names it."""
     match value:
         case None:
             return "null"
@@ -124,18 +124,15 @@ class Fields:
         """A whole number from *least* to *most*."""
         return int(self.number(name, default, least=least, most=most, whole=True))
 
-    def choice(self, name: str, default: str, *, of: Mapping[str, str]) -> str:
-        """One of the keys of *of*; a key with a text is known but not worked: the text says what to do instead."""
+    def choice(self, name: str, default: str, *, of: Iterable[str]) -> str:
+        """One of the texts *of*."""
         value = self.text(name, default)
-        if value not in of:
-            nearest = closest(value, of, most=1)
-            hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-            usable = ", ".join(key for key, why in of.items() if not why)
-            self.problem(name, "is not known", f"{hint}use {usable}")
-        elif of[value]:
-            self.problem(name, "is not worked yet", of[value])
-        else:
+        known = [str(each) for each in of]
+        if value in known:
             return value
+        nearest = closest(value, known, most=1)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        self.problem(name, "is not known", f"{hint}use {', '.join(known)}")
         return default
 
     def mapping(self, name: str) -> Fields:

@@ -1,7 +1,7 @@
 """Parser of a ControllerRing as a person wrote it: a `RingSpec`, or the list of all its problems. Pure.
 
 The CRD's schema refuses much of this at the API server already; it is checked again, because a schema may be older
-than the sharder and because some rules span fields. Fields that are not worked yet are refused, never ignored.
+than the sharder and because some rules span fields. Unknown fields are refused, never ignored.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ _NO_RIGHTS: Final = ("kubernetes.io", "k8s.io")
 _OWN: Final = frozenset(
     {GroupResource("coordination.k8s.io", "leases"), GroupResource("ringleader.dev", "controllerrings")}
 )
-_PACES: Final = dict.fromkeys((pace.value for pace in Pace), "")
-_KEYS: Final = dict.fromkeys((kind.value for kind in KeyKind), "")
 
 
 def parse_ring(document: Mapping[str, object]) -> RingSpec:
@@ -136,10 +134,10 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         namespace_selector=_selector(spec),
         lease_namespace=_lease_namespace(spec, "leaseNamespace"),
         label_domain=_domain(spec),
-        algorithm=spec.choice("algorithm", "v1", of={"v1": ""}),
+        algorithm=spec.choice("algorithm", "v1", of=("v1",)),
         virtual_nodes=_virtual_nodes(spec, members),
         eps=spec.number("eps", DEFAULT_EPS, least=0, above=True, most=1),
-        key=_key(spec),
+        key=KeyKind(spec.choice("key", KeyKind.OBJECT, of=KeyKind)),
         key_label=_key_label(spec),
         members=members,
         hold_s=spec.number("holdSeconds", 0, most=_DAY_S),
@@ -150,7 +148,7 @@ def _ring(name: str, spec: Fields, problems: Problems) -> RingSpec:
         max_in_flight=spec.count("maxInFlight", 1000, least=1, most=100_000),
         max_in_flight_per_owner=spec.count("maxInFlightPerOwner", 250, least=1, most=100_000),
         drain_timeout_s=spec.number("drainTimeoutSeconds", 60, least=1, most=_DAY_S),
-        drain_policy=DrainPolicy(spec.choice("drainPolicy", "Wait", of={"Wait": "", "Force": ""})),
+        drain_policy=DrainPolicy(spec.choice("drainPolicy", DrainPolicy.WAIT, of=DrainPolicy)),
         audit_interval_s=spec.number("auditIntervalSeconds", 3600, least=1, most=7 * _DAY_S),
         paused=spec.boolean("paused"),
         pace=_pace(spec),
@@ -185,12 +183,8 @@ def _is_taken(weights: Mapping[str, float], eps: float, problems: Problems) -> b
     return True
 
 
-def _key(spec: Fields) -> KeyKind:
-    return KeyKind(spec.choice("key", KeyKind.OBJECT.value, of=_KEYS))
-
-
 def _pace(spec: Fields) -> Pace | None:
-    pace = Pace(spec.choice("pace", Pace.NORMAL, of=_PACES))
+    pace = Pace(spec.choice("pace", Pace.NORMAL, of=Pace))
     return pace if "pace" in spec else None
 
 
@@ -296,9 +290,7 @@ def _selector(spec: Fields) -> LabelSelector | None:
 
 
 def _requirement(fields: Fields) -> Requirement:
-    operator = fields.choice(
-        "operator", "Exists", of={"In": "", "NotIn": "", "Exists": "", "DoesNotExist": ""}
-    )
+    operator = fields.choice("operator", "Exists", of=("In", "NotIn", "Exists", "DoesNotExist"))
     if "operator" not in fields:
         fields.problem("operator", "is missing", "use In, NotIn, Exists or DoesNotExist")
     values = fields.many("values")

@@ -12,32 +12,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubeio.models import GroupResource
+from kubeio.protocol import RingEntry
 from sharder.ringspec.spec import RingResource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class WorkedResource(msgspec.Struct, frozen=True, rename="camel"):
-    """One entry: the same shape as an entry of `spec.resources`."""
-
-    resource: str
-    group: str = ""
-    controlled_resources: list[GroupResource] = []
-
-    @property
-    def value(self) -> RingResource:
-        controlled = tuple(kind for kind in self.controlled_resources if kind.resource)
-        return RingResource(GroupResource(self.group, self.resource), controlled)
-
-
 def read_resources(entries: object) -> tuple[RingResource, ...]:
     """Resources in *entries*, a list as `spec.resources` and `status.worked` are; none if it is no such list."""
     try:
-        found = msgspec.convert(entries or [], list[WorkedResource])
+        found = msgspec.convert(entries or [], list[RingEntry])
     except msgspec.ValidationError:
         return ()
-    return tuple(entry.value for entry in found)
+    return tuple(
+        RingResource(entry.main, tuple(kind for kind in entry.controlled_resources if kind.resource))
+        for entry in found
+    )
 
 
 def written(worked: Sequence[RingResource]) -> list[dict[str, object]]:

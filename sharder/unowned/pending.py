@@ -278,10 +278,10 @@ class PendingObjects:
         listing.position = max(listing.position, name)
         if listing.is_handled(name, order(meta.resource_version)):
             return False
-        is_news = self.put_named(name, meta, at=at, priority=priority)
+        is_new = self.put_named(name, meta, at=at, priority=priority)
         record = self._records[name]
         self._records[name] = marked(record, marks_of(record) | Marks.IS_LISTED)
-        return is_news
+        return is_new
 
     def put_seen(
         self, name: str, meta: Meta | ListedMeta, *, at: float, priority: AssignmentPriority

@@ -156,7 +156,7 @@ class MissingPermissions:
             self.granted(right)
 
     def failures(self) -> list[str]:
-        """Requests that have failed for a while, in the server's words."""
+        """Requests that have failed for a while, with the server's messages."""
         now = self._now()
         return [
             f"{right}: {found.message}"
@@ -165,7 +165,7 @@ class MissingPermissions:
         ]
 
     def messages(self) -> list[str]:
-        """Missing permissions in words, one text for each verb and resource: namespace, and the rule that grants it."""
+        """Missing permissions, one text for each verb and resource: namespace, and the rule that grants it."""
         rights: dict[tuple[str, str], list[Permission]] = {}
         for right in sorted(self._missing):
             rights.setdefault((right.verb, right.resource), []).append(right)
@@ -189,5 +189,5 @@ async def try_again(permissions: MissingPermissions, enqueue_some: Callable[[str
 
 
 def is_missing_right(error: Forbidden) -> bool:
-    """Whether the authorizer refused, in the words it always has; else some admission did, for what the object is."""
+    """Whether the authorizer refused, by its usual message; else some admission did, for what the object is."""
     return _VERB.search(error.message) is not None

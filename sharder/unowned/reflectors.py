@@ -166,7 +166,7 @@ class UnownedReflectors:
                 for old, _ in running:
                     old.stop_listing()
                     self._pending.overlap(old.area, True)
-                reflector = self._reflector(place, seen, partial(self._wait_for_turn, place[0]))
+                reflector = self._reflector(place, seen, partial(self._wait_to_list, place[0]))
                 task = tasks.create_task(reflector.run(), name=f"unowned {place[0].group_resource}")
                 await reflector.begun.wait()
                 if running:
@@ -192,7 +192,7 @@ class UnownedReflectors:
 
     # ---- lists ------------------------------------------------------------------------------------------------
 
-    async def _wait_for_turn(self, resource: ApiResource) -> None:
+    async def _wait_to_list(self, resource: ApiResource) -> None:
         """Return when *resource* may be listed, or its next page asked for: what is controlled comes first."""
         if resource not in self._controlled:
             await self._knows_controlled.wait()

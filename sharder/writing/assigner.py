@@ -1,6 +1,6 @@
 """The assigner: gives each pending object its owner, by one conditional patch on fresh evidence.
 
-Work queue, plan, evidence, turn to write, patch: one object after the other passes through these. The planner decides
+Work queue, plan, evidence, slot, patch: one object after the other passes through these. The planner decides
 what to write. `WriteLimiter` decides how many patches are under way, `EvidenceReads` on which read of the Leases. A
 write that conflicted with another version is decided anew on a fresh read and with fresh evidence.
 """
@@ -79,7 +79,7 @@ class Assigner:
         self._lists = lists
         self._limiter = limiter
         self._evidence = EvidenceReads(
-            context.membership,
+            context.membership.reads,
             self._limiter,
             begin_read=pending.begin_read,
             ring=context.spec.name,
@@ -132,7 +132,7 @@ class Assigner:
             self._retry(lane, name)
 
     async def _assign(self, lane: Lane, name: str, pending: PendingObject) -> bool:
-        """Decide and write; true if that has to begin anew, since something changed before the turn to write."""
+        """Decide and write; true if that has to begin anew, since something changed before the write got a slot."""
         seen = None
         decision = self._plan(pending, seen)
         if isinstance(decision, NeedController):
@@ -277,7 +277,7 @@ class Assigner:
         self._retry(lane, name)
 
     def _is_wanted(self, name: str) -> bool:
-        """Whether *name* is new, or was written since its owner was last heard of."""
+        """Whether *name* is new, or was written after its owner's last renewal but one."""
         return self._pending.knows(name) and self._pending.priority(name) is AssignmentPriority.NEW
 
     def _enqueue_controller(self, pending: PendingObject) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SOME: Final = 8
 """Objects enqueued to try a resource again: one of them is written, some may wait for their owners."""
 SPARE: Final = 4
-"""Objects in hand beyond the writes that may be under way: their plans and evidence are ready when a turn is free."""
+"""Objects in hand beyond the writes that may be under way: their plans and evidence are ready when a slot is free."""
 FIRST_RETRY_S: Final = 0.05
 LONGEST_RETRY_S: Final = 10.0
 MOST_AHEAD: Final = 10_000
@@ -104,22 +104,22 @@ class AssignmentQueue:
 
     def enqueue_unshown(self, ref: ObjectRef, meta: Meta) -> bool:
         """Enqueue an object that no watch has shown, unless too many wait; true if it was not known to wait."""
-        is_news = not self.knows(ref)
-        if is_news and self.is_full(ref.resource):
+        is_new = not self.knows(ref)
+        if is_new and self.is_full(ref.resource):
             return False
         if self._pending.put(ref, meta, at=self._context.clock.now()):
             self.enqueue(ref)
-        return is_news
+        return is_new
 
     def enqueue(self, ref: ObjectRef) -> None:
         """Decide about *ref* soon."""
         self.enqueue_name(self._pending.name(ref))
 
     def enqueue_name(self, name: str, *, is_wanted: bool = False) -> None:
-        """Decide about *name* soon; first if it *is_wanted* or was written since its owner was last heard of.
+        """Decide about *name* soon; first if it *is_wanted* or was written after its owner's last renewal but one.
 
         Not if it names a shard whose Lease has to be judged first: nothing can be written before, and any client may
-        write such a name: it costs no turn and no evidence.
+        write such a name: it costs no slot and no evidence.
         """
         if not self._pending.knows(name):
             return
@@ -134,8 +134,8 @@ class AssignmentQueue:
             if owner_state in (OwnerState.UNKNOWN, OwnerState.CONTESTED):
                 return
             shard = view.shards.get(owner)
-            is_news = shard is not None and 0 < shard.renewal_before < self._pending.version(name)
-            if is_wanted or is_news or self._waits_for(name):
+            was_written = shard is not None and 0 < shard.renewal_before < self._pending.version(name)
+            if is_wanted or was_written or self._waits_for(name):
                 self._pending.raise_priority(name)
         priority = self._pending.priority(name)
         lane, other = self.unattended, self.first_time

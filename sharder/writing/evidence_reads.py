@@ -21,7 +21,7 @@ from kubeio.errors import KubeError
 
 if TYPE_CHECKING:
     from kubeio.clock import Clock
-    from sharder.membership.evidence import Evidence
+    from sharder.membership.lease_reads import Evidence
     from sharder.writing.limiter import WriteLimiter
 
 log = structlog.get_logger("sharder")
@@ -43,7 +43,7 @@ _GRAIN_S: Final = 0.001
 
 
 class ReadsEvidence(Protocol):
-    """`sharder.membership.controller.MembershipController`, as it is needed here."""
+    """`sharder.membership.lease_reads.LeaseReads`, as it is needed here."""
 
     async def evidence(self) -> Evidence: ...
 

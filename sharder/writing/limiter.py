@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from kubeio.errors import KubeError
 
 SHARE: Final = 8
-"""One turn in so many goes to the lines behind the first."""
+"""One slot in so many goes to the queues behind the first."""
 UNNAMED_PAUSE_S: Final = 1.0
 """After a 429 that does not say how long."""
 LONGEST_PAUSE_S: Final = 60.0
 JITTER: Final = 0.1
 """A pause is lengthened by up to this part: else all refused writes come back in one instant."""
-_LINES: Final = tuple(
+_QUEUES: Final = tuple(
     (ahead, pace) for ahead in (True, False) for pace in (Pace.URGENT, Pace.NORMAL, Pace.BACKGROUND)
 )
 """From the first to the last."""
 
 
 class WriteLimiter:
-    """Turns to write. `enter` and `leave` go in pairs; between them `answered` or `failed` says what came of it."""
+    """Slots for writes. `enter` and `leave` go in pairs; between them `answered` or `failed` says what came of it."""
 
     def __init__(self, *, clock: Clock, rng: random.Random, limit: AdaptiveLimit | None = None) -> None:
         self._clock = clock
         self._rng = rng
         self._limit = limit or AdaptiveLimit()
-        self._lines = {line: deque[asyncio.Future[None]]() for line in _LINES}
-        self._turns = 0
+        self._queues = {key: deque[asyncio.Future[None]]() for key in _QUEUES}
+        self._granted = 0
         self._paused_until = clock.now()
         self._timer: asyncio.TimerHandle | None = None
         self.in_flight = 0
@@ -56,32 +56,32 @@ class WriteLimiter:
 
     @property
     def pending(self) -> int:
-        """Writes that wait for their turn."""
-        return sum(map(len, self._lines.values()))
+        """Writes that wait for a slot."""
+        return sum(map(len, self._queues.values()))
 
     def paused_s(self) -> float:
         """Seconds until a write may begin again; 0 when there is no pause."""
         return max(0.0, self._paused_until - self._clock.now())
 
     async def enter(self, pace: Pace, *, ahead: bool = False) -> None:
-        """Wait for a turn at *pace*; *ahead*: the object has no worker."""
-        if not any(self._lines.values()) and self._has_room(pace):
+        """Wait for a slot at *pace*; *ahead*: the object has no worker."""
+        if not any(self._queues.values()) and self._may_begin(pace):
             self.in_flight += 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines[ahead, pace].append(turn)
-        self._let_in()
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues[ahead, pace].append(slot)
+        self._grant()
         try:
-            await turn
+            await slot
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.leave()  # our turn came together with our cancellation
+            if slot.done() and not slot.cancelled():
+                self.leave()  # the slot came together with our cancellation
             raise
 
     def leave(self) -> None:
-        """Give the turn back."""
+        """Give the slot back."""
         self.in_flight -= 1
-        self._let_in()
+        self._grant()
 
     def answered(self, took_s: float) -> None:
         """The server judged a write: done, or refused for a reason of the object's own."""
@@ -89,7 +89,7 @@ class WriteLimiter:
             at=self._clock.now(),
             took_s=took_s,
             in_flight=self.in_flight,
-            held_back=any(self._lines.values()),
+            held_back=any(self._queues.values()),
         )
 
     def failed(self, took_s: float, error: KubeError) -> None:
@@ -106,35 +106,35 @@ class WriteLimiter:
             pause_s = min(asked_s, LONGEST_PAUSE_S) * (1 + JITTER * self._rng.random())
             self._paused_until = max(self._paused_until, now + pause_s)
 
-    def _has_room(self, pace: Pace) -> bool:
+    def _may_begin(self, pace: Pace) -> bool:
         return self.in_flight < self._limit.allowed(pace) and self._clock.now() >= self._paused_until
 
-    def _let_in(self) -> None:
-        while (line := self._next_line()) is not None:
-            turn = line.popleft()
-            if not turn.done():
+    def _grant(self) -> None:
+        while (queue := self._next_queue()) is not None:
+            slot = queue.popleft()
+            if not slot.done():
                 self.in_flight += 1
-                turn.set_result(None)
+                slot.set_result(None)
         self._wake_after_pause()
 
-    def _next_line(self) -> deque[asyncio.Future[None]] | None:
-        """The line whose turn it is; None: no write may begin."""
-        pending = [(pace, line) for (_, pace), line in self._lines.items() if line]
-        ready = [line for pace, line in pending if self._has_room(pace)]
+    def _next_queue(self) -> deque[asyncio.Future[None]] | None:
+        """The queue to serve next; None: no write may begin."""
+        pending = [(pace, queue) for (_, pace), queue in self._queues.items() if queue]
+        ready = [queue for pace, queue in pending if self._may_begin(pace)]
         if not ready:
             return None
-        self._turns += 1
-        shares, is_shared = divmod(self._turns, SHARE)
+        self._granted += 1
+        shares, is_shared = divmod(self._granted, SHARE)
         if is_shared or len(pending) == 1:
             return ready[0]
-        others = [line for _, line in pending if line is not ready[0]]
+        others = [queue for _, queue in pending if queue is not ready[0]]
         return others[shares % len(others)]
 
     def _wake_after_pause(self) -> None:
-        """Writes wait, and perhaps none is under way whose end would let them in after the pause."""
-        if self._timer is None and any(self._lines.values()) and (left_s := self.paused_s()):
+        """Writes wait, and perhaps none is under way whose end would start them after the pause."""
+        if self._timer is None and any(self._queues.values()) and (left_s := self.paused_s()):
             self._timer = asyncio.get_running_loop().call_later(left_s, self._pause_over)
 
     def _pause_over(self) -> None:
         self._timer = None
-        self._let_in()
+        self._grant()

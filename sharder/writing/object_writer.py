@@ -1,6 +1,6 @@
 """Writes to objects: one patch per decision, and the outcome that its answer means.
 
-Every write takes a turn of the process's `WriteLimiter`, which learns from its answer.
+Every write takes a slot of the process's `WriteLimiter`, which learns from its answer.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class WriteOutcome(StrEnum):
 
 
 class MoveObserver(Protocol):
-    """Observer of label writes and of handoffs that ended: the live page."""
+    """Observer of label writes and of handoffs that ended: the live view."""
 
     def wrote(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> None: ...
 
@@ -111,7 +111,7 @@ class ObjectWriter:
         self._observer = observer
 
     async def write(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> WriteOutcome:
-        """Carry out *decision* on the version of the object that *meta* is, when its turn comes.
+        """Carry out *decision* on the version of the object that *meta* is, when it gets a slot.
 
         A move, a release, a repair: the object has a worker, so the default pace is the polite one.
         """
@@ -122,7 +122,7 @@ class ObjectWriter:
             self.limiter.leave()
 
     async def write_with_slot(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> WriteOutcome:
-        """`write` for a caller that has a turn of `limiter` already."""
+        """`write` for a caller that has a slot of `limiter` already."""
         right = Permission("patch", resource.group_resource, meta.namespace)
         if not self._permissions.may_try(right):
             return WriteOutcome.DENIED
@@ -166,12 +166,12 @@ class ObjectWriter:
     def _note(self, resource: ApiResource, meta: Meta, decision: ObjectWrite) -> None:
         if reason_of(decision) in MOVES and self._kinds.is_main(resource):
             self.moves.note(at=self._clock.now())
-        if isinstance(decision, Strip) and self._is_first_word(resource, meta):
+        if isinstance(decision, Strip) and self._is_unrequested(resource, meta):
             self.stripped += 1
         if self._observer is not None:
             self._observer.wrote(resource, meta, decision)
 
-    def _is_first_word(self, resource: ApiResource, meta: Meta) -> bool:
+    def _is_unrequested(self, resource: ApiResource, meta: Meta) -> bool:
         """Whether *meta* had an owner that was not asked to give it up; `Handoffs` counts the others."""
         is_asked = meta.labels.get(self._keys.drain) == ""
         follows = isinstance(self._kinds.role(resource, meta), Controlled)

@@ -24,7 +24,7 @@ LONGEST_RETRY_S: Final = 120.0
 MOST: Final = 20_000
 """Objects remembered, 6 MB: of more, the one refused longest ago is tried like any other."""
 MESSAGES: Final = 3
-"""Refusals kept in the API server's words, the newest ones."""
+"""Refusals kept with the API server's message, the newest ones."""
 _JITTER: Final = 0.2
 
 
@@ -47,12 +47,12 @@ class Refusals:
         self._rng = rng
         self._on_refused = on_refused
         self._refused: OrderedDict[ObjectRef, _Refused] = OrderedDict()
-        self._words: OrderedDict[ObjectRef, str] = OrderedDict()
+        self._messages: OrderedDict[ObjectRef, str] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._refused)
 
-    def refused(self, resource: ApiResource, meta: Meta, words: str) -> None:
+    def refused(self, resource: ApiResource, meta: Meta, message: str) -> None:
         """Record that the server refuses to change an object, whichever client writes."""
         ref = ObjectRef(resource.group_resource, meta.key)
         known = self._refused.pop(ref, None)
@@ -61,17 +61,17 @@ class Refusals:
         self._refused[ref] = _Refused(times + 1, self._now() + jittered_s(delay_s, self._rng, jitter=_JITTER))
         if len(self._refused) > MOST:
             self._refused.popitem(last=False)
-        self._words.pop(ref, None)
-        self._words[ref] = words
-        if len(self._words) > MESSAGES:
-            self._words.popitem(last=False)
+        self._messages.pop(ref, None)
+        self._messages[ref] = message
+        if len(self._messages) > MESSAGES:
+            self._messages.popitem(last=False)
         if known is None:
-            self._on_refused(resource, meta, words)
+            self._on_refused(resource, meta, message)
 
     def over(self, ref: ObjectRef) -> None:
         """*ref* was changed, or is gone; costs nothing while nothing is refused."""
         if self._refused and self._refused.pop(ref, None) is not None:
-            self._words.pop(ref, None)
+            self._messages.pop(ref, None)
 
     def again_at(self, ref: ObjectRef) -> float | None:
         """Instant of the next try of *ref*; None if it may be tried now."""
@@ -80,4 +80,4 @@ class Refusals:
 
     def messages(self) -> list[str]:
         """The newest refusals, each with its object."""
-        return [f"{ref}: {words}" for ref, words in reversed(self._words.items())]
+        return [f"{ref}: {message}" for ref, message in reversed(self._messages.items())]

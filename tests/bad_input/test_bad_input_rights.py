@@ -39,7 +39,7 @@ async def account(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pat
         (["ringleader", "list", "-A", "-o", "csv"], "list"),
         (["ringleader", "describe", "website/blog"], "list"),
         (["ringleader", "cordon", "web-0"], "list"),
-        (["ringleader", "dashboard"], "list"),
+        (["ringleader", "dashboard", "websites"], "list"),
         (["sharder", "--log-format", "console"], "watch"),
         (["shard_controller", "run", CONTROLLER, "--log-format", "console"], "get"),
     ],

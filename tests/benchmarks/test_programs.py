@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.measuring.list_server import Crowd, ListServer, anonymous_kubeconfig
-from benchmarks.measuring.sightings import Renewal
+from benchmarks.measuring.observations import Renewal
 from benchmarks.neighbour import rate_at
 from benchmarks.runtime.changing import Lateness, headers, lateness, request, waits_after_answers
 from benchmarks.runtime.ours import tick
@@ -41,7 +41,7 @@ from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from ringleader.assets import website_crd
 from ringleader.testing.client import IndependentClient
-from ringleader.testing.ground import install_definitions
+from ringleader.testing.prerequisites import install_definitions
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 
@@ -114,9 +114,9 @@ async def test_the_stall_in_which_the_load_ends_is_seen(tmp_path: Path) -> None:
     await asyncio.sleep(0.02)
     ticking.cancel()
     report.close()
-    (told,) = records.of(Ticked)
-    assert 50 < told.worst_ms < 190
-    assert told.ticks > 2
+    (ticked,) = records.of(Ticked)
+    assert 50 < ticked.worst_ms < 190
+    assert ticked.ticks > 2
 
 
 def test_a_wait_on_the_control_plane_begins_at_the_answer() -> None:
@@ -188,8 +188,8 @@ async def test_wrk_sends_the_very_patches_that_the_program_sends(
     names = ("Content-Type", "Accept", "User-Agent")
     taken = {write.path: (write.body, *(write.headers[name] for name in names)) for write in server.writes}
     sent = headers("token")
-    asked = [request(WEBSITES, item.metadata, "v1") for item in listed.items]
-    assert taken == {one.path: (one.body, *(sent[name] for name in names)) for one in asked}
+    wanted = [request(WEBSITES, item.metadata, "v1") for item in listed.items]
+    assert taken == {one.path: (one.body, *(sent[name] for name in names)) for one in wanted}
 
 
 class _List(msgspec.Struct):

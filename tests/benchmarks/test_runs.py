@@ -62,7 +62,7 @@ def test_the_sharder_is_measured_beside_wrk(tmp_path: Path) -> None:
     assert all(figure["value"] is not None and figure["how"] for figure in figures.values()), figures
     assert done.returncode == any(figure["verdict"] == "MISSED" for figure in figures.values())
     assert 10 < figures["peak"]["value"] < 500
-    assert [turn["writes"] for turn in details_of(document, "assign")["sharder"]] == [300]
+    assert [sample["writes"] for sample in details_of(document, "assign")["sharder"]] == [300]
     assert details_of(document, "join")["without_owner_in_between"] == 0
     assert document["machine"]["cores"] >= 1
     assert {"ringleader", "python", "apiserver", "wrk"} <= set(document["versions"])
@@ -96,7 +96,7 @@ def test_the_runtime_is_measured_beside_every_peer_that_is_there(tmp_path: Path)
     assert all(figure["value"] is not None for key, figure in figures.items() if key not in skipped)
     assert 10 < figures["rss-raw"]["value"] < 500
     start, event, lease = (details_of(document, row) for row in ("start", "event", "lease"))
-    assert all(start["contestants"][key]["start_s"] > 0 for key in ("ours-raw", "kopf", "kubernetes"))
+    assert all(start["candidates"][key]["start_s"] > 0 for key in ("ours-raw", "kopf", "kubernetes"))
     assert start["list_bytes"] > 300 * 800, "whole objects were read"
     assert (len(event["stub_ms"]), len(event["real_ms"])) == (20, 10)
     assert min(event["stub_ms"]) > 0, "no reconcile begins before its event was sent"
@@ -111,9 +111,9 @@ def test_status_writes_are_compared_with_wrk_and_the_same_patches(tmp_path: Path
         "runtime", tmp_path, "--objects 300 --rounds 1 --only write --limit-s 3 --connections 8"
     )
     assert figures_of(document)["write"]["value"] > 0
-    (theirs,), (turn,) = (details_of(document, "write")[key] for key in ("wrk", "ringleader"))
+    (theirs,), (sample,) = (details_of(document, "write")[key] for key in ("wrk", "ringleader"))
     assert (theirs["writes"], theirs["refused"]) == (300, 0), "every patch of wrk passed its fence"
-    assert turn["writes"] == 300, "one status write for each object"
+    assert sample["writes"] == 300, "one status write for each object"
 
 
 @NEEDS_WRK

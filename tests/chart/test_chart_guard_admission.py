@@ -32,7 +32,7 @@ from tests.chart.guarded import (
     website,
 )
 from tests.sharder.admission.reviews import managed
-from tests.sharder.admission.stage import HOST, Server, Stage, free_port
+from tests.sharder.admission.webhook_environment import HOST, Server, WebhookEnvironment, free_port
 from tests.sharder.io.ground import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
@@ -52,7 +52,7 @@ MANY = {f"{'.'.join(['x' * 60] * 4)}/label-{number}": "" for number in range(3_2
 class Guarded(NamedTuple):
     """A ring whose objects are assigned at admission, and who creates them."""
 
-    stage: Stage
+    env: WebhookEnvironment
     server: Server
     tenant: IndependentClient
     backup: IndependentClient
@@ -75,11 +75,11 @@ BRINGS: dict[str, Doc] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(plane: RealPlane) -> AsyncIterator[Stage]:
+async def env(plane: RealPlane) -> AsyncIterator[WebhookEnvironment]:
     async with Client(load_cluster(kubeconfig=str(plane.kubeconfig))) as client:
-        stage = Stage(plane, client)
-        await stage.install()
-        yield stage
+        env = WebhookEnvironment(plane, client)
+        await env.install()
+        yield env
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -95,7 +95,7 @@ async def clients(plane: RealPlane, admin: IndependentClient) -> AsyncIterator[d
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[False, True], ids=["refuses", "mends"])
 async def guarded(
     request: pytest.FixtureRequest,
-    stage: Stage,
+    env: WebhookEnvironment,
     clients: dict[str, IndependentClient],
     admin: IndependentClient,
     helm_binary: Path,
@@ -104,13 +104,13 @@ async def guarded(
     if is_mended and not IS_MENDED:
         pytest.skip("MutatingAdmissionPolicy is served from Kubernetes 1.36 on")
     templates = ("labels", "mutating") if is_mended else ("labels",)
-    await install_guard(stage.client, RING, namespace=NAMESPACE, templates=templates)
-    async with stage.asked(SHARDER) as server:
-        guarded = Guarded(stage, server, clients["tenant"], clients["a backup"], is_mended)
-        await stage.site("probe")
+    await install_guard(env.client, RING, namespace=NAMESPACE, templates=templates)
+    async with env.asked(SHARDER) as server:
+        guarded = Guarded(env, server, clients["tenant"], clients["a backup"], is_mended)
+        await env.site("probe")
         await wait_until(lambda: in_force(guarded), within_s=40)
         yield guarded
-    await stage.clear()
+    await env.clear()
     for resource in POLICIES.values() if IS_MENDED else list(POLICIES.values())[:2]:
         for found in await admin.list_all(resource):
             await admin.delete(resource, found["metadata"]["name"])
@@ -141,7 +141,7 @@ async def wait_assigned(guarded: Guarded, name: str) -> None:
     """Until the sharder has given it an owner by the watch."""
 
     async def is_assigned() -> bool:
-        return (await guarded.stage.owners()).get(name) in SHARDS
+        return (await guarded.env.owners()).get(name) in SHARDS
 
     await wait_until(is_assigned, within_s=20)
 
@@ -215,13 +215,13 @@ async def test_the_server_warns_of_no_type(guarded: Guarded, admin: IndependentC
 
 
 async def test_without_the_webhook_forged_creates_are_refused_and_others_are_not(guarded: Guarded) -> None:
-    found = await guarded.stage.configuration()
+    found = await guarded.env.configuration()
     assert found is not None
     config = found["webhooks"][0]["clientConfig"]
     try:
-        await guarded.stage.edit_configuration(url=f"https://{HOST}:{free_port()}/assign/x")
+        await guarded.env.edit_configuration(url=f"https://{HOST}:{free_port()}/assign/x")
         assert owner_of(await create(guarded.tenant, "unasked", {})) == ""
         if not guarded.is_mended:
             assert await is_refused(lambda: create(guarded.tenant, "unasked-forged", OWNED))
     finally:
-        await guarded.stage.edit_configuration(**config)
+        await guarded.env.edit_configuration(**config)

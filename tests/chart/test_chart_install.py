@@ -19,10 +19,13 @@ import yaml
 
 from devcluster.real.real_plane import RealPlane
 from kubeio.access.cluster import load_cluster
+from kubeio.program.http_server import Reply
 from kubeio.protocol import CONTROLLER_RINGS, RingKeys
 from kubeio.resource import CRDS, LEASES, ApiResource
 from kubeio.rest.client import Client
 from ringleader.assets import website_controller, website_crd
+from ringleader.dashboard.command import questions_to
+from ringleader.dashboard.leader import find_leader
 from ringleader.testing.client import Doc, IndependentClient, RequestFailedError
 from tests.chart.helm import Helm, HelmFailed
 from tests.chart.pods import PodProcess, own_address, pod_of, start_pod
@@ -256,6 +259,41 @@ async def test_leases_and_label_patches_have_priority_levels_of_their_own(
 
 async def test_no_process_was_ever_refused_for_its_rights(pods: Pods, admin: IndependentClient) -> None:
     await refused_nothing(pods, admin)
+
+
+async def test_the_dashboard_reads_the_leader_and_objects_under_the_charts_own_rights(
+    helm: Helm, plane: RealPlane, pods: Pods
+) -> None:
+    """What a pod of the dashboard does, with a token of its account."""
+    await helm.upgrade(RELEASE, values(dashboard={"enabled": True}), namespace=SYSTEM)
+    account = await plane.service_account_kubeconfig(SYSTEM, "ringleader-dashboard")
+    async with Client(load_cluster(kubeconfig=str(account))) as client:
+        leader = await find_leader(client, only=SYSTEM, timeout_s=10)
+        asked = questions_to(client, timeout_s=10).pages()
+        found = await asked["/where"]([KEYS.ring, "websites.example.com", SITES, "site-0"])
+        missing = await asked["/where"]([KEYS.ring, "websites.example.com", SITES, "nothing"])
+        wider = await asked["/whatif"]([KEYS.ring, "4"])
+    assert (leader.namespace, leader.port) == (SYSTEM, 8081)
+    assert isinstance(found, Reply)
+    assert isinstance(wider, Reply)
+    assert isinstance(missing, Reply)
+    assert (missing.status, b"does not exist in namespace sites; name another" in missing.body) == (404, True)
+    assert b'"isPlaced":true' in found.body, found.body
+    assert b'"joined":["websites-3"]' in wider.body, wider.body
+    token = yaml.safe_load(account.read_text())["users"][0]["user"]["token"]
+    address = pods.running[leader.name].address
+    for bearer, status in (("forged", 401), (token, 200)):
+        assert await forwarded(address, "/debug/rings", bearer) == status
+
+
+async def forwarded(address: str, path: str, token: str) -> int:
+    """Status for a request that is not of the pod's own machine, as its header says."""
+    reader, writer = await asyncio.open_connection(address, 8081)
+    head = f"Host: x\r\nX-Forwarded-For: 10.0.0.7\r\nAuthorization: Bearer {token}\r\nConnection: close"
+    writer.write(f"HEAD {path} HTTP/1.1\r\n{head}\r\n\r\n".encode())
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return int(answer.split()[1])
 
 
 async def test_a_replica_that_joins_and_dies_moves_objects_under_the_guard(

@@ -26,8 +26,8 @@ from ringleader.testing.client import IndependentClient
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet, open_fleet
 from tests.chart.helm import ROOT, Helm, HelmFailed
+from tests.chart.manifests import RESTRICTED, dry_run, kinds
 from tests.chart.pods import command_of
-from tests.chart.test_chart_rendering import RESTRICTED, dry_run, kinds
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

@@ -17,13 +17,15 @@ from kubeio.rest.discovery import Discovery
 from ringleader.assets import ring_crd
 from ringleader.testing.client import IndependentClient
 from tests.chart.helm import Helm, HelmFailed
+from tests.chart.manifests import RESTRICTED, dry_run, kinds
 from tests.chart.pods import pod_of
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
 Doc = dict[str, Any]
 NAMESPACE = "sites"
-RESTRICTED = "pod-security.kubernetes.io/enforce"
+CLUSTER_NAME = "ringleader-system-ringleader"
+"""Begins the names of the objects without a namespace, of the release in its default namespace."""
 RING: Doc = {
     "name": "websites",
     "spec": {
@@ -53,7 +55,6 @@ EVERYTHING: Doc = {
         "resources": [{"apiGroups": ["apps"], "resources": ["deployments"]}],
         "leaseNamespaces": ["elsewhere"],
         "webhook": {"enabled": True, "port": 9444, "ringNames": ["elsewhere.example.com"]},
-        "page": {"enabled": True, "port": 8086, "service": True},
         "networkPolicy": {
             "enabled": True,
             "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/28"}}],
@@ -68,6 +69,17 @@ EVERYTHING: Doc = {
         "tolerations": [{"operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "system-cluster-critical",
+    },
+    "dashboard": {
+        "enabled": True,
+        "port": 8086,
+        "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/role": "dashboard"}},
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"team": "sites"},
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
     },
     "priority": {
         "leaseShares": 20,
@@ -143,30 +155,18 @@ async def test_the_api_server_accepts_every_object_strictly(
             await dry_run(admin, discovery, obj)
 
 
-async def dry_run(admin: IndependentClient, discovery: Discovery, obj: Doc) -> None:
-    """Apply *obj* without effect. Raises what the server says against it."""
-    group = obj["apiVersion"].rpartition("/")[0]
-    resource = await discovery.resolve(f"{obj['kind']}.{group}" if group else obj["kind"])
-    meta = obj["metadata"]
-    await admin.request(
-        "PATCH",
-        resource.path(namespace=meta.get("namespace", "") if resource.namespaced else "", name=meta["name"]),
-        query={"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "test", "force": "true"},
-        body=obj,
-        content_type="application/apply-patch+yaml",
-    )
-
-
 async def test_every_pod_passes_the_restricted_standard(renderer: Helm, admin: IndependentClient) -> None:
     await admin.create_if_absent(
         NAMESPACES, {"metadata": {"name": "strict", "labels": {RESTRICTED: "restricted"}}}
     )
     workloads = [
         obj
-        for obj in await renderer.template({"rings": [RING], "controllers": [CONTROLLER]}, namespace="strict")
+        for obj in await renderer.template(
+            {"rings": [RING], "controllers": [CONTROLLER], "dashboard": {"enabled": True}}, namespace="strict"
+        )
         if obj["kind"] in ("Deployment", "StatefulSet")
     ]
-    assert len(workloads) == 2
+    assert len(workloads) == 3
     for workload in workloads:
         pod = pod_of(workload, "pod")
         await admin.request("POST", "/api/v1/namespaces/strict/pods", query={"dryRun": "All"}, body=pod)
@@ -234,7 +234,9 @@ async def test_a_ring_has_a_lease_namespace_of_its_own_which_outlives_the_releas
     }
     assert made == {"ringleader-websites": "keep", "ringleader-example-com": "keep"}
     (role,) = (
-        role for role in kinds(objects, "Role") if role["metadata"]["name"] == "ringleader-websites-leases"
+        role
+        for role in kinds(objects, "Role")
+        if role["metadata"]["name"] == "release-ringleader-websites-leases"
     )
     assert role["metadata"]["namespace"] == "ringleader-websites"
 
@@ -261,10 +263,25 @@ async def test_the_sharder_gets_no_more_than_its_rings_resources(renderer: Helm)
 async def test_a_replica_may_own_its_ring_only_and_nobody_is_granted_what_no_one_may(renderer: Helm) -> None:
     objects = await renderer.template({"rings": [RING], "controllers": [CONTROLLER]})
     roles = {role["metadata"]["name"]: role for role in kinds(objects, "ClusterRole")}
-    (rule,) = (rule for rule in roles["ringleader-websites"]["rules"] if "own" in rule["verbs"])
+    (rule,) = (rule for rule in roles[f"{CLUSTER_NAME}-websites"]["rules"] if "own" in rule["verbs"])
     assert rule["resourceNames"] == ["websites"]
     assert "assign" not in rule["verbs"]
     assert not [role for role in roles.values() if {"nobody", "*"} & set().union(*granted(role).values())]
+
+
+async def test_releases_of_one_name_in_two_namespaces_share_no_object(renderer: Helm) -> None:
+    ring, controller = {**RING, "name": "others"}, {**CONTROLLER, "ring": "others"}
+    without = {"sharder": {"enabled": False}, "crds": {"enabled": False}}
+    first = await renderer.template({"rings": [RING], "controllers": [CONTROLLER]}, namespace="team-a")
+    second = await renderer.template(
+        {**without, "rings": [ring], "controllers": [controller]}, namespace="team-b"
+    )
+    assert second
+    assert not {_identity(each) for each in first} & {_identity(each) for each in second}
+
+
+def _identity(obj: Doc) -> tuple[str, str, str]:
+    return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
 async def test_the_guard_can_warn_or_be_off(renderer: Helm) -> None:
@@ -389,24 +406,50 @@ async def test_replicas_may_ask_about_tokens_if_that_is_wanted(renderer: Helm, a
         assert [subject["name"] for subject in binding["subjects"]] == ["websites"]
 
 
-@pytest.mark.parametrize("service", [True, False])
-async def test_the_page_is_open_to_the_network_only_with_its_service(renderer: Helm, service: bool) -> None:
-    objects = await renderer.template({"sharder": {"page": {"enabled": True, "service": service}}})
-    (deployment,) = kinds(objects, "Deployment")
-    (container,) = pod_of(deployment, "pod")["spec"]["containers"]
-    assert ("--page-bind=:8085" if service else "--page-bind=127.0.0.1:8085") in container["args"]
-    assert [port["name"] for port in container["ports"]] == ["probes", *(["page"] if service else [])]
-    assert ["ringleader-sharder-page"] * service == [
-        found["metadata"]["name"]
-        for found in kinds(objects, "Service")
-        if found["metadata"]["name"].endswith("page")
-    ]
-    bound = [role["roleRef"]["name"] for role in kinds(objects, "ClusterRoleBinding")]
-    assert ("system:auth-delegator" in bound) is service
+DASHBOARD = "ringleader-dashboard"
+"""Objects of the dashboard in the test's release."""
 
 
-async def test_the_page_is_off_unless_asked_for(renderer: Helm) -> None:
-    assert "page" not in str(kinds(await renderer.template({}), "Deployment"))
+async def test_the_dashboard_reaches_the_sharder_and_both_may_ask_about_tokens(renderer: Helm) -> None:
+    objects = await renderer.template({"dashboard": {"enabled": True}, "rings": [RING]})
+    deployment = next(each for each in kinds(objects, "Deployment") if each["metadata"]["name"] == DASHBOARD)
+    pod = pod_of(deployment, "pod")
+    (container,) = pod["spec"]["containers"]
+    assert container["args"] == ["dashboard", "--bind=:8085"]
+    (service,) = (each for each in kinds(objects, "Service") if each["metadata"]["name"] == DASHBOARD)
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert [port["port"] for port in service["spec"]["ports"]] == [8085]
+    name = f"{CLUSTER_NAME}-dashboard"
+    role = next(each for each in kinds(objects, "ClusterRole") if each["metadata"]["name"] == name)
+    assert {"nonResourceURLs": ["/debug/rings"], "verbs": ["get"]} in role["rules"]
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list"}, "it writes nothing"
+    websites = next(rule for rule in role["rules"] if "websites" in rule.get("resources", []))
+    assert websites["verbs"] == ["get"]
+    (delegated,) = (
+        binding
+        for binding in kinds(objects, "ClusterRoleBinding")
+        if binding["roleRef"]["name"] == "system:auth-delegator"
+    )
+    assert [subject["name"] for subject in delegated["subjects"]] == [DASHBOARD, "ringleader-sharder"]
+
+
+async def test_the_policy_of_the_sharders_network_lets_the_dashboard_in(renderer: Helm) -> None:
+    closed = {"sharder": {"networkPolicy": {"enabled": True}}}
+    objects = await renderer.template({**closed, "dashboard": {"enabled": True}})
+    (policy,) = kinds(objects, "NetworkPolicy")
+    (rule,) = policy["spec"]["ingress"]
+    deployment = next(each for each in kinds(objects, "Deployment") if each["metadata"]["name"] == DASHBOARD)
+    labels = pod_of(deployment, "pod")["metadata"]["labels"]
+    assert rule["from"][0]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert rule["ports"] == [{"port": "probes"}]
+    (policy,) = kinds(await renderer.template(closed), "NetworkPolicy")
+    assert not policy["spec"].get("ingress")
+
+
+async def test_the_dashboard_is_off_unless_asked_for_and_needs_the_sharders_release(renderer: Helm) -> None:
+    assert DASHBOARD not in str(await renderer.template({}))
+    with pytest.raises(HelmFailed, match=r"sharder\.enabled is false"):
+        await renderer.template({"sharder": {"enabled": False}, "dashboard": {"enabled": True}})
 
 
 async def test_the_webhook_is_off_unless_asked_for(renderer: Helm) -> None:
@@ -418,7 +461,11 @@ async def test_the_webhook_is_off_unless_asked_for(renderer: Helm) -> None:
 
 
 async def test_service_monitors_find_the_services(renderer: Helm) -> None:
-    values = {"serviceMonitor": {"enabled": True}, "rings": [RING], "controllers": [CONTROLLER]}
+    values = {
+        "monitoring": {"serviceMonitor": {"enabled": True}},
+        "rings": [RING],
+        "controllers": [CONTROLLER],
+    }
     objects = await renderer.template(values)
     services = kinds(objects, "Service")
     monitors = kinds(objects, "ServiceMonitor")
@@ -495,10 +542,6 @@ async def test_values_are_documented_where_they_stand(renderer: Helm) -> None:
 
 def ring_in(namespace: str) -> Doc:
     return {**RING, "spec": {**RING["spec"], "leaseNamespace": namespace}}
-
-
-def kinds(objects: list[Doc], kind: str) -> list[Doc]:
-    return [obj for obj in objects if obj["kind"] == kind]
 
 
 def granted(role: Doc) -> dict[tuple[str, str], set[str]]:

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from devcluster.link import Link
 from devcluster.plane import ControlPlane, Write
 from tests.contract.api import Api, api_from
 from tests.contract.definitions import configmap, site
@@ -23,8 +22,8 @@ POINTER = "/metadata/labels/shard.ringleader.dev~1r"
 
 
 @asynccontextmanager
-async def account(plane: ControlPlane, user: str, *, server: str | None = None) -> AsyncIterator[Api]:
-    async with api_from(await plane.kubeconfig_for(user, server=server)) as api:
+async def account(plane: ControlPlane, user: str) -> AsyncIterator[Api]:
+    async with api_from(await plane.kubeconfig_for(user)) as api:
         yield api
 
 
@@ -217,17 +216,6 @@ async def test_deletecollection_is_logged_object_by_object(
         ("deletecollection", "a", "a", True),
         ("deletecollection", "b", "b", True),
     }
-
-
-async def test_account_may_reach_the_server_through_a_link(plane: ControlPlane, configmaps: str) -> None:
-    host, port = plane.url.removeprefix("https://").rsplit(":", 1)
-    async with Link(host, int(port)) as link, account(plane, "shard-a", server=link.url) as api:
-        (await api.post(configmaps, configmap("a"))).check(201)
-        link.cut()
-        with pytest.raises(aiohttp.ClientError):
-            await api.get(f"{configmaps}/a")
-        link.restore()
-        (await api.get(f"{configmaps}/a")).check(200)
 
 
 async def test_size_and_processes_are_told(plane: ControlPlane) -> None:

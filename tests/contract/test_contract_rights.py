@@ -152,6 +152,41 @@ async def test_role_allows_its_verbs_in_its_namespace_only(person: Person, sites
     (await person.api.get("/apis/example.com/v1/namespaces/default/websites")).check(403)
 
 
+async def test_impersonation_needs_its_right_and_brings_the_rights_of_the_other(
+    plane: ControlPlane, person: Person, sites: str
+) -> None:
+    as_ann = {"Impersonate-User": f"ann-{person.name}"}
+    refused = (await person.api.request("GET", sites, headers=as_ann)).check(403)
+    assert f'User "{person.name}" cannot impersonate' in refused.message
+    limited = (await person.admin.request("GET", sites, headers=as_ann)).check(403)
+    assert f'User "ann-{person.name}" cannot list resource "websites"' in limited.message
+    await person.grant(
+        rule("create", "websites"), subject={"kind": "Group", "apiGroup": GROUP, "name": "makers"}
+    )
+    in_group = as_ann | {"Impersonate-Group": "makers"}
+    deadline = time.monotonic() + 10
+    while (await person.admin.request("POST", sites, site("a"), headers=in_group)).status == 403:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+    while not any(write.user == f"ann-{person.name}" and write.code == 201 for write in plane.writes()):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+async def test_service_account_is_impersonated_by_a_right_of_its_namespace(
+    person: Person, sites: str
+) -> None:
+    as_robot = {"Impersonate-User": f"system:serviceaccount:{person.namespace}:robot"}
+    assert (
+        "cannot impersonate" in (await person.api.request("GET", sites, headers=as_robot)).check(403).message
+    )
+    await person.grant(rule("impersonate", "serviceaccounts", ""), namespace=person.namespace)
+    await person.wait_until_may("impersonate", namespace=person.namespace, resource="serviceaccounts")
+    assert "serviceaccount:" in (await person.api.request("GET", sites, headers=as_robot)).check(403).message
+    other = {"Impersonate-User": "system:serviceaccount:default:robot"}
+    assert "cannot impersonate" in (await person.api.request("GET", sites, headers=other)).check(403).message
+
+
 async def test_cluster_role_counts_in_the_namespace_it_is_bound_in(person: Person, sites: str) -> None:
     role = await person.grant(
         rule("*", "websites"), subject={"kind": "User", "apiGroup": GROUP, "name": "nobody"}

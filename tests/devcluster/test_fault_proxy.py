@@ -11,9 +11,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from devcluster.embedded import embedded_plane
+from devcluster.embedded import PlaneFailed, embedded_plane
 from devcluster.faults import Fault
-from devcluster.orders import PlaneFailure
 from devcluster.plane import ControlPlane
 from devcluster.real import BinariesMissing, real_plane
 from tests.contract.api import Api, api_from
@@ -207,6 +206,50 @@ async def test_partition_silences_the_watches_of_its_user(plane: ControlPlane, a
         assert await cut.is_silent()
 
 
+async def test_held_request_waits_for_the_end_of_the_fault(plane: ControlPlane, alice: Api, bob: Api) -> None:
+    fault = await plane.faults.add(Fault(what="hold", user="alice"))
+    waiting = asyncio.ensure_future(alice.post(CONFIGMAPS, configmap("a")))
+    await held(plane, fault)
+    assert not waiting.done()
+    (await bob.get(f"{CONFIGMAPS}/a")).check(404)
+    await plane.faults.clear(fault)
+    (await waiting).check(201)
+
+
+async def held(plane: ControlPlane, fault: str, requests: int = 1) -> None:
+    """Return when *requests* are held."""
+    async with asyncio.timeout(5):
+        while await plane.faults.hits(fault) < requests:  # noqa: ASYNC110 - another process's count
+            await asyncio.sleep(0.01)
+
+
+async def test_held_request_is_delivered_after_its_client_is_gone(plane: ControlPlane, bob: Api) -> None:
+    async with api_from(await plane.kubeconfig_for("carol")) as carol:
+        (await carol.get(CONFIGMAPS)).check(200)
+        fault = await plane.faults.add(Fault(what="hold", user="carol"))
+        waiting = asyncio.ensure_future(carol.post(CONFIGMAPS, configmap("a")))
+        await held(plane, fault)
+        waiting.cancel()
+    (await bob.get(f"{CONFIGMAPS}/a")).check(404)
+    await plane.faults.clear(fault)
+    async with asyncio.timeout(5):
+        while (await bob.get(f"{CONFIGMAPS}/a")).status != 200:  # noqa: ASYNC110 - the server's
+            await asyncio.sleep(0.01)
+    await bob.delete(CONFIGMAPS)
+
+
+async def test_held_watch_delivers_every_event_in_order_afterwards(
+    plane: ControlPlane, alice: Api, bob: Api
+) -> None:
+    async with alice.watch(CONFIGMAPS, resourceVersion="0") as watch:
+        fault = await plane.faults.add(Fault(what="hold", user="alice"))
+        for name in ("a", "b"):
+            (await bob.post(CONFIGMAPS, configmap(name))).check(201)
+        assert await watch.is_silent()
+        await plane.faults.clear(fault)
+        assert [await watch.short(), await watch.short()] == [("ADDED", "a"), ("ADDED", "b")]
+
+
 async def test_dropped_watch_ends_and_a_new_one_works(plane: ControlPlane, alice: Api) -> None:
     async with alice.watch(CONFIGMAPS, resourceVersion="0") as watch:
         await plane.faults.add(Fault(what="cut", verb="watch", user="alice", count=1))
@@ -251,7 +294,14 @@ async def test_faults_are_for_the_administrator(alice: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"what": "earthquake"}, {"what": "error", "delay": 1}, {"what": "stale_lists"}]
+    "body",
+    [
+        {},
+        {"what": "earthquake"},
+        {"what": "error", "delay": 1},
+        {"what": "stale_lists"},
+        {"what": "hold", "count": 1},
+    ],
 )
 async def test_fault_with_a_wrong_field_is_refused(plane: ControlPlane, body: dict[str, object]) -> None:
     async with api_from(plane.kubeconfig) as admin:
@@ -259,7 +309,7 @@ async def test_fault_with_a_wrong_field_is_refused(plane: ControlPlane, body: di
 
 
 async def test_unknown_fault_cannot_be_ended(plane: ControlPlane) -> None:
-    with pytest.raises(PlaneFailure, match="404"):
+    with pytest.raises(PlaneFailed, match="404"):
         await plane.faults.clear("fault-99999")
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
@@ -18,31 +17,9 @@ import pytest
 
 import shard_controller as sc
 from scripts.document import blocks_of
+from tests.docs.programs import ROOT, load, program_of
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("coming-from-kopf.md", "coming-from-controller-runtime.md", "writing-a-controller.md")
-
-
-def program_of(name: str) -> str:
-    """The Python that *name* shows, as one file."""
-    blocks = [
-        block.body
-        for block in blocks_of((ROOT / "docs" / name).read_text())
-        if block.language == "python" and not block.tag
-    ]
-    return "\n\n".join(blocks)
-
-
-def load(name: str, folder: Path) -> ModuleType:
-    path = folder / f"{Path(name).stem.replace('-', '_')}_program.py"
-    path.write_text(program_of(name))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

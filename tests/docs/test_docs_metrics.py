@@ -20,16 +20,9 @@ from shard_controller.observe.metrics import ControllerMetrics
 from sharder.admission.metrics import AdmissionMetrics
 from sharder.metrics import LimiterMetrics, SharderMetrics
 from sharder.writing.limiter import WriteLimiter
+from tests.docs.metrics_page import ROOT, documented
 
-ROOT = Path(__file__).resolve().parents[2]
-ROW = re.compile(r"^\| `(?P<name>[a-z_]+)` \| (?P<labels>[a-z_, ]*?) ?\| .+ \|$", re.MULTILINE)
 NAMED = re.compile(r"`((?:ringleader|workqueue|controller_runtime|rest_client|leader_election)_[a-z_]+)[`{]")
-
-
-def documented() -> dict[str, list[str]]:
-    """Labels of each metric in the tables of the page."""
-    page = (ROOT / "docs" / "metrics.md").read_text()
-    return {found["name"]: found["labels"].replace(" ", "").split(",") for found in ROW.finditer(page)}
 
 
 def offered() -> dict[str, list[str]]:

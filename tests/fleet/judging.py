@@ -1,4 +1,4 @@
-"""What every fleet test ends with: all objects in their places and fresh, and nothing said by either witness."""
+"""The end of every fleet test: all objects at their places and fresh, and no finding of either check."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ringleader.testing.fleet import Fleet
 
 
 async def judge(fleet: Fleet, *, at_least: int = 100, within_s: float = 60.0) -> Evidence:
-    """Wait for the end of the disturbance and let both witnesses speak.
+    """Wait for the end of the disturbance, then run both checks.
 
-    *at_least*: reconciles that must have been seen, or their silence proves nothing.
+    *at_least*: reconciles that the journals must have; fewer prove nothing.
     """
     await fleet.wait_converged(within_s=within_s)
     evidence = fleet.evidence()

@@ -1,6 +1,6 @@
 """From one leader to a ring and back, under load: nobody works on what another one still has (protocol, section 7).
 
-The former controller is leader-elected; its Lease decides. Both witnesses look at all three phases and at what lies
+The former controller is leader-elected; its Lease decides. Both checks cover all three phases and the time
 between them.
 """
 
@@ -19,7 +19,7 @@ from kubeio.resource import LEASES
 from ringleader.testing.commands import WAIT_MS, FleetSpec, Mode
 from ringleader.testing.fleet import Fleet, open_fleet
 from ringleader.testing.held import held
-from ringleader.testing.witness import accepted, foreign_writes
+from ringleader.testing.ownership_checks import accepted, foreign_writes
 
 pytestmark = [
     pytest.mark.fleet,

@@ -25,7 +25,7 @@ async def caught_in_handoff(fleet: Fleet) -> None:
     """Let the target join while the owner's traffic is held: its handoffs are asked for and not answered."""
     await fleet.add_member(TARGET)
     await fleet.wait_for(lambda: fleet.life(TARGET) is not None, f"{TARGET} to be up")
-    fleet.hold(OWNER)
+    await fleet.hold(OWNER)
     keys, owner, target = fleet.spec.keys, fleet.life(OWNER), fleet.life(TARGET)
 
     async def asked() -> bool:
@@ -38,7 +38,7 @@ async def caught_in_handoff(fleet: Fleet) -> None:
 async def test_the_target_of_a_handoff_dies_before_the_object_arrives(fleet: Fleet) -> None:
     await caught_in_handoff(fleet)
     await fleet.kill(TARGET)
-    fleet.release(OWNER)
+    await fleet.release(OWNER)
     evidence = await judge(fleet)
     assert TARGET not in fleet.lives().values()
     assert evidence.reconciles > 0
@@ -47,7 +47,7 @@ async def test_the_target_of_a_handoff_dies_before_the_object_arrives(fleet: Fle
 async def test_the_owner_dies_between_drain_label_and_acknowledgement(fleet: Fleet) -> None:
     await caught_in_handoff(fleet)
     await fleet.kill(OWNER)
-    fleet.release(OWNER)
+    await fleet.release(OWNER)
     await judge(fleet)
     await fleet.add_member(OWNER)
     await judge(fleet)

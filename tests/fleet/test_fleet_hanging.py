@@ -7,11 +7,8 @@ works on other objects).
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -21,14 +18,14 @@ from devcluster.plane import Write
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import EVENTS
 from ring import HashRing, object_key
-from ringleader.testing.caught import in_progress
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.fleet import Fleet
-from ringleader.testing.witness import LEASES
+from ringleader.testing.inflight_writes import in_progress
+from ringleader.testing.ownership_checks import LEASES
+from tests.fleet.hanging_controller import HANGING, hanging
 from tests.fleet.judging import judge
 
 pytestmark = [pytest.mark.fleet, pytest.mark.real_apart, pytest.mark.asyncio(loop_scope="module")]
-HANGING = Path(__file__).with_name("controllers") / "hanging.py"
 VICTIM, SPARING, WELL = "replica-2", "replica-1", "replica-3"
 LIMIT = 8
 TIMEOUT_S = 4
@@ -46,19 +43,6 @@ def fleet_spec(tmp_path_factory: pytest.TempPathFactory) -> FleetSpec:
         environment={"HANG_FILE": str(hang_file)},
         ring_spec=limits,
     )
-
-
-@contextmanager
-def hanging(fleet: Fleet, shard: str, *, names: Collection[str] = ()) -> Iterator[None]:
-    """During the block reconciles of *shard* (of the objects *names*, if some are given) do not end."""
-    told = Path(fleet.spec.environment["HANG_FILE"])
-    draft = told.with_suffix(".draft")
-    draft.write_text(json.dumps({"shard": shard, "names": sorted(names)}))
-    draft.replace(told)
-    try:
-        yield
-    finally:
-        told.unlink()
 
 
 async def change_ring(fleet: Fleet, **spec: Any) -> float:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import pytest
 
-from ringleader.testing.caught import catch_writes
 from ringleader.testing.fleet import Fleet
+from ringleader.testing.inflight_writes import catch_writes
 from shard_controller.shard.heartbeat import LOST_LEASE_EXIT
 from tests.fleet.conftest import OBJECTS
 from tests.fleet.judging import judge, unattended_s
 
 pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest.fixture(scope="module")
+def has_faults() -> bool:
+    return True
 
 
 async def test_a_replica_that_joins_gets_its_share_and_little_else_moves(fleet: Fleet) -> None:
@@ -62,9 +67,7 @@ async def test_a_replica_frozen_beyond_its_lease_writes_no_more_when_it_wakes(fl
     assert await catch_writes(fleet, victim), "it is frozen now, with writes on their way"
     await fleet.wait_converged()
     assert lost not in (await fleet.owners()).values()
-    fleet.release(
-        victim
-    )  # it is asleep still: a server drops what it has not decided when its caller is gone
+    await fleet.release(victim)  # before it wakes: a server may drop requests whose client is gone
     await fleet.wait_for(lambda: _refused(fleet, victim, since), "a late write to be refused", within_s=20)
     fleet.wake(victim)
     exits = fleet.members[victim].exits

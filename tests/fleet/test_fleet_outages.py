@@ -12,7 +12,7 @@ import pytest
 
 from kubeio.resource import LEASES
 from ringleader.testing.fleet import Fleet
-from ringleader.testing.witness import LEASES as LEASE_WRITES
+from ringleader.testing.ownership_checks import LEASES as LEASE_WRITES
 from tests.fleet.judging import judge
 
 pytestmark = [pytest.mark.fleet, pytest.mark.asyncio(loop_scope="module")]

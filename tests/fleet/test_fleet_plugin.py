@@ -13,7 +13,7 @@ from ringleader.assets import website_crd
 from ringleader.testing import Fleet
 from ringleader.testing.declared import place_of
 from ringleader.testing.plugin import control_plane, fleet, fleet_spec
-from tests.docs.test_docs_code import load
+from tests.docs.programs import load
 
 __all__ = ["control_plane", "fleet", "fleet_spec"]
 pytestmark = pytest.mark.fleet

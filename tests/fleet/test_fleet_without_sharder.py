@@ -14,8 +14,8 @@ import pytest
 
 from devcluster.plane import Write
 from ringleader.testing.fleet import Fleet
-from ringleader.testing.witness import LEASES as LEASE_WRITES
-from ringleader.testing.witness import accepted
+from ringleader.testing.ownership_checks import LEASES as LEASE_WRITES
+from ringleader.testing.ownership_checks import accepted
 from tests.fleet.judging import judge
 
 AWAY_S = float(os.environ.get("RINGLEADER_AWAY_S", "10"))

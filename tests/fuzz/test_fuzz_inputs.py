@@ -42,7 +42,7 @@ from sharder.planning.keys import Controlled, RingKinds
 from sharder.planning.patches import patch_of
 from sharder.planning.planner import Subject, Terms, may_be_left_behind, plan
 from sharder.ringspec.spec import KeyKind, RingResource
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import make_view
 
 EXAMPLES = int(os.environ.get("RINGLEADER_FUZZ", "60"))
@@ -223,7 +223,7 @@ def test_no_lease_brings_the_membership_down(
     for at in (1001.0, 1020.0, 1100.0):
         members.observe_one(lease, at=at)
         members.note_fresh(at=at)
-        members.turn(at=at, acting=True)
+        members.iterate(at=at, acting=True)
 
 
 SITES, PAGES = (

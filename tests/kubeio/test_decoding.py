@@ -59,7 +59,7 @@ def test_the_metadata_of_an_object_is_read_however_deep_the_rest_is(raw: bytes) 
 
 @pills
 @pytest.mark.parametrize("form", ['{"type":"%s","object":%s}', '{"type": "%s", "object": %s}'])
-def test_a_deep_object_is_news_like_any_other(raw: bytes, form: str) -> None:
+def test_a_deep_object_is_a_change_like_any_other(raw: bytes, form: str) -> None:
     for said, kind in (("ADDED", Changed), ("MODIFIED", Changed), ("DELETED", Removed)):
         event = decode_line((form % (said, raw.decode())).encode(), "WATCH")
         assert isinstance(event, kind)

@@ -167,6 +167,6 @@ def test_capacity_is_measured_on_an_own_fleet(tmp_path: Path) -> None:
     assert baseline["rate_per_s"] > 0
     assert (kopf["mode"], kopf["replicas"]) == ("kopf", 1)
     assert kopf["rate_per_s"] > 0
-    assert document["notices"] == [], "the witnesses found nothing, and judged no fleet without a ring"
+    assert document["notices"] == [], "the checks found nothing, and judged no fleet without a ring"
     assert {trial["passed"] for trial in found["trials"]} == {True, False}, "the limit was met"
     assert (tmp_path / "capacity.png").stat().st_size > 10_000

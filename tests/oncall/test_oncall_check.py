@@ -19,11 +19,10 @@ from kubeio.resource import LEASES
 from ringleader.assets import website_controller
 from ringleader.cluster.thresholds import UNSEEN_S
 from ringleader.testing.commands import WEBSITES, FleetSpec
-from tests.fleet.test_fleet_hanging import hanging
+from tests.fleet.hanging_controller import HANGING, hanging
 from tests.oncall.conftest import OBJECTS, Night
 
 pytestmark = [pytest.mark.fleet, pytest.mark.slow]
-HANGING = Path(__file__).parents[1] / "fleet" / "controllers" / "hanging.py"
 LATE_CLOCK = Path(__file__).with_name("controllers") / "late_clock.py"
 SITE = r"website/site-\d{4} -n sites"
 

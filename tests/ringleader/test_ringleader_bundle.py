@@ -149,6 +149,8 @@ def test_versions_are_those_of_this_program_and_of_what_it_requires() -> None:
 
 async def test_it_has_a_file_for_each_thing_and_says_what_they_are(ward: Ward, tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar.gz"
+    counted = MergePatch({"status": {"objects": SITES}})
+    await ward.client.patch(CONTROLLER_RINGS, "websites", counted, subresource="status", type=bytes)
     code, out, err = await run(ward.plane.kubeconfig, "--out", str(path))
     assert (code, out.decode(), err) == (0, f"{path}\n", "")
     files = unpacked(path.read_bytes())

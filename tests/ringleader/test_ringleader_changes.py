@@ -18,7 +18,7 @@ from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.discovery import Discovery
 from ringleader.cluster.handoffs import HandoffRow, read_handoffs
-from ringleader.cluster.snapshot import ClusterReader
+from ringleader.cluster.reader import ClusterReader
 from ringleader.inspect.edit.changes import (
     Edit,
     Order,

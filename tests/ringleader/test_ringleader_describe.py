@@ -22,9 +22,11 @@ from kubeio.patch import ApplyPatch, MergePatch
 from kubeio.protocol import CONTROLLER_RINGS, RingKeys
 from kubeio.resource import CRDS
 from ringleader.cluster.managed_fields import ManagedFields
-from ringleader.cluster.snapshot import ELECTION_LEASE, ClusterReader
+from ringleader.cluster.reader import ClusterReader
+from ringleader.cluster.snapshot import ELECTION_LEASE
 from ringleader.describe import ring as ring_description
-from ringleader.describe.object import EndpointOptions, ObjectDescription, describe, lines, read_found
+from ringleader.describe.object import EndpointOptions, read_found
+from ringleader.describe.object_view import ObjectDescription, describe, lines
 from ringleader.describe.work import well
 from tests.ringleader.cluster.snapshots import lease, site, snapshot
 from tests.sharder.io.ground import CONFIGMAPS, KEYS, RING, WEBSITES, Ground, HandMadeShard, backdate
@@ -167,7 +169,7 @@ async def test_a_namespace_that_is_not_selected_is_told(ground: Ground) -> None:
     await ground.site("blog", namespace="elsewhere")
     found = await told(ground, key=ObjectKey("elsewhere", "blog"))
     assert found.cause.text == (
-        "is not worked on by anybody: the namespaceSelector of ring websites does not select namespace elsewhere"
+        "is not reconciled: the namespaceSelector of ring websites does not select namespace elsewhere"
     )
 
 
@@ -343,7 +345,7 @@ async def test_a_controlled_kind_that_was_added_meanwhile_asks_for_new_replicas(
     patch = MergePatch({"metadata": {"labels": {KEYS.shard: "site-00000001"}}})
     await ground.client.patch(CONFIGMAPS, "blog", patch, namespace="default", type=bytes)
     owned_ = (await told(ground, "configmap")).cause
-    assert owned_.text.startswith("is not worked on: site-00000001 does not watch configmaps")
+    assert owned_.text.startswith("is not reconciled: site-00000001 does not watch configmaps")
     assert owned_.remedy == unowned.remedy
 
 

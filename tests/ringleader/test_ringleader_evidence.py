@@ -9,11 +9,11 @@ import pytest
 from devcluster.plane import Write
 from kubeio.protocol import RingKeys
 from ringleader.demo.document import Document, Event, document, faults
-from ringleader.testing.attendance import Demand, Span
+from ringleader.testing.availability import Demand, Span
 from ringleader.testing.commands import FleetSpec
 from ringleader.testing.evidence import Evidence
 from ringleader.testing.journal import Begin, End, Life, Record
-from ringleader.testing.witness import LEASES, TooFewReconcilesError
+from ringleader.testing.ownership_checks import LEASES, TooFewReconcilesError
 
 SPEC = FleetSpec(controller="none.py:none")
 KEYS = RingKeys("websites")
@@ -99,7 +99,7 @@ def test_an_update_that_waits_longer_than_any_object_stood_alone_is_the_longest(
     assert longest.length_s == pytest.approx(6.5)
 
 
-def test_the_document_counts_what_the_witnesses_found() -> None:
+def test_the_document_counts_the_findings_of_both_checks() -> None:
     writes = [
         lease(0.5, "a-1", "a"),
         lease(0.6, "b-1", "b"),
@@ -131,7 +131,7 @@ def test_a_clean_document_needs_a_refused_write() -> None:
     clean = Document(1, 1, {"a": 1}, 0, 0, 0, 0, 1, 0.5, 10, [])
     assert faults(clean) == []
     untried = Document(1, 1, {"a": 1}, 0, 0, 0, 0, 0, 0.5, 10, [])
-    assert faults(untried) == ["no write was refused, so the fence was never tried"]
+    assert faults(untried) == ["no write was refused, so the fence was not tested"]
 
 
 def test_too_little_evidence_is_refused() -> None:

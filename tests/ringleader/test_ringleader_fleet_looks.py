@@ -189,7 +189,8 @@ async def test_an_object_of_a_killed_replica_is_described_by_its_death(fleet: Fl
         first = out.splitlines()[0]
         assert code == 5
         assert (
-            f"websites.example.com/{fleet.spec.namespace}/{name} is not worked on: its owner {shard}" in first
+            f"websites.example.com/{fleet.spec.namespace}/{name} is not reconciled: its owner {shard}"
+            in first
         )
         assert "does not renew its Lease" in first
         assert "no sharder leads" in first

@@ -8,17 +8,20 @@ import io
 import json
 import os
 import subprocess
+from pathlib import Path
 
+import pytest
 import yaml
 
+from devcluster.embedded import embedded_plane
 from kubeio.rest.discovery import Discovery
 from ring import HashRing, object_key
-from ringleader.cluster.objects import PAGE, Row
-from ringleader.cluster.snapshot import ClusterReader
+from ringleader.cluster.objects import PAGE, object_pages
+from ringleader.cluster.placement import Row
+from ringleader.cluster.reader import ClusterReader
 from ringleader.list.command import Selection, read_rows
 from ringleader.list.lines import BrokenLine, NamedObject, parse_lines
-from tests.sharder.io.ground import CONFIGMAPS, KEYS, SECRETS, WEBSITES, Ground
-from tests.sharder.io.test_sharder_placing import TREE
+from tests.sharder.io.ground import CONFIGMAPS, KEYS, SECRETS, TREE, WEBSITES, Ground, open_ground
 from tests.warm_python import warm_python
 
 A, B = "a-00000001", "b-00000001"
@@ -111,6 +114,30 @@ async def test_more_objects_than_one_page_all_have_a_row(ground: Ground) -> None
         )
     names = [row.name for row in await rows_of(ground, with_dependents=False)]
     assert len(names) == len(set(names)) == count
+
+
+async def test_a_list_whose_version_expires_goes_on_with_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy server a list of many objects outlives the history."""
+    monkeypatch.setattr("ringleader.cluster.objects.PAGE", 2)
+    names: list[str] = []
+    progress: list[tuple[int, int | None]] = []
+
+    def advance(done: int, left: int | None = None) -> None:
+        progress.append((done, left))
+
+    async with embedded_plane(tmp_path, history=2) as plane, open_ground(plane) as ground:
+        await ground.sites(7)
+        async for page in object_pages(ground.client, [WEBSITES], advance=advance, timeout_s=10):
+            names += [each.meta.name for each in page.objects]
+            if len(names) == 2:
+                await ground.sites(8, first=60)
+    assert names == [
+        *(f"site-{number}" for number in range(7)),
+        *(f"site-{number}" for number in range(60, 68)),
+    ]
+    assert (progress[0], progress[-1][1]) == ((2, 5), 0)
 
 
 async def test_what_is_controlled_has_the_key_of_its_root_and_what_nobody_controls_no_row(

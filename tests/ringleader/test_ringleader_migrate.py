@@ -249,7 +249,7 @@ async def test_without_a_terminal_and_without_yes_nothing_is_changed(ground: Gro
     code, _, err = await ground.run("websites")
     assert code == 2
     assert err == (
-        "error: --yes: '' is not given, and nobody can be asked; "
+        "error: --yes: False is needed: there is no terminal to ask on; "
         "give --yes to change them, or --dry-run to see what would be changed\n"
     )
     assert (await ground.meta("blog")).finalizers == [KOPFS]

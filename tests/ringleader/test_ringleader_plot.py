@@ -21,7 +21,7 @@ import pytest
 from kubeio.errors import InputError
 from ring import HashRing
 from ringleader.__main__ import main
-from ringleader.cluster.picture import MemberPicture, RingPicture
+from ringleader.cluster.ring_status import MemberStatus, RingStatus
 from ringleader.inspect.plot.command import checked_path
 from ringleader.inspect.plot.data import (
     LONGEST_NAME,
@@ -56,17 +56,17 @@ def members(count: int, kind: str = "short") -> list[str]:
     return [NAMES[kind].format(index) for index in range(count)]
 
 
-def picture(counts: dict[str, int], *, name: str = "websites", **fields: Any) -> RingPicture:
-    rows = [MemberPicture(each, f"{each}-1", "ready", 1.0, n, 0.5, 0.5, 0) for each, n in counts.items()]
+def picture(counts: dict[str, int], *, name: str = "websites", **fields: Any) -> RingStatus:
+    rows = [MemberStatus(each, f"{each}-1", "ready", 1.0, n, 0.5, 0.5, 0) for each, n in counts.items()]
     fields = {"unowned": 0, "in_flight": 0, **fields}
-    return RingPicture(name, "True", "True", sum(counts.values()), members=rows, **fields)
+    return RingStatus(name, "True", "True", sum(counts.values()), members=rows, **fields)
 
 
 def moment(at_s: float, **counts: int) -> Moment:
     return Moment(START + timedelta(seconds=at_s), picture(counts))
 
 
-def line(at_s: float, *rings: RingPicture, **fields: Any) -> bytes:
+def line(at_s: float, *rings: RingStatus, **fields: Any) -> bytes:
     """What `status -w -o json` prints."""
     at = START + timedelta(seconds=at_s)
     return msgspec.json.encode({"at": at, "ageSeconds": 0.0, "problem": "", "rings": rings, **fields})
@@ -119,9 +119,9 @@ def test_members_that_changed_most_are_named_and_those_that_are_absent_have_gaps
 
 def test_a_member_counts_its_shards_together_and_is_absent_without_objects_and_place() -> None:
     rows = [
-        MemberPicture("a", "a-1", "ready", 1.0, 3, 1.0, 1.0, 0),
-        MemberPicture("a", "a-2", "released", 1.0, 4, 0.0, 0.0, 0),
-        MemberPicture("gone", "gone-1", "taken", 1.0, 0, 0.0, 0.0, 0),
+        MemberStatus("a", "a-1", "ready", 1.0, 3, 1.0, 1.0, 0),
+        MemberStatus("a", "a-2", "released", 1.0, 4, 0.0, 0.0, 0),
+        MemberStatus("gone", "gone-1", "taken", 1.0, 0, 0.0, 0.0, 0),
     ]
     shown = msgspec.structs.replace(picture({}, in_flight=2, unowned=1, misplaced=5), members=rows)
     found = timeline([Moment(START, shown)])
@@ -388,9 +388,13 @@ async def test_a_timeline_is_drawn_from_what_status_prints(ground: Ground, tmp_p
     a = await ground.shard("a", duration_s=15)
     await ground.shard("b", duration_s=15)
     await ground.sites(2, labels={KEYS.shard: a.name})
-    status = await start(ground, "status", "-w", "--count", "--interval", "0.2s", "-o", "json")
+    await ground.report(objects=2)
+    status = await start(ground, "status", "-w", "--interval", "0.2s", "-o", "json")
     assert status.stdout is not None
-    lines = [await asyncio.wait_for(status.stdout.readline(), 30) for _ in range(3)]
+    lines = []
+    for number in range(3):
+        lines.append(await asyncio.wait_for(status.stdout.readline(), 30))
+        await ground.report(objects=3 + number)
     status.send_signal(signal.SIGINT)
     await status.communicate()
     path = tmp_path / "timeline.svg"

@@ -7,13 +7,12 @@ from collections import Counter
 import pytest
 
 from ringleader.cluster.ring import ring_of
-from ringleader.inspect.edit.course import Course
 from ringleader.inspect.edit.delete import Labelled, consequence
-from ringleader.inspect.edit.telling import Lines
+from ringleader.inspect.edit.release_progress import ProgressLines, ReleaseProgress
 
 
-def course(total: int = 1000, counter: int | None = None) -> Course:
-    return Course(total, counter, began_at=100.0)
+def release(total: int = 1000, counter: int | None = None) -> ReleaseProgress:
+    return ReleaseProgress(total, counter, began_at=100.0)
 
 
 @pytest.mark.parametrize(
@@ -31,20 +30,20 @@ def course(total: int = 1000, counter: int | None = None) -> Course:
 def test_what_was_given_up_is_what_the_counter_grew_by_over_its_new_beginnings(
     counter: int | None, looks: list[int | None], done: int
 ) -> None:
-    found = course(counter=counter)
+    found = release(counter=counter)
     for at, look in enumerate(looks):
         found.look(100.0 + at, look)
     assert (found.done, found.total) == (done, 1000)
 
 
 def test_more_given_up_than_counted_is_all() -> None:
-    found = course(total=10)
+    found = release(total=10)
     found.look(100.0, 12)
     assert found.text(100.0).startswith("12 of 12 objects given up")
 
 
 def test_the_rate_is_that_of_the_last_minute_and_tells_how_long_it_takes() -> None:
-    found = course(total=100_000)
+    found = release(total=100_000)
     found.look(100.0, 0)
     assert found.text(100.0) == "0 of 100,000 objects given up"
     for second in range(1, 201):
@@ -59,14 +58,14 @@ def test_the_rate_is_that_of_the_last_minute_and_tells_how_long_it_takes() -> No
 
 
 def test_a_sharder_that_stands_still_promises_no_end() -> None:
-    found = course()
+    found = release()
     for second in range(100):
         found.look(100.0 + second, 40)
     assert found.text(200.0) == "40 of 1,000 objects given up"
 
 
 def test_when_all_is_given_up_it_says_what_the_ring_still_waits_for() -> None:
-    found = course()
+    found = release()
     found.look(100.0, 1000)
     assert found.text(100.0) == (
         "1,000 of 1,000 objects given up; the ring goes when no replica holds a Lease"
@@ -74,30 +73,30 @@ def test_when_all_is_given_up_it_says_what_the_ring_still_waits_for() -> None:
 
 
 def test_an_older_sharder_that_does_not_tell_is_waited_for_in_words() -> None:
-    found = course()
+    found = release()
     found.look(100.0, None)
     assert found.text(104.0) == "", "a newer one begins to tell within seconds"
-    assert found.text(145.0) == "waiting for 45 s; the sharder does not tell how far it is"
+    assert found.text(145.0) == "waiting for 45 s; the sharder does not report its progress"
 
 
 def test_a_line_comes_every_ten_seconds_at_most_and_none_while_nothing_changes() -> None:
     said: list[str] = []
-    lines, found = Lines(said.append), course()
+    lines, found = ProgressLines(said.append), release()
     for second in range(31):
         found.look(100.0 + second, 5 * second)
-        lines.tell(found, 100.0 + second)
+        lines.show(found, 100.0 + second)
     assert [line.split()[0] for line in said] == ["0", "50", "100", "150"]
     for second in range(31, 90):
         found.look(100.0 + second, 151)
-        lines.tell(found, 100.0 + second)
+        lines.show(found, 100.0 + second)
     assert [line.split()[0] for line in said[4:]] == ["151"]
 
 
 def test_while_nothing_is_told_a_line_says_how_long_it_waits() -> None:
     said: list[str] = []
-    lines, found = Lines(said.append), course()
+    lines, found = ProgressLines(said.append), release()
     for second in range(26):
-        lines.tell(found, 100.0 + second)
+        lines.show(found, 100.0 + second)
     assert [line.split(";")[0] for line in said] == ["waiting for 10 s", "waiting for 20 s"]
 
 

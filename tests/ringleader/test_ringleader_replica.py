@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.link import Link
 from kubeio.clock import SystemClock
 from ringleader.testing.held import held
 from ringleader.testing.process import Process
@@ -31,7 +30,6 @@ async def place(directory: Path, command: Sequence[str] = SLEEP) -> AsyncIterato
         "replica-1",
         command=lambda number: [*command],
         directory=directory,
-        link=Link("127.0.0.1", 1),
         environment={"GREETING": "hello"},
         clock=CLOCK,
         restart_delay_s=0.01,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import random
 import re
 import struct
 import termios
@@ -15,26 +16,27 @@ from fcntl import ioctl
 import pytest
 
 from devcluster.faults import Fault
-from kubeio.clock import SystemClock, micro_time
+from kubeio.clock import ManualClock, SystemClock, micro_time
+from kubeio.errors import Forbidden, Unreachable
 from kubeio.models import Lease, LeaseSpec, Meta
-from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.rest.client import Client
-from kubeio.rest.discovery import Discovery
 from ring import HashRing, object_key
-from ringleader.cluster.following import Following
-from ringleader.cluster.picture import MemberPicture, RingPicture
-from ringleader.inspect.status.command import look_with_pace
+from ringleader.cluster.reader import ClusterReader
+from ringleader.cluster.ring_status import MemberStatus, RingStatus
 from ringleader.inspect.status.layout import Screen, convergence, duration, shortened, status_lines
+from ringleader.inspect.status.ring_changes import RingChanges
+from ringleader.inspect.status.statuses import count_statuses, read_statuses
+from ringleader.inspect.status.watch import LatestStatus
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground, wait_until
 from tests.warm_python import warm_python
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 
-def seen(**changes: object) -> RingPicture:
+def seen(**changes: object) -> RingStatus:
     members = [
-        MemberPicture(f"web-{n}-{'x' * 30}", f"web-{n}-aaaaaaaa", "ready", 2.0, 50_000, 0.5, 0.5, 0)
+        MemberStatus(f"web-{n}-{'x' * 30}", f"web-{n}-aaaaaaaa", "ready", 2.0, 50_000, 0.5, 0.5, 0)
         for n in (0, 1)
     ]
     fields: dict[str, object] = {
@@ -46,7 +48,7 @@ def seen(**changes: object) -> RingPicture:
         "in_flight": 0,
         "members": members,
     }
-    return RingPicture(**{**fields, **changes})  # type: ignore[arg-type] # by name
+    return RingStatus(**{**fields, **changes})  # type: ignore[arg-type] # by name
 
 
 # -- the words
@@ -66,7 +68,7 @@ def seen(**changes: object) -> RingPicture:
         ),
         (
             {"misplaced": 7, "rate_per_second": 0.0},
-            "to do: 7 objects (0 unowned, 7 misplaced); nothing moved since the last look",
+            "to do: 7 objects (0 unowned, 7 misplaced); nothing moves",
         ),
         ({"misplaced": 7, "paused": True}, "to do: 7 objects (0 unowned, 7 misplaced); the ring is paused"),
         (
@@ -84,8 +86,8 @@ def seen(**changes: object) -> RingPicture:
             "being given up: no object has an owner any more; the ring goes when no replica holds a Lease",
         ),
         (
-            {"members": [MemberPicture("web-1", "web-1-f0", "ready", 75.0, 1200, 1.0, 1.0, 0, silent=True)]},
-            "every object is at its place, but nobody works on 1,200: no Lease renewed by web-1 (for 75s)",
+            {"members": [MemberStatus("web-1", "web-1-f0", "ready", 75.0, 1200, 1.0, 1.0, 0, silent=True)]},
+            "every object is at its place, but 1,200 are not reconciled: no Lease renewed by web-1 (for 75s)",
         ),
     ],
 )
@@ -194,69 +196,144 @@ async def test_who_has_objects_and_does_not_renew_is_silent_whatever_the_sharder
     assert [each.silent for each in found.members] == [True, False]
 
 
-async def look(client: Client) -> list[RingPicture]:
-    """One look, without the wait for a pace."""
-    async with Following(client, Discovery(client), None, timeout_s=10) as following:
-        return await following.look()
+async def look(client: Client) -> list[RingStatus]:
+    """As `status --count` does."""
+    return await count_statuses(ClusterReader(client, timeout_s=10), None)
 
 
 def lease_of_a_sharder(renewed: str) -> Lease:
     return Lease(Meta(name="ringleader-sharder"), LeaseSpec("sharder-1", 15, renewed, renewed, 0))
 
 
-async def test_one_call_measures_the_pace_if_something_is_on_its_way(ground: Ground) -> None:
-    await two_members(ground)
-    for number in range(6):
-        await ground.site(f"site-{number}")
-    asked = asyncio.create_task(look_with_pace(ground.client, None, timeout_s=10))
-    await asyncio.sleep(0.5)
-    for number in range(3):
-        name = f"site-{number}"
-        patch = MergePatch({"metadata": {"labels": {KEYS.shard: placed(name)}}})
-        await ground.client.patch(WEBSITES, name, patch, namespace="default", type=bytes)
-    (found,) = await asked
-    assert found.to_do == 3
-    assert found.rate_per_second == pytest.approx(1.5, rel=0.3)
-    assert found.seconds_left == pytest.approx(2.0, rel=0.5)
-
-
-async def test_a_ring_on_which_nothing_happens_stands_still(ground: Ground) -> None:
+async def test_what_is_listed_has_the_pace_of_the_sharder(ground: Ground) -> None:
     await two_members(ground)
     await ground.sites(4)
-    (found,) = await look_with_pace(ground.client, None, timeout_s=10)
-    assert (found.to_do, found.rate_per_second, found.seconds_left) == (4, 0.0, None)
-    assert convergence(found, now=NOW).endswith("; nothing moved since the last look")
-
-
-async def test_without_news_after_the_list_there_is_a_picture_and_no_pace(ground: Ground) -> None:
-    await two_members(ground)
-    await ground.sites(4)
-    resource = WEBSITES.group_resource
-    await ground.plane.faults.add(Fault(what="error", code=503, verb="watch", resource=resource))
-    (found,) = await look_with_pace(ground.client, None, timeout_s=10)
+    (found,) = await look(ground.client)
     assert (found.to_do, found.rate_per_second, found.seconds_left) == (4, None, None)
-    assert 0 < found.age_seconds < 5
+    assert convergence(found, now=NOW) == "to do: 4 objects (4 unowned, 0 misplaced)"
+    await ground.report(progress={"objectsPerSecond": 1.5, "secondsLeft": 3})
+    (found,) = await look(ground.client)
+    assert (found.to_do, found.rate_per_second, found.seconds_left) == (4, 1.5, 3)
 
 
-async def test_a_ring_that_is_being_deleted_is_given_up_at_a_pace(ground: Ground) -> None:
+async def test_a_list_takes_objects_of_unselected_namespaces_only_with_an_owner(ground: Ground) -> None:
+    await two_members(ground, namespaceSelector={"matchLabels": {"tier": "web"}})
+    await ground.namespace("shop", {"tier": "web"})
+    await ground.namespace("attic", {"tier": "old"})
+    await ground.site("one", namespace="shop")
+    await ground.site("two", namespace="attic")
+    await ground.site("three", namespace="attic", labels={KEYS.shard: "a-00000001"})
+    (found,) = await look(ground.client)
+    assert (found.objects, found.unowned) == (2, 1)
+
+
+async def test_a_ring_that_is_being_deleted_has_what_still_has_an_owner_to_do(ground: Ground) -> None:
     await two_members(ground)
-    await ground.sites(6, labels={KEYS.shard: "a-00000001"})
-    await ground.client.patch(
-        CONTROLLER_RINGS,
-        "websites",
-        MergePatch({"metadata": {"finalizers": ["example.com/held"]}}),
-        type=bytes,
+    await ground.sites(2, labels={KEYS.shard: "a-00000001"})
+    await ground.sites(4, first=2)
+    await ground.patch(
+        CONTROLLER_RINGS, RING, {"metadata": {"finalizers": ["example.com/held"]}}, namespace=""
     )
-    await ground.client.delete(CONTROLLER_RINGS, "websites")
-    asked = asyncio.create_task(look_with_pace(ground.client, None, timeout_s=10))
-    await asyncio.sleep(0.5)
-    patch = MergePatch({"metadata": {"labels": {KEYS.shard: None}}})
-    for number in range(4):
-        await ground.client.patch(WEBSITES, f"site-{number}", patch, namespace="default", type=bytes)
-    (found,) = await asked
+    await ground.client.delete(CONTROLLER_RINGS, RING)
+    (found,) = await look(ground.client)
     assert (found.releasing, found.to_release, found.to_do) == (True, 2, 2)
-    assert found.rate_per_second == pytest.approx(2.0, rel=0.3)
-    assert convergence(found, now=NOW).startswith("being given up: 2 of 6 objects still have an owner; ")
+    assert convergence(found, now=NOW).startswith("being given up: 2 of 6 objects still have an owner")
+
+
+async def test_status_reads_rings_and_leases_and_no_object(ground: Ground) -> None:
+    await two_members(ground)
+    await ground.report(objects=7, unassigned=2, misplaced=1)
+    await ground.plane.faults.add(
+        Fault(what="error", code=403, verb="list", resource=WEBSITES.group_resource)
+    )
+    (found,) = await read_statuses(ClusterReader(ground.client, timeout_s=10), RING)
+    assert (found.objects, found.unowned, found.misplaced, found.to_do) == (7, 2, 1, 3)
+    with pytest.raises(Forbidden):
+        await look(ground.client)
+
+
+# -- again and again
+
+
+async def test_a_change_of_the_ring_ends_the_wait_also_after_a_cut(ground: Ground) -> None:
+    await ground.ring()
+    cut = Fault(what="cut", verb="watch", resource=CONTROLLER_RINGS.group_resource)
+    async with RingChanges(ground.client, RING, clock=SystemClock()) as changes:
+        await wait_until(lambda: is_watching(changes))
+        for number in range(2):
+            changes.clear()
+            waiting = asyncio.create_task(changes.wait(at_most_s=60))
+            await ground.report(objects=number)
+            await asyncio.wait_for(waiting, 5)
+            await ground.plane.faults.add(cut)
+            await ground.plane.faults.clear()
+            await wait_until(lambda: hears(ground, changes))
+
+
+async def hears(ground: Ground, changes: RingChanges) -> bool:
+    """Whether a change comes through the watch."""
+    await ground.report(objects=random.randrange(1000))
+    return changes.is_watching
+
+
+async def test_changes_of_other_rings_are_none_of_a_named_one(ground: Ground) -> None:
+    await ground.ring()
+    async with RingChanges(ground.client, "another", clock=SystemClock()) as changes:
+        await wait_until(lambda: is_watching(changes))
+        changes.clear()
+        await ground.report(objects=1)
+        waiting = asyncio.create_task(changes.wait(at_most_s=60))
+        done, _ = await asyncio.wait([waiting], timeout=0.5)
+        waiting.cancel()
+        assert not done
+
+
+async def is_watching(changes: RingChanges) -> bool:
+    return changes.is_watching
+
+
+async def test_a_watch_that_is_refused_leaves_the_rings_to_be_read(ground: Ground) -> None:
+    await two_members(ground)
+    await ground.report(objects=1)
+    resource = CONTROLLER_RINGS.group_resource
+    await ground.plane.faults.add(Fault(what="error", code=403, verb="watch", resource=resource))
+    async with Terminal(str(ground.plane.kubeconfig), "-w", "--interval", "1s", columns=40) as terminal:
+        await wait_until(lambda: "objects 1" in terminal.text, within_s=30)
+        await ground.report(objects=2)
+        await wait_until(lambda: "objects 2" in terminal.text, within_s=10)
+
+
+def test_ages_of_leases_grow_between_two_reads() -> None:
+    clock = ManualClock()
+    latest = LatestStatus(clock)
+    clock.advance(1.0)
+    latest.succeeded([seen()])
+    assert age_shown(latest) == "2s"
+    clock.advance(10.0)
+    assert age_shown(latest) == "12s"
+    latest.failed(Unreachable("GET /", "connection refused", maybe_done=False), "https://server")
+    first, _, *rest = latest.lines(Screen(), is_wide=True)
+    assert first.startswith("no answer, this status is 10s old: ")
+    assert any("websites" in line for line in rest)
+
+
+def age_shown(latest: LatestStatus) -> str:
+    return latest.lines(Screen(), is_wide=True)[-1].split()[3]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-w", "--count"), "--count: True does not go with -w; leave one of them out"),
+        (("--handoffs", "-w"), "-w: True does not go with --handoffs; leave one of them out"),
+    ],
+)
+async def test_flags_that_contradict_each_other_are_refused(
+    ground: Ground, words: tuple[str, ...], message: str
+) -> None:
+    async with Terminal(str(ground.plane.kubeconfig), *words, columns=200) as terminal:
+        assert await asyncio.wait_for(terminal.process.wait(), 30) == 2
+        await wait_until(lambda: message in terminal.text)
 
 
 class Terminal:
@@ -305,13 +382,13 @@ class Terminal:
 
 async def test_a_terminal_of_forty_columns_is_redrawn_without_colours(ground: Ground) -> None:
     await two_members(ground)
-    await ground.site("one", labels={KEYS.shard: placed("one")})
+    await ground.report(objects=1)
     async with Terminal(str(ground.plane.kubeconfig), "-w", "--interval", "1s", columns=40) as terminal:
         await wait_until(lambda: terminal.text.count("RING websites") >= 2, within_s=30)
         assert "\x1b[1A" in terminal.text or "\x1b[H" in terminal.text
         assert not re.search(r"\x1b\[[0-9;]*m", terminal.text.replace("\x1b[0m", ""))
         assert max(map(len, terminal.lines)) <= 40
-        await ground.site("two", labels={KEYS.shard: placed("two")})
+        await ground.report(objects=2)
         await wait_until(lambda: "objects 2" in terminal.text, within_s=10)
         terminal.process.send_signal(2)
         assert await asyncio.wait_for(terminal.process.wait(), 10) == 0
@@ -328,21 +405,21 @@ async def test_a_terminal_that_cannot_move_its_cursor_gets_blocks_of_lines(groun
 
 async def test_an_outage_is_told_with_the_age_of_the_last_picture_and_recovered_from(ground: Ground) -> None:
     await two_members(ground)
-    await ground.site("one", labels={KEYS.shard: placed("one")})
+    await ground.report(objects=1)
     async with Terminal(str(ground.plane.kubeconfig), "-w", "--interval", "1s", columns=120) as terminal:
         await wait_until(lambda: "converged" in terminal.text, within_s=30)
         away = asyncio.create_task(ground.plane.restart(away_s=5))
-        await wait_until(lambda: "no answer, this picture is" in terminal.text, within_s=20)
+        await wait_until(lambda: "no answer, this status is" in terminal.text, within_s=20)
         outage = terminal.text.rpartition("no answer")[2]
         assert "connection refused" in outage or "no answer" in outage
         assert (
             "converged: every object is at its place"
-            in terminal.text.rpartition("no answer, this picture is")[2]
+            in terminal.text.rpartition("no answer, this status is")[2]
         )
-        ages = set(re.findall(r"this picture is (\d+)s old", terminal.text))
+        ages = set(re.findall(r"this status is (\d+)s old", terminal.text))
         await away
         before = len(terminal.text)
-        await ground.site("two", labels={KEYS.shard: placed("two")})
+        await ground.report(objects=2)
         await wait_until(lambda: re.search(r"websites +2 ", terminal.text[before:]), within_s=20)
         assert "no answer" not in terminal.text[before:].rpartition("websites   2")[2]
         assert ages

@@ -132,7 +132,7 @@ def older_life(server: LeaseServer, name: str, of: LeaseTemplate, *, holder: str
         server.edit(name, holder)
 
 
-async def test_a_name_that_somebody_has_is_left_to_it_and_another_one_is_made(server: LeaseServer) -> None:
+async def test_a_taken_name_is_left_and_another_one_is_made(server: LeaseServer) -> None:
     older_life(server, FIRST_CHOICE, template(member="elsewhere", identity=Identity("boot-2", "ns-9", 1, 1)))
     before = server.leases[FIRST_CHOICE]
     life = await begin(server)
@@ -148,7 +148,7 @@ async def test_a_create_whose_answer_was_lost_is_recognized_as_ours(server: Leas
     assert life.lease.metadata.resource_version == "1"
 
 
-async def test_a_lease_that_the_sharder_took_before_its_birth_was_heard_of_is_not_adopted(
+async def test_a_lease_that_the_sharder_took_before_its_create_was_answered_is_not_adopted(
     server: LeaseServer,
 ) -> None:
     server.lost_answers = 1
@@ -222,7 +222,7 @@ async def test_a_birth_reads_the_leases_of_its_own_member_only(server: LeaseServ
     assert server.holder("web-0-0000000b") == "", "an older life's end was proven"
 
 
-async def test_members_with_long_names_are_told_apart_in_a_label() -> None:
+async def test_members_with_long_names_have_distinct_labels() -> None:
     long = "a-" + "b" * 250
     labels = [
         template(member=long + end).lease("x", NAMESPACE, ManualClock()).metadata.labels for end in "cd"

@@ -22,7 +22,7 @@ class Watched:
         self.blocks = BlockDetector(
             blocked_s=0.25, longest_gap_s=3 * PERIOD_S, now=self.now, cpu_s=self.cpu_s
         )
-        self.told: list[BlockBegun | BlockEnded] = []
+        self.reported: list[BlockBegun | BlockEnded] = []
 
     def turn(self, for_s: float) -> None:
         self._pass(for_s, beats=True, computes=False)
@@ -44,44 +44,49 @@ class Watched:
             self._look()
 
     def _look(self) -> None:
-        told = self.blocks.look(beats=self.beats, now=self.now, cpu_s=self.cpu_s)
-        if told is not None:
-            self.told.append(told)
+        reported = self.blocks.check(beats=self.beats, now=self.now, cpu_s=self.cpu_s)
+        if reported is not None:
+            self.reported.append(reported)
 
 
-def assert_ended(told: BlockBegun | BlockEnded, *, took_s: float, was_seen: bool) -> None:
-    assert isinstance(told, BlockEnded)
-    assert told.took_s == pytest.approx(took_s, abs=3 * PERIOD_S)
-    assert told.was_seen is was_seen
+def assert_ended(reported: BlockBegun | BlockEnded, *, took_s: float, was_seen: bool) -> None:
+    assert isinstance(reported, BlockEnded)
+    assert reported.took_s == pytest.approx(took_s, abs=3 * PERIOD_S)
+    assert reported.was_seen is was_seen
 
 
 @pytest.mark.parametrize("computes", [True, False], ids=["computing", "waiting"])
-def test_a_block_is_told_once_while_it_lasts_and_once_when_it_is_over(computes: bool) -> None:
+def test_a_block_is_reported_once_while_it_lasts_and_once_when_it_is_over(computes: bool) -> None:
     watched = Watched()
     watched.turn(5)
     watched.block(10, computes=computes)
     watched.turn(5)
-    begun, ended = watched.told
+    begun, ended = watched.reported
     assert isinstance(begun, BlockBegun)
     assert begun.for_s == pytest.approx(0.25, abs=PERIOD_S)
     assert_ended(ended, took_s=10, was_seen=True)
 
 
-def test_two_blocks_are_told_apart() -> None:
+def test_two_blocks_are_reported_separately() -> None:
     watched = Watched()
     for _ in range(2):
         watched.turn(1)
         watched.block(1)
     watched.turn(1)
-    assert [type(told) for told in watched.told] == [BlockBegun, BlockEnded, BlockBegun, BlockEnded]
+    assert [type(reported) for reported in watched.reported] == [
+        BlockBegun,
+        BlockEnded,
+        BlockBegun,
+        BlockEnded,
+    ]
 
 
-def test_a_loop_that_turns_now_and_then_is_not_blocked() -> None:
+def test_a_loop_that_runs_now_and_then_is_not_blocked() -> None:
     watched = Watched()
     for _ in range(20):
         watched.block(0.2)
         watched.turn(0.05)
-    assert watched.told == []
+    assert watched.reported == []
 
 
 def test_a_suspended_process_was_not_blocked() -> None:
@@ -89,7 +94,7 @@ def test_a_suspended_process_was_not_blocked() -> None:
     watched.turn(1)
     watched.jump(3600, computes=False)
     watched.turn(1)
-    assert watched.told == []
+    assert watched.reported == []
 
 
 def test_suspension_does_not_count_for_a_block_that_it_meets() -> None:
@@ -99,17 +104,17 @@ def test_suspension_does_not_count_for_a_block_that_it_meets() -> None:
     watched.jump(3600, computes=False)
     watched.block(0.5)
     watched.turn(1)
-    _, ended = watched.told
+    _, ended = watched.reported
     assert_ended(ended, took_s=1, was_seen=True)
 
 
-def test_a_block_that_nobody_could_see_is_told_afterwards() -> None:
+def test_an_unseen_block_is_reported_afterwards() -> None:
     """Code that keeps the interpreter's lock stops the watcher as well as the loop."""
     watched = Watched()
     watched.turn(1)
     watched.jump(5, computes=True)
     watched.turn(1)
-    (ended,) = watched.told
+    (ended,) = watched.reported
     assert_ended(ended, took_s=5, was_seen=False)
 
 
@@ -119,12 +124,14 @@ def test_a_block_that_nobody_could_see_is_told_afterwards() -> None:
 async def test_a_blocked_loop_is_reported_once_with_what_blocks_it(bench: Bench) -> None:
     shard = await bench.start("web-0")
     await bench.site("blog", "block 1.5\nready", owner=shard)
-    await bench.until(lambda: shard.logged("event loop turns again"))
-    begun = [told for told in shard.logged("event loop is blocked") if "time.sleep" in told["stack"]]
+    await bench.until(lambda: shard.logged("event loop runs again"))
+    begun = [
+        reported for reported in shard.logged("event loop is blocked") if "time.sleep" in reported["stack"]
+    ]
     assert len(begun) == 1, shard.logged("event loop is blocked")
     assert "acting.py" in begun[0]["stack"].splitlines()[-2]
     assert 0.25 <= begun[0]["for_s"] < 1.5
-    ended = max(told["took_s"] for told in shard.logged("event loop turns again"))
+    ended = max(reported["took_s"] for reported in shard.logged("event loop runs again"))
     assert 1.4 <= ended < 5
     metrics = await shard.metrics()
     assert metrics['ringleader_shard_loop_blocks_total{controller="sites"}'] >= 1
@@ -139,7 +146,7 @@ async def test_a_longer_limit_reports_less(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sharded", "single"])
-async def test_sigusr1_tells_stacks_and_queue_and_stops_nothing(
+async def test_sigusr1_logs_stacks_and_queue_and_stops_nothing(
     bench: Bench, tmp_path: Path, mode: str
 ) -> None:
     gate = tmp_path / "gate"
@@ -164,7 +171,7 @@ async def test_sigusr1_tells_stacks_and_queue_and_stops_nothing(
     assert await shard.terminate() == 0
 
 
-async def test_sigusr1_tells_what_blocks_the_loop_at_this_moment(bench: Bench) -> None:
+async def test_sigusr1_logs_what_blocks_the_loop_at_this_moment(bench: Bench) -> None:
     shard = await bench.start("web-0", flags=("--blocked-loop", "0"))
     await bench.site("blog", "block 4", owner=shard)
 

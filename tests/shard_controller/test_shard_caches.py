@@ -100,18 +100,18 @@ def test_own_writes_are_found_before_the_watch_shows_them() -> None:
     assert sites.by_index("by-secret", "z") == [key("a")]
 
 
-def test_an_object_that_does_not_fit_the_model_is_in_no_index_and_stops_nobody() -> None:
+def test_an_object_that_does_not_fit_the_model_is_in_no_index_and_stops_no_other() -> None:
     sites = kind()
     with structlog.testing.capture_logs() as logs:
         learn(sites, site("bad", 1, {"password": "hunter2"}))
         learn(sites, site("good", 2, ["x"]))
     assert sites.by_index("by-secret", "x") == [key("good")]
     assert sites.store.meta(key("bad")) is not None
-    (told,) = logs
-    assert told["object"] == "ns/bad"
-    assert told["function"] == "index by-secret"
-    assert "$.spec.secrets" in told["error"]
-    assert "hunter2" not in str(told)
+    (reported,) = logs
+    assert reported["object"] == "ns/bad"
+    assert reported["function"] == "index by-secret"
+    assert "$.spec.secrets" in reported["error"]
+    assert "hunter2" not in str(reported)
     learn(sites, site("bad", 3, ["x"]))
     assert len(sites.by_index("by-secret", "x")) == 2
 
@@ -119,13 +119,13 @@ def test_an_object_that_does_not_fit_the_model_is_in_no_index_and_stops_nobody()
 @pytest.mark.parametrize(
     "function", [lambda found: "text", lambda found: [1], lambda found: 1 / 0, lambda found: None]
 )
-def test_an_index_function_that_gives_no_values_is_told_and_stops_nobody(
+def test_an_index_function_that_gives_no_values_is_logged_and_stops_no_other(
     function: Callable[[Site], Iterable[str]],
 ) -> None:
     sites = kind(indexes={"bad": function, "by-secret": secrets})
     with structlog.testing.capture_logs() as logs:
         learn(sites, site("a", 1, ["x"]))
-    assert [told["function"] for told in logs] == ["index bad"]
+    assert [reported["function"] for reported in logs] == ["index bad"]
     assert sites.by_index("by-secret", "x") == [key("a")]
 
 
@@ -220,13 +220,13 @@ def without(field: str) -> Callable[[bytes], bytes]:
         lambda raw: raw.decode(),
     ],
 )
-def test_a_transform_that_breaks_an_object_is_told_and_the_object_is_kept_as_it_came(
+def test_a_transform_that_breaks_an_object_is_logged_and_the_object_is_kept_as_it_came(
     transform: Callable[[bytes], bytes],
 ) -> None:
     sites = kind(transform=transform)
     with structlog.testing.capture_logs() as logs:
         learn(sites, site("a", 1, ["x"]))
-    assert [(told["object"], told["function"]) for told in logs] == [("ns/a", "transform")]
+    assert [(reported["object"], reported["function"]) for reported in logs] == [("ns/a", "transform")]
     found = sites.get(key("a"))
     assert found is not None
     assert found.meta.resource_version == "1"

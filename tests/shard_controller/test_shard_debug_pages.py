@@ -68,7 +68,7 @@ def age(text: str) -> timedelta:
     return datetime.now(UTC) - datetime.fromisoformat(text)
 
 
-async def test_an_object_tells_why_nothing_happens_to_it(bench: Bench, tmp_path: Path) -> None:
+async def test_the_page_of_an_object_says_why_nothing_happens_to_it(bench: Bench, tmp_path: Path) -> None:
     shard = await bench.start("web-0")
     texts = {
         "good": "publish hello\nready",
@@ -79,12 +79,12 @@ async def test_an_object_tells_why_nothing_happens_to_it(bench: Bench, tmp_path:
     for name, text in texts.items():
         await bench.site(name, text, owner=shard)
 
-    async def told(name: str) -> Any:
-        status, told = await shard.page(f"/debug/objects/default/{name}")
-        return told if status == 200 else {}
+    async def reported(name: str) -> Any:
+        status, reported = await shard.page(f"/debug/objects/default/{name}")
+        return reported if status == 200 else {}
 
     async def all_are_there() -> bool:
-        good, bad, slow, later = [await told(name) for name in texts]
+        good, bad, slow, later = [await reported(name) for name in texts]
         return bool(
             bad.get("failures", 0) > 2
             and slow.get("runningSince")
@@ -95,9 +95,9 @@ async def test_an_object_tells_why_nothing_happens_to_it(bench: Bench, tmp_path:
         )
 
     await bench.until(all_are_there)
-    good, bad, slow, later = [await told(name) for name in texts]
+    good, bad, slow, later = [await reported(name) for name in texts]
     assert bad["object"] == "websites.example.com default/bad"
-    assert (bad["lastError"]["type"], bad["lastError"]["message"]) == ("RuntimeError", "as told")
+    assert (bad["lastError"]["type"], bad["lastError"]["message"]) == ("RuntimeError", "as asked")
     assert bad["lastOutcome"]["outcome"] == "error"
     assert age(bad["lastOutcome"]["at"]) < timedelta(seconds=30)
     assert (bad["cached"]["owner"], bad["cached"]["drain"]) == (shard.name, None)
@@ -119,7 +119,7 @@ async def test_an_object_tells_why_nothing_happens_to_it(bench: Bench, tmp_path:
     await bench.edit("bad", "ready")
 
     async def it_recovered() -> bool:
-        bad = await told("bad")
+        bad = await reported("bad")
         return bool(bad["lastError"] is None and bad["failures"] == 0)
 
     await bench.until(it_recovered)
@@ -137,7 +137,7 @@ async def test_from_elsewhere_only_a_token_of_the_cluster_opens_the_pages(bench:
     assert (await shard.page("/debug/queue", address=elsewhere, token="forged"))[0] == 401
     account = yaml.safe_load((await bench.plane.kubeconfig_for("ada")).read_text())
     token = account["users"][0]["user"]["token"]
-    status, told = await shard.page(blog, address=elsewhere, token=token)
-    assert (status, told["object"]) == (200, "websites.example.com default/blog")
+    status, reported = await shard.page(blog, address=elsewhere, token=token)
+    assert (status, reported["object"]) == (200, "websites.example.com default/blog")
     assert (await shard.page("/metrics", address=elsewhere))[0] == 200, "what has no secrets stays open"
     assert token not in shard.log.read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubeio.patch import MergePatch
-from tests.docs.test_docs_code import program_of
+from tests.docs.programs import program_of
 from tests.shard_controller.bench import Bench
 from tests.shard_controller.objects import WEBSITES
 
@@ -55,9 +55,9 @@ async def test_a_permanent_error_waits_for_a_change(bench: Bench, program: Path)
 
     await bench.until(lambda: is_told("Empty"))
     await asyncio.sleep(0.5)  # own writes are seen once more
-    told = len(shard.logged("reconcile failed for good"))
+    reported = len(shard.logged("reconcile failed for good"))
     await asyncio.sleep(1)
-    assert len(shard.logged("reconcile failed for good")) == told
+    assert len(shard.logged("reconcile failed for good")) == reported
     await bench.edit("blog", "hello")
     await bench.until(lambda: is_told("Published"))
 

@@ -79,9 +79,9 @@ def closed_pipe() -> tuple[int, int]:
 
 
 def start(then: str, stderr: int, *, running: int = 1, renewals: int = 0) -> subprocess.Popen[str]:
-    words = {"then": then, "running": running, "renewals": renewals, "duration": DURATION_S}
+    values = {"then": then, "running": running, "renewals": renewals, "duration": DURATION_S}
     process = subprocess.Popen(
-        [sys.executable, "-c", CHILD % words], stderr=stderr, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CHILD % values], stderr=stderr, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"
@@ -98,7 +98,7 @@ def code_and_time(process: subprocess.Popen[str]) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize("pipe", [full_pipe, closed_pipe, os.pipe])
-def test_a_log_that_nobody_reads_does_not_keep_a_process_alive(pipe: object) -> None:
+def test_a_log_without_a_reader_does_not_keep_a_process_alive(pipe: object) -> None:
     reader, writer = pipe()  # type: ignore[operator]
     process = start(SLEEPS, writer)
     os.close(writer)
@@ -117,11 +117,11 @@ def test_a_process_whose_threads_stand_still_ends_before_others_have_its_objects
     process = start(then, writer)
     os.close(writer)
     code, took_s = code_and_time(process)
-    told = os.read(reader, 100_000) if pipe is os.pipe else b"Timeout"
+    output = os.read(reader, 100_000) if pipe is os.pipe else b"Timeout"
     os.close(reader)
     assert code == 1
     assert took_s < 2 * DURATION_S + 1, "the machine may be busy"
-    assert b"Timeout" in told
+    assert b"Timeout" in output
 
 
 def test_a_process_in_which_nothing_runs_outlives_its_lease() -> None:

@@ -327,10 +327,10 @@ async def test_progress_is_keys_and_streams_while_the_lease_is_held(
     ticks: dict[str, Any], stalls: str | None
 ) -> None:
     progress = StallDetector(deadline_s=60, clock=LoopClock())
-    told: dict[str, Any] = {"due": 0, "is_fresh": True, "is_held": True, **ticks}
-    moves = told.pop("moves", 0)
+    reported: dict[str, Any] = {"due": 0, "is_fresh": True, "is_held": True, **ticks}
+    moves = reported.pop("moves", 0)
     for number in range(62):
-        progress.tick(taken=number * moves, **told)
+        progress.tick(taken=number * moves, **reported)
     found = progress.check()
     assert (found[0] if found else None) == stalls
 

@@ -120,9 +120,9 @@ def test_a_model_is_the_readers_own(model: Any) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_an_object_that_does_not_fit_is_named_with_its_field(model: Any) -> None:
-    told = problem(model, htmlText=["not", "text"])
-    assert told.startswith("team/blog: ")
-    assert "$.spec.htmlText" in told
+    reported = problem(model, htmlText=["not", "text"])
+    assert reported.startswith("team/blog: ")
+    assert "$.spec.htmlText" in reported
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -134,15 +134,15 @@ def test_a_problem_never_shows_the_value(model: Any, bad: dict[str, object]) -> 
 @pytest.mark.parametrize("model", [PydanticSite, Careful])
 @pytest.mark.parametrize("value", ["riddle", "crash"])
 def test_what_a_models_own_code_raises_is_an_object_that_does_not_fit(model: Any, value: str) -> None:
-    told = problem(model, htmlText=value)
-    assert told.startswith("team/blog: ")
-    assert value not in told
+    reported = problem(model, htmlText=value)
+    assert reported.startswith("team/blog: ")
+    assert value not in reported
 
 
 def test_every_problem_of_a_pydantic_model_is_named() -> None:
-    told = problem(PydanticSite, htmlText=5, mode="ajar", replicaCount="many")
+    reported = problem(PydanticSite, htmlText=5, mode="ajar", replicaCount="many")
     for place in ("$.spec.htmlText", "$.spec.mode", "$.spec.replicaCount"):
-        assert place in told
+        assert place in reported
 
 
 def test_what_is_no_object_at_all_does_not_fit() -> None:
@@ -150,7 +150,7 @@ def test_what_is_no_object_at_all_does_not_fit() -> None:
         sc.Resource("websites/v1", StructSite).decode(b'{"metadata":')
 
 
-def test_pydantic_is_imported_by_nobody_but_its_user() -> None:
+def test_pydantic_is_imported_by_its_user_only() -> None:
     code = "import sys, shard_controller.process.app; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

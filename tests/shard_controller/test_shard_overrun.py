@@ -46,7 +46,7 @@ def test_it_is_counted_once_and_not_if_it_ends_right_away() -> None:
     assert judge.counted == 1
 
 
-def test_the_time_counts_from_the_first_look_since_a_blocked_loop_tells_all_at_once() -> None:
+def test_the_time_counts_from_the_first_check_since_a_blocked_loop_shows_all_at_once() -> None:
     judge = Judge(Run())
     assert judge.look(10_000) is None
 

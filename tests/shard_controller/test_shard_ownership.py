@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kubeio.clock import ManualClock
-from kubeio.models import HasMeta, Meta, Object
+from kubeio.models import HasMeta, Meta, Object, ObjectKey
 from kubeio.resource import ApiResource
 from shard_controller.objects.caches import ResourceCache
 from shard_controller.objects.min_versions import MinVersions
@@ -34,7 +34,7 @@ from tests.shard_controller.objects import KEYS
 
 ME = "shard-a"
 OTHER = "shard-b"
-KEY = "default/blog"
+KEY = ObjectKey("default", "blog")
 
 
 class OneObject(RuleBasedStateMachine):
@@ -47,7 +47,7 @@ class OneObject(RuleBasedStateMachine):
         super().__init__()
         self.history: list[OwnershipState] = [OwnershipState(1, ME, None)]
         self.shown = 0  # index into history: what our watch has delivered
-        self.min_versions: MinVersions[str] = MinVersions()
+        self.min_versions = MinVersions()
         self.under_way: list[
             tuple[OwnershipState, OwnershipState]
         ] = []  # acknowledgements in the network: (tested, result)
@@ -195,7 +195,7 @@ def test_versions_that_are_no_numbers_order_nothing_and_end_nothing(version: str
 
 
 def decided(
-    state: OwnershipState | None, known: MinVersions[str] | None = None, *, held: bool = True
+    state: OwnershipState | None, known: MinVersions | None = None, *, held: bool = True
 ) -> OwnershipDecision:
     """What is to be done about *state*, after the acknowledgements that *known* remembers."""
     known = known or MinVersions()
@@ -203,11 +203,11 @@ def decided(
 
 
 @pytest.fixture
-def known() -> MinVersions[str]:
+def known() -> MinVersions:
     return MinVersions()
 
 
-def test_an_older_state_does_not_count_after_an_acknowledgement(known: MinVersions[str]) -> None:
+def test_an_older_state_does_not_count_after_an_acknowledgement(known: MinVersions) -> None:
     known.acknowledging(KEY, tested=7)
     known.acknowledged(KEY, version=9)
     assert decided(OwnershipState(8, ME, None), known) == Drop("superseded")
@@ -226,7 +226,7 @@ def test_an_object_that_was_asked_for_is_given_up_and_not_reconciled() -> None:
         assert decided(state) == Acknowledge(state, handoff)
 
 
-def test_an_acknowledgement_on_its_way_counts_as_given(known: MinVersions[str]) -> None:
+def test_an_acknowledgement_on_its_way_counts_as_given(known: MinVersions) -> None:
     known.acknowledging(KEY, tested=7)
     assert decided(OwnershipState(7, ME, OTHER), known) == Reread()
     back = OwnershipState(9, ME, None)
@@ -234,7 +234,7 @@ def test_an_acknowledgement_on_its_way_counts_as_given(known: MinVersions[str]) 
 
 
 def test_a_state_that_counts_answers_an_acknowledgement_whose_answer_was_lost(
-    known: MinVersions[str],
+    known: MinVersions,
 ) -> None:
     """Else its floor would be remembered for ever."""
     known.acknowledging(KEY, tested=7)
@@ -251,7 +251,7 @@ def test_a_foreign_label_is_dropped_even_with_a_drain_label() -> None:
     assert decided(OwnershipState(3, OTHER, ME)) == Drop("foreign")
 
 
-def test_a_read_of_the_tested_version_answers_nothing(known: MinVersions[str]) -> None:
+def test_a_read_of_the_tested_version_answers_nothing(known: MinVersions) -> None:
     known.acknowledging(KEY, tested=7)
     known.read(KEY, version=7)
     assert known.is_unanswered(KEY)
@@ -260,7 +260,7 @@ def test_a_read_of_the_tested_version_answers_nothing(known: MinVersions[str]) -
     assert known.floor(KEY) == 8
 
 
-def test_a_floor_is_forgotten_only_at_the_second_look_beyond_it(known: MinVersions[str]) -> None:
+def test_a_floor_is_forgotten_only_at_the_second_check_beyond_it(known: MinVersions) -> None:
     known.acknowledged(KEY, version=9)
     known.forget(8)
     known.forget(9)

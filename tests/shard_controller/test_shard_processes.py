@@ -232,7 +232,7 @@ async def test_what_runs_is_cut_off_when_the_lease_gets_too_old_and_goes_on_when
     assert shard.process.returncode is None
 
 
-async def test_an_idle_process_that_slept_through_its_lease_goes_on_if_nobody_took_it(bench: Bench) -> None:
+async def test_an_idle_process_that_slept_through_its_lease_goes_on_if_it_was_not_taken(bench: Bench) -> None:
     shard = await bench.start("web-0")
     shard.signal(signal.SIGSTOP)
     await asyncio.sleep(4)

@@ -80,7 +80,7 @@ def names(found: Any) -> list[str]:
     return [each["metadata"]["name"] for each in found]
 
 
-def test_watched_objects_are_those_of_the_object_s_namespace_unless_told_otherwise(ctx: Context[Any]) -> None:
+def test_watched_objects_are_those_of_the_object_s_namespace_by_default(ctx: Context[Any]) -> None:
     assert names(ctx.list(CERTIFICATES)) == ["a", "b"]
     assert names(ctx.list(CERTIFICATES, namespace="other")) == ["c"]
     assert names(ctx.list(CERTIFICATES, namespace="")) == ["a", "b", "c"]
@@ -95,8 +95,8 @@ def test_a_watched_object_that_does_not_fit_is_left_out_and_logged_once(ctx: Con
     with structlog.testing.capture_logs() as logged:
         assert names(ctx.list(CERTIFICATES)) == ["a", "b"]
         assert names(ctx.list(CERTIFICATES, namespace="")) == ["a", "b", "c"]
-    (told,) = logged
-    assert (told["object"], told["error"]) == ("ns/aa", "ns/aa: Nested too deep to be decoded")
+    (reported,) = logged
+    assert (reported["object"], reported["error"]) == ("ns/aa", "ns/aa: Nested too deep to be decoded")
 
 
 def test_cluster_scoped_objects_have_no_namespace(ctx: Context[Any]) -> None:
@@ -144,7 +144,7 @@ async def test_what_is_watched_cannot_be_written(ctx: Context[Any]) -> None:
         await ctx.apply(CERTIFICATES, "a", {})
 
 
-def test_what_was_not_declared_is_told(ctx: Context[Any]) -> None:
+def test_an_undeclared_resource_is_refused(ctx: Context[Any]) -> None:
     undeclared = sc.Resource("pods/v1", dict)
     for ask in (lambda: ctx.get(undeclared, "a"), lambda: ctx.list(undeclared)):
         with pytest.raises(InputError, match=r"'pods/v1' is not declared.*owns=\[\.\.\.\].*sc\.Watch"):

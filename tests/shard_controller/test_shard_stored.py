@@ -89,7 +89,7 @@ async def test_what_no_controller_declares_is_handed_over_with_its_root(bench: B
 
 
 @pytest.mark.parametrize("program", [PYDANTIC], indirect=True)
-async def test_an_object_that_does_not_fit_is_told_without_its_value_and_the_others_go_on(
+async def test_an_object_that_does_not_fit_is_logged_without_its_value_and_the_others_go_on(
     bench: Bench, program: str
 ) -> None:
     shard = await bench.start("web-0", program=program)
@@ -100,9 +100,9 @@ async def test_an_object_that_does_not_fit_is_told_without_its_value_and_the_oth
         return bool(await bench.page("good") == "hello" and shard.logged("object does not fit the model"))
 
     await bench.until(has_page)
-    (told,) = shard.logged("object does not fit the model")
-    assert "default/bad" in told["error"]
-    assert "$.spec.html" in told["error"]
+    (reported,) = shard.logged("object does not fit the model")
+    assert "default/bad" in reported["error"]
+    assert "$.spec.html" in reported["error"]
     assert "SECRET" not in shard.log.read_text()
     await bench.edit("bad", "again")
     await bench.until(lambda: bench.page("bad"), equals="again")

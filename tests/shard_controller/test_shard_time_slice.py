@@ -14,7 +14,7 @@ class Busy:
 
     def __init__(self, tasks: int, *, units: int) -> None:
         self.now = 100.0
-        self.story: list[str] = []
+        self.record: list[str] = []
         self._tasks = tasks
         self._left = units
         self._turns = TimeSlice(SLICE_S, now=lambda: self.now)
@@ -25,7 +25,7 @@ class Busy:
             workers = [group.create_task(self._work(f"worker {number}")) for number in range(self._tasks)]
             await asyncio.wait(workers)
             beside.cancel()
-        return self.story
+        return self.record
 
     async def _work(self, name: str) -> None:
         while self._left > 0:
@@ -33,17 +33,17 @@ class Busy:
                 await self._turns.next()
             self._left -= 1
             self.now += 1.0
-            self.story.append(name)
+            self.record.append(name)
 
     async def _beside(self) -> None:
         while True:
-            self.story.append("others")
+            self.record.append("others")
             await asyncio.sleep(0)
 
 
-def longest_without_others(story: list[str]) -> int:
+def longest_without_others(record: list[str]) -> int:
     longest = run = 0
-    for name in story:
+    for name in record:
         run = 0 if name == "others" else run + 1
         longest = max(longest, run)
     return longest
@@ -51,15 +51,15 @@ def longest_without_others(story: list[str]) -> int:
 
 async def test_however_many_never_wait_the_others_go_after_one_slice() -> None:
     for tasks in (1, 2, 8, 64):
-        story = await Busy(tasks, units=200).run()
-        assert sum(name != "others" for name in story) >= 200
-        assert longest_without_others(story) <= SLICE_S, tasks
+        record = await Busy(tasks, units=200).run()
+        assert sum(name != "others" for name in record) >= 200
+        assert longest_without_others(record) <= SLICE_S, tasks
 
 
 async def test_what_takes_longer_than_a_slice_does_not_keep_the_others_from_theirs() -> None:
     """Whatever runs between two slices: the one who comes first gets the whole of the next."""
     now = 0.0
-    turns = TimeSlice(SLICE_S, now=lambda: now)
+    time_slice = TimeSlice(SLICE_S, now=lambda: now)
 
     async def slow() -> None:
         nonlocal now
@@ -70,13 +70,13 @@ async def test_what_takes_longer_than_a_slice_does_not_keep_the_others_from_thei
     beside = asyncio.create_task(slow())
     async with asyncio.timeout(5):
         for _ in range(20):
-            await turns.next()
+            await time_slice.next()
     beside.cancel()
 
 
-async def test_one_that_is_cancelled_takes_nobody_with_it() -> None:
-    turns = TimeSlice(SLICE_S, now=lambda: 0.0)
-    first, second = asyncio.create_task(turns.next()), asyncio.create_task(turns.next())
+async def test_a_cancelled_task_cancels_no_other() -> None:
+    time_slice = TimeSlice(SLICE_S, now=lambda: 0.0)
+    first, second = asyncio.create_task(time_slice.next()), asyncio.create_task(time_slice.next())
     await asyncio.sleep(0)
     first.cancel()
     async with asyncio.timeout(5):

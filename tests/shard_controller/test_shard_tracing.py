@@ -41,9 +41,9 @@ CONFIGMAPS = sc.Resource("configmaps/v1", dict)
 def act(html: str) -> bool:
     """Whether to publish. Raises: ValueError, PermanentError as *html* says."""
     if html == "fail":
-        raise ValueError("as told")
+        raise ValueError("as asked")
     if html == "give in":
-        raise sc.PermanentError("as told")
+        raise sc.PermanentError("as asked")
     return html == "publish"
 
 
@@ -152,13 +152,13 @@ async def test_a_failure_shows_with_its_stack_and_a_permanent_one_without(bench:
         bad = await first_reconcile(bench, name="bad", outcome="error")
         hopeless = await first_reconcile(bench, name="hopeless", outcome="error")
     assert bad.status.status_code is hopeless.status.status_code is trace.StatusCode.ERROR
-    assert bad.status.description == "ValueError: as told"
+    assert bad.status.description == "ValueError: as asked"
     assert [event.name for event in bad.events] == ["exception"]
     assert "in act" in str(dict(bad.events[0].attributes or {})["exception.stacktrace"])
     assert hopeless.events == ()
 
 
-async def test_a_refused_write_tells_the_answer_of_the_server(bench: Bench) -> None:
+async def test_a_refused_write_shows_the_answer_of_the_server(bench: Bench) -> None:
     site = await bench.site("blog", "publish")
     await bench.plane.faults.add(Fault(what="error", verb="create", resource="configmaps", code=403))
     async with running(bench, async_controller()):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kubeio.models import GroupResource, Meta
+from kubeio.protocol import RingEntry
 from kubeio.resource import ApiResource
-from shard_controller.process.settings import RingEntry, RingView, RingViewSpec
+from shard_controller.process.settings import RingView, RingViewSpec
 
 SITES = ApiResource("example.com", "v1", "websites", "Website")
 PAGES = GroupResource("example.com", "pages")

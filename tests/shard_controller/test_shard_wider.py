@@ -60,7 +60,7 @@ async def test_a_watched_object_is_never_written_to_and_wakes_nothing_of_other_s
     assert shard.reconciles("theirs") == []
 
 
-async def test_a_map_that_raises_is_told_with_its_object_and_the_others_go_on(bench: Bench) -> None:
+async def test_a_map_that_raises_is_logged_with_its_object_and_the_others_go_on(bench: Bench) -> None:
     shard = await started(bench, "watching")
     await bench.site("blog", "front", owner=shard)
     await secret(bench, "bad", page="", sites="blog")
@@ -118,16 +118,16 @@ async def test_a_refused_write_is_made_up_for_whatever_the_predicate_says(bench:
 # -- events, permanent errors, status
 
 
-async def test_an_event_tells_people_and_repetitions_are_counted(bench: Bench) -> None:
+async def test_an_event_is_written_and_repetitions_are_counted(bench: Bench) -> None:
     shard = await started(bench, "telling")
     await bench.site("blog", "one", owner=shard)
     await bench.until(lambda: events(bench, "Looked"))
-    told = (await events(bench, "Looked"))[0]
-    assert told["type"] == "Normal"
-    assert told["note"] == "at one"
-    assert told["regarding"]["name"] == "blog"
-    assert told["reportingController"] == "ringleader.dev/telling"
-    assert told["reportingInstance"] == shard.name
+    reported = (await events(bench, "Looked"))[0]
+    assert reported["type"] == "Normal"
+    assert reported["note"] == "at one"
+    assert reported["regarding"]["name"] == "blog"
+    assert reported["reportingController"] == "ringleader.dev/telling"
+    assert reported["reportingInstance"] == shard.name
 
 
 async def test_without_the_right_to_write_events_there_is_one_warning_and_the_work_goes_on(
@@ -155,8 +155,12 @@ async def test_a_permanent_error_is_a_condition_and_an_event_and_is_not_tried_ag
     await bench.until(lambda: bench.condition("blog", "Stalled"), equals="True")
     found = {entry["type"]: entry for entry in await bench.status("blog", "conditions")}
     for kind, status in (("Stalled", "True"), ("Ready", "False")):
-        told = found[kind]
-        assert (told["status"], told["reason"], told["message"]) == (status, "Hopeless", "there is no hope")
+        reported = found[kind]
+        assert (reported["status"], reported["reason"], reported["message"]) == (
+            status,
+            "Hopeless",
+            "there is no hope",
+        )
     await bench.until(lambda: events(bench, "Hopeless"))
     assert (await events(bench, "Hopeless"))[0]["type"] == "Warning"
     tries = len(shard.logged("reconcile failed for good"))
@@ -167,7 +171,7 @@ async def test_a_permanent_error_is_a_condition_and_an_event_and_is_not_tried_ag
     assert await bench.condition("blog", "Stalled") == ""
 
 
-async def test_a_resource_without_a_status_is_told_at_start_and_in_the_error(bench: Bench) -> None:
+async def test_a_resource_without_a_status_is_reported_at_start_and_in_the_error(bench: Bench) -> None:
     crd = yaml.safe_load((ROOT / "examples/website/crd.yaml").read_text())
     del crd["spec"]["versions"][0]["subresources"]
     await bench.client.patch(CRDS, "websites.example.com", MergePatch({"spec": crd["spec"]}), type=dict)
@@ -212,7 +216,7 @@ async def test_at_sigterm_a_thread_that_does_not_end_is_not_waited_for_without_e
     assert await shard.ended(within_s=10) == 4
 
 
-async def test_a_thread_that_was_told_to_end_writes_nothing_more(bench: Bench) -> None:
+async def test_a_cancelled_thread_writes_nothing_more(bench: Bench) -> None:
     shard = await started(bench, "endless", duration_s=15)
     await bench.site("blog", "polite", owner=shard)
     await bench.until(lambda: shard.records("end"))
@@ -283,7 +287,7 @@ async def example(bench: Bench, wait_for: str) -> Shard:
     return shard
 
 
-async def test_the_example_waits_for_changes_only_if_it_is_told_so(bench: Bench) -> None:
+async def test_the_example_waits_for_changes_only_if_asked_to(bench: Bench) -> None:
     """`ringleader loadtest capacity` relies on it: what a replica only takes over costs no call to the outside."""
     shard = await example(bench, "changes")
     await bench.until(lambda: shard.records("end"), within_s=15)
@@ -294,7 +298,7 @@ async def test_the_example_waits_for_changes_only_if_it_is_told_so(bench: Bench)
     assert time.monotonic() - began < 2.0
 
 
-async def test_the_example_waits_for_updates_only_if_it_is_told_so(bench: Bench) -> None:
+async def test_the_example_waits_for_updates_only_if_asked_to(bench: Bench) -> None:
     """`ringleader loadtest capacity` relies on it: objects are prepared without a wait, and measured with it."""
     shard = await example(bench, "updates")
     await bench.until(lambda: shard.records("end"), within_s=15)

@@ -128,7 +128,7 @@ async def existing_page(shard: Shard, *, label: str = ME) -> Meta:
     return object_from(raw).meta
 
 
-async def test_a_refused_write_is_told_and_not_sent_again(shard: Shard) -> None:
+async def test_a_refused_write_is_reported_and_not_sent_again(shard: Shard) -> None:
     page = await existing_page(shard)
     await shard.bench.label(CONFIGMAPS, "blog", shard=OTHER)
     with pytest.raises(Refused):
@@ -341,7 +341,7 @@ async def test_a_directed_handoff_begins_a_turn_and_leaves_other_annotations_alo
     assert found["metadata"]["annotations"] == {"team": "shop", KEYS.turn: site.resource_version}
 
 
-async def test_an_object_that_somebody_keeps_writing_is_given_up_all_the_same(shard: Shard) -> None:
+async def test_an_object_that_keeps_changing_is_given_up_all_the_same(shard: Shard) -> None:
     await shard.bench.label(WEBSITES, "blog", drain="")
     site = await shard.knows(shard.sites, BLOG)
 
@@ -361,7 +361,7 @@ async def test_an_object_that_somebody_keeps_writing_is_given_up_all_the_same(sh
     assert await shard.bench.labels(WEBSITES, "blog") == {}
 
 
-async def test_an_object_that_no_patch_may_change_is_told_in_the_servers_words(shard: Shard) -> None:
+async def test_an_object_that_no_patch_may_change_is_reported_with_the_servers_message(shard: Shard) -> None:
     await shard.bench.label(WEBSITES, "blog", drain="")
     site = await shard.knows(shard.sites, BLOG)
     refusal = Fault(

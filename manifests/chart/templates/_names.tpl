@@ -15,6 +15,11 @@
 {{- end }}
 {{- end }}
 
+{{/* Begins the names of what has no namespace: releases of one name in two namespaces share nothing. */}}
+{{- define "ringleader.clusterName" -}}
+{{ printf "%s-%s" .Release.Namespace (include "ringleader.fullname" .) }}
+{{- end }}
+
 {{- define "ringleader.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -27,6 +32,12 @@ app.kubernetes.io/part-of: ringleader
 app.kubernetes.io/name: {{ include "ringleader.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: sharder
+{{- end }}
+
+{{- define "ringleader.dashboard.selector" -}}
+app.kubernetes.io/name: {{ include "ringleader.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: dashboard
 {{- end }}
 
 {{/* The same for a controller: (dict "root" $ "controller" .) */}}
@@ -49,6 +60,16 @@ app.kubernetes.io/component: controller
 {{- define "ringleader.sharder.account" -}}
 {{- with .Values.sharder.serviceAccount -}}
 {{- if .name }}{{ .name }}{{ else if .create }}{{ include "ringleader.sharder.name" $ }}{{ else }}default{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "ringleader.dashboard.name" -}}
+{{ include "ringleader.fullname" . }}-dashboard
+{{- end }}
+
+{{- define "ringleader.dashboard.account" -}}
+{{- with .Values.dashboard.serviceAccount -}}
+{{- if .name }}{{ .name }}{{ else if .create }}{{ include "ringleader.dashboard.name" $ }}{{ else }}default{{ end -}}
 {{- end -}}
 {{- end }}
 

@@ -24,11 +24,12 @@ from kubeio.resource import CRDS, LEASES, ApiResource
 from ringleader.check.command import Wanted, examine
 from ringleader.check.hooks import CONFIGURATIONS
 from ringleader.cluster.events import is_ours, read_events
+from ringleader.cluster.reader import ClusterReader, read_rings
 from ringleader.cluster.ring import Ring, named_ring
 from ringleader.cluster.shards import Pod, shards_of
-from ringleader.cluster.snapshot import ELECTION_LEASE, read_rings
+from ringleader.cluster.snapshot import ELECTION_LEASE
 from ringleader.inspect.bundle.workloads import Doc, read_workloads
-from ringleader.inspect.status.command import look
+from ringleader.inspect.status.statuses import read_statuses
 
 if TYPE_CHECKING:
     from kubeio.rest.client import Client
@@ -170,8 +171,8 @@ class Collector:
         self._add("events.json", {"events": found})
 
     async def _status(self, ring: str | None) -> None:
-        looks = await look(self._client, ring, is_counting=False, timeout_s=self._timeout_s)
-        self._add("status.json", {"rings": looks})
+        reader = ClusterReader(self._client, timeout_s=self._timeout_s)
+        self._add("status.json", {"rings": await read_statuses(reader, ring)})
 
     async def _check(self, ring: str | None) -> None:
         wanted = Wanted(

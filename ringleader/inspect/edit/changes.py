@@ -1,7 +1,7 @@
 """What a person asks of a ring and its members: cordon, uncordon, weight, pause, resume. All of it is spec of the ring.
 
 Owns the one conditional write, and what is said of its effect before or after it; sharders do the rest. Refuses what
-would leave a ring without a member, unless it is told to go on.
+would leave a ring without a member, unless it is confirmed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kubeio.patch import MergePatch
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.suggestions import nearest
 from ring import movement
+from ringleader.cluster.reader import read_rings, read_shards
 from ringleader.cluster.ring import Ring, named_ring
 from ringleader.cluster.shards import HashRings, Shard, ring_weights
-from ringleader.cluster.snapshot import read_rings, read_shards
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, print_document, print_line
 from sharder.ringspec.spec import MemberSpec
@@ -54,7 +54,7 @@ class RingChange(msgspec.Struct, rename="camel"):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a command was told beside its own words."""
+    """What a command was given beside its own words."""
 
     ring: str | None = None
     is_dry: bool = False
@@ -74,7 +74,7 @@ def run_member(
     async def work(client: Client, _: object) -> list[RingChange]:
         return [await change_member(client, name, edit, order, timeout_s=where.timeout_s) for name in names]
 
-    _tell(connected(where, work), order, form)
+    _print_changes(connected(where, work), order, form)
     return 0
 
 
@@ -88,9 +88,9 @@ async def change_member(
         before = ring.spec.member(name)
         after = edit(before)
         changed = replace(ring, spec=replace(ring.spec, members={**ring.spec.members, name: after}))
-        told = _member_change(ring, changed, found, name, before=before, after=after)
-        if not told.is_changed:
-            return told
+        change = _member_change(ring, changed, found, name, before=before, after=after)
+        if not change.is_changed:
+            return change
         emptied = _emptied(ring, changed, found)
         if not order.goes_on and not order.is_dry and emptied:
             works = f" that works {', '.join(emptied)}" if ring_weights(changed, found) else ""
@@ -101,12 +101,12 @@ async def change_member(
                 "uncordon another one first, or add --yes: its objects then stay, and new ones wait",
             )
         if order.is_dry:
-            return told
+            return change
         try:
             await _write(client, ring, {"members": {name: _fields(after)}}, timeout_s=timeout_s)
         except Conflict:
-            continue  # somebody edited the ring meanwhile: decide anew
-        return msgspec.structs.replace(told, is_written=True)
+            continue  # the ring was edited meanwhile: decide anew
+        return msgspec.structs.replace(change, is_written=True)
     raise InputError("RING", order.ring or name, "is edited all the time by others", "try again")
 
 
@@ -216,7 +216,7 @@ def run_pause(where: ConnectionOptions, name: str, order: Order, *, pause: bool,
     async def work(client: Client, _: object) -> list[RingChange]:
         return [await change_pause(client, name, order, pause=pause, timeout_s=where.timeout_s)]
 
-    _tell(connected(where, work), order, form)
+    _print_changes(connected(where, work), order, form)
     return 0
 
 
@@ -233,14 +233,14 @@ async def change_pause(
     )
     is_changed = ring.spec.paused is not pause
     what = f"{'paused' if pause else 'resumed'}: {follows}" if is_changed else f"is {state} already"
-    told = RingChange(ring.name, what, is_changed, is_written=False, moves=0.0, flows=[])
+    change = RingChange(ring.name, what, is_changed, is_written=False, moves=0.0, flows=[])
     if not is_changed or order.is_dry:
-        return told
+        return change
     patch = MergePatch({"spec": {"paused": pause or None}})
     await client.patch(
         CONTROLLER_RINGS, name, patch, type=bytes, field_manager=FIELD_MANAGER, timeout_s=timeout_s
     )
-    return msgspec.structs.replace(told, is_written=True)
+    return msgspec.structs.replace(change, is_written=True)
 
 
 async def _write(client: Client, ring: Ring, spec: Mapping[str, Any], *, timeout_s: float) -> None:
@@ -256,7 +256,7 @@ async def _write(client: Client, ring: Ring, spec: Mapping[str, Any], *, timeout
     )
 
 
-def _tell(changes: Sequence[RingChange], order: Order, form: Form | None) -> None:
+def _print_changes(changes: Sequence[RingChange], order: Order, form: Form | None) -> None:
     match form:
         case Form.JSON | Form.YAML:
             print_document({"changes": list(changes)}, form=form)
@@ -272,9 +272,9 @@ def _tell(changes: Sequence[RingChange], order: Order, form: Form | None) -> Non
 def lines(change: RingChange, *, is_dry: bool, is_wide: bool) -> list[str]:
     """What happened, and what share of the keys moves for it; each flow with `-o wide`."""
     dry = " (not written: --dry-run)" if is_dry and change.is_changed else ""
-    told = [f"ring {change.ring}: {change.what}{dry}"]
+    shown = [f"ring {change.ring}: {change.what}{dry}"]
     if change.moves:
-        told.append(f"{change.moves:.1%} of the ring's keys move, as fast as maxInFlight lets them")
+        shown.append(f"{change.moves:.1%} of the ring's keys move, as fast as maxInFlight lets them")
     if is_wide:
-        told += [f"  {flow.source} -> {flow.target}  {flow.share:.2%}" for flow in change.flows]
-    return told
+        shown += [f"  {flow.source} -> {flow.target}  {flow.share:.2%}" for flow in change.flows]
+    return shown

@@ -16,12 +16,11 @@ from kubeio.clock import SystemClock
 from kubeio.errors import Forbidden, InputError, KubeError, NotFound, Unauthorized
 from kubeio.program.failures import FAILED, failure
 from kubeio.protocol import CONTROLLER_RINGS
-from ringleader.cluster.causes import why_nobody_leads
-from ringleader.cluster.objects import read_ahead
+from ringleader.cluster.causes import why_no_leader
+from ringleader.cluster.objects import object_pages, ring_kinds
+from ringleader.cluster.reader import ClusterReader, read_rings, read_shards
 from ringleader.cluster.ring import Ring, decode_ring, named_ring
-from ringleader.cluster.snapshot import ClusterReader, read_rings, read_shards
-from ringleader.inspect.edit.course import Course
-from ringleader.inspect.edit.telling import telling
+from ringleader.inspect.edit.release_progress import ReleaseProgress, showing_progress
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import print_line
 from ringleader.progress import progress
@@ -80,7 +79,7 @@ def run_delete(
 
 
 def check_finalizer(ring: Ring, labelled: int) -> None:
-    """Raises InputError if nobody would take the labels off after the ring's deletion."""
+    """Raises InputError if no finalizer would have the labels taken off after the ring's deletion."""
     if FINALIZER not in ring.metadata.finalizers and labelled:
         raise InputError(
             "RING",
@@ -96,14 +95,14 @@ def consequence(ring: Ring, labelled: Labelled) -> str:
     more = f", and {labelled.controlled:,} that they control," if labelled.controlled else ""
     former = " Then the former controller's Lease is given back." if ring.spec.activation else ""
     return (
-        f"{labelled.own:,} objects of ring {ring.name}{more} are given up by {owners} replicas and worked on by nobody;"
-        f" the ring is deleted, and its replicas end. The objects stay.{former}"
+        f"{labelled.own:,} objects of ring {ring.name}{more} are given up by {owners} replicas and no longer"
+        f" reconciled; the ring is deleted, and its replicas end. The objects stay.{former}"
     )
 
 
 async def _warning(client: Client, *, timeout_s: float) -> str:
-    nobody = why_nobody_leads(await ClusterReader(client, timeout_s=timeout_s).leadership())
-    return f"{nobody.text}; nothing happens until one does" if nobody else ""
+    no_leader = why_no_leader(await ClusterReader(client, timeout_s=timeout_s).leadership())
+    return f"{no_leader.text}; nothing happens until one does" if no_leader else ""
 
 
 def ask(question: str) -> None:
@@ -116,34 +115,32 @@ def ask(question: str) -> None:
 async def count_labelled(client: Client, ring: Ring, *, timeout_s: float) -> Labelled:
     """Objects that carry the ring's label; says first that it counts, for that may take minutes. Raises KubeError."""
     from kubeio.rest.discovery import Discovery
-    from ringleader.cluster.objects import ring_kinds
     from sharder.planning.keys import Controlled
 
     if not sys.stderr.isatty():
         sys.stderr.write(f"counting the objects of ring {ring.name}\n")
     found = Labelled()
     kinds = await ring_kinds(Discovery(client), ring)
-    with progress(f"objects of ring {ring.name}", None) as done:
-        for resource in kinds.resources:
-            pages = read_ahead(client, resource, label_selector=ring.keys.shard, timeout_s=timeout_s)
-            async for page in pages:
-                metas = [each.meta for each in page.objects]
-                found.shards.update(meta.labels[ring.keys.shard] for meta in metas)
-                found.controlled += sum(isinstance(kinds.role(resource, meta), Controlled) for meta in metas)
-                done(len(metas))
+    with progress(f"objects of ring {ring.name}") as advance:
+        async for resource, objects in object_pages(
+            client, kinds.resources, label_selector=ring.keys.shard, advance=advance, timeout_s=timeout_s
+        ):
+            metas = [each.meta for each in objects]
+            found.shards.update(meta.labels[ring.keys.shard] for meta in metas)
+            found.controlled += sum(isinstance(kinds.role(resource, meta), Controlled) for meta in metas)
     return found
 
 
 async def _until_gone(client: Client, ring: Ring, total: int, *, timeout_s: float) -> None:
-    """Return when the ring is gone; told by its status alone: to count the objects again would only slow it down.
+    """Return when the ring is gone. Reads its status alone: to count the objects again would only slow it down.
 
-    A server that does not answer for a while is told once: the release goes on without us. Raises: Forbidden,
+    A server that does not answer for a while is reported once: the release goes on without us. Raises: Forbidden,
     Unauthorized.
     """
     clock = SystemClock()
-    course = Course(total, ring.status.get("released"), began_at=clock.now())
+    release = ReleaseProgress(total, ring.status.get("released"), began_at=clock.now())
     is_silent = False
-    with telling() as tell:
+    with showing_progress() as show:
         while True:
             try:
                 found = await _read(client, ring, timeout_s=timeout_s)
@@ -151,15 +148,15 @@ async def _until_gone(client: Client, ring: Ring, total: int, *, timeout_s: floa
                 raise
             except KubeError as error:
                 if not is_silent:
-                    told = failure(error, server=client.cluster.server).message
-                    sys.stderr.write(f"warning: {told}; the release goes on, and is looked at again\n")
+                    message = failure(error, server=client.cluster.server).message
+                    sys.stderr.write(f"warning: {message}; the release goes on, and is looked at again\n")
                 is_silent = True
             else:
                 if found is None:
                     return
                 is_silent = False
-                course.look(clock.now(), found.status.get("released"))
-                tell(course, clock.now())
+                release.look(clock.now(), found.status.get("released"))
+                show(release, clock.now())
             await asyncio.sleep(LOOK_S)
 
 
@@ -179,9 +176,9 @@ async def _not_gone(client: Client, ring: Ring, waited_s: float, *, timeout_s: f
     held = sorted(shard.name for shard in await read_shards(client, ring) if shard.is_live)
     waits = [f"{count:,} objects of {shard}" for shard, count in labelled.most_common(3)]
     waits += [f"the Lease of {shard}" for shard in held[:3]] if not labelled else []
-    told = ", ".join(waits) or "a sharder"
+    waited_for = ", ".join(waits) or "a sharder"
     sys.stderr.write(
-        f"error: ring {ring.name} is not released after {waited_s:g} s: it waits for {told};"
+        f"error: ring {ring.name} is not released after {waited_s:g} s: it waits for {waited_for};"
         f" it goes on by itself while a sharder runs\n"
     )
     return FAILED

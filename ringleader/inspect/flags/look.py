@@ -48,12 +48,12 @@ def status(
     ring: Annotated[
         str | None, typer.Argument(help="One ring; all of them if absent.", autocompletion=complete_ring)
     ] = None,
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="Look again and again, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Follow changes, until Ctrl-C.")] = False,
     interval: Annotated[
         str, typer.Option("--interval", metavar="TIME", help="With -w: time between two looks, at least.")
     ] = "2s",
     count: Annotated[
-        bool, typer.Option("--count", help="List the objects, instead of what the replicas report.")
+        bool, typer.Option("--count", help="List the objects, instead of what the sharder reports.")
     ] = False,
     handoffs: Annotated[
         bool, typer.Option("--handoffs", help="List the handoffs in flight, the oldest first.")
@@ -65,20 +65,18 @@ def status(
 ) -> int:
     """Show rings and members. State, objects beside the ideal, handoffs in flight, time left."""
     from ringleader.inspect.status.command import run_handoffs, run_status
+    from ringleader.inspect.status.watch import run_watch
 
+    given = {"--handoffs": handoffs, "-w": watch, "--count": count}
+    first, *others = [flag for flag, is_given in given.items() if is_given] or [""]
+    if others:
+        raise InputError(others[0], True, f"does not go with {first}", "leave one of them out")
+    interval_s = parse_duration("--interval", interval)
     if handoffs:
-        if watch or count:
-            flag = "-w" if watch else "--count"
-            raise InputError(flag, True, "does not go with --handoffs", "leave one of them out")
         return run_handoffs(where, ring=ring, limit=limit, form=output)
-    return run_status(
-        where,
-        ring=ring,
-        form=output,
-        is_watching=watch,
-        is_counting=count,
-        interval_s=parse_duration("--interval", interval),
-    )
+    if watch:
+        return run_watch(where, ring=ring, form=output, interval_s=interval_s)
+    return run_status(where, ring=ring, form=output, is_counting=count)
 
 
 @with_connection

@@ -14,7 +14,7 @@ import msgspec
 
 from kubeio.errors import InputError
 from ring import HashRing
-from ringleader.cluster.picture import RingPicture
+from ringleader.cluster.ring_status import RingStatus
 from ringleader.inspect.simulate.change import in_order
 from ringleader.inspect.status.layout import shortened
 
@@ -60,7 +60,7 @@ class _Look(msgspec.Struct, rename="camel"):
     """One line of `ringleader status -w -o json`; with a *problem* it repeats the rings of the line before."""
 
     at: Annotated[datetime, msgspec.Meta(tz=True)]
-    rings: list[RingPicture]
+    rings: list[RingStatus]
     age_seconds: float = 0.0
     problem: str = ""
 
@@ -69,7 +69,7 @@ class Moment(NamedTuple):
     """One ring at one time."""
 
     at: datetime
-    ring: RingPicture
+    ring: RingStatus
 
 
 def read_moments(
@@ -93,6 +93,7 @@ def read_moments(
             moments += [
                 Moment(look.at - timedelta(seconds=look.age_seconds + each.age_seconds), each)
                 for each in look.rings
+                if each.is_counted
             ]
     if broken > MOST_WARNINGS:
         warn(f"{source}: {broken - MOST_WARNINGS:,} more broken lines are left out")
@@ -148,8 +149,8 @@ def timeline(moments: Sequence[Moment], *, most: int = MOST_NAMED) -> Timeline:
         others=[lines[member] for member in members if member not in named],
         waiting={
             "being handed over": [ring.in_flight for ring in rings],
-            "misplaced": [ring.misplaced for ring in rings],
-            "without an owner": [ring.unowned for ring in rings],
+            "misplaced": [ring.misplaced or 0 for ring in rings],
+            "without an owner": [ring.unowned or 0 for ring in rings],
         },
     )
 
@@ -158,10 +159,10 @@ def _change(counts: Sequence[int]) -> int:
     return max(counts) - min(counts)
 
 
-def _objects(ring: RingPicture) -> Counter[str]:
+def _objects(ring: RingStatus) -> Counter[str]:
     """Objects by member, over its shards. A member that has neither objects nor a place is absent."""
     found: Counter[str] = Counter()
     for each in ring.members:
         if each.objects or each.ideal:
-            found[each.member] += each.objects
+            found[each.member] += each.objects or 0
     return found

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kubeio.errors import InputError
 from ring import HashRing
+from ringleader.cluster.reader import read_rings, read_shards
 from ringleader.cluster.ring import Ring, named_main, named_ring
 from ringleader.cluster.shards import Shard, by_weights, ring_weights
-from ringleader.cluster.snapshot import read_rings, read_shards
 from ringleader.inspect.simulate.change import Weights, parse_members, ring_of
 from ringleader.inspect.simulate.simulation import Batch, Rate
 from ringleader.inspect.simulate.stock import invented, listed, parse_objects, read_stock, tell_on_stderr

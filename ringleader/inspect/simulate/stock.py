@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kubeio.errors import InputError
-from ringleader.cluster.objects import Placer, key_of, main_of, ring_kinds
-from ringleader.cluster.snapshot import ClusterReader
+from ringleader.cluster.objects import object_pages, ring_kinds
+from ringleader.cluster.placement import Placer, key_of, main_of
+from ringleader.cluster.reader import ClusterReader
 from ringleader.inspect.simulate.simulation import Batch
 from sharder.planning.keys import Root
 
@@ -134,15 +135,15 @@ async def read_stock(
     kinds = await ring_kinds(discovery, ring)
     snapshot = await ClusterReader(client, timeout_s=timeout_s).snapshot(ring.name)
     placer = Placer(client, snapshot.of(ring.name), kinds, most_remembered=MOST_REMEMBERED)
-    for resource in kinds.labelled:
-        is_other = kinds.is_main(resource) and resource.group_resource not in mains
-        if is_other and not kinds.may_be_controlled(resource):
-            continue
-        async for page in client.pages(resource, metadata_only=True, timeout_s=timeout_s):
-            wanted = [obj.meta for obj in page.objects if snapshot.wants(ring, obj.meta)]
-            for batch in _batches(await placer.roles(resource, wanted)):
-                if not batch.main or batch.main in mains:
-                    yield batch
+    others = {kind for kind in ring.mains if kind not in mains}
+    resources = [
+        each for each in kinds.labelled if each.group_resource not in others or kinds.may_be_controlled(each)
+    ]
+    async for resource, objects in object_pages(client, resources, timeout_s=timeout_s):
+        wanted = [each.meta for each in objects if snapshot.wants(ring, each.meta)]
+        for batch in _batches(await placer.roles(resource, wanted)):
+            if not batch.main or batch.main in mains:
+                yield batch
 
 
 def _batches(roles: Iterable[Role]) -> list[Batch]:

@@ -1,4 +1,4 @@
-"""Rings as text: tables where there is room, fewer columns where there is not. Pure but for asking how wide stdout is.
+"""Rings as text: tables where they fit, fewer columns where they do not. Pure but for asking how wide stdout is.
 
 Owns every word of `status`.
 """
@@ -13,11 +13,15 @@ from datetime import datetime
 from typing import Final, Self
 
 from ringleader.cluster.managed_fields import seconds_since
-from ringleader.cluster.picture import MemberPicture, RingPicture
+from ringleader.cluster.ring_status import MemberStatus, RingStatus
 from ringleader.output import Table, age
 
 LATE_S: Final = 5.0
-"""A picture that is older says so."""
+"""Counts that are older say so."""
+NOT_REPORTED: Final = (
+    "objects: the sharder has not reported them (no sharder, an older one, or a replica that does not count);"
+    " --count lists them"
+)
 _NARROWEST: Final = 20
 _STATE: Final = 9
 _NUMBER: Final = 9
@@ -43,7 +47,7 @@ class Screen:
         return self.columns is None or all(len(line) <= self.columns for line in lines)
 
 
-def status_lines(looks: Sequence[RingPicture], screen: Screen, *, is_wide: bool, now: datetime) -> list[str]:
+def status_lines(looks: Sequence[RingStatus], screen: Screen, *, is_wide: bool, now: datetime) -> list[str]:
     """Every ring, with a blank line between them."""
     if not looks:
         return ["no ring in this cluster; examples/website/ring.yaml is one to begin with"]
@@ -55,24 +59,37 @@ def status_lines(looks: Sequence[RingPicture], screen: Screen, *, is_wide: bool,
     return lines
 
 
-def _in_tables(shown: RingPicture, *, is_wide: bool, now: datetime) -> list[str]:
-    lines = [*ring_table(shown).lines(is_wide=is_wide), convergence(shown, now=now)]
-    lines += [told for told in (lateness(shown), source(shown)) if told]
-    lines += [f"warning: {shown.warning}"] * bool(shown.warning)
+def _in_tables(shown: RingStatus, *, is_wide: bool, now: datetime) -> list[str]:
+    lines = [*ring_table(shown).lines(is_wide=is_wide), *_remarks(shown, now=now)]
     if shown.members:
         lines += ["", *member_table(shown, is_wide=is_wide).lines(is_wide=is_wide)]
     return lines
 
 
-def ring_table(shown: RingPicture) -> Table:
+def _remarks(shown: RingStatus, *, now: datetime) -> list[str]:
+    """Lines below the numbers of a ring."""
+    warning = f"warning: {shown.warning}" if shown.warning else ""
+    return [line for line in (convergence(shown, now=now), lateness(shown), source(shown), warning) if line]
+
+
+def ring_table(shown: RingStatus) -> Table:
     places = sum(member.ideal > 0 for member in shown.members)
     numbers = (shown.objects, shown.unowned, shown.in_flight, places)
-    row = [shown.name, *(f"{number:,}" for number in numbers), shown.ready, shown.balanced]
+    row = [shown.name, *map(_number, numbers), shown.ready, shown.balanced]
     return Table(("RING", "OBJECTS", "UNOWNED", "IN FLIGHT", "PLACES", "READY", "BALANCED"), [row])
 
 
-def convergence(shown: RingPicture, *, now: datetime) -> str:
-    """Whether everything is at its place; if not, what is to do, at what pace, and how long that takes."""
+def _number(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def convergence(shown: RingStatus, *, now: datetime) -> str:
+    """Whether everything is at its place; if not, what is to do, at what pace, and how long that takes.
+
+    Empty if the objects are not counted.
+    """
+    if not shown.is_counted:
+        return ""
     if shown.releasing:
         return _releasing(shown)
     if not shown.to_do:
@@ -80,8 +97,10 @@ def convergence(shown: RingPicture, *, now: datetime) -> str:
         silent = [each for each in shown.members if each.silent]
         if silent:
             names = ", ".join(f"{each.member} (for {age(each.lease_age_seconds)})" for each in silent)
-            idle = sum(each.objects for each in silent)
-            return f"every object is at its place, but nobody works on {idle:,}: no Lease renewed by {names}"
+            idle = sum(each.objects or 0 for each in silent)
+            return (
+                f"every object is at its place, but {idle:,} are not reconciled: no Lease renewed by {names}"
+            )
         last = f"; the last change took {duration(took)}, {age(at)} ago" if took is not None else ""
         return f"converged: every object is at its place{last}"
     about = "" if shown.reported_seconds_ago is None or not shown.misplaced else "about "
@@ -93,15 +112,17 @@ def convergence(shown: RingPicture, *, now: datetime) -> str:
     return f"{to_do}{_pace(shown)}"
 
 
-def lateness(shown: RingPicture) -> str:
-    """That the picture is an old one; empty if it is not."""
+def lateness(shown: RingStatus) -> str:
+    """That the counts are old ones; empty if they are not."""
     if shown.age_seconds < LATE_S:
         return ""
     return f"the API server is busy: it was so {age(shown.age_seconds)} ago"
 
 
-def source(shown: RingPicture) -> str:
-    """Who counted the objects, and when; empty if they were listed."""
+def source(shown: RingStatus) -> str:
+    """Where the numbers of objects come from; empty if the objects were listed."""
+    if not shown.is_counted:
+        return NOT_REPORTED
     if shown.reported_seconds_ago is None:
         return ""
     return (
@@ -109,17 +130,17 @@ def source(shown: RingPicture) -> str:
     )
 
 
-def _releasing(shown: RingPicture) -> str:
+def _releasing(shown: RingStatus) -> str:
     if not shown.to_do:
         return "being given up: no object has an owner any more; the ring goes when no replica holds a Lease"
     return f"being given up: {shown.to_do:,} of {shown.objects:,} objects still have an owner{_pace(shown)}"
 
 
-def _pace(shown: RingPicture) -> str:
+def _pace(shown: RingStatus) -> str:
     if shown.rate_per_second is None:
         return ""
     if shown.seconds_left is None or shown.rate_per_second <= 0:
-        return "; nothing moved since the last look"
+        return "; nothing moves"
     rate = f"{shown.rate_per_second:,.0f}" if shown.rate_per_second >= 100 else f"{shown.rate_per_second:.3g}"
     return f"; {rate}/s, about {duration(shown.seconds_left)} left"
 
@@ -133,7 +154,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.0f} h"
 
 
-def member_table(shown: RingPicture, *, is_wide: bool) -> Table:
+def member_table(shown: RingStatus, *, is_wide: bool) -> Table:
     """One row per shard; dead ones without objects are shown with `-o wide` only."""
     return Table(
         ("MEMBER", "SHARD", "STATE", "LEASE AGE", "OBJECTS", "SHARE", "IDEAL", "IN FLIGHT"),
@@ -143,8 +164,8 @@ def member_table(shown: RingPicture, *, is_wide: bool) -> Table:
                 member.shard,
                 member.state,
                 age(member.lease_age_seconds),
-                f"{member.objects:,}",
-                f"{member.share:.1%}",
+                _number(member.objects),
+                _share(member),
                 f"{member.ideal:.1%}" if member.ideal else "-",
                 f"{member.in_flight:,}",
             ]
@@ -154,43 +175,41 @@ def member_table(shown: RingPicture, *, is_wide: bool) -> Table:
     )
 
 
-def shown_members(shown: RingPicture, *, is_wide: bool) -> list[MemberPicture]:
+def _share(member: MemberStatus) -> str:
+    return "-" if member.share is None else f"{member.share:.1%}"
+
+
+def shown_members(shown: RingStatus, *, is_wide: bool) -> list[MemberStatus]:
     return [each for each in shown.members if is_wide or each.objects or each.ideal or each.state != "dead"]
 
 
-def _narrow(shown: RingPicture, columns: int, *, now: datetime) -> list[str]:
+def _narrow(shown: RingStatus, columns: int, *, now: datetime) -> list[str]:
     """The same in *columns* columns: numbers below each other, and four columns for each member."""
     lines = [f"RING {shown.name}"]
-    lines += [
-        f"{name} {number:,}" for name, number in (("objects", shown.objects), ("unowned", shown.unowned))
-    ]
+    lines += [f"objects {_number(shown.objects)}", f"unowned {_number(shown.unowned)}"]
     lines += [f"in flight {shown.in_flight:,}", f"ready {shown.ready}, balanced {shown.balanced}"]
-    lines += wrapped(convergence(shown, now=now), columns)
-    for told in filter(None, (lateness(shown), source(shown))):
-        lines += wrapped(told, columns)
-    lines += wrapped(f"warning: {shown.warning}", columns) if shown.warning else []
-    room = max(columns - _STATE - _NUMBER - _SHARE - 3, 4)
+    lines += [part for line in _remarks(shown, now=now) for part in wrapped(line, columns)]
+    width = max(columns - _STATE - _NUMBER - _SHARE - 3, 4)
     members = shown_members(shown, is_wide=False)
     if members:
-        lines += ["", _member_line("MEMBER", "STATE", "OBJECTS", "SHARE", room)]
+        lines += ["", _member_line("MEMBER", "STATE", "OBJECTS", "SHARE", width)]
     lines += [
-        _member_line(each.member, each.state, f"{each.objects:,}", f"{each.share:.1%}", room)
-        for each in members
+        _member_line(each.member, each.state, _number(each.objects), _share(each), width) for each in members
     ]
     return [shortened(line, max(columns, _NARROWEST)) for line in lines]
 
 
-def _member_line(member: str, state: str, objects: str, share: str, room: int) -> str:
-    name = shortened(member, room).ljust(room)
+def _member_line(member: str, state: str, objects: str, share: str, width: int) -> str:
+    name = shortened(member, width).ljust(width)
     return f"{name} {shortened(state, _STATE):<{_STATE}} {objects:>{_NUMBER}} {share:>{_SHARE}}"
 
 
-def shortened(text: str, room: int) -> str:
-    """*text* in *room* characters: its end tells replicas apart, so the middle goes."""
-    if len(text) <= room:
+def shortened(text: str, width: int) -> str:
+    """*text* in *width* characters: its end distinguishes replicas, so the middle is left out."""
+    if len(text) <= width:
         return text
-    tail = (room - 1) // 2
-    return text[: room - 1 - tail] + "…" + text[len(text) - tail :] if room > 2 else text[:room]
+    tail = (width - 1) // 2
+    return text[: width - 1 - tail] + "…" + text[len(text) - tail :] if width > 2 else text[:width]
 
 
 def wrapped(text: str, columns: int) -> list[str]:

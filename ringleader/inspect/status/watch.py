@@ -1,7 +1,7 @@
-"""`ringleader status -w`: the same picture again and again, in its place on a terminal, as blocks of lines elsewhere.
+"""`ringleader status -w`: the status again and again, in its place on a terminal, as blocks of lines elsewhere.
 
-Owns the rhythm and what is said while the cluster does not answer: the last picture stays, with its age, until there is
-a newer one. A look costs a few small reads: objects are what the replicas report, or are listed once and watched.
+Rings are watched; a look reads rings and Leases when a ring changes, at most once an interval, and every few seconds at
+rest. Owns this rhythm, and what is shown while the cluster does not answer: the last status stays, with its age.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from kubeio.clock import Clock, SystemClock, micro_time
 from kubeio.errors import InputError, KubeError
 from kubeio.program.failures import failure
-from ringleader.cluster.following import Following
-from ringleader.cluster.picture import RingPicture
-from ringleader.cluster.reported import NotReported, Reports
+from ringleader.cluster.reader import ClusterReader
+from ringleader.cluster.ring_status import MemberStatus, RingStatus
 from ringleader.inspect.status.layout import Screen, status_lines, wrapped
-from ringleader.inspect.status.pace import Paces
+from ringleader.inspect.status.ring_changes import RingChanges
+from ringleader.inspect.status.statuses import read_statuses
 from ringleader.options import ConnectionOptions, connected
 from ringleader.output import Form, age, print_line
 
@@ -32,71 +34,66 @@ if TYPE_CHECKING:
 
 REST: Final = 2.0
 """A look is followed by a rest of so many times its length."""
+QUIET_S: Final = 5.0
+"""Rings and Leases are read so often while no ring changes: replicas renew every five seconds by default."""
 TICK_S: Final = 1.0
 """Ages grow on the screen between two looks."""
 
 
 @dataclass(slots=True)
-class Seen:
-    """What is on the screen: the last picture, when it was taken, and what went wrong since."""
+class LatestStatus:
+    """The last status, when it was read, and what went wrong since."""
 
     clock: Clock
-    read: Callable[[], int] = int
-    """How many objects were read so far, while there is no picture."""
-    looks: Sequence[RingPicture] = ()
+    rings: Sequence[RingStatus] = ()
     at: float = 0.0
     problem: str = ""
-    _paces: Paces = field(default_factory=Paces)
 
-    def succeeded(self, looks: Sequence[RingPicture]) -> None:
-        self.at, self.problem = self.clock.now(), ""
-        self.looks = [
-            self._paces.paced(shown, self.at) if shown.reported_seconds_ago is None else shown
-            for shown in looks
-        ]
+    def succeeded(self, rings: Sequence[RingStatus]) -> None:
+        self.at, self.problem, self.rings = self.clock.now(), "", rings
 
     def failed(self, error: KubeError, server: str) -> None:
         self.problem = failure(error, server=server).message
 
     def lines(self, screen: Screen, *, is_wide: bool) -> list[str]:
-        """What to show: first, if the cluster does not answer, how old the rest is."""
-        told: list[str] = []
+        """The lines to show: first, if the cluster does not answer, the age of the others."""
         if not self.at:
-            return [f"reading the objects: {self.read():,} so far"]
+            return ["reading rings and Leases"]
+        old_s = self.clock.now() - self.at
+        outage: list[str] = []
         if self.problem:
-            old = age(self.clock.now() - self.at)
-            text = f"no answer, this picture is {old} old: {self.problem}"
-            told = [*(wrapped(text, screen.columns) if screen.columns else [text]), ""]
-        return told + status_lines(self.looks, screen, is_wide=is_wide, now=self.clock.wall())
+            text = f"no answer, this status is {age(old_s)} old: {self.problem}"
+            outage = [*(wrapped(text, screen.columns) if screen.columns else [text]), ""]
+        rings = [_aged(each, old_s) for each in self.rings]
+        return outage + status_lines(rings, screen, is_wide=is_wide, now=self.clock.wall())
 
 
-class Source(Protocol):
-    """Where pictures come from: `Reports` or `Following`."""
+def _aged(ring: RingStatus, by_s: float) -> RingStatus:
+    """*ring*, the ages of its Leases being greater."""
 
-    @property
-    def objects_read(self) -> int: ...
+    def aged(member: MemberStatus) -> MemberStatus:
+        age_s = member.lease_age_seconds
+        return msgspec.structs.replace(member, lease_age_seconds=None if age_s is None else age_s + by_s)
 
-    async def look(self) -> Sequence[RingPicture]: ...
+    return msgspec.structs.replace(ring, members=[aged(member) for member in ring.members])
 
 
-def run_watch(
-    where: ConnectionOptions, *, ring: str | None, form: Form | None, is_counting: bool, interval_s: float
-) -> int:
-    """The command; Ctrl-C is its end. The first look must succeed: there is nothing to keep before it."""
+def run_watch(where: ConnectionOptions, *, ring: str | None, form: Form | None, interval_s: float) -> int:
+    """The command; Ctrl-C is its end. The first look must succeed: there is no status to keep before it."""
     if form not in (None, Form.WIDE, Form.JSON):
-        raise InputError("-o", form.value, "is not for -w", "use json (a line for each picture) or wide")
+        raise InputError("-o", form.value, "is not for -w", "use json (a line for each status) or wide")
 
     async def watch(client: Client, cluster: Cluster) -> None:
-        from kubeio.rest.discovery import Discovery
-
-        reports = Reports(client, ring, timeout_s=where.timeout_s)
-        following = Following(client, Discovery(client), ring, timeout_s=where.timeout_s)
+        reader, latest = ClusterReader(client, timeout_s=where.timeout_s), LatestStatus(SystemClock())
         with _display(form) as live:
-            if not is_counting:
-                with suppress(NotReported):
-                    await follow(reports, cluster.server, live, form, interval_s=interval_s)
-            async with following:
-                await follow(following, cluster.server, live, form, interval_s=interval_s)
+            show = _shower(live, latest, form)
+            ticking = asyncio.create_task(_tick(show), name="redraw")
+            try:
+                async with RingChanges(client, ring, clock=latest.clock) as changes:
+                    await follow(reader, changes, latest, show, ring=ring, interval_s=interval_s)
+            finally:
+                ticking.cancel()
+                await asyncio.gather(ticking, return_exceptions=True)
 
     try:
         connected(where, watch)
@@ -106,34 +103,32 @@ def run_watch(
 
 
 async def follow(
-    source: Source, server: str, live: Live | None, form: Form | None, *, interval_s: float
+    reader: ClusterReader,
+    changes: RingChanges,
+    latest: LatestStatus,
+    show: Callable[[], None],
+    *,
+    ring: str | None,
+    interval_s: float,
 ) -> None:
-    """Look and show until cancelled.
-
-    Raises what the first look raises, InputError when the ring is gone, NotReported.
-    """
-    seen = Seen(SystemClock(), lambda: source.objects_read)
-    show = _shower(live, seen, form)
-    ticking = asyncio.create_task(_tick(seen, show), name="redraw")
-    try:
-        while True:
-            began = seen.clock.now()
-            try:
-                seen.succeeded(await source.look())
-            except InputError:
+    """Look and show until cancelled. Raises what the first look raises, and InputError when the ring is gone."""
+    while True:
+        began = latest.clock.now()
+        changes.clear()
+        try:
+            latest.succeeded(await read_statuses(reader, ring))
+        except InputError:
+            raise
+        except KubeError as error:
+            if not latest.at:
                 raise
-            except KubeError as error:
-                if not seen.at:
-                    raise
-                seen.failed(error, server)
-            show()
-            await asyncio.sleep(max(interval_s, REST * (seen.clock.now() - began)))
-    finally:
-        ticking.cancel()
-        await asyncio.gather(ticking, return_exceptions=True)
+            latest.failed(error, reader.client.cluster.server)
+        show()
+        await asyncio.sleep(max(interval_s, REST * (latest.clock.now() - began)))
+        await changes.wait(at_most_s=max(0.0, QUIET_S - (latest.clock.now() - began)))
 
 
-async def _tick(seen: Seen, show: Callable[[], None]) -> None:
+async def _tick(show: Callable[[], None]) -> None:
     """Let the ages grow, also while an answer is waited for."""
     while True:
         await asyncio.sleep(TICK_S)
@@ -153,33 +148,33 @@ def _display(form: Form | None) -> AbstractContextManager[Live | None]:
     return Live(console=console, auto_refresh=False, vertical_overflow="ellipsis")
 
 
-def _shower(live: Live | None, seen: Seen, form: Form | None) -> Callable[[], None]:
+def _shower(live: Live | None, latest: LatestStatus, form: Form | None) -> Callable[[], None]:
     if form is Form.JSON:
-        return _once_for_each(seen, lambda: print_line(_json(seen)))
+        return _once_for_each(latest, lambda: print_line(_json(latest)))
     if live is None:
-        return _once_for_each(seen, lambda: _print_block(seen, is_wide=form is Form.WIDE))
+        return _once_for_each(latest, lambda: _print_block(latest, is_wide=form is Form.WIDE))
 
     def redraw() -> None:
         from rich.text import Text
 
         columns = live.console.width
-        shown = seen.lines(Screen(columns), is_wide=form is Form.WIDE)
-        told = Text("\n".join(shown), no_wrap=True, overflow="crop")
-        if seen.problem:
-            told.stylize("bold red", 0, len(shown[0]))
-        live.update(told, refresh=True)
+        lines = latest.lines(Screen(columns), is_wide=form is Form.WIDE)
+        text = Text("\n".join(lines), no_wrap=True, overflow="crop")
+        if latest.problem:
+            text.stylize("bold red", 0, len(lines[0]))
+        live.update(text, refresh=True)
 
     return redraw
 
 
-def _once_for_each(seen: Seen, show: Callable[[], None]) -> Callable[[], None]:
-    """*show* for each new picture, and when the cluster stops answering; not for ages that grow."""
+def _once_for_each(latest: LatestStatus, show: Callable[[], None]) -> Callable[[], None]:
+    """*show* for each new status, and when the cluster stops answering; not for ages that grow."""
     last: tuple[float, bool] | None = None
 
     def shown() -> None:
         nonlocal last
-        now = (seen.at, bool(seen.problem))
-        if now != last and seen.at:
+        now = (latest.at, bool(latest.problem))
+        if now != last and latest.at:
             show()
             sys.stdout.flush()
         last = now
@@ -187,19 +182,17 @@ def _once_for_each(seen: Seen, show: Callable[[], None]) -> Callable[[], None]:
     return shown
 
 
-def _print_block(seen: Seen, *, is_wide: bool) -> None:
-    print_line(f"-- {seen.clock.wall():%H:%M:%S}")
-    for line in seen.lines(Screen.of_stdout(), is_wide=is_wide):
+def _print_block(latest: LatestStatus, *, is_wide: bool) -> None:
+    print_line(f"-- {latest.clock.wall():%H:%M:%S}")
+    for line in latest.lines(Screen.of_stdout(), is_wide=is_wide):
         print_line(line)
 
 
-def _json(seen: Seen) -> str:
-    import msgspec
-
+def _json(latest: LatestStatus) -> str:
     document = {
-        "at": micro_time(seen.clock.wall()),
-        "ageSeconds": round(seen.clock.now() - seen.at, 3),
-        "problem": seen.problem,
-        "rings": seen.looks,
+        "at": micro_time(latest.clock.wall()),
+        "ageSeconds": round(latest.clock.now() - latest.at, 3),
+        "problem": latest.problem,
+        "rings": latest.rings,
     }
     return msgspec.json.encode(document).decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from devcluster.embedded.apply import applied, field_paths
@@ -15,7 +16,7 @@ Doc = dict[str, Any]
 
 
 def put(live: Doc, spec: Doc, manager: str, *, force: bool = False) -> Doc:
-    entries = (live.get("metadata") or {}).get("managedFields", [])
+    entries = (live.get("metadata") or {}).get("managedFields", ())
     own = ManagedFieldsEntry(manager, "Apply", "example.com/v1", "2026-01-01T00:00:00Z")
     doc, entries = applied(live, {"spec": spec}, entries, own, force=force, subject=SUBJECT)
     doc.setdefault("metadata", {})["managedFields"] = entries
@@ -44,7 +45,9 @@ def test_other_value_for_an_appliers_field_is_a_conflict_that_names_both() -> No
 def test_force_takes_the_field_over() -> None:
     live = put(put({}, {"a": 1, "b": 1}, "me"), {"a": 2}, "other", force=True)
     assert live["spec"] == {"a": 2, "b": 1}
-    owners = {entry.manager: entry.fields_v1 for entry in live["metadata"]["managedFields"]}
+    owners = {
+        entry.manager: msgspec.json.decode(entry.fields_v1) for entry in live["metadata"]["managedFields"]
+    }
     assert owners == {"me": {"f:spec": {"f:b": {}}}, "other": {"f:spec": {"f:a": {}}}}
 
 

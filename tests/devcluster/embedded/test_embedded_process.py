@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from devcluster.embedded import EmbeddedPlane, PlaneFailure, embedded_plane
+from devcluster.embedded import EmbeddedPlane, PlaneFailed, embedded_plane
 from devcluster.plane import ControlPlane
 from tests.contract.api import api_from
 
@@ -153,9 +153,8 @@ async def test_without_rbac_reviews_say_that_nothing_is_checked(new_plane: Embed
         (await api.delete("/api/v1/namespaces/kube-public")).check(200)
 
 
-async def test_account_reaches_the_server_by_another_url(new_plane: EmbeddedPlane) -> None:
-    server = new_plane.url.replace("127.0.0.1", "localhost")
-    path = await new_plane.kubeconfig_for("shard a", server=server)
+async def test_account_has_a_kubeconfig_of_its_own(new_plane: EmbeddedPlane) -> None:
+    path = await new_plane.kubeconfig_for("shard a")
     assert path.stat().st_mode & 0o777 == 0o600
     async with api_from(path) as api:
         (await api.post(CONFIGMAPS, {"metadata": {"name": "a"}})).check(201)
@@ -164,7 +163,7 @@ async def test_account_reaches_the_server_by_another_url(new_plane: EmbeddedPlan
 
 async def test_port_in_use_is_told_with_the_childs_words(new_plane: EmbeddedPlane, tmp_path: Path) -> None:
     port = int(new_plane.url.rpartition(":")[2])
-    with pytest.raises(PlaneFailure, match=str(port)):
+    with pytest.raises(PlaneFailed, match=str(port)):
         async with embedded_plane(tmp_path, port=port):
             pass
 

@@ -98,6 +98,6 @@ def test_version_from_the_future_is_a_timeout() -> None:
 
 def test_equal_label_sets_are_kept_once() -> None:
     intern = Interner()
-    first, second = intern({"a": "b", "c": "d"}), intern({"c": "d", "a": "b"})
+    first, second = intern.labels({"a": "b", "c": "d"}), intern.labels({"c": "d", "a": "b"})
     assert first is second
-    assert intern({}) is intern({})
+    assert intern.labels({}) is intern.labels({})

@@ -155,7 +155,7 @@ async def test_cancelled_call_closes_its_connection_and_the_next_gets_its_own_an
             await slow
 
 
-async def test_call_cancelled_while_waiting_passes_its_turn_on(server: WireServer) -> None:
+async def test_call_cancelled_while_waiting_passes_its_connection_on(server: WireServer) -> None:
     server.script = answer_after(0.02)
     async with server.client(max_connections=1) as client:
         calls = [asyncio.ensure_future(connection_of(client, path=f"/{n}")) for n in range(4)]
@@ -214,7 +214,7 @@ async def test_get_is_not_repeated_when_an_answer_had_begun(server: WireServer) 
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.02], ids=["at once", "while idle"])
-async def test_bytes_that_nobody_asked_for_spoil_the_connection(server: WireServer, after_s: float) -> None:
+async def test_unrequested_bytes_spoil_the_connection(server: WireServer, after_s: float) -> None:
     unasked = http_answer({"message": "you were idle"}, status=408)
     server.script = numbered(after_s, unasked) if after_s else numbered(unasked)
     async with server.client() as client:
@@ -252,17 +252,17 @@ async def test_closed_client_refuses_and_ends_calls_under_way(server: WireServer
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "reported"),
     [
         ("https://127.0.0.1:1", r"PATCH /a on https://127.0.0.1:1: cannot connect: .*refused"),
         ("https://nowhere.invalid:6443", "name is not known"),
     ],
 )
-async def test_a_server_that_cannot_be_reached_is_told_and_nothing_was_done(
-    server: WireServer, url: str, told: str
+async def test_a_server_that_cannot_be_reached_is_reported_and_nothing_was_done(
+    server: WireServer, url: str, reported: str
 ) -> None:
     async with server.client(cluster=server.cluster(url=url)) as client:
-        assert not (await failure_of(client, match=told)).maybe_done
+        assert not (await failure_of(client, match=reported)).maybe_done
 
 
 async def test_server_that_accepts_and_says_nothing_is_given_up_in_time(
@@ -329,7 +329,7 @@ async def test_kept_connection_that_the_server_closed_is_replaced(server: WireSe
 
 
 @pytest.mark.parametrize("given", ["connection", "slot"])
-async def test_turn_that_comes_together_with_a_cancellation_is_passed_on(
+async def test_connection_that_comes_together_with_a_cancellation_is_passed_on(
     server: WireServer, given: str
 ) -> None:
     pool = Pool(_dialer(server).dial, limit=1)

@@ -90,7 +90,7 @@ async def test_proxy_gets_its_own_credentials(server: WireServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "reported"),
     [
         (
             b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
@@ -100,9 +100,9 @@ async def test_proxy_gets_its_own_credentials(server: WireServer) -> None:
         (b"SSH-2.0-x\r\n\r\n", "refused"),
     ],
 )
-async def test_refusal_of_the_proxy_is_told(server: WireServer, refusal: bytes, told: str) -> None:
+async def test_refusal_of_the_proxy_is_reported(server: WireServer, refusal: bytes, reported: str) -> None:
     async with through(server, refusal=refusal) as (_, client):
-        with pytest.raises(Unreachable, match=told) as caught:
+        with pytest.raises(Unreachable, match=reported) as caught:
             await client.request("GET", "/a", timeout_s=2)
     assert not caught.value.maybe_done
 

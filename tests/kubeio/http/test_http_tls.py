@@ -51,9 +51,9 @@ async def get(server: WireServer, **cluster: object) -> bytes:
 
 
 async def test_server_signed_by_another_ca_is_refused(server: WireServer) -> None:
-    stranger = Trust(ca=trustme.CA().cert_pem.bytes())
+    other_ca = Trust(ca=trustme.CA().cert_pem.bytes())
     with pytest.raises(Unreachable, match="certificate is not accepted") as caught:
-        await get(server, trust=stranger)
+        await get(server, trust=other_ca)
     assert not caught.value.maybe_done
     assert server.requests == []
 
@@ -146,7 +146,7 @@ async def test_certificate_and_key_that_do_not_fit_are_an_input_error(tls: Tls) 
             await get(server, credentials=mixed)
 
 
-async def test_encrypted_key_is_an_input_error_and_asks_nobody(tls: Tls) -> None:
+async def test_encrypted_key_is_an_input_error_without_a_prompt(tls: Tls) -> None:
     pair = pair_of(tls.authority.issue_cert("one"))
     key = serialization.load_pem_private_key(pair.key, None)
     locked = key.private_bytes(

@@ -109,12 +109,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("data", "told"), REFUSED.values(), ids=REFUSED.keys())
-async def test_what_cannot_be_an_answer_is_refused(server: WireServer, data: bytes, told: str) -> None:
+@pytest.mark.parametrize(("data", "reported"), REFUSED.values(), ids=REFUSED.keys())
+async def test_what_cannot_be_an_answer_is_refused(server: WireServer, data: bytes, reported: str) -> None:
     server.script = sending(data)
-    with pytest.raises((BadRequest, Unreachable), match=told) as caught:
+    with pytest.raises((BadRequest, Unreachable), match=reported) as caught:
         await ask(server, timeout_s=2)
-    assert isinstance(caught.value, BadRequest) == told.isdigit()
+    assert isinstance(caught.value, BadRequest) == reported.isdigit()
 
 
 async def test_head_has_no_body_whatever_its_headers_say(server: WireServer) -> None:

@@ -60,7 +60,7 @@ async def test_delete_takes_only_the_version_that_was_read(admin: Client, namesp
         await leases.get("one")
 
 
-async def test_list_gives_what_matches_and_the_version_of_the_picture(admin: Client, namespace: str) -> None:
+async def test_list_gives_what_matches_and_the_version_of_the_list(admin: Client, namespace: str) -> None:
     leases = Leases(admin, namespace)
     for number in range(3):
         await leases.create(new_lease(f"lease-{number}", ring="a" if number else "b"))
@@ -100,7 +100,7 @@ async def test_standby_takes_over_at_once_from_a_leader_that_ends_and_writes_wha
     assert lease.spec.lease_transitions == 1
 
 
-async def test_election_in_a_namespace_that_does_not_exist_is_told(admin: Client) -> None:
+async def test_election_in_a_namespace_that_does_not_exist_is_reported(admin: Client) -> None:
     scope = leadership(
         Leases(admin, "no-such-namespace"), name="x", identity="me", clock=SystemClock(), rng=random.Random(1)
     )

@@ -66,7 +66,7 @@ async def test_leases_do_not_wait_for_each_other() -> None:
     assert asyncio.get_running_loop().time() - began == READ_S
 
 
-async def test_one_who_gives_up_takes_the_answer_from_nobody() -> None:
+async def test_a_caller_that_gives_up_leaves_the_answer_to_others() -> None:
     leases = SlowLeases("a")
     async with asyncio.TaskGroup() as tasks:
         reads = SharedLeaseReads(leases)
@@ -105,7 +105,7 @@ async def test_reads_of_one_lease_are_kept_apart_and_a_single_question_does_not_
     assert asyncio.get_running_loop().time() - began == READ_S
 
 
-async def test_nothing_is_read_when_nobody_asks() -> None:
+async def test_nothing_is_read_without_a_question() -> None:
     leases = SlowLeases("a")
     reads = SharedLeaseReads(leases)
     await holder(reads, "a")

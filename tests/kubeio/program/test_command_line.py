@@ -21,7 +21,7 @@ def other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "shown", "hidden"),
+    ("arguments", "shown", "hidden"),
     [
         (["weight", "web-0", "heavy"], "'weight'", "web-0"),
         (["weight", "web-0", "1", "--most", "many"], "(given: 'many')", "web-0"),
@@ -29,10 +29,10 @@ def other() -> None:
     ],
 )
 def test_the_value_that_is_shown_is_the_one_that_is_wrong(
-    words: list[str], shown: str, hidden: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], shown: str, hidden: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command(app, name="thing", arguments=words) == 2
-    told = capsys.readouterr().err
-    assert shown in told
-    assert hidden not in told
-    assert len(told.splitlines()) == 1
+    assert run_command(app, name="thing", arguments=arguments) == 2
+    stderr = capsys.readouterr().err
+    assert shown in stderr
+    assert hidden not in stderr
+    assert len(stderr.splitlines()) == 1

@@ -105,7 +105,7 @@ class Refusing:
         raise ServerFailure("create", status=500)
 
 
-async def test_events_that_cannot_be_written_are_dropped_and_nobody_waits() -> None:
+async def test_events_that_cannot_be_written_are_dropped_without_a_wait() -> None:
     refusing, dropped = Refusing(), list[bool]()
     async with recording(
         refusing,  # type: ignore[arg-type]  # it behaves like one

@@ -185,7 +185,7 @@ async def test_a_body_in_chunks_is_put_together() -> None:
         assert await caller.answer() == (200, b"/a:abcde")
 
 
-async def test_a_caller_that_asks_before_it_sends_is_told_to_go_on() -> None:
+async def test_a_caller_that_asks_before_it_sends_gets_100_continue() -> None:
     async with serving() as server, calling(server) as caller:
         await caller.ask(b"", head="Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n")
         assert await caller.answer() == (100, b"")
@@ -205,7 +205,9 @@ async def test_a_caller_that_asks_before_it_sends_is_told_to_go_on() -> None:
         (b"POST / HTTP/1.1\r\nA: " + b"x" * 20_000, 431),
     ],
 )
-async def test_what_is_not_served_is_told_and_hung_up_on(request_: bytes, status: int) -> None:
+async def test_an_unserved_request_is_answered_and_the_connection_closed(
+    request_: bytes, status: int
+) -> None:
     async with serving(limits=Limits(body_bytes=1000, held_bytes=1000)) as server, calling(server) as caller:
         caller.writer.write(request_)
         assert (await caller.answer())[0] == status

@@ -44,11 +44,11 @@ def fill(fd: int) -> None:
     os.set_blocking(fd, True)
 
 
-def test_a_full_pipe_holds_nobody_up_and_what_it_does_not_take_is_counted(pipe: tuple[int, int]) -> None:
+def test_a_full_pipe_delays_no_caller_and_dropped_lines_are_counted(pipe: tuple[int, int]) -> None:
     reader, fd = pipe
     fill(fd)
-    told: list[int] = []
-    writer = LogWriter(fd, on_resumed=told.append, max_pending_bytes=10_000)
+    reported: list[int] = []
+    writer = LogWriter(fd, on_resumed=reported.append, max_pending_bytes=10_000)
     began = time.monotonic()
     for _ in range(2_000):
         writer.write(LINE)
@@ -58,10 +58,10 @@ def test_a_full_pipe_holds_nobody_up_and_what_it_does_not_take_is_counted(pipe: 
     assert dropped > 1_000
     while not writer.drain(within_s=0.05):
         os.read(reader, 65_536)
-    assert told == [dropped]
+    assert reported == [dropped]
     writer.write(LINE)
     assert writer.drain(within_s=5)
-    assert told == [dropped], "told once"
+    assert reported == [dropped], "reported once"
 
 
 def test_a_reader_that_is_gone_costs_the_lines_and_nothing_else(pipe: tuple[int, int]) -> None:

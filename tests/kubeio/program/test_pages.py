@@ -1,4 +1,4 @@
-"""Pages behind a door, and streams, as browsers and strangers meet them: over real sockets."""
+"""Guarded pages and streams, as browsers and strangers meet them: over real sockets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import pytest
 from kubeio.clock import ManualClock
 from kubeio.program.access_gate import AccessGate, RequestOrigin
 from kubeio.program.http_server import HttpServer, Limits, Reply, ServerConnection, Stream
-from kubeio.program.pages import GuardedPages
+from kubeio.program.pages import NO_PAGE, GuardedPages
 from kubeio.rest.reviews import User
 
 HOME = Reply(200, b"<!doctype html>home", "text/html; charset=utf-8", (("Content-Security-Policy", "x"),))
+
+
+async def home(below: list[str]) -> Reply:
+    return NO_PAGE if below else HOME
 
 
 class Reviews:
@@ -44,8 +48,8 @@ class Ticker:
         self.came = asyncio.Event()
         self.left = asyncio.Event()
 
-    def open(self) -> Stream:
-        return Stream("text/event-stream", self.send)
+    async def open(self, below: list[str]) -> Reply | Stream:
+        return NO_PAGE if below else Stream("text/event-stream", self.send)
 
     async def send(self, connection: ServerConnection) -> None:
         self.connections.append(connection)
@@ -60,10 +64,12 @@ class Ticker:
 @asynccontextmanager
 async def site(ticker: Ticker | None = None, *, patience_s: float = 15.0) -> AsyncIterator[HttpServer]:
     ticker = ticker or Ticker()
-    door = AccessGate(Reviews(), path="/page", clock=ManualClock())
-    pages = GuardedPages(gate=door, home=HOME, computed={"echo": echo}, streams={"events": ticker.open})
+    gate = AccessGate(Reviews(), path="/page", clock=ManualClock())
+    pages = GuardedPages(
+        gate, {"/": home, "/echo": echo, "/echo/events": ticker.open, "/events": ticker.open}
+    )
     limits = Limits(patience_s=patience_s)
-    async with HttpServer("127.0.0.1", 0, pages.answer, flag="--page-bind", limits=limits) as server:
+    async with HttpServer("127.0.0.1", 0, pages.answer, flag="--bind", limits=limits) as server:
         yield server
 
 
@@ -99,10 +105,11 @@ async def test_others_need_a_token_with_the_right(target: str, token: str, statu
         assert ("WWW-Authenticate: Bearer" in head) == (status == 401)
 
 
-async def test_who_is_not_known_is_shown_where_to_give_a_token_and_nothing_else() -> None:
+async def test_the_longest_path_is_the_page() -> None:
     async with site() as at:
-        assert (await ask(at, "/", host="page.example.com"))[2] == "<!doctype html>home"
-        assert "home" not in (await ask(at, "/echo/a", host="page.example.com"))[2]
+        assert (await ask(at, "/echo/event"))[2] == "['event']"
+        assert "text/event-stream" in (await ask(at, "/echo/events", method="HEAD"))[1]
+        assert (await ask(at, "/echo/events/more"))[0] == 404
 
 
 async def test_pages_of_other_sites_fetch_nothing() -> None:

@@ -150,7 +150,7 @@ def test_event_loop_is_uvloop() -> None:
     assert finish(process)[1] == "uvloop\n"
 
 
-def test_logs_carry_the_package_and_libraries_are_heard_in_the_same_form() -> None:
+def test_logs_carry_the_package_and_libraries_log_in_the_same_form() -> None:
     process = start("""
 import logging
 async def main():

@@ -221,7 +221,7 @@ async def test_the_histogram_of_waits_has_cumulative_buckets() -> None:
     assert measured.value("queue_duration_seconds_count") == 3
 
 
-async def test_depth_is_told_by_priority() -> None:
+async def test_depth_is_shown_by_priority() -> None:
     measured = Measured()
     assert measured.value("depth", priority="0") == 0
     measured.queue.add("asked for", priority=Priority.HANDOFF)

@@ -16,7 +16,7 @@ def new_queue() -> WorkQueue[str]:
     return WorkQueue(clock=LoopClock(), rng=rng())
 
 
-async def test_a_key_tells_how_long_it_waits_and_runs_and_when_it_is_due() -> None:
+async def test_state_of_a_key_is_how_long_it_waits_and_runs_and_when_it_is_due() -> None:
     queue = new_queue()
     assert queue.state("a") == KeyState(None, None, False, None, 0)
     queue.add("a")

@@ -157,7 +157,7 @@ async def test_catalog_is_asked_for_once_and_again_when_a_name_is_unknown(server
         assert len(server.requests) == 4
 
 
-async def test_forbidden_discovery_is_told_as_such(server: WireServer) -> None:
+async def test_forbidden_discovery_is_reported_as_such(server: WireServer) -> None:
     server.script = answering(failure_status(403, "Forbidden"), status=403)
     async with server.client() as client:
         with pytest.raises(Forbidden):

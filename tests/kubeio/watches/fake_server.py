@@ -49,7 +49,7 @@ class FakeServer:
         self._compacted = 0
         self._history: list[tuple[int, str, bytes]] = []
         self._snapshots: dict[int, dict[ObjectKey, bytes]] = {}
-        self._news = asyncio.Event()
+        self._written = asyncio.Event()
         self._cut = 0
         self._frozen = 0
         self._opened = 0
@@ -128,11 +128,11 @@ class FakeServer:
             at, start = (int(part) for part in continue_.split(":"))
             if at not in self._snapshots:
                 raise Expired("LIST", status=410, reason="Expired")
-        pictured = self._snapshots.setdefault(at, self._picture(at))
-        keys = sorted(pictured)
+        listed = self._snapshots.setdefault(at, self._snapshot_at(at))
+        keys = sorted(listed)
         end = start + limit if limit else len(keys)
         more = f"{at}:{end}" if end < len(keys) else ""
-        objects = [object_from(pictured[key]) for key in keys[start:end]]
+        objects = [object_from(listed[key]) for key in keys[start:end]]
         return Page(objects, str(at), more, None)
 
     @asynccontextmanager
@@ -222,7 +222,7 @@ class FakeServer:
         return [*lines, _bookmark(version, ends_initial=True)] if self.has_watch_list else lines
 
     async def _wait(self, until: float) -> None:
-        news = self._news
+        news = self._written
         try:
             # at least a tick: loop time is rounded, a timer may fire a hair before its time
             async with asyncio.timeout_at(max(until, asyncio.get_running_loop().time() + 0.001)):
@@ -240,19 +240,19 @@ class FakeServer:
         if self.refuse:
             raise self.refuse.pop(0)
 
-    def _picture(self, at: int) -> dict[ObjectKey, bytes]:
+    def _snapshot_at(self, at: int) -> dict[ObjectKey, bytes]:
         """Everything as it was at version *at*."""
         if at == self.version:
             return dict(self.objects)
-        pictured: dict[ObjectKey, bytes] = {}
+        listed: dict[ObjectKey, bytes] = {}
         for version, kind, raw in self._history:
             if version <= at:
                 key = object_from(raw).meta.key
                 if kind == "DELETED":
-                    pictured.pop(key, None)
+                    listed.pop(key, None)
                 else:
-                    pictured[key] = raw
-        return pictured
+                    listed[key] = raw
+        return listed
 
     def _render(self, key: ObjectKey, spec: int | str, owner: str) -> bytes:
         metadata: dict[str, Any] = {
@@ -272,8 +272,8 @@ class FakeServer:
         self._wake()
 
     def _wake(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._written.set()
+        self._written = asyncio.Event()
 
 
 def _line(kind: str, raw: bytes) -> bytes:

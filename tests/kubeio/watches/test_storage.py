@@ -95,7 +95,7 @@ def test_whatever_the_object_only_its_own_managed_fields_go(
 # -- packing
 
 
-def test_what_was_packed_comes_out_again_and_is_told_from_json() -> None:
+def test_what_was_packed_comes_out_again_and_is_distinct_from_json() -> None:
     dictionary = Dictionary([website(number) for number in range(100)])
     for raw in (website(1000), b'{"metadata":{}}', b"{}", b'{"spec":"' + b"x" * 300_000 + b'"}'):
         packed = dictionary.pack(raw)

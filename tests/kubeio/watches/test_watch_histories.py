@@ -59,13 +59,13 @@ class Mirror:
         self.versions: dict[ObjectKey, str] = {}
 
     def hear(self, change: Change) -> None:
-        assert self._version(change.old) == self.versions.get(change.key), "a change was not told"
+        assert self._version(change.old) == self.versions.get(change.key), "a change was not reported"
         if change.new is None:
             del self.versions[change.key]
         else:
-            told = change.new.resource_version
-            assert number(told) > number(self.versions.get(change.key, "0")), "it went back in time"
-            self.versions[change.key] = told
+            reported = change.new.resource_version
+            assert number(reported) > number(self.versions.get(change.key, "0")), "it went back in time"
+            self.versions[change.key] = reported
 
     @staticmethod
     def _version(meta: Meta | None) -> str | None:

@@ -42,7 +42,7 @@ def test_the_object_is_the_bytes_that_stand_there(kind: str, form: str, raw: str
 
 
 @pytest.mark.parametrize("cut", [1, 2, 20, 60])
-def test_a_torn_line_is_no_news(cut: int) -> None:
+def test_a_torn_line_is_no_event(cut: int) -> None:
     line = f'{{"type":"ADDED","object":{CLOSED}}}'.encode()
     with pytest.raises(Unreachable, match="unreadable watch event"):
         decode_line(line[:-cut], "WATCH")

@@ -98,7 +98,7 @@ def server_with(count: int, *, has_watch_list: bool = True) -> FakeServer:
 
 
 @pytest.mark.parametrize("has_watch_list", [True, False])
-async def test_first_picture_is_whole_and_a_consistent_read(has_watch_list: bool) -> None:
+async def test_first_list_is_whole_and_a_consistent_read(has_watch_list: bool) -> None:
     server = server_with(8, has_watch_list=has_watch_list)
     recording = Recording(session(server, label_selector="a=b"))
     async with running(recording.run):
@@ -140,7 +140,7 @@ async def test_a_streamed_list_that_the_server_ends_is_read_in_pages_at_once() -
     assert server.requests == ["WATCHLIST", "LIST", "LIST", "LIST", "WATCH"]
 
 
-async def test_changes_reach_the_consumer_at_once_and_tell_what_they_are() -> None:
+async def test_changes_reach_the_consumer_at_once_with_their_kind() -> None:
     server = server_with(0)
     async with following(server) as followed:
         server.put("a", spec=1)
@@ -149,8 +149,8 @@ async def test_changes_reach_the_consumer_at_once_and_tell_what_they_are() -> No
         await asyncio.sleep(0.01)
         server.remove("a")
         await asyncio.sleep(0.01)
-    told = [(change.old is not None, change.new is not None) for change in followed.changes]
-    assert told == [(False, True), (True, True), (True, False)]
+    reported = [(change.old is not None, change.new is not None) for change in followed.changes]
+    assert reported == [(False, True), (True, True), (True, False)]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_changes_reach_the_consumer_at_once_and_tell_what_they_are() -> No
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_first_list_that_cannot_succeed_is_told_and_a_later_one_heals(error: KubeError) -> None:
+async def test_first_list_that_cannot_succeed_is_reported_and_a_later_one_heals(error: KubeError) -> None:
     server = FakeServer()
     server.refuse = [BadRequest("WATCH", status=400), error]
     with pytest.raises(type(error)):
@@ -377,7 +377,7 @@ async def test_list_whose_pages_expire_is_read_in_one_go_and_the_unfinished_one_
     assert [change.key.name for change in followed.changes] == ["new"]
 
 
-async def test_list_that_was_read_in_one_go_is_told_in_parts() -> None:
+async def test_list_that_was_read_in_one_go_comes_in_parts() -> None:
     server = server_with(8, has_watch_list=False)
     found = Recording(session(server))
     async with running(found.run):

@@ -62,7 +62,7 @@ async def test_something_wrong_ends_with_1_and_is_told_first_with_what_to_do(war
     assert ended.code == 1
     first, seen, do, *_ = ended.out.splitlines()
     assert first.startswith(
-        "error: website/site-003 -n sites is worked on by nobody: its label names ghost-00000009, but Lease"
+        "error: website/site-003 -n sites is not reconciled: its label names ghost-00000009, but Lease"
     )
     assert seen == "  seen  1 of 12 websites.example.com name ghost-00000009"
     assert do.startswith("  do    ")
@@ -120,9 +120,7 @@ async def test_a_failing_list_leaves_a_gap_and_the_rest_is_judged(ward: Ward) ->
     await ward.label("site-003", {KEYS.shard: "ghost-00000009"})
     ended = await doctor(ward, *ACCOUNTS)
     assert ended.code == 1
-    assert ended.out.startswith(
-        "error: website/site-003 -n sites is worked on by nobody: its label names ghost"
-    )
+    assert ended.out.startswith("error: website/site-003 -n sites is not reconciled: its label names ghost")
     (owners,) = [line for line in ended.out.splitlines() if line.startswith("owners ")]
     assert "not checked" in owners
     assert "configmaps" in owners

@@ -94,7 +94,7 @@ def test_what_was_well_at_the_second_look_or_needs_nobody_is_not_told(cause: Cau
 
 def test_a_silent_owner_is_told_once_by_its_shard() -> None:
     count = in_trouble(
-        Trouble.LEAVING, ONE, Cause("Silent", f"is not worked on: its owner {ONE} does not renew")
+        Trouble.LEAVING, ONE, Cause("Silent", f"is not reconciled: its owner {ONE} does not renew")
     )
     assert judged(healthy(), "handoffs", count) == []
 

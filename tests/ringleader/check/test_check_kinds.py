@@ -78,7 +78,7 @@ async def test_an_owner_that_does_not_watch_the_kind_is_told_whatever_is_asked_o
     first = only(await ward.diagnose(), "kinds")
     assert first.object == "website/site-003 -n sites"
     assert first.summary.startswith(
-        "website/site-003 -n sites is not worked on: sum-00000003 does not watch websites.example.com: the object "
+        "website/site-003 -n sites is not reconciled: sum-00000003 does not watch websites.example.com: the object "
         "waits for the end of that shard"
     )
     assert first.evidence == [

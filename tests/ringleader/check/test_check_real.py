@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -36,6 +37,7 @@ from ringleader.check.findings import Level
 from ringleader.check.hooks import CONFIGURATIONS, ENDPOINT_SLICES
 from ringleader.testing.held import held
 from tests.ringleader.check.ward import ACCOUNTS, KEYS, ONE, RING, TWO, WEBSITES, Ward, found, only
+from tests.warm_python import warm_python
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 
@@ -273,6 +275,32 @@ async def test_a_doctor_without_any_right_says_of_each_check_which_rule_to_add(w
         '{apiGroups: ["ringleader.dev"], resources: ["controllerrings"], verbs: ["list"]}'
     )
     assert 'nonResourceURLs: ["/metrics"]' in unchecked["server"].remedy
+
+
+async def test_an_impersonated_account_has_its_own_rights_only(ward: Ward) -> None:
+    """The kubeconfig's account may read everything."""
+    code, _, err = await ended(ward, "status")
+    assert code == 0, err
+    code, out, err = await ended(ward, "status", "--as", "nobody")
+    assert (code, out) == (1, "")
+    assert '"nobody" may not list controllerrings.ringleader.dev' in err
+    code, out, err = await ended(ward, "check", "--recheck-after", "1s", "-o", "json", "--as", "nobody")
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert report["level"] == "not checked"
+    unchecked = {each["check"]: each["summary"] for each in report["findings"] if each["level"] != "ok"}
+    assert '"nobody" may not list controllerrings.ringleader.dev' in unchecked["rings"]
+
+
+async def ended(ward: Ward, *words: str) -> tuple[int, str, str]:
+    """Exit code and output of the command, as the account of the plane's kubeconfig."""
+    process = await asyncio.create_subprocess_exec(
+        *(warm_python(), "-m", "ringleader", *words, "--kubeconfig", str(ward.plane.kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, out.decode(), err.decode()
 
 
 async def test_a_doctor_that_may_read_rings_only_judges_these_and_nothing_that_it_did_not_see(

@@ -10,9 +10,9 @@ from kubeio.clock import micro_time
 from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import RingKeys
 from ring import object_key
-from ringleader.cluster.causes import ObjectState
 from ringleader.cluster.managed_fields import DatedMeta
-from ringleader.cluster.objects import row
+from ringleader.cluster.object_state import ObjectState
+from ringleader.cluster.placement import row
 from ringleader.cluster.ring import Ring, ring_of
 from ringleader.cluster.shards import shards_of
 from ringleader.cluster.snapshot import ELECTION_LEASE, Election, Leadership, RingState, Snapshot

@@ -8,15 +8,10 @@ import msgspec
 import pytest
 
 from kubeio.models import Lease, Meta, ObjectKey
-from ringleader.cluster.causes import (
-    Controller,
-    cause_of,
-    ring_causes,
-    two_owners,
-    why_nobody_leads,
-    why_ring_waits,
-)
+from ringleader.cluster.causes import ring_causes, why_no_leader, why_ring_waits
 from ringleader.cluster.managed_fields import ManagedFields
+from ringleader.cluster.object_causes import cause_of, two_owners
+from ringleader.cluster.object_state import Controller
 from ringleader.cluster.snapshot import Leadership, Snapshot
 from tests.ringleader.cluster.snapshots import (
     KEYS,
@@ -68,7 +63,7 @@ CASES = [
         ),
         {},
         "NamespaceNotSelected",
-        "is not worked on by anybody: the namespaceSelector of ring websites does not select namespace sites",
+        "is not reconciled: the namespaceSelector of ring websites does not select namespace sites",
     ),
     Case(
         "to be released",
@@ -217,7 +212,7 @@ CASES = [
         snapshot(None, lease(A)),
         {KEYS.shard: GHOST},
         "OwnerUnknown",
-        f"is worked on by nobody: its label names {GHOST}, but Lease rings/{GHOST} does not exist: it was deleted, "
+        f"is not reconciled: its label names {GHOST}, but Lease rings/{GHOST} does not exist: it was deleted, "
         f"or the label was written by hand; the sharder gives it to {A}",
     ),
     Case(
@@ -225,7 +220,7 @@ CASES = [
         snapshot(None, lease(A)),
         {KEYS.shard: "Not_A_Shard"},
         "OwnerUnknown",
-        "is worked on by nobody: its label names 'Not_A_Shard', which no shard can be called",
+        "is not reconciled: its label names 'Not_A_Shard', which no shard can be called",
     ),
     Case(
         "a Lease of another ring",
@@ -233,7 +228,7 @@ CASES = [
         {KEYS.shard: GHOST},
         "OwnerUnknown",
         f"its label names {GHOST}, a Lease of ring more",
-        more={"stranger": Lease(Meta(labels={KEYS.ring_label: "more"}))},
+        more={"foreign_lease": Lease(Meta(labels={KEYS.ring_label: "more"}))},
     ),
     Case(
         "a Lease of no ring",
@@ -241,7 +236,7 @@ CASES = [
         {KEYS.shard: GHOST},
         "OwnerUnknown",
         f"its label names {GHOST}, a Lease of no ring",
-        more={"stranger": Lease(Meta())},
+        more={"foreign_lease": Lease(Meta())},
     ),
     Case(
         "placeholder",
@@ -262,7 +257,7 @@ CASES = [
         snapshot(None, lease(A), lease(GHOST, holder="sharder:s")),
         {KEYS.shard: GHOST},
         "OwnerUnknown",
-        f"is worked on by nobody: its label names {GHOST}",
+        f"is not reconciled: its label names {GHOST}",
     ),
     Case(
         "contested",
@@ -276,14 +271,14 @@ CASES = [
         snapshot(None, CONTESTED, leadership=NOBODY),
         HELD_BY_A,
         "Contested",
-        f"is worked on by nobody: the Lease of its owner {A} was taken, and no sharder leads",
+        f"is not reconciled: the Lease of its owner {A} was taken, and no sharder leads",
     ),
     Case(
         "dead",
         snapshot(None, TAKEN, lease(B)),
         HELD_BY_A,
         "OwnerDead",
-        f"is worked on by nobody: its owner {A} is dead; the sharder gives it to {B}",
+        f"is not reconciled: its owner {A} is dead; the sharder gives it to {B}",
     ),
     Case(
         "dead without a sharder",
@@ -312,7 +307,7 @@ CASES = [
         snapshot(None, lease(A, state="expired")),
         HELD_BY_A,
         "Silent",
-        f"is not worked on: its owner {A} does not renew its Lease: frozen, cut off, or dead",
+        f"is not reconciled: its owner {A} does not renew its Lease: frozen, cut off, or dead",
     ),
     Case(
         "silent without a sharder",
@@ -326,14 +321,14 @@ CASES = [
         snapshot(None, lease(A, state="ready", age_s=40)),
         HELD_BY_A,
         "Silent",
-        f"is not worked on: its owner {A} does not renew its Lease",
+        f"is not reconciled: its owner {A} does not renew its Lease",
     ),
     Case(
         "kind unwatched",
         snapshot(ring(resources=MAINS), lease(A, works="secrets"), lease(B)),
         {**HELD_BY_A, KEYS.drain: B},
         "KindUnwatched",
-        f"is not worked on: {A} does not watch websites.example.com: the object waits for the end of that shard",
+        f"is not reconciled: {A} does not watch websites.example.com: the object waits for the end of that shard",
     ),
     # ---- is it where it belongs
     Case(
@@ -465,7 +460,7 @@ def test_two_owners_are_told_with_both_rings() -> None:
 def test_a_sharder_leads_for_two_durations_after_its_last_renewal(
     leadership: Leadership, leads_: bool | None, text: str
 ) -> None:
-    nobody = why_nobody_leads(leadership)
+    nobody = why_no_leader(leadership)
     assert leadership.leads is leads_
     assert (nobody.text if nobody else "") == (f"no sharder leads: {text}" if text else "")
 

@@ -12,15 +12,16 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import RingKeys
 from kubeio.resource import ApiResource
 from ring import HashRing, object_key
-from ringleader.cluster.causes import ObjectState
 from ringleader.cluster.managed_fields import DatedMeta
-from ringleader.cluster.objects import Row, parse_target, row
-from ringleader.cluster.picture import ObjectCount, ideal_shares, picture
+from ringleader.cluster.object_state import ObjectState
+from ringleader.cluster.objects import parse_target
+from ringleader.cluster.placement import Row, row
 from ringleader.cluster.ring import Ring, choose_ring, ring_of
+from ringleader.cluster.ring_status import ObjectCount, counted_status, ideal_shares
 from ringleader.cluster.shards import HashRings, ring_weights, shards_of
 from ringleader.cluster.snapshot import RingState, Snapshot
-from ringleader.describe.object import why_desired
-from ringleader.inspect.status.command import member_table, ring_table
+from ringleader.describe.object_view import why_desired
+from ringleader.inspect.status.layout import member_table, ring_table
 from ringleader.output import Form, Table, age
 
 NOW = datetime(2026, 11, 21, 12, 0, 10, tzinfo=UTC)
@@ -116,9 +117,9 @@ def test_each_main_resource_has_the_ring_of_those_that_work_it() -> None:
     assert alike.of("secrets") is alike.whole
 
 
-def test_the_picture_counts_the_unowned_and_those_on_their_way() -> None:
+def test_the_status_counts_the_unowned_and_those_on_their_way() -> None:
     count = ObjectCount(owners=Counter({"a-2": 25, "b-1": 70, "d-1": 3, "": 2}), leaving=Counter({"b-1": 5}))
-    shown = picture(RING, shards_of(RING, LEASES, now=NOW), count)
+    shown = counted_status(RING, shards_of(RING, LEASES, now=NOW), count)
     assert (shown.objects, shown.unowned, shown.in_flight, shown.ready) == (100, 5, 5, "True")
     by_shard = {member.shard: member for member in shown.members}
     assert (by_shard["a-2"].share, by_shard["a-2"].ideal) == (0.25, 0.25)
@@ -128,7 +129,7 @@ def test_the_picture_counts_the_unowned_and_those_on_their_way() -> None:
 
 def test_tables_align_and_hide_what_is_only_wide() -> None:
     count = ObjectCount(owners=Counter({"a-2": 1250}))
-    shown = picture(RING, shards_of(RING, LEASES[:2], now=NOW), count)
+    shown = counted_status(RING, shards_of(RING, LEASES[:2], now=NOW), count)
     assert ring_table(shown).lines(is_wide=False) == [
         "RING       OBJECTS   UNOWNED   IN FLIGHT   PLACES   READY   BALANCED",
         "websites   1,250     0         0           1        True    Unknown",

@@ -11,7 +11,8 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from kubeio.protocol import CONTROLLER_RINGS
 from kubeio.resource import CRDS, LEASES, NAMESPACES
 from ringleader.cluster.causes import ring_causes
-from ringleader.cluster.snapshot import ELECTION_LEASE, ClusterReader, Snapshot
+from ringleader.cluster.reader import ClusterReader
+from ringleader.cluster.snapshot import ELECTION_LEASE, Snapshot
 from tests.sharder.io.ground import RING, Ground, wait_until
 
 A = "a-00000001"

@@ -46,10 +46,10 @@ async def act(ctx: sc.Context[Website]) -> sc.Result:
                 ctx.status["observedGeneration"] = ctx.generation
                 ctx.conditions.set("Ready", True, "Acted")
             case ["raise"]:
-                raise RuntimeError("as told")
+                raise RuntimeError("as asked")
             case ["permanent"]:
-                ctx.conditions.set("Ready", False, "Hopeless", "as told")
-                raise sc.PermanentError("as told")
+                ctx.conditions.set("Ready", False, "Hopeless", "as asked")
+                raise sc.PermanentError("as asked")
             case ["requeue", seconds]:
                 result = sc.RequeueAfter(seconds=float(seconds))
             case ["delete"]:

@@ -145,7 +145,7 @@ async def look(ctx: sc.Context[Website]) -> sc.Result:
 
 @patient.reconcile
 async def fail(ctx: sc.Context[Website]) -> sc.Result:
-    raise RuntimeError("as told")
+    raise RuntimeError("as asked")
 
 
 @outside.reconcile

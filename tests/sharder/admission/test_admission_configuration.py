@@ -8,7 +8,7 @@ from typing import Any, cast
 from sharder.admission.settings import ServiceTarget, Target, UrlTarget
 from sharder.admission.webhook_configuration import configuration
 from sharder.ringspec.spec import LabelSelector, Requirement
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
 
 SERVICE = ServiceTarget("ringleader-system", "ringleader-webhook")

@@ -33,7 +33,7 @@ from sharder.ringspec.spec import KeyKind, LeaseRef
 from sharder.unowned.namespaces import Namespaces
 from tests.sharder.admission.reviews import Doc, child, managed, review, website
 from tests.sharder.pure.contexts import PAGES, SITES, SPEC
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, make_view, name_for
 
 pytestmark = pytest.mark.looptime
@@ -149,7 +149,7 @@ async def test_what_may_have_come_with_keys_of_the_ring_is_left_to_the_watch(met
     assert await World().created(website("blog", **meta)) is Skipped.MAY_BRING_KEYS
 
 
-async def test_managed_fields_tell_however_deep_the_object_is_nested() -> None:
+async def test_managed_fields_are_read_however_deep_the_object_is_nested() -> None:
     world = World()
     obj = website(OF_A)
     body = review(obj).replace(b'"html": "x"', b'"html": ' + b"[" * 5_000 + b"]" * 5_000)
@@ -261,6 +261,6 @@ async def test_a_controlled_object_goes_with_its_controller(
     assert await world.created(child(OF_B), resource="configmaps", group="") == verdict
 
 
-async def test_an_object_of_a_controlled_kind_that_nobody_of_the_ring_controls_is_left() -> None:
+async def test_an_object_of_a_controlled_kind_that_no_object_of_the_ring_controls_is_left() -> None:
     obj = child("blog", ownerReferences=[])
     assert await World().created(obj, resource="configmaps", group="") is Skipped.NOT_OURS

@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from kubeio.http.endpoint import KeyPair
 from sharder.admission.certificate_manager import WebhookTrust
 from sharder.admission.certificate_set import (
     AUTHORITY_KEY,
@@ -21,7 +22,6 @@ from sharder.admission.certificate_set import (
     read_certificate_set,
 )
 from sharder.admission.certificates import (
-    Pair,
     is_signed_by,
     make_authority,
     make_serving,
@@ -172,7 +172,7 @@ def test_over_three_years_what_is_served_is_always_trusted_and_never_ended(seed:
 
 
 @cache
-def is_trusted_by(pair: Pair, bundle: bytes) -> bool:
+def is_trusted_by(pair: KeyPair, bundle: bytes) -> bool:
     return any(is_signed_by(pair.certificate, authority) for authority in split_bundle(bundle))
 
 

@@ -29,7 +29,7 @@ from sharder.membership.view import View
 from sharder.moving.scan import Scan
 from sharder.planning.planner import Terms
 from sharder.planning.state import RingStates
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import WEBSITES, make_view
 
 pytestmark = pytest.mark.looptime
@@ -73,7 +73,7 @@ class Server:
 
 
 class Ring:
-    """What roster, rebalance and certificates are to a publication."""
+    """Membership, scan and certificates as a webhook controller needs them."""
 
     def __init__(self) -> None:
         self.view: View = make_view({"a-1": ShardState.READY}, {"a": "a-1"})
@@ -141,15 +141,15 @@ async def settle() -> None:
     await asyncio.sleep(0.5)
 
 
-async def test_the_api_server_asks_as_soon_as_there_is_a_certificate_and_hears_of_every_bundle() -> None:
+async def test_the_api_server_asks_as_soon_as_there_is_a_certificate_and_gets_every_bundle() -> None:
     world = World()
     async with world.published():
         await settle()
         assert world.server.asked == 0, "nothing to answer with yet"
-        for bundle, told in ((b"one", "b25l"), (b"two", "dHdv")):
+        for bundle, reported in ((b"one", "b25l"), (b"two", "dHdv")):
             await world.ring.change(bundle=bundle)
             await settle()
-            assert world.server.bundle() == told
+            assert world.server.bundle() == reported
             assert world.ring.trust.has("r", bundle)
 
 
@@ -297,7 +297,7 @@ async def test_a_ring_that_is_deleted_does_not_wait_for_a_right_to_remove_its_co
         assert webhook_controller.withdrawn.is_set(), "it belongs to the ring, and goes with it"
 
 
-async def test_without_the_right_to_look_there_is_nothing_to_remove() -> None:
+async def test_without_the_right_to_read_there_is_nothing_to_remove() -> None:
     world = World(server=Server(fails=Forbidden("GET", status=403)))
     async with world.published(wanted=False, serves=False) as webhook_controller:
         await settle()

@@ -28,8 +28,8 @@ from kubeio.rest.discovery import Discovery
 from ring import HashRing
 from ring.key import object_key
 from sharder.admission.webhook import Webhook
+from sharder.live.state import LiveState
 from sharder.metrics import SharderMetrics
-from sharder.page.stage import Stage
 from sharder.rings.manager import RingManager
 from sharder.sharder_context import SharderContext
 from sharder.writing.limiter import WriteLimiter
@@ -42,6 +42,7 @@ WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
 CONFIGMAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
 SECRETS = ApiResource("", "v1", "secrets", "Secret")
 SITES: dict[str, Any] = {"group": "example.com", "resource": "websites"}
+TREE = {**SITES, "controlledResources": [{"resource": "configmaps"}, {"resource": "secrets"}]}
 ONLY_SECRETS: list[dict[str, Any]] = [{"group": "", "resource": "secrets"}]
 SITES_WITH_PAGES = {**SITES, "controlledResources": [{"group": "", "resource": "configmaps"}]}
 Labels = dict[str, dict[str, str]]
@@ -184,6 +185,11 @@ class Ground:
             await self.client.create(CONTROLLER_RINGS, document, type=bytes)
         except AlreadyExists:
             await self.client.patch(CONTROLLER_RINGS, RING, MergePatch({"spec": full}), type=bytes)
+
+    async def report(self, **status: Any) -> None:
+        """Write *status* as a sharder would."""
+        patch = MergePatch({"status": {"unassigned": 0, "misplaced": 0, **status}})
+        await self.client.patch(CONTROLLER_RINGS, RING, patch, subresource="status", type=bytes)
 
     async def status(self) -> dict[str, object]:
         found = await self.client.get(CONTROLLER_RINGS, RING, type=dict[str, object])
@@ -355,7 +361,7 @@ def sharder_context(
     lease_client: Client | None = None,
     metrics: SharderMetrics | None = None,
     webhook: Webhook | None = None,
-    stage: Stage | None = None,
+    live: LiveState | None = None,
 ) -> SharderContext:
     """Context of a sharder with one *client* for everything, or another one for Leases."""
     clock, rng = SystemClock(), random.Random(7)
@@ -369,7 +375,7 @@ def sharder_context(
         clock=clock,
         rng=rng,
         webhook=webhook,
-        stage=stage,
+        live=live or LiveState(identity=identity, clock=clock),
     )
 
 

@@ -98,7 +98,7 @@ async def test_objects_with_generated_names_and_in_deletion_are_assigned_too(gro
         await eventually(ground.owners, lambda owners: owners[name] == "a-00000001")
 
 
-async def test_what_no_object_of_the_ring_controls_waits_for_nobody(ground: Ground) -> None:
+async def test_what_no_object_of_the_ring_controls_waits_for_no_other(ground: Ground) -> None:
     """ConfigMaps are everywhere in a cluster: they must neither be held in memory nor keep the ring unbalanced."""
     await ground.ring()
     await ground.shard("a")

@@ -29,8 +29,8 @@ async def test_a_resource_whose_patches_fail_is_tried_once_in_a_while_and_the_ot
     for number in range(100):
         await ground.make(SECRETS, f"secret-{number}")
     async with ground.sharder():
-        told = "patch secrets in namespace default: "
-        await ground.until_condition("Ready", reason="ResourceFails", says=told, within_s=25)
+        reported = "patch secrets in namespace default: "
+        await ground.until_condition("Ready", reason="ResourceFails", says=reported, within_s=25)
         await ground.until_condition("Ready", reason="ResourceFails", says=WORDS)
         (before,) = [fault.hits for fault in await ground.plane.faults.active()]
         await ground.site("one")

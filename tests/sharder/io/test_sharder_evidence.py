@@ -13,7 +13,7 @@ from kubeio.models import Lease, LeaseSpec, Meta
 from sharder.membership.controller import MembershipController
 from sharder.ringspec.scope import EVERYWHERE
 from tests.sharder.io.ground import KEYS, RING, WEBSITES, Ground
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 
 LEASES = {
     "held": (RING, "held"),
@@ -23,7 +23,7 @@ LEASES = {
 }
 
 
-async def make_roster(ground: Ground) -> MembershipController:
+async def make_controller(ground: Ground) -> MembershipController:
     for name, (ring, holder) in LEASES.items():
         meta = Meta(name=name, labels={KEYS.ring_label: ring})
         await ground.leases.create(Lease(meta, LeaseSpec(holder, 15)))
@@ -40,16 +40,16 @@ async def make_roster(ground: Ground) -> MembershipController:
 
 
 async def test_a_read_of_a_few_leases_shows_what_the_read_of_all_shows(ground: Ground) -> None:
-    membership = await make_roster(ground)
-    assert (await membership.evidence()).held == {"held"}
-    assert (await membership.evidence_of([*LEASES, "missing"])).held == {"held"}
-    assert (await membership.evidence_of(["released"])).held == frozenset()
+    membership = await make_controller(ground)
+    assert (await membership.reads.evidence()).held == {"held"}
+    assert (await membership.reads.evidence_of([*LEASES, "missing"])).held == {"held"}
+    assert (await membership.reads.evidence_of(["released"])).held == frozenset()
 
 
 async def test_a_read_of_a_few_leases_of_which_one_fails_is_no_evidence(ground: Ground) -> None:
-    membership = await make_roster(ground)
+    membership = await make_controller(ground)
     await ground.plane.faults.add(
         Fault(what="error", resource="leases.coordination.k8s.io", verb="get", code=500)
     )
     with pytest.raises(KubeError):
-        await membership.evidence_of(["held", "taken"])
+        await membership.reads.evidence_of(["held", "taken"])

@@ -155,7 +155,7 @@ async def create_sites(ground: Ground, count: int) -> list[str]:
     return names
 
 
-async def test_whoever_leads_may_die_or_freeze_in_mid_rebalance_and_no_object_moves_twice(
+async def test_the_leader_may_die_or_freeze_in_mid_rebalance_and_no_object_moves_twice(
     ground: Ground, tmp_path: Path
 ) -> None:
     rng = random.Random(OBJECTS)

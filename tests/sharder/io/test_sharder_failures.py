@@ -56,7 +56,7 @@ async def test_a_label_that_names_a_foreign_lease_is_dead_and_that_lease_is_not_
     assert after.metadata.resource_version == foreign.metadata.resource_version
 
 
-async def test_a_policy_against_tombstones_kills_no_name_and_is_told(ground: Ground) -> None:
+async def test_a_policy_against_tombstones_kills_no_name_and_is_reported(ground: Ground) -> None:
     """A policy's refusal is a 422 by default: nothing in it says that the name's process ended."""
     await ground.ring()
     await ground.shard("a")

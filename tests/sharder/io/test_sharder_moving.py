@@ -54,7 +54,7 @@ async def test_no_more_handoffs_are_in_flight_than_the_ring_allows(ground: Groun
     assert set((await ground.owners()).values()) == {"b-00000001"}
 
 
-async def test_a_handoff_past_its_timeout_is_reported_and_gives_its_room_back(ground: Ground) -> None:
+async def test_a_handoff_past_its_timeout_is_reported_and_frees_its_budget(ground: Ground) -> None:
     await ground.ring(maxInFlight=2, drainTimeoutSeconds=1)
     stuck = await ground.shard("a")
     names = belonging_to("b", "ab", 4)

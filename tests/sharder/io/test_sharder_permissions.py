@@ -43,8 +43,8 @@ async def test_a_right_that_is_missing_is_named_until_it_is_granted_and_the_othe
         await eventually(ground.owners, {"one": "a-00000001"})
         await eventually(lambda: ground.owners(CONFIGMAPS), {"one": "a-00000001"})
         await ground.until_condition("Ready", reason="Forbidden", says=f"{verb} secrets: ")
-        told = str((await ground.condition("Ready"))["message"])
-        assert f'verbs: ["{verb}"]' in told, "the rule that grants it"
+        reported = str((await ground.condition("Ready"))["message"])
+        assert f'verbs: ["{verb}"]' in reported, "the rule that grants it"
         await eventually(
             lambda: ground.event_notes("MissingRight"),
             lambda notes: any(f"{verb} secrets" in note for note in notes),

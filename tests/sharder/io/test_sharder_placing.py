@@ -15,6 +15,7 @@ from tests.sharder.io.ground import (
     RING,
     SECRETS,
     SITES,
+    TREE,
     WEBSITES,
     Ground,
     belonging_to,
@@ -22,7 +23,6 @@ from tests.sharder.io.ground import (
     places,
 )
 
-TREE = {**SITES, "controlledResources": [{"resource": "configmaps"}, {"resource": "secrets"}]}
 AB = HashRing(["a", "b"])
 
 

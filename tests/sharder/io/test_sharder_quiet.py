@@ -27,10 +27,10 @@ async def test_the_log_of_a_rebalance_fits_on_a_page(ground: Ground) -> None:
                 return await ground.owners() == expected and await is_balanced(ground)
 
             await wait_until(moved, within_s=20)
-    told = [line for line in lines if line["log_level"] != "debug"]
-    assert len(told) <= 40, [line["event"] for line in told]
-    assert not any("site-" in str(line) for line in told), "no line is about one object"
-    assert {"ring changed", "ring converged"} <= {line["event"] for line in told}
+    reported = [line for line in lines if line["log_level"] != "debug"]
+    assert len(reported) <= 40, [line["event"] for line in reported]
+    assert not any("site-" in str(line) for line in reported), "no line is about one object"
+    assert {"ring changed", "ring converged"} <= {line["event"] for line in reported}
 
 
 async def test_an_owner_that_is_late_with_many_handoffs_is_named_once(ground: Ground) -> None:

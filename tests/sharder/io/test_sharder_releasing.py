@@ -180,7 +180,7 @@ async def test_a_removed_resource_whose_definition_went_while_no_sharder_ran_is_
         await eventually(lambda: worked(ground), ["secrets"])
 
 
-async def test_a_removed_resource_out_of_reach_is_told_and_stops_no_other(ground: Ground) -> None:
+async def test_a_removed_resource_out_of_reach_is_logged_and_stops_no_other(ground: Ground) -> None:
     """Rights that went together with the resource: nothing can be given up, and nothing is forgotten."""
     await ground.ring(resources=BOTH)
     await ground.shard("a")
@@ -206,11 +206,11 @@ async def released(ground: Ground) -> object:
 
 async def told_released(ground: Ground, count: int, being: int) -> bool:
     message = f"{count} objects given up, {being} being given up"
-    told = (await ground.condition("Releasing")).get("message")
-    return (told, await released(ground)) == (message, count)
+    reported = (await ground.condition("Releasing")).get("message")
+    return (reported, await released(ground)) == (message, count)
 
 
-async def test_a_ring_that_is_deleted_tells_how_many_objects_were_given_up(ground: Ground) -> None:
+async def test_a_ring_that_is_deleted_shows_how_many_objects_were_given_up(ground: Ground) -> None:
     """Answered, deleted instead of answered, taken off a dead shard: each is one; what follows an object is none."""
     await ground.ring()
     a, b = await ground.join("ab")

@@ -186,7 +186,7 @@ BROKEN = {
 }
 
 
-async def test_a_broken_edit_is_told_and_the_last_good_version_goes_on(place: Place) -> None:
+async def test_a_broken_edit_is_logged_and_the_last_good_version_goes_on(place: Place) -> None:
     await place.ground.shard("a")
     async with place.sharder("team-a"):
         for number, (what, broken) in enumerate(BROKEN.items()):
@@ -252,12 +252,12 @@ async def test_events_are_written_where_the_ring_s_leases_are(place: Place) -> N
     await place.ground.shard("a")
     async with place.sharder("team-a"):
 
-        async def told() -> bool:
+        async def reported() -> bool:
             found = await place.ground.client.request("GET", EVENTS.path(namespace="default"))
             regarding = [item["regarding"]["name"] for item in msgspec.json.decode(found.body)["items"]]
             return record_name(RING) in regarding
 
-        await wait_until(told)
+        await wait_until(reported)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ async def test_the_last_convergence_and_its_length_stand_in_status_and_metrics(g
         assert last["durationSeconds"] == round(value(registry, "last_convergence_seconds"), 3)
 
 
-async def test_the_last_rebalance_tells_how_many_objects_moved_without_what_follows_them(
+async def test_the_last_rebalance_shows_how_many_objects_moved_without_what_follows_them(
     ground: Ground,
 ) -> None:
     await ground.ring()
@@ -115,7 +115,7 @@ async def test_the_last_rebalance_tells_how_many_objects_moved_without_what_foll
         assert set((await ground.owners(CONFIGMAPS)).values()) == {b.name}
 
 
-async def test_the_pace_of_a_rebalance_is_that_of_its_moves_not_of_the_pause_and_the_looks_around_them(
+async def test_the_pace_of_a_rebalance_is_that_of_its_moves_not_of_the_pauses_around_them(
     ground: Ground,
 ) -> None:
     await ground.ring(paused=True)

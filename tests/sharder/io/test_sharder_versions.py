@@ -78,6 +78,6 @@ async def test_two_versions_that_act_side_by_side_agree_about_every_object(groun
         await ground.sites(20)
         await eventually(ground.owners, lambda owners: all(owners.values()))
         await asyncio.sleep(2.0)
-    touched = [told.split()[1] for told in written(ground, "new", "old")]
+    touched = [reported.split()[1] for reported in written(ground, "new", "old")]
     assert len(touched) == len(set(touched)), "an object was written twice"
     assert set(touched) == {f"default/site-{number}" for number in range(20)}

@@ -1,4 +1,4 @@
-"""What a mover or a pass knows of a ring of Websites and their ConfigMaps, without a cluster."""
+"""Context of the assigner and of passes over a ring of Websites and their ConfigMaps, without a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sharder.ringspec.scope import EVERYWHERE
 from sharder.ringspec.spec import RingResource
 from sharder.writing.ring_context import RingContext
 from tests.kubeio.virtual import LoopClock
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES
 
 SITES, PAGES = GroupResource("example.com", "websites"), GroupResource("", "configmaps")

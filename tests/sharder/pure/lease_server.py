@@ -1,6 +1,6 @@
 """An API server in memory with Leases and labelled objects, on virtual time; it counts what it is asked, and refuses.
 
-It stands in for `kubeio.rest.client.Client` under `Roster`. The same over sockets: tests/sharder/io.
+It stands in for `kubeio.rest.client.Client` under `MembershipController`. The same over sockets: tests/sharder/io.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubeio.http.lines import Lines
 from kubeio.models import Lease, LeaseSpec, Meta, Object
 from kubeio.resource import LEASES, ApiResource
 from kubeio.rest.client import Client, Page
-from tests.sharder.pure.story import NAMESPACE, make_spec
+from tests.sharder.pure.lease_simulation import NAMESPACE, make_spec
 
 SPEC = make_spec(max_lease_duration_s=15)
 KEYS = SPEC.keys

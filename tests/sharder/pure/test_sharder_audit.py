@@ -27,9 +27,8 @@ from sharder.planning.planner import ControllerSeen
 from sharder.writing.assignment_queue import AssignmentQueue
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
-from tests.sharder.pure.story import make_spec
-from tests.sharder.pure.test_sharder_scan import Roster
-from tests.sharder.pure.views import WEBSITES, make_meta, make_view, name_for
+from tests.sharder.pure.lease_simulation import make_spec
+from tests.sharder.pure.views import WEBSITES, Published, make_meta, make_view, name_for
 
 pytestmark = pytest.mark.looptime
 
@@ -101,7 +100,7 @@ class Ring(SitesContext):
     """What an audit knows of its ring."""
 
     def __init__(self) -> None:
-        self.membership = Roster(VIEW)
+        self.membership = Published(VIEW)
         super().__init__(self.membership)
         self.spec = SPEC
         self.kinds = RingKinds(SPEC, {GroupResource("example.com", "websites"): WEBSITES})
@@ -167,7 +166,7 @@ async def test_a_token_that_dies_of_age_loses_nothing_of_the_tail(gives_another:
         assert ring.passes.brought[:1] == [names[-1]]
         looked_at = ring.registry.get_sample_value("ringleader_audited_objects_total", {"ring": "r"})
         assert looked_at is not None
-        assert looked_at - 4 * PAGE <= PAGE, "nothing is looked at twice in a circle"
+        assert looked_at - 4 * PAGE <= PAGE, "nothing is looked at twice in a pass"
 
 
 async def test_what_no_watch_showed_is_brought_and_counted_by_what_it_is() -> None:

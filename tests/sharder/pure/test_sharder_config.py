@@ -22,7 +22,7 @@ from sharder.ringspec.spec import (
     RingResource,
     RingSpec,
 )
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 
 SMALL = """
 apiVersion: ringleader.dev/v1alpha1
@@ -65,7 +65,7 @@ def test_the_spec_of_a_ring_in_the_cluster_is_read_and_refused_like_a_file(
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", 3], ids=str)
-def test_a_spec_of_another_type_is_refused_in_the_same_words(spec: object) -> None:
+def test_a_spec_of_another_type_is_refused_with_the_same_message(spec: object) -> None:
     with pytest.raises(RingRefused) as refused:
         parse_spec("websites", spec)
     assert list(refused.value.problems) == problems_of({"metadata": {"name": "websites"}, "spec": spec})
@@ -279,7 +279,7 @@ def test_what_cannot_be_worked_is_refused_with_field_problem_and_remedy(
     assert len(found) == 1 or "operator" in field
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     found = problems_of(ring(eps=0, virtualNodes=0, leaseNamespace=None, nonsense=1))
     assert {p.field for p in found} == {
         "spec.eps",

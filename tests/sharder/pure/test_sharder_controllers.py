@@ -16,7 +16,7 @@ from sharder.planning.controllers import ControllerKeys, read_controller
 from sharder.planning.keys import Controlled, ControllerName, RingKinds, Role, Root
 from sharder.planning.planner import ControllerSeen
 from sharder.ringspec.spec import KeyKind, RingResource
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 
 KEYS = RingKeys("r")
 SITES = ApiResource("example.com", "v1", "websites", "Website")
@@ -81,7 +81,7 @@ async def test_a_grandchild_whose_controller_has_no_owner_goes_by_the_next_above
     assert seen == ControllerSeen("a-1", key="example.com_ns_shop", main="websites.example.com")
 
 
-async def test_what_follows_an_object_that_nobody_of_the_ring_controls_is_none_of_its_business() -> None:
+async def test_what_follows_an_object_that_no_object_of_the_ring_controls_is_none_of_its_business() -> None:
     page = made(CONFIGMAPS, "page")
     seen = await Server(page).seen(kinds(KeyKind.OWNER), made(SECRETS, "s", below=page))
     assert seen.is_outsider
@@ -100,7 +100,7 @@ async def test_what_stands_below_a_kind_that_is_not_served_is_not_judged_at_any_
         await Server(page).seen(ring, made(SECRETS, "s", below=page))
 
 
-async def test_a_controller_that_is_gone_or_a_namesake_is_told() -> None:
+async def test_a_controller_that_is_gone_or_a_namesake_does_not_exist() -> None:
     site = made(SITES, "shop")
     page = made(CONFIGMAPS, "page", below=site)
     assert await Server().seen(kinds(KeyKind.OWNER), page, CONFIGMAPS) == ControllerSeen(
@@ -117,7 +117,7 @@ async def test_under_label_the_controllers_value_is_the_key() -> None:
     assert seen == ControllerSeen("a-1", key="=acme", main="websites.example.com")
 
 
-async def test_owner_references_that_were_written_in_a_circle_end_somewhere() -> None:
+async def test_a_cycle_of_owner_references_ends() -> None:
     ring = RingKinds(
         make_spec(resources=(RingResource(named(CONFIGMAPS), (named(CONFIGMAPS),)),), key=KeyKind.OWNER),
         {named(CONFIGMAPS): CONFIGMAPS},
@@ -129,7 +129,7 @@ async def test_owner_references_that_were_written_in_a_circle_end_somewhere() ->
     assert len(server.reads) == controllers.MAX_DEPTH
 
 
-# ---- what a circle remembers --------------------------------------------------------------------------------------
+# ---- what a pass remembers --------------------------------------------------------------------------------------
 
 
 class Reads:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from sharder.membership.evidence import Evidence
+from sharder.membership.lease_reads import Evidence
 from sharder.writing.evidence_reads import OLDEST_S, VALID_S, EvidenceReads, PendingWrite
 from sharder.writing.limiter import WriteLimiter
 from tests.kubeio.virtual import LoopClock

@@ -17,8 +17,8 @@ from sharder.moving.handoffs import Handoffs
 from sharder.moving.missent import MissentObjects
 from sharder.ringspec.spec import DrainPolicy
 from sharder.writing.ring_context import RingContext
-from tests.sharder.pure.story import make_spec
-from tests.sharder.pure.test_sharder_assigner import OF_A, OF_B, TWO, Ring, Roster
+from tests.sharder.pure.assigning import OF_A, OF_B, TWO, FakeMembership, Ring
+from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta
 
 pytestmark = pytest.mark.looptime
@@ -28,8 +28,8 @@ def asked(name: str, *, owner: str, to: str) -> Meta:
     return msgspec.structs.replace(make_meta(name), labels={KEYS.shard: owner, KEYS.drain: to})
 
 
-async def test_a_forged_request_that_ended_before_it_was_looked_at_is_told() -> None:
-    ring = Ring(Roster(TWO, "a-1", "b-1"))
+async def test_a_forged_request_that_ended_before_it_was_planned_is_missent() -> None:
+    ring = Ring(FakeMembership(TWO, "a-1", "b-1"))
     missent = MissentObjects()
     handoffs = Handoffs(cast(RingContext, ring), missent)
     for name in (OF_A, OF_B):  # the second one is asked for rightly
@@ -52,7 +52,7 @@ def ends(handoffs: Handoffs, meta: Meta, resource: ApiResource = WEBSITES) -> No
 
 
 async def test_what_was_asked_to_be_given_up_counts_when_its_request_is_gone_and_nothing_else_does() -> None:
-    handoffs = given_up(Ring(Roster(TWO, "a-1", "b-1")))
+    handoffs = given_up(Ring(FakeMembership(TWO, "a-1", "b-1")))
     ends(handoffs, asked("one", owner="a-1", to=""))
     ends(handoffs, asked("one", owner="a-1", to="b-1"))
     assert handoffs.given_up == 1, "a request to pass it on is no release"
@@ -63,7 +63,7 @@ async def test_what_was_asked_to_be_given_up_counts_when_its_request_is_gone_and
 
 async def test_a_request_that_no_watch_showed_counts_once_it_was_written() -> None:
     """Asked for, and answered while the watch was away; one that waits for its turn to be written is not."""
-    handoffs = given_up(Ring(Roster(TWO, "a-1", "b-1")))
+    handoffs = given_up(Ring(FakeMembership(TWO, "a-1", "b-1")))
     answered, unwritten = (
         ObjectRef(WEBSITES.group_resource, ObjectKey("ns", name)) for name in ("one", "two")
     )
@@ -79,8 +79,8 @@ async def test_a_request_that_no_watch_showed_counts_once_it_was_written() -> No
     assert handoffs.given_up == 2
 
 
-async def test_a_request_that_was_answered_before_its_writer_heard_of_it_counts_once() -> None:
-    handoffs = given_up(Ring(Roster(TWO, "a-1", "b-1")))
+async def test_a_request_that_was_answered_before_its_write_counts_once() -> None:
+    handoffs = given_up(Ring(FakeMembership(TWO, "a-1", "b-1")))
     work = ObjectRef(WEBSITES.group_resource, ObjectKey("ns", "one"))
     handoffs.begin(work, "a-1")
     ends(handoffs, asked("one", owner="a-1", to=""))
@@ -93,7 +93,7 @@ async def test_a_request_that_was_answered_before_its_writer_heard_of_it_counts_
 # ---- who is forced ------------------------------------------------------------------------------------------------
 
 
-class Forcing(Roster):
+class Forcing(FakeMembership):
     """Notes whose Lease is to be taken, and when."""
 
     def __init__(self) -> None:
@@ -149,8 +149,8 @@ async def test_an_owner_that_answers_nothing_for_the_timeout_is_forced_once() ->
         assert membership.forced[0][1] == pytest.approx(began_at + 60, abs=0.5)
 
 
-async def test_drain_labels_that_a_sharder_would_not_write_take_little_room() -> None:
-    handoffs = given_up(Ring(Roster(TWO, "a-1", "b-1")))
+async def test_drain_labels_that_a_sharder_would_not_write_take_little_budget() -> None:
+    handoffs = given_up(Ring(FakeMembership(TWO, "a-1", "b-1")))
     limit = handoffs.budget.max_per_owner
     for number in range(1000):
         name = f"site-{number}"
@@ -158,4 +158,4 @@ async def test_drain_labels_that_a_sharder_would_not_write_take_little_room() ->
         member = TWO.ring.owner(f"example.com_ns_{name}")
         meta = asked(name, owner=f"{member}-1", to="stranger")
         handoffs.take(WEBSITES, "", Changed(Object(meta, b"{}"), is_new=True))
-    assert handoffs.budget.room("a-1", at=asyncio.get_running_loop().time()) >= 0.8 * limit
+    assert handoffs.budget.available("a-1", at=asyncio.get_running_loop().time()) >= 0.8 * limit

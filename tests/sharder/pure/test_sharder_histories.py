@@ -19,7 +19,7 @@ from sharder.membership.view import OwnerState, View
 from sharder.planning.decisions import NOTHING, Assign, Drain, ReportUnknown, Strip, UpdateDrain, Wait
 from sharder.planning.keys import Root
 from sharder.planning.planner import Subject, Terms, plan
-from tests.sharder.pure.story import Story, make_spec
+from tests.sharder.pure.lease_simulation import LeaseSimulation, is_dead, make_spec
 
 DURATION_S = 9
 MEMBERS = ("a", "b", "c", "d")
@@ -40,11 +40,11 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.story = Story(max_lease_duration_s=20, hold_s=12)
-        self.story.acting = False
-        self.keys = self.story.keys
-        self.standby = Membership(self.story.spec)
-        self.story.standbys = [self.standby]
+        self.sim = LeaseSimulation(max_lease_duration_s=20, hold_s=12)
+        self.sim.acting = False
+        self.keys = self.sim.keys
+        self.standby = Membership(self.sim.spec)
+        self.sim.standbys = [self.standby]
         self.objects = {
             name: Meta(name=name, namespace="ns", uid=name, resource_version="1") for name in OBJECTS
         }
@@ -65,73 +65,73 @@ class Histories(RuleBasedStateMachine):
     @rule(member=st.sampled_from(MEMBERS), hold=st.booleans())
     def join(self, member: str, hold: bool) -> None:
         self.shards += 1
-        self.story.join(f"{member}-{self.shards:08x}", member=member, duration_s=DURATION_S, hold=hold)
+        self.sim.join(f"{member}-{self.shards:08x}", member=member, duration_s=DURATION_S, hold=hold)
 
     @rule(data=st.data())
     def kill(self, data: Any) -> None:
-        self.story.kill(self.some_name(data))
+        self.sim.kill(self.some_name(data))
 
     @rule(data=st.data())
     def cut(self, data: Any) -> None:
-        self.story.cut(self.some_name(data))
+        self.sim.cut(self.some_name(data))
 
     @rule(data=st.data())
     def reconnect(self, data: Any) -> None:
         """A shard that was cut off finds its Lease as it left it: it goes on."""
         name = self.some_name(data)
-        lease = self.story.leases.get(name)
+        lease = self.sim.leases.get(name)
         is_its_own = lease and lease.spec.lease_duration_seconds == DURATION_S
-        if lease and is_its_own and lease.spec.holder_identity == name and self.story.may_work(name):
-            self.story.renew(name)
-            self.story.alive.add(name)
+        if lease and is_its_own and lease.spec.holder_identity == name and self.sim.may_work(name):
+            self.sim.renew(name)
+            self.sim.alive.add(name)
 
     @rule(data=st.data())
     def release(self, data: Any) -> None:
         name = self.some_name(data)
-        lease = self.story.leases.get(name)
+        lease = self.sim.leases.get(name)
         if lease and lease.spec.holder_identity == name:
-            self.story.release(name)
+            self.sim.release(name)
 
     @rule(data=st.data())
     def delete_lease(self, data: Any) -> None:
         name = self.some_name(data)
-        if name in self.story.leases:
-            self.story.delete(name)
+        if name in self.sim.leases:
+            self.sim.delete(name)
 
     @rule(data=st.data(), seconds=st.integers(1, 20))
     def edit_duration(self, data: Any, seconds: int) -> None:
         """A person or a backup tool writes another duration into a Lease; its shard ends when it sees that."""
         name = self.some_name(data)
-        if name in self.story.leases:
-            self.story.edit(name, lease_duration_seconds=seconds)
+        if name in self.sim.leases:
+            self.sim.edit(name, lease_duration_seconds=seconds)
 
     @rule(data=st.data())
     def lose_ring_label(self, data: Any) -> None:
         name = self.some_name(data)
-        if name in self.story.leases:
-            self.story.edit_meta(name, labels={})
+        if name in self.sim.leases:
+            self.sim.edit_meta(name, labels={})
 
     @rule(data=st.data())
     def force(self, data: Any) -> None:
-        self.story.machine.force(self.some_name(data))
+        self.sim.machine.force(self.some_name(data))
 
     @rule(data=st.data(), how=st.sampled_from(["delete", "force", "unlabel"]), seconds=st.integers(3, 12))
     def lose_while_cut(self, data: Any, how: str, seconds: int) -> None:
         """An owner that cannot be reached, and may be at work, loses its Lease in some other way than by silence."""
         owners = {meta.labels.get(self.keys.shard, "") for meta in self.objects.values()}
-        names = sorted(owners & self.story.alive & self.story.leases.keys())
+        names = sorted(owners & self.sim.alive & self.sim.leases.keys())
         if not names:
             return
         name = data.draw(st.sampled_from(names))
-        self.story.renew(name)
-        self.story.cut(name)
+        self.sim.renew(name)
+        self.sim.cut(name)
         match how:
             case "delete":
-                self.story.delete(name)
+                self.sim.delete(name)
             case "force":
-                self.story.machine.force(name)
+                self.sim.machine.force(name)
             case _:
-                self.story.edit_meta(name, labels={})
+                self.sim.edit_meta(name, labels={})
         self.pass_time(seconds)
 
     @rule(data=st.data(), label=st.sampled_from(["stranger-00000001", "Not_A_Name", ""]))
@@ -139,43 +139,43 @@ class Histories(RuleBasedStateMachine):
         """Only on objects nobody may be working on: what forged labels do to owned ones is section 8's exception."""
         name = data.draw(st.sampled_from(OBJECTS))
         owner = self.objects[name].labels.get(self.keys.shard, "")
-        if not self.story.may_work(owner):
+        if not self.sim.may_work(owner):
             self.write_labels(name, {self.keys.shard: label})
 
     @rule(data=st.data())
     def stale_event(self, data: Any) -> None:
         if self.old:
-            self.story.machine.observe_one(data.draw(st.sampled_from(self.old)), at=self.story.at)
+            self.sim.machine.observe_one(data.draw(st.sampled_from(self.old)), at=self.sim.at)
 
     @rule(seconds=st.integers(1, 40))
     def outage(self, seconds: int) -> None:
         """Nobody reaches the API server."""
-        self.story.reachable = False
-        self.story.run(seconds, step_s=1)
-        self.story.reachable = True
+        self.sim.reachable = False
+        self.sim.run(seconds, step_s=1)
+        self.sim.reachable = True
 
     @rule(seconds=st.integers(1, 40))
     def sharder_asleep(self, seconds: int) -> None:
         """The sharders are suspended; shards go on."""
-        machine, standbys = self.story.machine, self.story.standbys
-        self.story.machine, self.story.standbys = Membership(self.story.spec), []
-        self.story.run(seconds, step_s=1)
-        self.story.machine, self.story.standbys = machine, standbys
+        machine, standbys = self.sim.machine, self.sim.standbys
+        self.sim.machine, self.sim.standbys = Membership(self.sim.spec), []
+        self.sim.run(seconds, step_s=1)
+        self.sim.machine, self.sim.standbys = machine, standbys
 
     @rule()
     def sharder_restarts(self) -> None:
-        self.story.machine = Membership(self.story.spec)
+        self.sim.machine = Membership(self.sim.spec)
 
     @rule()
     def standby_takes_over(self) -> None:
-        self.story.machine, self.standby = self.standby, self.story.machine
-        self.story.standbys = [self.standby]
+        self.sim.machine, self.standby = self.standby, self.sim.machine
+        self.sim.standbys = [self.standby]
 
     @rule(seconds=st.integers(1, 25), lose=st.booleans())
     def pass_time(self, seconds: int, lose: bool = False) -> None:
         """The fleet works; with *lose*, what the sharder assigns stays on its way."""
         for _ in range(seconds):
-            self.story.run(1, step_s=1)
+            self.sim.run(1, step_s=1)
             self.act()
             self.shards_answer()
             self.sharder_writes(late=lose)
@@ -190,30 +190,30 @@ class Histories(RuleBasedStateMachine):
     # ---- how it is carried out --------------------------------------------------------------------------------
 
     def some_name(self, data: Any) -> str:
-        return str(data.draw(st.sampled_from(sorted(self.story._sent) or ["nobody"])))
+        return str(data.draw(st.sampled_from(sorted(self.sim._sent) or ["nobody"])))
 
     def act(self) -> None:
         """The leader's Lease writes, each checked against what the Lease really did."""
         self.note_pulses()
-        before = dict(self.story.leases)
-        decided = len(self.story.decided)
-        self.story.labelled = {meta.labels.get(self.keys.shard, "") for meta in self.objects.values()}
-        self.story.act()
-        for _, intent in self.story.decided[decided:]:
+        before = dict(self.sim.leases)
+        decided = len(self.sim.decided)
+        self.sim.labelled = {meta.labels.get(self.keys.shard, "") for meta in self.objects.values()}
+        self.sim.act()
+        for _, intent in self.sim.decided[decided:]:
             if isinstance(intent, Take) and not intent.contested:
                 self.check_take(before.get(intent.lease.metadata.name), intent)
 
     def note_pulses(self) -> None:
-        for name, lease in self.story.leases.items():
+        for name, lease in self.sim.leases.items():
             self.old = [*self.old[-20:], lease]
             pulse = (lease.spec.renew_time, lease.spec.holder_identity, lease.spec.lease_transitions)
             if name not in self.pulse or self.pulse[name][0] != pulse:
-                self.pulse[name] = (pulse, self.story.at)
+                self.pulse[name] = (pulse, self.sim.at)
 
     def check_take(self, lease: Lease | None, intent: Take) -> None:
         if lease is None or lease.metadata.resource_version != intent.lease.metadata.resource_version:
             return
-        silent_s = self.story.at - self.pulse[lease.metadata.name][1]
+        silent_s = self.sim.at - self.pulse[lease.metadata.name][1]
         assert holding_of(lease) is Holding.RELEASED or silent_s >= 2 * DURATION_S, (
             f"taken after {silent_s} s"
         )
@@ -222,9 +222,9 @@ class Histories(RuleBasedStateMachine):
         """Every shard that may work passes on what it was asked for."""
         for name, meta in self.objects.items():
             owner, drain = meta.labels.get(self.keys.shard), meta.labels.get(self.keys.drain)
-            if drain is None or owner not in self.story.alive:
+            if drain is None or owner not in self.sim.alive:
                 continue
-            target = self.story.leases.get(drain)
+            target = self.sim.leases.get(drain)
             to = drain if target is not None and shows_held(target, keys=self.keys) else None
             self.write_labels(name, {self.keys.shard: to} if to else {})
 
@@ -240,7 +240,7 @@ class Histories(RuleBasedStateMachine):
                 case Drain(owner=owner, to=to) | UpdateDrain(owner=owner, to=to):
                     self.write_labels(name, {self.keys.shard: owner, self.keys.drain: to})
                 case ReportUnknown(name=unknown):
-                    self.story.machine.unknown_name_seen(unknown, at=self.story.at)
+                    self.sim.machine.unknown_name_seen(unknown, at=self.sim.at)
                 case _:
                     assert decision == NOTHING or isinstance(decision, Wait)
                     continue
@@ -249,15 +249,15 @@ class Histories(RuleBasedStateMachine):
 
     def planned(self, name: str, view: View | None = None) -> object:
         subject = Subject(self.objects[name], Root(f"example.com_ns_{name}"))
-        return plan(subject, view=view or self.story.view(), terms=Terms(), keys=self.keys)
+        return plan(subject, view=view or self.sim.view(), terms=Terms(), keys=self.keys)
 
     def check_decision(self, name: str, decision: object) -> None:
-        view, owner = self.story.view(), self.objects[name].labels.get(self.keys.shard)
+        view, owner = self.sim.view(), self.objects[name].labels.get(self.keys.shard)
         match decision:
             case Assign(to=to, was=was):
                 assert view.owner_state(to) is OwnerState.LIVE
                 assert was == (owner or "")
-                assert not owner or view.dead(owner), "moved off a live owner without a drain"
+                assert not owner or is_dead(view, owner), "moved off a live owner without a drain"
             case Drain(to=to):
                 assert view.may_receive(to)
             case Strip():
@@ -267,10 +267,10 @@ class Histories(RuleBasedStateMachine):
 
     def assign(self, name: str, decision: Assign) -> None:
         """Evidence, then the write; nobody may be at work under the name that loses the object."""
-        target = self.story.leases.get(decision.to)
+        target = self.sim.leases.get(decision.to)
         if target is None or not shows_held(target, keys=self.keys):
             return
-        assert not self.story.may_work(decision.was), f"{decision.was} may be at work on {name}"
+        assert not self.sim.may_work(decision.was), f"{decision.was} may be at work on {name}"
         self.write_labels(name, {self.keys.shard: decision.to})
 
     def write_labels(self, name: str, labels: dict[str, str]) -> None:
@@ -283,7 +283,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def one_place_for_a_member_and_one_member_for_a_place(self) -> None:
-        view = self.story.view()
+        view = self.sim.view()
         filled = [place.shard for place in view.places.values() if place.shard is not None]
         assert len(filled) == len(set(filled))
         for member, place in view.places.items():
@@ -292,21 +292,21 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def only_the_dead_leave_the_selector(self) -> None:
-        view = self.story.view()
+        view = self.sim.view()
         for name, shard in view.shards.items():
-            assert (name in view.not_dead) is not view.dead(name)
-            assert view.dead(name) or name in view.not_dead, shard
+            assert (name in view.not_dead) is not is_dead(view, name)
+            assert is_dead(view, name) or name in view.not_dead, shard
 
     @invariant()
     def who_may_work_is_not_dead(self) -> None:
-        for name in self.story._sent:
-            if self.story.may_work(name) and name in self.story.leases:
-                assert not self.story.view().dead(name), f"{name} may be at work and counts as dead"
+        for name in self.sim._sent:
+            if self.sim.may_work(name) and name in self.sim.leases:
+                assert not is_dead(self.sim.view(), name), f"{name} may be at work and counts as dead"
 
     @invariant()
     def asking_twice_gives_the_same(self) -> None:
-        assert self.story.decide() == self.story.decide()
-        assert self.story.view() == self.story.view()
+        assert self.sim.decide() == self.sim.decide()
+        assert self.sim.view() == self.sim.view()
 
     def teardown(self) -> None:
         """Faults end; one shard is there: every object finds its place, and then nothing is written any more."""
@@ -314,7 +314,7 @@ class Histories(RuleBasedStateMachine):
         self.pass_time(120)
         self.late_writes_arrive()
         self.pass_time(10)
-        view = self.story.view()
+        view = self.sim.view()
         for name, meta in self.objects.items():
             desired = view.desired(f"example.com_ns_{name}")
             assert desired is not None

@@ -12,7 +12,7 @@ from sharder.planning.decisions import NOTHING
 from sharder.planning.keys import Controlled, Outsider, RingKinds, Root, essential
 from sharder.planning.planner import Subject, Terms, plan
 from sharder.ringspec.spec import KeyKind, RingResource
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import KEYS, make_meta, make_view
 
 WEBSITES = ApiResource("example.com", "v1", "websites", "Website")
@@ -77,7 +77,7 @@ SHOP, EU, CORE = Meta(name="shop", namespace="ns"), Meta(name="eu"), Meta(name="
         pytest.param("label", SECRETS, tenant(CORE, ""), "_ns_s", id="with-an-empty-value-its-own"),
     ],
 )
-def test_the_key_of_an_object_that_nobody_controls(
+def test_the_key_of_an_object_without_a_controller(
     key: str, resource: ApiResource, meta: Meta, expected: str
 ) -> None:
     kind = {"object": KeyKind.OBJECT, "namespace": KeyKind.NAMESPACE, "label": KeyKind.LABEL}[key]
@@ -130,7 +130,7 @@ def test_under_namespace_what_a_cluster_scoped_object_controls_has_its_key() -> 
     assert role.key == "example.com__shop"
 
 
-def test_under_label_only_the_controller_can_tell_the_key_of_what_it_controls() -> None:
+def test_under_label_only_the_controller_shows_the_key_of_what_it_controls() -> None:
     ring = kinds(KeyKind.LABEL, label="tenant")
     meta = child("example.com/v1", "Website")
     meta.labels = {"tenant": "other"}
@@ -219,7 +219,7 @@ def test_an_object_without_a_namespace_has_no_controller_in_one() -> None:
     assert MIXED.role(CLUSTERS, strange) == Root("example.com__eu", main="clusters.example.com")
 
 
-def test_a_tree_belongs_to_the_main_resource_at_its_root_where_the_kinds_tell() -> None:
+def test_a_tree_belongs_to_the_main_resource_at_its_root_where_the_kinds_show_it() -> None:
     role = RING.role(CONFIGMAPS, child("example.com/v1", "Website"))
     assert isinstance(role, Controlled)
     assert (role.kind, role.main) == ("configmaps", "websites.example.com")

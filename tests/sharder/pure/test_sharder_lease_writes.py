@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeio.models import Lease, LeaseSpec, Meta
 from sharder.membership.lease_writes import cleared, marked, taken, tombstone
 from sharder.membership.shards import Holding, ShardState, holding_of, read_lease
-from tests.sharder.pure.story import WALL, make_spec
+from tests.sharder.pure.lease_simulation import WALL, make_spec
 
 KEYS = make_spec().keys
 

@@ -59,7 +59,7 @@ def too_many(after_s: float | None) -> TooManyRequests:
     return TooManyRequests("PATCH", status=429, retry_after_s=after_s)
 
 
-async def test_turns_come_in_order_of_arrival_and_never_more_than_the_limit() -> None:
+async def test_slots_come_in_order_of_arrival_and_never_more_than_the_limit() -> None:
     limiter, order = make_limiter(), list[str]()
     async with entered(limiter, "abcdef", order):
         assert order == ["a", "b"]
@@ -71,7 +71,7 @@ async def test_turns_come_in_order_of_arrival_and_never_more_than_the_limit() ->
     assert (limiter.in_flight, limiter.pending) == (0, 0)
 
 
-async def test_nobody_overtakes_those_who_wait_though_there_is_room() -> None:
+async def test_no_write_overtakes_those_that_wait_though_a_slot_is_free() -> None:
     limiter, order = make_limiter(1), list[str]()
     async with entered(limiter, "ab", order, for_s=0.5):
         await asyncio.sleep(0.499)
@@ -80,7 +80,7 @@ async def test_nobody_overtakes_those_who_wait_though_there_is_room() -> None:
     assert order == ["a", "b", "c"]
 
 
-async def test_what_one_write_is_told_to_wait_everybody_waits() -> None:
+async def test_a_retry_after_of_one_write_holds_for_all() -> None:
     limiter, order = make_limiter(8), list[str]()
     await limiter.enter(Pace.URGENT)
     limiter.failed(0.01, too_many(5.0))
@@ -124,7 +124,7 @@ async def test_a_conflict_is_an_answer_and_pushes_nothing_back() -> None:
     assert (limiter.paused_s(), limiter.allowed(Pace.URGENT)) == (0, 4)
 
 
-async def test_a_turn_that_came_together_with_a_cancellation_is_given_on() -> None:
+async def test_a_slot_that_came_together_with_a_cancellation_is_given_on() -> None:
     limiter, order = make_limiter(1), list[str]()
     await limiter.enter(Pace.URGENT)
     pending = asyncio.create_task(limiter.enter(Pace.URGENT))

@@ -1,4 +1,4 @@
-"""What the roster asks of the API server, how often, and when it gives up: on virtual time."""
+"""What the membership controller asks of the API server, how often, and when it gives up: on virtual time."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def server() -> LeaseServer:
 
 @asynccontextmanager
 async def acting(server: LeaseServer) -> AsyncIterator[MembershipController]:
-    """A leader's roster that has read the Leases, while the shards renew."""
-    membership = make_roster(server)
+    """A leader's membership controller that has read the Leases, while the shards renew."""
+    membership = make_controller(server)
     running = asyncio.create_task(membership.run())
     renewing = asyncio.create_task(renew(server))
     try:
@@ -59,7 +59,7 @@ async def acting(server: LeaseServer) -> AsyncIterator[MembershipController]:
         await asyncio.gather(running, renewing, return_exceptions=True)
 
 
-def make_roster(server: LeaseServer) -> MembershipController:
+def make_controller(server: LeaseServer) -> MembershipController:
     membership = MembershipController(
         server.client,
         server.client,
@@ -94,7 +94,7 @@ async def requests_per_minute(server: LeaseServer) -> int:
 # ---- no loop without a pause ----------------------------------------------------------------------------------------
 
 
-async def test_at_rest_a_roster_reads_and_does_nothing_else(server: LeaseServer) -> None:
+async def test_at_rest_a_membership_controller_reads_and_does_nothing_else(server: LeaseServer) -> None:
     async with acting(server):
         assert await requests_per_minute(server) <= 30
         assert set(server.requests) == {"list"}
@@ -235,23 +235,23 @@ async def test_no_lease_is_deleted_on_a_list_that_was_not_read_to_its_end(server
 # ---- renewals -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_thousand_renewals_wake_nobody(server: LeaseServer) -> None:
+async def test_a_thousand_renewals_start_no_iteration(server: LeaseServer) -> None:
     async with acting(server) as membership:
-        turns = [0]
-        turn = membership.membership.turn
+        iterations = [0]
+        iterate = membership.membership.iterate
 
         def counted(*, at: float, acting: bool) -> object:
-            turns[0] += 1
-            return turn(at=at, acting=acting)
+            iterations[0] += 1
+            return iterate(at=at, acting=acting)
 
-        membership.membership.turn = counted  # type: ignore[method-assign,assignment]
+        membership.membership.iterate = counted  # type: ignore[method-assign,assignment]
         for _ in range(50):
             server.renew(*NAMES)
             await asyncio.sleep(0.2)
-        assert turns[0] <= 6, "one for each read of the Leases, every 2.5 s"
+        assert iterations[0] <= 6, "one for each read of the Leases, every 2.5 s"
 
 
-async def test_a_goodbye_and_a_join_take_effect_at_once(server: LeaseServer) -> None:
+async def test_a_release_and_a_join_take_effect_at_once(server: LeaseServer) -> None:
     async with acting(server) as membership:
         server.edit(NAMES[0], holder_identity="")
         server.join("new-00000001")
@@ -260,7 +260,7 @@ async def test_a_goodbye_and_a_join_take_effect_at_once(server: LeaseServer) -> 
         assert "new-00000001" in membership.view.shards
 
 
-async def test_turns_are_at_most_ten_a_second_however_much_changes(server: LeaseServer) -> None:
+async def test_iterations_are_at_most_ten_a_second_however_much_changes(server: LeaseServer) -> None:
     async with acting(server) as membership:
         before = membership.view.version
         for number in range(1000):
@@ -274,7 +274,7 @@ async def test_turns_are_at_most_ten_a_second_however_much_changes(server: Lease
 
 
 async def test_a_history_that_went_back_ends_the_work_at_the_next_read(server: LeaseServer) -> None:
-    membership = make_roster(server)
+    membership = make_controller(server)
     running = asyncio.create_task(membership.run())
     await asyncio.sleep(6)
     server.version = 40
@@ -300,11 +300,11 @@ async def test_a_read_that_overtakes_another_is_not_taken_for_a_history_that_wen
                 yield page
 
         server.pages = late  # type: ignore[method-assign,assignment]
-        first = asyncio.create_task(membership.evidence())
+        first = asyncio.create_task(membership.reads.evidence())
         await asyncio.sleep(0.1)
         server.pages = pages  # type: ignore[method-assign]
         server.renew(*NAMES)
-        await membership.evidence()
+        await membership.reads.evidence()
         slow.set()
         assert (await first).held == frozenset(NAMES)
 
@@ -312,16 +312,16 @@ async def test_a_read_that_overtakes_another_is_not_taken_for_a_history_that_wen
 # ---- liveness -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_roster_whose_reads_stand_still_is_not_alive(server: LeaseServer) -> None:
+async def test_a_membership_controller_whose_reads_stand_still_is_not_alive(server: LeaseServer) -> None:
     async with acting(server) as membership:
-        assert membership.why_not_alive() is None
+        assert membership.reads.why_not_alive() is None
         server.refuse["list"] = REFUSALS["500"]
         await asyncio.sleep(120)
-        assert membership.why_not_alive() is None, "an API server that fails is not cured by a restart"
+        assert membership.reads.why_not_alive() is None, "an API server that fails is not cured by a restart"
         server.hangs = "list"
         await asyncio.sleep(70)
-        assert "ring r" in (membership.why_not_alive() or "")
-    assert membership.why_not_alive() is None, "what does not run cannot stand still"
+        assert "ring r" in (membership.reads.why_not_alive() or "")
+    assert membership.reads.why_not_alive() is None, "what does not run cannot stand still"
 
 
 # ---- large rings ----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from sharder.membership.problems import lease_problems
 from sharder.membership.shards import Shard, first_seen, read_lease, without_lease
 from sharder.membership.unknown_names import MAX_UNKNOWN_NAMES, UnknownNames
 from sharder.ringspec.spec import RingResource
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 
 KEYS = RingKeys("r")
 SPEC = make_spec()

@@ -120,7 +120,7 @@ def test_a_request_reaches_the_owner_it_was_meant_for_at_any_later_version(decis
     assert applied(patch_of(decision, meta, keys=KEYS), later) is None
 
 
-def test_a_request_is_repointed_only_if_nobody_else_did_so_meanwhile() -> None:
+def test_a_request_is_repointed_only_if_it_was_not_meanwhile() -> None:
     meta = make_meta("x", shard="a-1", drain="c-1")
     later = document(meta)
     later["metadata"]["labels"][KEYS.drain] = "d-1"

@@ -101,7 +101,7 @@ def test_a_uuid_fits_into_16_bytes(uid: uuid.UUID) -> None:
     assert uid.int == 0 or (len(packed) == 16 and packed != NO_UID)
 
 
-def test_only_a_later_version_is_news_and_it_keeps_its_age() -> None:
+def test_only_a_later_version_is_new_and_it_keeps_its_age() -> None:
     pending = PendingObjects()
     assert pending.put(ref("a"), meta("a", 7), at=10)
     assert not pending.put(ref("a"), meta("a", 7), at=11)
@@ -205,7 +205,7 @@ def test_what_was_settled_while_a_list_is_read_is_not_decided_again_at_the_same_
     assert waits(pending) == ["a"]
 
 
-def test_what_was_settled_is_news_again_at_a_later_version() -> None:
+def test_what_was_settled_is_new_again_at_a_later_version() -> None:
     pending = PendingObjects()
     pending.begin_list(AREA)
     pending.drop_up_to(pending.name(ref("m")), 5)
@@ -309,7 +309,7 @@ def test_an_object_that_waits_takes_at_most_300_bytes() -> None:
     assert per_object <= 300
 
 
-def test_many_resources_are_told_apart_from_their_namespaces() -> None:
+def test_many_resources_are_distinct_from_their_namespaces() -> None:
     pending = PendingObjects()
     for number in range(40):
         of = ObjectRef(f"kind{number}.example.com", ObjectKey("ns", "a"))

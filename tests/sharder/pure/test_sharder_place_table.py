@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sharder.ringspec.spec import MemberSpec
-from tests.sharder.pure.story import Step, Story, make_spec, run, step, tell
+from tests.sharder.pure.lease_simulation import LeaseSimulation, Step, make_spec, replay, run, step
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "membership.md"
 FIRST, NEXT = "a-00000001", "a-00000002"
@@ -23,67 +23,67 @@ def read_rows() -> list[tuple[str, str, str]]:
     return [(what, filled, ring) for what, filled, ring in cells]
 
 
-def settled() -> Story:
-    story = Story(settle_s=SETTLE_S, hold_s=HOLD_S, max_lease_duration_s=60)
+def settled() -> LeaseSimulation:
+    sim = LeaseSimulation(settle_s=SETTLE_S, hold_s=HOLD_S, max_lease_duration_s=60)
     for member in MEMBERS:
-        story.join(f"{member}-00000001", member=member)
-    story.run(5)
-    return story
+        sim.join(f"{member}-00000001", member=member)
+    sim.run(5)
+    return sim
 
 
 NEXT_OF_ALL = NEXT + "f"
 """The last one of many lives."""
 
 
-def crash_often(story: Story) -> None:
+def crash_often(sim: LeaseSimulation) -> None:
     before = FIRST
     for number in range(2, 22):
         name = f"a-{number:08x}" if number < 21 else NEXT_OF_ALL
-        succeed(before, name)(story)
-        story.run(3)
+        succeed(before, name)(sim)
+        sim.run(3)
         before = name
 
 
-def restored(story: Story, name: str, annotations: dict[str, str]) -> None:
+def restored(sim: LeaseSimulation, name: str, annotations: dict[str, str]) -> None:
     """A Lease as it was once, made anew by a backup tool: nobody renews it."""
-    story.join(name, member="a", fills=False)
-    story.edit_meta(name, annotations=annotations)
-    story.kill(name)
+    sim.join(name, member="a", fills=False)
+    sim.edit_meta(name, annotations=annotations)
+    sim.kill(name)
 
 
 def succeed(before: str, name: str, *, fills: bool = True) -> Step:
     """A next life releases the Lease of the one before, whose process it proved to be gone."""
 
-    def happens(story: Story) -> None:
-        story.kill(before)
-        story.join(name, member="a", fills=fills)
-        story.edit(before, holder_identity="")
+    def happens(sim: LeaseSimulation) -> None:
+        sim.kill(before)
+        sim.join(name, member="a", fills=fills)
+        sim.edit(before, holder_identity="")
 
     return happens
 
 
-def take(story: Story) -> None:
+def take(sim: LeaseSimulation) -> None:
     """Let the first life fall silent, and stop at the moment it is taken."""
-    story.kill(FIRST)
-    while not story.takes_of(FIRST):
-        story.run(0.5)
+    sim.kill(FIRST)
+    while not sim.takes_of(FIRST):
+        sim.run(0.5)
 
 
-def want_hold(story: Story) -> None:
-    story.edit_meta(FIRST, annotations=story.leases[FIRST].metadata.annotations | {story.keys.hold: "true"})
+def want_hold(sim: LeaseSimulation) -> None:
+    sim.edit_meta(FIRST, annotations=sim.leases[FIRST].metadata.annotations | {sim.keys.hold: "true"})
 
 
 def configure(member: MemberSpec) -> Step:
-    return lambda story: story.machine.configure(make_spec(settle_s=SETTLE_S, members={"a": member}))
+    return lambda sim: sim.machine.configure(make_spec(settle_s=SETTLE_S, members={"a": member}))
 
 
-def assert_unmoved(story: Story) -> None:
+def assert_unmoved(sim: LeaseSimulation) -> None:
     """No object would go to another member now."""
-    assert ring_in_words(story) == "unchanged"
+    assert ring_in_words(sim) == "unchanged"
 
 
-def ring_in_words(story: Story) -> str:
-    weights = dict(story.view().ring_members)
+def ring_in_words(sim: LeaseSimulation) -> str:
+    weights = dict(sim.view().ring_members)
     if weights == dict.fromkeys(MEMBERS, 1.0):
         return "unchanged"
     if weights == dict.fromkeys(MEMBERS[1:], 1.0):
@@ -92,87 +92,87 @@ def ring_in_words(story: Story) -> str:
     return "with twice its share"
 
 
-def filler_in_words(story: Story) -> str:
-    place = story.view().places.get("a")
+def filler_in_words(sim: LeaseSimulation) -> str:
+    place = sim.view().places.get("a")
     if place is None:
         return "-"
     if place.shard is None:
         return "nobody"
     words = {FIRST: "the first", NEXT: "the next", NEXT_OF_ALL: "the next"}
     words["a-00000003"] = "the one whose name comes last"
-    return words.get(place.shard, place.shard if place.shard in story.alive else "one that ended")
+    return words.get(place.shard, place.shard if place.shard in sim.alive else "one that ended")
 
 
-def namesakes(story: Story) -> None:
-    created = story.leases[FIRST].metadata.creation_timestamp
+def namesakes(sim: LeaseSimulation) -> None:
+    created = sim.leases[FIRST].metadata.creation_timestamp
     for name in (NEXT, "a-00000003", "a-00000000"):
-        story.join(name, member="a")
-        story.edit_meta(name, creation_timestamp=created)
-    story.run(SETTLE_S + 0.5)
+        sim.join(name, member="a")
+        sim.edit_meta(name, creation_timestamp=created)
+    sim.run(SETTLE_S + 0.5)
 
 
-def backup(story: Story) -> None:
-    story.join(NEXT, member="a", fills=False)
-    annotations = {**story.leases[NEXT].metadata.annotations, story.keys.synced: "true"}
-    story.delete(NEXT)
-    story.machine.gone(NEXT, at=story.at)
-    story.kill(NEXT)
-    story.run(120)
-    restored(story, NEXT, annotations)
+def backup(sim: LeaseSimulation) -> None:
+    sim.join(NEXT, member="a", fills=False)
+    annotations = {**sim.leases[NEXT].metadata.annotations, sim.keys.synced: "true"}
+    sim.delete(NEXT)
+    sim.machine.gone(NEXT, at=sim.at)
+    sim.kill(NEXT)
+    sim.run(120)
+    restored(sim, NEXT, annotations)
     for _ in range(20):
-        story.run(1)
-        assert story.view().shard_at("a") == FIRST
+        sim.run(1)
+        assert sim.view().shard_at("a") == FIRST
 
 
-def a_long_life(story: Story) -> None:
-    crash_often(story)
-    story.run(300)
-    assert story.view().shard_at("a") == NEXT_OF_ALL
-    story.run(60)
-    succeed(NEXT_OF_ALL, NEXT)(story)
-    story.run(0.5)
+def a_long_life(sim: LeaseSimulation) -> None:
+    crash_often(sim)
+    sim.run(300)
+    assert sim.view().shard_at("a") == NEXT_OF_ALL
+    sim.run(60)
+    succeed(NEXT_OF_ALL, NEXT)(sim)
+    sim.run(0.5)
 
 
-def crash_unproven(story: Story) -> None:
+def crash_unproven(sim: LeaseSimulation) -> None:
     before = FIRST
     for number in range(2, 22):
         name = f"a-{number:08x}" if number < 21 else NEXT_OF_ALL
-        story.kill(before)
-        story.join(name, member="a")
-        story.run(3)
-        assert_unmoved(story)
+        sim.kill(before)
+        sim.join(name, member="a")
+        sim.run(3)
+        assert_unmoved(sim)
         before = name
 
 
-def stop_often(story: Story) -> None:
-    want_hold(story)
+def stop_often(sim: LeaseSimulation) -> None:
+    want_hold(sim)
     before = FIRST
     for number in range(2, 12):
         name = f"a-{number:08x}" if number < 11 else NEXT_OF_ALL
-        story.release(before)
-        story.run(3)
-        story.join(name, member="a", hold=True)
-        story.run(3)
+        sim.release(before)
+        sim.run(3)
+        sim.join(name, member="a", hold=True)
+        sim.run(3)
         before = name
-    story.run(HOLD_S)
+    sim.run(HOLD_S)
 
 
-def falter(story: Story) -> None:
+def falter(sim: LeaseSimulation) -> None:
     for _ in range(10):
-        story.cut(FIRST)
-        story.run(DURATION_S + 3)
-        assert_unmoved(story)
-        story.renew(FIRST)
-        story.run(3)
-        assert_unmoved(story)
+        sim.cut(FIRST)
+        sim.run(DURATION_S + 3)
+        assert_unmoved(sim)
+        sim.renew(FIRST)
+        sim.run(3)
+        assert_unmoved(sim)
 
 
-def run_ahead(story: Story) -> None:
+def run_ahead(sim: LeaseSimulation) -> None:
     for minute in range(20):
-        story.edit(FIRST, renew_time=f"2026-01-01T01:{minute:02}:00.000000Z")
-        story.cut(FIRST)
-        story.run(5)
-        assert_unmoved(story)
+        sim.edit(FIRST, renew_time=f"2026-01-01T01:{minute:02}:00.000000Z")
+        sim.cut(FIRST)
+        sim.run(5)
+        assert_unmoved(sim)
 
 
 JOIN, RELEASE = step("join", NEXT, member="a"), step("release", FIRST)
@@ -194,7 +194,7 @@ HAPPENINGS: dict[str, list[Step]] = {
     "its life releases its Lease, and holdSeconds have not passed": [want_hold, RELEASE, run(HOLD_S - 1)],
     "its life releases its Lease, and holdSeconds passed": [want_hold, RELEASE, run(HOLD_S + SETTLE_S + 1)],
     "its Lease is deleted by hand": [step("delete", FIRST), run(SETTLE_S - 1)],
-    "its owner is forced": [lambda story: story.machine.force(FIRST), run(SETTLE_S - 1)],
+    "its owner is forced": [lambda sim: sim.machine.force(FIRST), run(SETTLE_S - 1)],
     "it was cordoned settleSeconds ago": [configure(MemberSpec(cordoned=True)), run(SETTLE_S + 0.5)],
     "it was given twice the weight settleSeconds ago": [configure(MemberSpec(weight=2)), run(SETTLE_S + 0.5)],
     "its next life joins and never fills its caches": [step("join", NEXT, member="a", fills=False), run(60)],
@@ -239,7 +239,7 @@ HAPPENINGS: dict[str, list[Step]] = {
     ],
     "its Lease loses its holder": [step("kill", FIRST), step("edit", FIRST, holder_identity=None), run(0.5)],
 }
-"""What the rows of the table tell, in a fleet of four that has settled."""
+"""What the rows of the table replay, in a fleet of four that has settled."""
 
 
 def test_the_table_and_the_happenings_name_the_same_things() -> None:
@@ -250,6 +250,6 @@ def test_the_table_and_the_happenings_name_the_same_things() -> None:
     ("what", "filled", "ring"), read_rows(), ids=lambda cell: re.sub(r"\W+", "-", cell)[:70]
 )
 def test_what_befalls_a_member_changes_place_and_ring_as_written(what: str, filled: str, ring: str) -> None:
-    story = settled()
-    tell(story, HAPPENINGS[what])
-    assert (filler_in_words(story), ring_in_words(story)) == (filled, ring)
+    sim = settled()
+    replay(sim, HAPPENINGS[what])
+    assert (filler_in_words(sim), ring_in_words(sim)) == (filled, ring)

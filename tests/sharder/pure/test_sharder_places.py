@@ -7,7 +7,7 @@ import pytest
 from sharder.membership.places import Candidate, Places, PlacesWanted, plan_filler
 from sharder.membership.shards import ShardState
 from sharder.ringspec.spec import MemberSpec
-from tests.sharder.pure.story import Story, make_spec
+from tests.sharder.pure.lease_simulation import LeaseSimulation, make_spec
 
 
 def candidate(name: str, *, state: ShardState = ShardState.READY, created: str = "1") -> Candidate:
@@ -55,7 +55,7 @@ def turn(
     fillers = frozenset(wanted.values()) | {
         place.shard for place in places.current().values() if place.shard and place.shard not in gone
     }
-    places.turn(
+    places.follow(
         {m: PlacesWanted(s, 1.0) for m, s in wanted.items()},
         may_fill=fillers - gone - departed,
         departed=departed,
@@ -129,36 +129,36 @@ def test_a_member_that_left_before_it_settled_never_was() -> None:
 # ---- with the real membership -------------------------------------------------------------------------------------
 
 
-def settled(*members: str, **spec: object) -> Story:
-    story = Story(**spec)  # type: ignore[arg-type]  # passed on to RingSpec
+def settled(*members: str, **spec: object) -> LeaseSimulation:
+    sim = LeaseSimulation(**spec)  # type: ignore[arg-type]  # passed on to RingSpec
     for member in members:
-        story.join(f"{member}-00000001", member=member)
-    story.run(5)
-    return story
+        sim.join(f"{member}-00000001", member=member)
+    sim.run(5)
+    return sim
 
 
 def test_an_uncordoned_member_comes_back() -> None:
-    story = settled("a", "b", members={"b": MemberSpec(cordoned=True)})
-    assert sorted(story.view().ring_members) == ["a"]
-    story.machine.configure(make_spec())
-    story.run(3)
-    assert sorted(story.view().ring_members) == ["a", "b"]
+    sim = settled("a", "b", members={"b": MemberSpec(cordoned=True)})
+    assert sorted(sim.view().ring_members) == ["a"]
+    sim.machine.configure(make_spec())
+    sim.run(3)
+    assert sorted(sim.view().ring_members) == ["a", "b"]
 
 
 def test_the_last_member_gone_leaves_no_ring() -> None:
-    story = settled("a")
-    story.release("a-00000001")
-    story.run(5)
-    assert story.view().ring is None
-    assert story.view().desired("k") is None
+    sim = settled("a")
+    sim.release("a-00000001")
+    sim.run(5)
+    assert sim.view().ring is None
+    assert sim.view().desired("k") is None
 
 
 def test_a_ring_too_large_to_build_is_reported_and_the_old_one_stays() -> None:
-    story = settled("a", "b")
-    story.machine.configure(make_spec(members={"a": MemberSpec(weight=0.0001)}))
-    story.run(5)
-    assert story.view().ring is not None
-    assert [problem.field for problem in story.view().problems] == ["spec.members[a].weight"]
+    sim = settled("a", "b")
+    sim.machine.configure(make_spec(members={"a": MemberSpec(weight=0.0001)}))
+    sim.run(5)
+    assert sim.view().ring is not None
+    assert [problem.field for problem in sim.view().problems] == ["spec.members[a].weight"]
 
 
 def test_a_life_that_departed_leaves_no_place_behind_unless_a_next_one_is_there() -> None:

@@ -85,11 +85,11 @@ def test_objects_of_a_contested_owner_stay_where_they_are(owner: str, drain: str
         assert decision == Wait(WaitReason.OWNER_CONTESTED)
 
 
-def test_an_owner_never_heard_of_is_reported_and_its_object_waits() -> None:
+def test_an_unknown_owner_is_reported_and_its_object_waits() -> None:
     assert planned(website(OF_A, shard="stranger-1"), TWO) == ReportUnknown("stranger-1")
 
 
-def test_before_the_leases_were_read_nobody_is_unknown() -> None:
+def test_before_the_leases_were_read_no_name_is_unknown() -> None:
     view = make_view({}, {}, hold=AssignmentHold(WaitReason.NOT_SYNCED))
     assert planned(website("x", shard="stranger-1"), view) == Wait(WaitReason.NOT_SYNCED)
     assert planned(website("x"), view) == Wait(WaitReason.NOT_SYNCED)
@@ -116,7 +116,7 @@ def test_a_new_object_is_assigned_although_the_ring_is_paused() -> None:
         (None, None, Wait(WaitReason.ACTIVATION)),
     ],
 )
-def test_while_another_one_holds_the_former_lease_whoever_has_an_object_gives_it_up(
+def test_while_another_one_holds_the_former_lease_every_owner_gives_its_objects_up(
     shard: str | None, drain: str | None, decision: Decision
 ) -> None:
     subject = website(OF_B, shard=shard, drain=drain)
@@ -240,7 +240,7 @@ def test_objects_of_live_owners_stay_while_their_place_is_empty() -> None:
     assert planned(subject, view) == Wait(WaitReason.PLACE_SETTLING, 101.0)
 
 
-def test_with_nobody_on_the_ring_owned_objects_stay() -> None:
+def test_with_no_member_on_the_ring_owned_objects_stay() -> None:
     assert planned(website("x", shard="a-1"), make_view({"a-1": ShardState.READY}, {})) == NOTHING
 
 
@@ -327,7 +327,7 @@ def test_a_child_is_given_up_with_its_parent_and_alone_only_when_left_behind() -
 @pytest.mark.parametrize(
     ("shard", "decision"), [(None, NOTHING), ("a-1", ReleaseDrain("a-1")), ("c-dead", Strip())]
 )
-def test_an_object_nobody_of_the_ring_controls_is_never_assigned_and_loses_a_label_it_has(
+def test_an_object_that_no_object_of_the_ring_controls_is_never_assigned_and_loses_its_label(
     shard: str | None, decision: object
 ) -> None:
     assert planned(Subject(make_meta("x", shard=shard), Outsider()), TWO) == decision

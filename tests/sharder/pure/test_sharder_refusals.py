@@ -24,7 +24,7 @@ from sharder.writing.limiter import WriteLimiter
 from sharder.writing.object_writer import ObjectWriter, WriteOutcome
 from sharder.writing.refusals import LONGEST_RETRY_S, MESSAGES, MOST, Refusals
 from tests.kubeio.virtual import LoopClock
-from tests.sharder.pure.story import make_spec
+from tests.sharder.pure.lease_simulation import make_spec
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
 
 pytestmark = pytest.mark.looptime
@@ -58,16 +58,16 @@ class Writing:
         self.server = Server(meta)
         clock, rng = LoopClock(), random.Random(1)
         spec = make_spec()
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.permissions = MissingPermissions(
-            now=clock.now, on_change=lambda right, missing: self.told.append(str(right))
+            now=clock.now, on_change=lambda right, missing: self.reported.append(str(right))
         )
         self.writer = ObjectWriter(
             ObjectAccess(cast(Client, self.server), self.permissions, clock, rng),
             spec,
             kinds=RingKinds(spec, {GroupResource("example.com", "websites"): WEBSITES}),
             refusals=Refusals(
-                now=clock.now, rng=rng, on_refused=lambda resource, meta, words: self.told.append(words)
+                now=clock.now, rng=rng, on_refused=lambda resource, meta, words: self.reported.append(words)
             ),
             metrics=SharderMetrics(CollectorRegistry()),
             limiter=WriteLimiter(clock=clock, rng=rng),
@@ -92,7 +92,7 @@ async def test_a_422_is_a_refusal_if_what_the_patch_tests_holds(
 ) -> None:
     writing = Writing(make_meta("x", **labels))
     assert await writing.write(decision) is WriteOutcome.REFUSED
-    assert writing.told == [SCHEMA.message]
+    assert writing.reported == [SCHEMA.message]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_a_422_of_an_object_that_changed_is_decided_anew(
     writing = Writing(make_meta("x", shard="a-1"))
     writing.server.meta = msgspec.structs.replace(writing.meta, **changes)
     assert await writing.write(decision) is WriteOutcome.STALE
-    assert writing.told == []
+    assert writing.reported == []
 
 
 async def test_a_refused_object_is_tried_ever_more_rarely_and_at_last_every_two_minutes() -> None:
@@ -118,7 +118,7 @@ async def test_a_refused_object_is_tried_ever_more_rarely_and_at_last_every_two_
         assert await writing.write(Assign("a-1")) is WriteOutcome.REFUSED
         await asyncio.sleep(1)
     assert 3600 / LONGEST_RETRY_S <= writing.server.patches <= 3600 / LONGEST_RETRY_S + 20
-    assert len(writing.told) == 1, "once"
+    assert len(writing.reported) == 1, "once"
     writing.server.error = None
     await asyncio.sleep(LONGEST_RETRY_S)
     assert await writing.write(Assign("a-1")) is WriteOutcome.DONE
@@ -129,7 +129,7 @@ async def test_a_policy_that_denies_one_object_is_no_missing_right_of_its_resour
     writing = Writing(make_meta("x"))
     writing.server.error = Forbidden("PATCH", status=403, reason="Forbidden", message=POLICY)
     assert await writing.write(Assign("a-1")) is WriteOutcome.REFUSED
-    assert writing.told == [POLICY]
+    assert writing.reported == [POLICY]
     writing.server.error = None
     other = Writing(make_meta("y"))
     other.server.error = None
@@ -157,7 +157,9 @@ async def test_patches_of_one_resource_that_fail_push_the_limit_of_all_writes_ba
         await asyncio.sleep(0.1)
 
 
-async def test_a_resource_whose_patches_fail_is_tried_once_in_a_while_and_told_until_one_succeeds() -> None:
+async def test_a_resource_whose_patches_fail_is_tried_once_in_a_while_and_reported_until_one_succeeds() -> (
+    None
+):
     writing = Writing(make_meta("x"))
     writing.server.error = WEBHOOK
     for _ in range(40):
@@ -168,16 +170,16 @@ async def test_a_resource_whose_patches_fail_is_tried_once_in_a_while_and_told_u
         await writing.write(Assign("a-1"))
         await asyncio.sleep(0.1)
     assert 60 / TRY_AGAIN_S - 2 <= writing.server.patches - tried <= 60 / TRY_AGAIN_S + 1
-    (told,) = writing.permissions.failures()
-    assert told.startswith("patch websites.example.com in namespace ns: ")
-    assert "failed calling webhook" in told
+    (reported,) = writing.permissions.failures()
+    assert reported.startswith("patch websites.example.com in namespace ns: ")
+    assert "failed calling webhook" in reported
     elsewhere = msgspec.structs.replace(writing.meta, namespace="elsewhere")
     writing.server.error = None
     assert await writing.writer.write(WEBSITES, elsewhere, Assign("a-1")) is WriteOutcome.DONE, "at once"
     await asyncio.sleep(TRY_AGAIN_S)
     assert writing.permissions.due("patch")
     assert await writing.write(Assign("a-1")) is WriteOutcome.DONE
-    assert writing.told == ["patch websites.example.com in namespace ns"], "what waits is looked at"
+    assert writing.reported == ["patch websites.example.com in namespace ns"], "what waits is looked at"
     assert writing.permissions.failures() == []
 
 
@@ -189,17 +191,17 @@ async def test_a_failure_that_lasts_for_a_moment_closes_nothing() -> None:
         await asyncio.sleep(0.1)
     writing.server.error = None
     assert await writing.write(Assign("a-1")) is WriteOutcome.DONE
-    assert writing.told == []
+    assert writing.reported == []
 
 
 async def test_what_is_remembered_of_refusals_is_bounded() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     refusals = Refusals(
-        now=LoopClock().now, rng=random.Random(1), on_refused=lambda _, meta, __: told.append(meta.name)
+        now=LoopClock().now, rng=random.Random(1), on_refused=lambda _, meta, __: reported.append(meta.name)
     )
     for number in range(MOST + 5):
         refusals.refused(WEBSITES, make_meta(f"site-{number}"), "no")
-    assert len(told) == MOST + 5
+    assert len(reported) == MOST + 5
     assert len(refusals) == MOST
     assert len(refusals.messages()) == MESSAGES
     assert refusals.messages()[0].startswith(f"websites.example.com/ns/site-{MOST + 4}: ")

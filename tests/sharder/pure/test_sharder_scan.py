@@ -1,4 +1,4 @@
-"""When a ring has converged: one whole circle, clean, under one ring version (the protocol's 6.4). On virtual time."""
+"""When a ring has converged: one whole pass, clean, under one ring version (the protocol's 6.4). On virtual time."""
 
 from __future__ import annotations
 
@@ -31,32 +31,22 @@ from sharder.writing.assignment_queue import AssignmentQueue
 from sharder.writing.object_writer import WriteOutcome
 from sharder.writing.ring_context import RingContext
 from tests.sharder.pure.contexts import SitesContext, running
-from tests.sharder.pure.views import CONFIGMAPS, KEYS, WEBSITES, child_of, make_meta, make_view, name_for
+from tests.sharder.pure.views import (
+    CONFIGMAPS,
+    KEYS,
+    WEBSITES,
+    Published,
+    child_of,
+    make_meta,
+    make_view,
+    name_for,
+)
 
 pytestmark = pytest.mark.looptime
 
 LIVES = {"a-1": ShardState.READY, "b-1": ShardState.READY}
 ONE, TWO = make_view(LIVES, {"a": "a-1"}), make_view(LIVES, {"a": "a-1", "b": "b-1"})
 OF_A, OF_B = name_for(TWO, "a"), name_for(TWO, "b")
-
-
-class Roster:
-    """Shows the views that the test publishes."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self._changed = asyncio.Condition()
-
-    async def publish(self, view: View) -> None:
-        async with self._changed:
-            version = self.view.version + 1
-            self.view = replace(view, version=version, ring_version=version)
-            self._changed.notify_all()
-
-    async def wait_newer(self, version: int) -> View:
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.view.version > version)
-            return self.view
 
 
 class Server:
@@ -141,10 +131,10 @@ class InFlight:
 
 
 class Ring(SitesContext):
-    """What a pass knows of its ring: the part of `sharder.writing.ring_context.Duty` that it reads."""
+    """What a pass knows of its ring: the part of `RingContext` that it reads."""
 
     def __init__(self, view: View) -> None:
-        self.membership = Roster(view)
+        self.membership = Published(view)
         super().__init__(self.membership)
         self.server = self.client = self.objects = Server()
         self.permissions = MissingPermissions(now=self.clock.now, on_change=lambda _, __: None)
@@ -239,7 +229,7 @@ WITH_DEAD = make_view({**LIVES, "c-1": ShardState.DEAD}, {"a": "a-1", "b": "b-1"
 
 
 def left_behind(ring: Ring) -> ObjectRef:
-    """An object of a dead shard that the mover does not know: a stale page shows it, or no watch did."""
+    """An object of a dead shard that the assigner does not know: a stale page shows it, or no watch did."""
     ring.server.own("left", "c-1")
     return ObjectRef(WEBSITES.group_resource, ObjectKey("ns", "left"))
 
@@ -281,7 +271,7 @@ async def test_what_is_read_anew_under_a_dead_name_gets_an_owner_at_once() -> No
 
 def with_stranger(view: View) -> View:
     """*view*, and a name under care that no shard's Lease ever bore."""
-    forged = ShardView("forged", "forged", ShardState.CONTESTED, False, False, 0.0, 15, had_lease=False)
+    forged = ShardView("forged", "forged", ShardState.CONTESTED, False, 0.0, had_lease=False)
     return replace(view, shards={**view.shards, "forged": forged})
 
 
@@ -295,11 +285,11 @@ async def test_a_forged_name_keeps_a_ring_neither_from_converging_nor_from_movin
         ring.acknowledge(OF_B)
         await asyncio.sleep(60)
         assert ring.has_converged()
-        assert ring.queue.knows(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A))), "the mover's"
+        assert ring.queue.knows(ObjectRef(WEBSITES.group_resource, ObjectKey("ns", OF_A))), "the assigner's"
 
 
 async def test_a_name_that_lost_its_lease_keeps_a_ring_from_converging() -> None:
-    lost = ShardView("lost", "lost", ShardState.CONTESTED, False, False, 0.0, 15)
+    lost = ShardView("lost", "lost", ShardState.CONTESTED, False, 0.0)
     ring = Ring(replace(TWO, shards={**TWO.shards, "lost": lost}))
     ring.server.own(OF_A, "lost")
     async with passing(ring):
@@ -413,7 +403,7 @@ async def test_a_controlled_object_whose_controller_moves_is_not_asked_for_and_c
         assert not ring.has_converged()
 
 
-async def test_a_controlled_object_left_behind_is_asked_for_after_a_look_at_its_controller() -> None:
+async def test_a_controlled_object_left_behind_is_asked_for_after_a_read_of_its_controller() -> None:
     ring = Ring(TWO)
     ring.server.own(OF_B, "b-1")
     page = ring.server.control(OF_B, "a-1")

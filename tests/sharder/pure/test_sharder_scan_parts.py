@@ -15,7 +15,7 @@ from sharder.moving.scan_pass import MAX_SUSPECTS, Pass
 from sharder.planning.state import ScanVersion
 from sharder.unowned import pending
 from sharder.writing.ring_context import RingContext
-from tests.sharder.pure import test_sharder_assigner as assigner
+from tests.sharder.pure import assigning
 from tests.sharder.pure import test_sharder_scan as scan
 from tests.sharder.pure.views import WEBSITES, child_of, make_meta
 
@@ -58,7 +58,7 @@ def test_a_suspect_is_confirmed_by_the_same_version_in_the_next_pass() -> None:
     assert len(second.suspects) == MAX_SUSPECTS
 
 
-async def test_requests_wait_by_owner_until_there_is_room_and_what_is_in_flight_is_not_asked_again() -> None:
+async def test_requests_wait_by_owner_for_the_budget_and_what_is_in_flight_is_not_asked_again() -> None:
     ring = scan.Ring(scan.TWO)
     ring.handoffs.budget.max_per_owner = 1
     requests = DrainRequests(cast(RingContext, ring), cast(Handoffs, ring.handoffs))
@@ -79,7 +79,7 @@ async def test_requests_wait_by_owner_until_there_is_room_and_what_is_in_flight_
 async def test_an_object_that_no_watch_showed_is_enqueued_once_and_not_beside_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ring = assigner.Ring(assigner.Roster(assigner.TWO, "a-1", "b-1"))
+    ring = assigning.Ring(assigning.FakeMembership(assigning.TWO, "a-1", "b-1"))
     assert ring.queue.enqueue_unshown(ref("a"), make_meta("a"))
     assert not ring.queue.enqueue_unshown(ref("a"), make_meta("a")), "it is known to wait"
     assert ring.queue.to_do() == 1
@@ -89,7 +89,7 @@ async def test_an_object_that_no_watch_showed_is_enqueued_once_and_not_beside_to
 
 
 async def test_a_controller_is_ahead_until_every_controlled_object_is_known() -> None:
-    ring = assigner.Ring(assigner.Roster(assigner.heard_of_at(50), "a-1", "b-1"))
+    ring = assigning.Ring(assigning.FakeMembership(assigning.last_renewed_before(50), "a-1", "b-1"))
     child = child_of("a", shard="c-dead").meta
     page = ObjectRef("configmaps", child.key)
     ring.queue.note_ahead(child.owner_references[0].uid)

@@ -19,7 +19,7 @@ def test_every_list_and_watch_names_a_namespace_where_only_some_are_looked_at() 
     assert EVERYWHERE.namespaces == ("",)
 
 
-def test_a_namespace_that_is_no_longer_named_is_looked_at_and_belongs_to_nobody() -> None:
+def test_a_namespace_that_is_no_longer_named_is_read_and_not_selected() -> None:
     scope = Scope(("a",), former=("b",))
     assert scope.namespaces == ("a", "b")
 
@@ -34,7 +34,7 @@ def test_what_has_no_namespace_cannot_be_worked_in_some() -> None:
 @pytest.mark.parametrize(
     ("text", "names"), [("", ()), ("a", ("a",)), ("a,b", ("a", "b")), ("a, b,a", ("a", "b"))]
 )
-def test_namespaces_are_given_as_one_word(text: str, names: tuple[str, ...]) -> None:
+def test_namespaces_are_given_as_one_argument(text: str, names: tuple[str, ...]) -> None:
     assert split_namespaces(text) == names
 
 

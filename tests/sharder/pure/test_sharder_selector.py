@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import cast
 from urllib.parse import quote_plus
 
@@ -27,7 +26,7 @@ SETTLE_S = 2.0
 
 async def show(membership: Published, *not_dead: str, dead: tuple[str, ...] = ()) -> None:
     states = dict.fromkeys(not_dead, ShardState.READY) | dict.fromkeys(dead, ShardState.DEAD)
-    await membership.publish(replace(make_view(states, {}), version=membership.view.version + 1))
+    await membership.publish(make_view(states, {}))
 
 
 class Selected:
@@ -51,7 +50,7 @@ def following(states: RingStates, unowned: Selected) -> AbstractAsyncContextMana
     return running(states, follow_states(states, watch, settle_s=SETTLE_S, clock=LoopClock()))
 
 
-def test_the_selector_names_whoever_is_not_dead() -> None:
+def test_the_selector_names_every_shard_that_is_not_dead() -> None:
     assert plan_selection(KEYS, ["b-1", "a-1"]).selector == f"{KEYS.shard} notin (a-1,b-1)"
     assert plan_selection(KEYS, []).selector == "", "without names there is no such selector: everything"
 

@@ -55,8 +55,6 @@ def test_every_flag_of_the_help_reaches_the_settings(
         "lease-duration": "30s",
         "health-probe-bind-address": ":8080",
         "probes-port-file": "/x/port",
-        "page-bind": ":8085",
-        "page-port-file": "/x/page",
         "log-format": "json",
         "log-level": "debug",
     }
@@ -71,8 +69,7 @@ def test_every_flag_of_the_help_reaches_the_settings(
     assert (settings.kubeconfig, settings.context, settings.identity) == ("k", "c", "s-1")
     assert (settings.election_namespace, settings.lease_duration_s) == ("leases", 30.0)
     assert (settings.probes_host, settings.probes_port) == ("0.0.0.0", 8080)
-    assert (settings.page_host, settings.page_port) == ("0.0.0.0", 8085)
-    assert (settings.probes_port_file, settings.page_port_file) == (Path("/x/port"), Path("/x/page"))
+    assert settings.probes_port_file == Path("/x/port")
     assert (settings.log_format, settings.log_level) == ("json", "debug")
     assert (settings.rings, settings.ring_file, settings.release) == (("a",), None, False)
     assert settings.webhook is not None
@@ -101,7 +98,7 @@ def test_what_is_left_out_has_a_default(monkeypatch: pytest.MonkeyPatch) -> None
         "ringleader-sharder",
     )
     assert (settings.probes_host, settings.probes_port, settings.probes_port_file) == ("127.0.0.1", 0, None)
-    assert (settings.page_host, settings.webhook) == ("", None)
+    assert settings.webhook is None
     monkeypatch.delenv("POD_NAME")
     assert read_settings([]).identity.rpartition("-")[2].isdecimal()
 
@@ -120,8 +117,6 @@ def test_a_flag_may_be_repeated() -> None:
         (["--ring-file", "r.yaml", "--ring", "a"], "--ring"),
         (["--ring-file", "r.yaml", "--webhook-bind", ":1"], "--webhook-bind"),
         (["--webhook-secret", "keys"], "--webhook-secret"),
-        (["--page-bind", "8085"], "--page-bind"),
-        (["--page-port-file", "/x/port"], "--page-port-file"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named(words: list[str], field: str) -> None:
@@ -140,7 +135,7 @@ def test_a_value_that_cannot_be_used_is_named(words: list[str], field: str) -> N
         (["--ring"], "--ring: expected one argument;"),
     ],
 )
-def test_words_that_are_no_flags_end_in_one_line(
+def test_arguments_that_are_no_flags_end_in_one_line(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -167,17 +162,6 @@ def test_the_process_imports_nothing_that_it_does_not_need_and_is_small() -> Non
     assert int(kilobytes) <= 44_000
 
 
-def test_a_sharder_without_its_page_imports_nothing_of_it() -> None:
-    code = "import sys, sharder.app, sharder.rings.controller, sharder.rings.ring_file; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    named = {
-        name
-        for name in done.stdout.split()
-        if name.startswith(("sharder.page", "kubeio.program.page_server"))
-    }
-    assert named == set()
-
-
 @pytest.mark.parametrize("command", [["sharder"], ["ringleader", "sharder"]], ids=" ".join)
 def test_a_flag_that_cannot_be_used_is_named_by_the_process_in_one_line(command: list[str]) -> None:
     done = subprocess.run(
@@ -192,7 +176,7 @@ def test_a_flag_that_cannot_be_used_is_named_by_the_process_in_one_line(command:
     assert done.stderr.count("\n") == 1
 
 
-def test_help_that_nobody_can_read_is_no_crash() -> None:
+def test_help_without_a_reader_is_no_crash() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "sharder", "-h"],

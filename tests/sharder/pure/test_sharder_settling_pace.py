@@ -7,7 +7,7 @@ import pytest
 from sharder.rings.settling_pace import LOOKS, SettlingPace
 
 
-def test_the_pace_is_what_was_done_between_the_looks_and_tells_the_time_left() -> None:
+def test_the_pace_is_what_was_done_between_the_looks_and_gives_the_time_left() -> None:
     pace = SettlingPace()
     pace.look(100.0, 1000)
     assert (pace.per_s, pace.left_s) == (None, None)

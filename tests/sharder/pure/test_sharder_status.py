@@ -31,7 +31,7 @@ def condition(kind: str, view: View, progress: RingProgress = IDLE) -> Condition
     return next(one for one in plan_conditions(view, progress) if one.type == kind)
 
 
-def test_objects_whose_labels_name_nobody_are_told_and_leave_the_ring_balanced() -> None:
+def test_objects_whose_labels_name_no_shard_are_reported_and_leave_the_ring_balanced() -> None:
     forged = replace(IDLE, unassigned=16_000, unknown_named=16_000)
     balanced = condition("Balanced", TWO, forged)
     assert (balanced.status, balanced.reason) == (True, "Converged")
@@ -133,8 +133,8 @@ def test_balanced_says_what_is_missing_to_it() -> None:
         "Balanced", False, "Moving", "2 objects without an owner, 3 being handed over"
     )
     assert condition("Balanced", TWO, replace(moving, paused=True)).reason == "Paused"
-    nobody = condition("Balanced", make_view({}, {}))
-    assert (nobody.status, nobody.reason) == (False, "NoMembers")
+    no_members = condition("Balanced", make_view({}, {}))
+    assert (no_members.status, no_members.reason) == (False, "NoMembers")
 
 
 def test_drain_stuck_names_the_shards_and_members_uncertain_the_members() -> None:
@@ -168,7 +168,7 @@ def test_counts_and_pace_are_there_if_they_are_known() -> None:
     assert stuck["progress"] == {"objectsPerSecond": 0.0}
 
 
-def test_the_last_convergence_is_told_once_there_was_one() -> None:
+def test_the_last_convergence_is_shown_once_there_was_one() -> None:
     assert "lastConvergence" not in plan_status(TWO, IDLE, generation=1, conditions=[])
     last = Convergence(at="2026-11-21T10:00:00Z", took_s=1.23456, objects=7)
     status = plan_status(TWO, replace(IDLE, last=last), generation=1, conditions=[])
@@ -189,11 +189,11 @@ GIVEN_UP = replace(IDLE, is_converged=False, released=46_034, in_flight={"a-1": 
 
 
 def test_a_ring_that_is_given_up_says_so_and_how_far_it_is() -> None:
-    told = "46,034 objects given up, 999 being given up"
+    reported = "46,034 objects given up, 999 being given up"
     assert condition("Ready", TWO, GIVEN_UP) == Condition(
-        "Ready", False, "Releasing", f"the ring is being given up: {told}"
+        "Ready", False, "Releasing", f"the ring is being given up: {reported}"
     )
-    assert condition("Releasing", TWO, GIVEN_UP) == Condition("Releasing", True, "RingDeleted", told)
+    assert condition("Releasing", TWO, GIVEN_UP) == Condition("Releasing", True, "RingDeleted", reported)
     assert plan_status(TWO, GIVEN_UP, generation=1, conditions=[])["released"] == 46_034
     begun = replace(IDLE, released=0)
     assert plan_status(TWO, begun, generation=1, conditions=[])["released"] == 0
@@ -234,9 +234,9 @@ class Clerk:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.news: list[tuple[str, bool]] = []
+        self.changes: list[tuple[str, bool]] = []
         self.permissions = MissingPermissions(
-            now=lambda: self.now, on_change=lambda right, missing: self.news.append((str(right), missing))
+            now=lambda: self.now, on_change=lambda right, missing: self.changes.append((str(right), missing))
         )
 
     def refuse(self, right: Permission = SECRETS) -> None:
@@ -259,13 +259,13 @@ def test_a_right_that_is_missing_is_tried_once_in_a_while_and_no_more() -> None:
     )
 
 
-def test_missing_and_granted_are_told_once_each() -> None:
+def test_missing_and_granted_are_reported_once_each() -> None:
     clerk = Clerk()
     clerk.refuse()
     clerk.refuse()
     clerk.permissions.granted(SECRETS)
     clerk.permissions.granted(SECRETS)
-    assert clerk.news == [
+    assert clerk.changes == [
         ("patch secrets in namespace team", True),
         ("patch secrets in namespace team", False),
     ]
@@ -288,12 +288,12 @@ def test_the_message_names_verb_resource_and_the_rule_once_for_all_namespaces() 
     for namespace in ("team", "other", "third"):
         clerk.refuse(Permission("patch", "secrets", namespace))
     clerk.refuse(Permission("list", "secrets", "team"))
-    told = clerk.permissions.messages()
-    assert len(told) == 2
-    assert told[0].startswith('list secrets: "ada" may not list secrets in namespace team; ')
-    assert told[1].startswith("patch secrets: ")
-    assert 'verbs: ["patch"]' in told[1]
-    assert told[1].endswith("(and in 2 more namespaces)")
+    reported = clerk.permissions.messages()
+    assert len(reported) == 2
+    assert reported[0].startswith('list secrets: "ada" may not list secrets in namespace team; ')
+    assert reported[1].startswith("patch secrets: ")
+    assert 'verbs: ["patch"]' in reported[1]
+    assert reported[1].endswith("(and in 2 more namespaces)")
 
 
 def test_the_right_refused_longest_ago_is_tried_first() -> None:

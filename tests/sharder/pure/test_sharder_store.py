@@ -34,7 +34,7 @@ def test_the_status_names_the_implementation_and_what_is_distributed() -> None:
     assert (ring.sharder, ring.worked) == ("example.org/other", (WEBSITES,))
 
 
-def test_a_deletion_timestamp_tells_that_a_ring_is_deleted() -> None:
+def test_a_deletion_timestamp_shows_that_a_ring_is_deleted() -> None:
     assert read(metadata={"name": "websites", "deletionTimestamp": "2026-11-23T10:00:00Z"}).is_deleted
 
 

@@ -19,7 +19,7 @@ from sharder.membership.actions import (
 )
 from sharder.membership.view import OwnerState
 from sharder.ringspec.spec import MemberSpec
-from tests.sharder.pure.story import Step, Story, make_spec, run, step, tell
+from tests.sharder.pure.lease_simulation import LeaseSimulation, Step, make_spec, replay, run, step
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "membership.md"
 S = "a-00000001"
@@ -43,33 +43,33 @@ def read_rows() -> list[Row]:
 
 def machine(method: str, *arguments: Any, **options: Any) -> Step:
     """Call *method* of the leader's membership."""
-    return lambda story: getattr(story.machine, method)(*arguments, **options)
+    return lambda sim: getattr(sim.machine, method)(*arguments, **options)
 
 
-def want_hold(story: Story) -> None:
-    story.edit_meta(S, annotations=story.leases[S].metadata.annotations | {story.keys.hold: "true"})
+def want_hold(sim: LeaseSimulation) -> None:
+    sim.edit_meta(S, annotations=sim.leases[S].metadata.annotations | {sim.keys.hold: "true"})
 
 
-def seen(story: Story) -> None:
-    story.machine.observe_one(story.leases[S], at=story.at)
+def seen(sim: LeaseSimulation) -> None:
+    sim.machine.observe_one(sim.leases[S], at=sim.at)
 
 
 def unknown(name: str) -> Step:
     """An object carries *name*."""
-    return lambda story: story.machine.unknown_name_seen(name, at=story.at)
+    return lambda sim: sim.machine.unknown_name_seen(name, at=sim.at)
 
 
 def unreachable(seconds: float) -> Step:
-    def outage(story: Story) -> None:
-        story.reachable = False
-        story.run(seconds)
-        story.reachable = True
+    def outage(sim: LeaseSimulation) -> None:
+        sim.reachable = False
+        sim.run(seconds)
+        sim.reachable = True
 
     return outage
 
 
 def label_for(ring: str) -> Step:
-    return lambda story: story.edit_meta(S, labels={story.keys.ring_label: ring} if ring else {})
+    return lambda sim: sim.edit_meta(S, labels={sim.keys.ring_label: ring} if ring else {})
 
 
 JOIN, KILL, DELETE, READ, ACT = (
@@ -147,11 +147,11 @@ HAPPENINGS: dict[tuple[str, str], list[Step]] = {
     ("dead", "60 s passed"): [run(60)],
     ("dead", "60 s passed and a consistent list finds an object"): [
         run(60),
-        lambda story: story.machine.orphan_refuted(S, at=story.at),
+        lambda sim: sim.machine.orphan_refuted(S, at=sim.at),
     ],
     ("dead", "60 s passed and a consistent list finds no object"): [
         run(60),
-        lambda story: story.machine.orphan_confirmed(S, begun_at=story.at),
+        lambda sim: sim.machine.orphan_confirmed(S, begun_at=sim.at),
     ],
     ("dead", "it is deleted"): [KILL, DELETE],
     ("dead", "a shard that reuses its name holds it again"): [
@@ -160,16 +160,16 @@ HAPPENINGS: dict[tuple[str, str], list[Step]] = {
 }
 
 
-def set_scene(before: str) -> Story:
-    """A story without a leader's hand, in which S is in state *before* and three others are well."""
-    story = Story(max_lease_duration_s=60, hold_s=30)
+def set_scene(before: str) -> LeaseSimulation:
+    """A simulation without a leader, in which S is in state *before* and three others are well."""
+    sim = LeaseSimulation(max_lease_duration_s=60, hold_s=30)
     for other in ("b", "c", "d"):
-        story.join(f"{other}-00000001", member=other)
-    story.read()
-    story.run(5)
-    story.acting = False
-    tell(story, SCENES[before])
-    return story
+        sim.join(f"{other}-00000001", member=other)
+    sim.read()
+    sim.run(5)
+    sim.acting = False
+    replay(sim, SCENES[before])
+    return sim
 
 
 def written(intents: list[Intent]) -> str:
@@ -191,12 +191,12 @@ def written(intents: list[Intent]) -> str:
     return "-"
 
 
-def state_of(story: Story, name: str) -> str:
+def state_of(sim: LeaseSimulation, name: str) -> str:
     """The state of *name*; names that are dead without a Lease of ours count as dead."""
-    state = story.state(name)
+    state = sim.state(name)
     if state is not None:
         return state.value
-    return "dead" if story.view().owner_state(name) is OwnerState.DEAD else "-"
+    return "dead" if sim.view().owner_state(name) is OwnerState.DEAD else "-"
 
 
 def test_the_table_and_the_happenings_name_the_same_transitions() -> None:
@@ -205,8 +205,8 @@ def test_the_table_and_the_happenings_name_the_same_transitions() -> None:
 
 @pytest.mark.parametrize("row", read_rows(), ids=lambda row: re.sub(r"\W+", "-", f"{row.before} {row.event}"))
 def test_a_transition_of_the_document_happens_as_written(row: Row) -> None:
-    story = set_scene(row.before)
-    assert state_of(story, S) == row.before
-    tell(story, HAPPENINGS[row.before, row.event])
+    sim = set_scene(row.before)
+    assert state_of(sim, S) == row.before
+    replay(sim, HAPPENINGS[row.before, row.event])
     name = "Not_A_Name" if "no Lease can be named" in row.event else S
-    assert (state_of(story, name), written(story.wishes())) == (row.after, row.writes)
+    assert (state_of(sim, name), written(sim.wishes())) == (row.after, row.writes)

@@ -15,7 +15,7 @@ from sharder.planning.keys import Controlled, ControllerName, Root
 from sharder.planning.planner import ControllerSeen, Subject, Terms, plan
 from sharder.rings.status import RingProgress, plan_conditions, plan_members
 from sharder.ringspec.spec import RingResource
-from tests.sharder.pure.story import Story
+from tests.sharder.pure.lease_simulation import LeaseSimulation
 from tests.sharder.pure.views import KEYS, WEBSITES, make_meta
 
 SITES, BASES = "websites.example.com", "databases.example.com"
@@ -26,14 +26,14 @@ TWO = (
 )
 
 
-def two_controllers(**spec: Any) -> Story:
+def two_controllers(**spec: Any) -> LeaseSimulation:
     """Three replicas of each of two controllers, on one ring."""
-    story = Story(resources=TWO, **spec)
+    sim = LeaseSimulation(resources=TWO, **spec)
     for i in range(3):
-        story.join(f"site-{i}-00000001", member=f"site-{i}", works=f"{SITES},{MAPS}")
-        story.join(f"base-{i}-00000001", member=f"base-{i}", works=BASES)
-    story.run(5)
-    return story
+        sim.join(f"site-{i}-00000001", member=f"site-{i}", works=f"{SITES},{MAPS}")
+        sim.join(f"base-{i}-00000001", member=f"base-{i}", works=BASES)
+    sim.run(5)
+    return sim
 
 
 def planned(kind: str, view: View, *, name: str = "x", shard: str | None = None) -> Decision:
@@ -59,30 +59,30 @@ def test_an_object_goes_to_a_shard_that_works_its_kind() -> None:
 
 
 def test_shards_that_all_work_everything_share_one_ring() -> None:
-    story = Story(resources=TWO)
+    sim = LeaseSimulation(resources=TWO)
     for i in range(3):
-        story.join(f"m{i}-00000001", member=f"m{i}", works=f"{BASES},{MAPS},{SITES}")
-    story.run(5)
-    assert story.view().rings == {}
+        sim.join(f"m{i}-00000001", member=f"m{i}", works=f"{BASES},{MAPS},{SITES}")
+    sim.run(5)
+    assert sim.view().rings == {}
 
 
 def test_main_resources_with_the_same_members_share_one_ring() -> None:
     third = RingResource(GroupResource("example.com", "caches"))
-    story = Story(resources=(*TWO, third))
-    story.join("a-00000001", member="a", works=f"{SITES},{MAPS}")
-    story.join("b-00000001", member="b", works=f"{BASES},caches.example.com")
-    story.run(5)
-    rings = story.view().rings
+    sim = LeaseSimulation(resources=(*TWO, third))
+    sim.join("a-00000001", member="a", works=f"{SITES},{MAPS}")
+    sim.join("b-00000001", member="b", works=f"{BASES},caches.example.com")
+    sim.run(5)
+    rings = sim.view().rings
     assert rings[BASES] is rings["caches.example.com"]
     assert rings[BASES] != rings[SITES]
 
 
 def test_a_shard_that_does_not_say_what_it_works_works_everything() -> None:
-    story = two_controllers()
-    story.join("go-shard", protocol="")
-    story.run(10)
-    owners = {view_owner(story.view(), kind, n) for kind in (SITES, BASES) for n in range(200)}
-    assert "go-shard" in {view_owner(story.view(), SITES, n) for n in range(200)}
+    sim = two_controllers()
+    sim.join("go-shard", protocol="")
+    sim.run(10)
+    owners = {view_owner(sim.view(), kind, n) for kind in (SITES, BASES) for n in range(200)}
+    assert "go-shard" in {view_owner(sim.view(), SITES, n) for n in range(200)}
     assert len(owners) == 7
 
 
@@ -92,11 +92,11 @@ def view_owner(view: View, kind: str, number: int) -> str:
     return desired.shard or ""
 
 
-def test_a_kind_that_nobody_works_waits_and_the_ring_says_so() -> None:
-    story = Story(resources=TWO)
-    story.join("a-00000001", member="a", works=f"{SITES},{MAPS}")
-    story.run(5)
-    view = story.view()
+def test_a_kind_that_no_member_works_waits_and_the_ring_says_so() -> None:
+    sim = LeaseSimulation(resources=TWO)
+    sim.join("a-00000001", member="a", works=f"{SITES},{MAPS}")
+    sim.run(5)
+    view = sim.view()
     assert view.unworked == (BASES,)
     assert planned(BASES, view) == Wait(WaitReason.KIND_UNWORKED)
     assert planned(SITES, view) == Assign("a-00000001")
@@ -114,11 +114,11 @@ def test_a_member_s_share_is_the_mean_over_the_main_resources() -> None:
 
 
 def test_an_object_never_moves_to_a_shard_of_another_controller() -> None:
-    story = two_controllers()
-    owner = view_owner(story.view(), SITES, 1)
-    story.join("base-9-00000001", member="base-9", works=BASES)
-    story.run(5)
-    assert view_owner(story.view(), SITES, 1) == owner
+    sim = two_controllers()
+    owner = view_owner(sim.view(), SITES, 1)
+    sim.join("base-9-00000001", member="base-9", works=BASES)
+    sim.run(5)
+    assert view_owner(sim.view(), SITES, 1) == owner
 
 
 def test_an_owner_that_does_not_watch_the_kind_is_asked_for_nothing() -> None:
@@ -135,39 +135,39 @@ def other(view: View) -> str:
 
 
 def test_a_controlled_kind_that_was_added_meanwhile_waits_for_shards_that_watch_it() -> None:
-    story = Story(resources=TWO[:1])
-    story.join("a-00000001", member="a", works=SITES)
-    story.run(5)
-    view = story.view()
+    sim = LeaseSimulation(resources=TWO[:1])
+    sim.join("a-00000001", member="a", works=SITES)
+    sim.run(5)
+    view = sim.view()
     assert planned_child(view, name="x", parent_at="a-00000001") == Wait(WaitReason.KIND_UNWORKED)
     assert planned(SITES, view) == Assign("a-00000001"), "its parent is worked as before"
     (problem,) = view.problems
     assert "lacks configmaps" in problem.problem
     assert "roll the replicas" in problem.remedy
-    story.release("a-00000001")
-    story.join("a-00000002", member="a", works=f"{SITES},{MAPS}")
-    story.run(5)
-    assert story.view().problems == ()
-    assert planned_child(story.view(), name="x", parent_at="a-00000002") == Assign("a-00000002")
+    sim.release("a-00000001")
+    sim.join("a-00000002", member="a", works=f"{SITES},{MAPS}")
+    sim.run(5)
+    assert sim.view().problems == ()
+    assert planned_child(sim.view(), name="x", parent_at="a-00000002") == Assign("a-00000002")
 
 
 def test_the_place_of_a_dead_life_is_still_for_what_it_worked() -> None:
-    story = two_controllers()
-    story.kill("site-1-00000001")
-    while story.state("site-1-00000001") is not ShardState.DEAD:
-        story.run(0.5)
-    view = story.view()
+    sim = two_controllers()
+    sim.kill("site-1-00000001")
+    while sim.state("site-1-00000001") is not ShardState.DEAD:
+        sim.run(0.5)
+    view = sim.view()
     assert view.places["site-1"].shard is None
     assert sorted(weights(view, BASES)) == ["base-0", "base-1", "base-2"]
     assert "site-1" in weights(view, SITES)
 
 
 def test_a_next_life_that_works_other_kinds_takes_its_place_to_their_ring() -> None:
-    story = two_controllers()
-    story.join("site-1-00000002", member="site-1", works=BASES)
-    story.run(5)
-    assert "site-1" in weights(story.view(), BASES)
-    assert "site-1" not in weights(story.view(), SITES)
+    sim = two_controllers()
+    sim.join("site-1-00000002", member="site-1", works=BASES)
+    sim.run(5)
+    assert "site-1" in weights(sim.view(), BASES)
+    assert "site-1" not in weights(sim.view(), SITES)
 
 
 def weights(view: View, kind: str) -> list[str]:
@@ -178,16 +178,16 @@ def weights(view: View, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("written", ["", ",", " , ,", " "])
 def test_a_list_of_kinds_that_names_none_is_as_if_it_were_not_there(written: str) -> None:
-    story = Story(resources=TWO)
-    story.join("a-00000001", member="a", works=written or ",")
-    story.run(5)
-    assert story.view().shards["a-00000001"].resources is None
-    assert story.view().rings == {}
+    sim = LeaseSimulation(resources=TWO)
+    sim.join("a-00000001", member="a", works=written or ",")
+    sim.run(5)
+    assert sim.view().shards["a-00000001"].resources is None
+    assert sim.view().rings == {}
 
 
 def test_a_sharder_that_starts_builds_the_same_rings() -> None:
-    story = two_controllers()
-    before = story.view().rings
-    story.machine = Membership(story.spec)
-    story.run(5)
-    assert story.view().rings == before
+    sim = two_controllers()
+    before = sim.view().rings
+    sim.machine = Membership(sim.spec)
+    sim.run(5)
+    assert sim.view().rings == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kubeio.models import Meta, OwnerReference
@@ -36,7 +37,7 @@ def make_view(
         ring_version=1,
         at=at,
         shards={
-            name: ShardView(name, name.split("-")[0], state, hands_over, fit=True, since=0.0, duration_s=15)
+            name: ShardView(name, name.split("-")[0], state, hands_over, since=0.0)
             for name, state in shards.items()
         },
         foreign=foreign,
@@ -88,7 +89,7 @@ def child_of(
 
 
 class Published:
-    """A membership that shows the views that the test publishes."""
+    """A membership that shows the views that the test publishes, each under a version of its own."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -96,7 +97,8 @@ class Published:
 
     async def publish(self, view: View) -> None:
         async with self._changed:
-            self.view = view
+            version = self.view.version + 1
+            self.view = replace(view, version=version, ring_version=version)
             self._changed.notify_all()
 
     async def wait_newer(self, version: int) -> View:

@@ -243,9 +243,9 @@ async def runs_a_ring(site: Site, namespace: str, *, sharder: str, replicas: str
         log = site.log(name).read_text().lower()
         refused = [line for line in log.splitlines() if "forbidden" in line]
         if not await may(site, sharder, "create", EVENTS, namespace):  # `admin` before Kubernetes 1.35
-            untold = [line for line in refused if "events cannot be written" not in line]
-            assert len(refused) - len(untold) <= 1, "it is told once, and nothing depends on it"
-            refused = untold
+            unreported = [line for line in refused if "events cannot be written" not in line]
+            assert len(refused) - len(unreported) <= 1, "it is reported once, and nothing depends on it"
+            refused = unreported
         assert refused == [], f"{name} asked for what it may not:\n{log}"
         assert "traceback" not in log, log
 
@@ -254,16 +254,16 @@ async def _ended(site: Site, *names: str) -> bool:
     return all(site.processes[name].ended_at is not None for name in names)
 
 
-async def test_an_account_without_a_right_on_leases_is_told_the_rule_and_ends(site: Site) -> None:
+async def test_an_account_without_a_right_on_leases_gets_the_missing_rule_and_ends(site: Site) -> None:
     ring = ring_file(site, "second")
     file = ("--ring-file", str(ring), "--namespaces", "second", "--log-format", "console")
     ended = await site.start("sharder", "sharder", *file, user="nobody")
     await site.wait_for(lambda: _ended(site, "sharder"), "the sharder to end")
-    told = site.log("sharder").read_text()
-    assert ended.exit_code == 1, told
-    assert '"nobody" may not get leases.coordination.k8s.io in namespace second' in told
-    assert '{apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["get"]}' in told
-    assert "Traceback" not in told
+    reported = site.log("sharder").read_text()
+    assert ended.exit_code == 1, reported
+    assert '"nobody" may not get leases.coordination.k8s.io in namespace second' in reported
+    assert '{apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["get"]}' in reported
+    assert "Traceback" not in reported
 
 
 def three_kinds_role(*, secrets: list[str]) -> dict[str, Any]:
@@ -319,11 +319,11 @@ async def test_a_right_missing_for_one_of_three_resources_stops_only_that_one(
         conditions = (ring.get("status") or {}).get("conditions") or []
         return next((c for c in conditions if c["type"] == "Ready"), {})
 
-    async def told() -> bool:
+    async def reported() -> bool:
         ready = await condition()
         return ready.get("reason") == "Forbidden" and str(ready["message"]).startswith(f"{missing} secrets: ")
 
-    await site.wait_for(told, "the condition to name the right")
+    await site.wait_for(reported, "the condition to name the right")
     message = str((await condition())["message"])
     assert f'"sam" may not {missing} secrets' in message
     assert f'{{apiGroups: [""], resources: ["secrets"], verbs: ["{missing}"]}}' in message

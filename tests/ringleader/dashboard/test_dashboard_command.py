@@ -1,0 +1,47 @@
+"""`ringleader dashboard --endpoint`: what it prints, serves and says, and how it ends."""
+
+from __future__ import annotations
+
+import re
+
+from tests.ringleader.dashboard.processes import dashboard, failed
+from tests.sharder.io.ground import RING, Ground
+from tests.sharder.live.scenes import Scene, state_of
+from tests.sharder.live.served import ask, get, listening, published
+
+
+async def test_the_command_serves_until_it_is_interrupted(ground: Ground) -> None:
+    await ground.ring()
+    await ground.shard("a")
+    kubeconfig = f"--kubeconfig={ground.plane.kubeconfig}"
+    async with published(state_of(websites=Scene(["a"]))) as sharder:
+        endpoint = f"--endpoint=http://127.0.0.1:{sharder.port}"
+        async with dashboard(RING, kubeconfig, endpoint) as running:
+            assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/#{RING}", running.url)
+            assert (await get(running, "/"))[0] == 200
+            async with listening(running, "/events") as events:
+                snapshot = await events.until("snapshot")
+            assert set(snapshot["rings"][RING]["members"]) == {"a"}
+            assert (await ask(running, f"/whatif/{RING}/2"))[1]["joined"] == ["new-1"]
+            assert await running.interrupt() == (0, "")
+
+
+async def test_a_wrong_endpoint_ends_the_command_in_one_line(ground: Ground) -> None:
+    kubeconfig = f"--kubeconfig={ground.plane.kubeconfig}"
+    code, err = await failed(kubeconfig, "--endpoint=http://127.0.0.1:1")
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("error: http://127.0.0.1:1 does not answer: ")
+    code, err = await failed(kubeconfig, "--endpoint=ftp://x")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--endpoint: 'ftp://x'" in err
+
+
+async def test_a_cluster_without_a_leader_is_waited_for(ground: Ground) -> None:
+    await ground.ring()
+    async with (
+        dashboard(f"--kubeconfig={ground.plane.kubeconfig}") as running,
+        listening(running, "/events") as events,
+    ):
+        problem = (await events.until("disconnected"))["problem"]
+        assert problem == "no sharder leads: there is no Lease ringleader-sharder in any namespace"
+        assert await running.interrupt() == (0, "")
